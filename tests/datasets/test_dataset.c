@@ -46,11 +46,10 @@ static bool same_items(const struct dataset *a, const struct dataset *b)
     return true;
 }
 
-static void all_in_order(void **s)
+TEST(all_in_order)
 {
     struct dataset *d = open_n(0, 1, false, false);
 
-    (void)s;
     assert_int_equal(d->n_items, N_LINES);
     for (int64_t i = 0; i < N_LINES; i++) {
         assert_int_equal(d->items[i].n_prompt, i + 1);
@@ -62,12 +61,11 @@ static void all_in_order(void **s)
     assert_null(d);
 }
 
-static void sample_is_seeded_and_ordered(void **s)
+TEST(sample_is_seeded_and_ordered)
 {
     struct dataset *a = open_n(50, 1, false, false), *b = open_n(50, 1, false, false);
     struct dataset *c = open_n(50, 2, false, false);
 
-    (void)s;
     assert_int_equal(a->n_items, 50);
     for (int64_t i = 1; i < 50; i++)
         assert_true(a->items[i].n_prompt > a->items[i - 1].n_prompt);
@@ -80,13 +78,12 @@ static void sample_is_seeded_and_ordered(void **s)
 
 /* Every line is equally likely to be sampled: counts over many seeds stay within five
  * standard deviations of the binomial. */
-static void sample_is_uniform(void **s)
+TEST(sample_is_uniform)
 {
     enum { SEEDS = 400, TAKE = 50 };
     double p = (double)TAKE / N_LINES, sd = sqrt(SEEDS * p * (1 - p) * 50);
     int per_tenth[10] = {0};
 
-    (void)s;
     for (int64_t seed = 0; seed < SEEDS; seed++) {
         struct dataset *d = open_n(TAKE, seed, false, false);
 
@@ -98,14 +95,13 @@ static void sample_is_uniform(void **s)
         assert_true(fabs(per_tenth[i] - SEEDS * TAKE / 10.0) < 5 * sd);
 }
 
-static void shuffle_is_a_permutation(void **s)
+TEST(shuffle_is_a_permutation)
 {
     struct dataset *a = open_n(0, 1, true, false), *b = open_n(0, 1, true, false);
     struct dataset *c = open_n(0, 2, true, false);
     bool seen[N_LINES + 1] = {false};
     int fixed = 0;
 
-    (void)s;
     for (int64_t i = 0; i < a->n_items; i++) {
         int64_t v = a->items[i].n_prompt;
 
@@ -123,9 +119,8 @@ static void shuffle_is_a_permutation(void **s)
 }
 
 /* A trace keeps its first n and its arrival times, shuffled or not. */
-static void trace_keeps_its_times(void **s)
+TEST(trace_keeps_its_times)
 {
-    (void)s;
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         struct dataset *d = open_n(40, 1, shuffle, true);
         int64_t sum = 0;
@@ -140,14 +135,13 @@ static void trace_keeps_its_times(void **s)
     }
 }
 
-static void lengths_are_cut(void **s)
+TEST(lengths_are_cut)
 {
     struct dataset_opts o = data_opts("lengths_csv", numbered_csv(false));
     struct dataset_item text = {
         .text = "x", .text_bytes = 1, .n_prompt = 3, .n_output = 9999};
     struct dataset *d;
 
-    (void)s;
     o.min_prompt_tok = 16;
     o.max_prompt_tok = 100;
     o.max_output_tok = 1200;
@@ -165,12 +159,11 @@ static void lengths_are_cut(void **s)
     opt_free(dataset_opt_table, &o);
 }
 
-static void bad_options(void **s)
+TEST(bad_options)
 {
     struct dataset_opts o = data_opts("lenghts_csv", "x");
     struct dataset *d;
 
-    (void)s;
     assert_err(dataset_open(&d, &o), ERR_NOTFOUND, "did you mean \"lengths_csv\"");
     assert_null(d);
     assert_ok(opt_set(dataset_opt_table, &o, "reader", "azure", "test"));
@@ -189,12 +182,11 @@ static void bad_options(void **s)
 }
 
 /* 500 requests that come a second apart, from 11.5 s on. */
-static void a_window_of_a_trace(void **s)
+TEST(a_window_of_a_trace)
 {
     struct dataset_opts o = data_opts("lengths_csv", numbered_csv(true));
     struct dataset *d;
 
-    (void)s;
     o.start_s = 100;
     o.duration_s = 20;
     assert_ok(dataset_open(&d, &o));
@@ -227,14 +219,13 @@ static void a_window_of_a_trace(void **s)
 }
 
 /* One row for each clause of the rule, and one that passes at every bound. */
-static void vllms_rule(void **s)
+TEST(vllms_rule)
 {
     static const char csv[] = "n_prompt_tok,n_output_tok\n3,50\n50,3\n1025,4\n1000,1049\n"
                               "1024,1024\n4,4\n";
     struct dataset_opts o = data_opts("lengths_csv", data_text(csv));
     struct dataset *d;
 
-    (void)s;
     assert_ok(opt_set(dataset_opt_table, &o, "filter", "vllm", "test"));
     o.max_output_tok = 10; /* cut after the rule was applied */
     assert_ok(dataset_open(&d, &o));
@@ -249,12 +240,11 @@ static void vllms_rule(void **s)
     opt_free(dataset_opt_table, &o);
 }
 
-static void a_fit_stands_in_for_an_absent_file(void **s)
+TEST(a_fit_stands_in_for_an_absent_file)
 {
     struct dataset_opts o = data_opts("azure", "no/such/trace.csv");
     struct dataset *d;
 
-    (void)s;
     o.n = 5;
     assert_err(dataset_open(&d, &o), ERR_NOTFOUND, "no/such/trace.csv");
     assert_ok(opt_set(dataset_opt_table, &o, "stand_in", "azure_conv", "test"));
@@ -275,14 +265,13 @@ static void a_fit_stands_in_for_an_absent_file(void **s)
 }
 
 /* A name that is not there is looked for below $SANDWICH_DATA. */
-static void data_have_a_folder(void **s)
+TEST(data_have_a_folder)
 {
     const char *before = getenv("SANDWICH_DATA");
     char *old = before ? strdup(before) : NULL;
     struct dataset_opts o = data_opts("lengths_csv", "in");
     struct dataset *d;
 
-    (void)s;
     data_text("n_prompt_tok,n_output_tok\n1,2\n");
     setenv("SANDWICH_DATA", test_dir(), 1);
     assert_ok(dataset_open(&d, &o));
@@ -298,11 +287,10 @@ static void data_have_a_folder(void **s)
     opt_free(dataset_opt_table, &o);
 }
 
-static void every_reader_is_listed(void **s)
+TEST(every_reader_is_listed)
 {
     int n = 0;
 
-    (void)s;
     for (; dataset_readers[n]; n++) {
         assert_true(dataset_readers[n]->needs_path ==
                     (dataset_readers[n]->keys || dataset_readers[n]->columns));
@@ -314,7 +302,7 @@ static void every_reader_is_listed(void **s)
 }
 
 /* Each allocation fails in turn: a clean error and nothing leaked (ASan looks). */
-static void out_of_memory(void **s)
+TEST(out_of_memory)
 {
     static const char *const texts[][2] = {
         {"lengths_csv", "n_prompt_tok,n_output_tok\n1,2\n3,4\n5,6\n"},
@@ -329,7 +317,6 @@ static void out_of_memory(void **s)
         {"synth", NULL},
     };
 
-    (void)s;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const char *path = texts[i][1] ? data_text(texts[i][1]) : NULL;
         struct dataset_opts o = data_opts(texts[i][0], path);
@@ -351,25 +338,4 @@ static void out_of_memory(void **s)
         dataset_close(&d);
         opt_free(dataset_opt_table, &o);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_in_order),
-        cmocka_unit_test(sample_is_seeded_and_ordered),
-        cmocka_unit_test(sample_is_uniform),
-        cmocka_unit_test(shuffle_is_a_permutation),
-        cmocka_unit_test(trace_keeps_its_times),
-        cmocka_unit_test(lengths_are_cut),
-        cmocka_unit_test(bad_options),
-        cmocka_unit_test(a_window_of_a_trace),
-        cmocka_unit_test(vllms_rule),
-        cmocka_unit_test(a_fit_stands_in_for_an_absent_file),
-        cmocka_unit_test(data_have_a_folder),
-        cmocka_unit_test(every_reader_is_listed),
-        cmocka_unit_test(out_of_memory),
-    };
-
-    return cmocka_run_group_tests_name("datasets/dataset", tests, NULL, NULL);
 }

@@ -83,12 +83,11 @@ static void parts(int part[N], const struct dataset *d, int n_each)
     assert_int_equal(n_held_out, N * n_each);
 }
 
-static void a_conversation_is_on_one_side(void **state)
+TEST(a_conversation_is_on_one_side)
 {
     int one[N], other[N];
     struct dataset *d;
 
-    (void)state;
     open_set(&d, "sharegpt", conversations(test_seed()), DATASET_TURNS_EACH);
     parts(one, d, 6);
     dataset_close(&d);
@@ -98,12 +97,11 @@ static void a_conversation_is_on_one_side(void **state)
     assert_memory_equal(one, other, sizeof(one));
 }
 
-static void tokens_are_those_of_the_prompt(void **state)
+TEST(tokens_are_those_of_the_prompt)
 {
     struct dataset_examples x;
     struct dataset *d;
 
-    (void)state;
     open_set(
         &d, "sharegpt",
         "[{\"conversations\":[{\"from\":\"human\",\"value\":\"12345678\"},"
@@ -131,12 +129,11 @@ static void tokens_are_those_of_the_prompt(void **state)
 }
 
 /* Copies of a prompt, which have no name, are in one part. */
-static void copies_are_on_one_side(void **state)
+TEST(copies_are_on_one_side)
 {
     struct dataset_examples x;
     struct dataset *d;
 
-    (void)state;
     open_set(&d, "alpaca",
              "[{\"instruction\":\"a\",\"output\":\"1\"},{\"instruction\":\"b\","
              "\"output\":\"2\"},{\"instruction\":\"a\",\"output\":\"3\"}]",
@@ -155,15 +152,4 @@ static void copies_are_on_one_side(void **state)
     assert_err(dataset_examples(&x, d, NULL, 1, 2), ERR_ARG,
                "request 1: expected a text and its answer");
     dataset_close(&d);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_conversation_is_on_one_side),
-        cmocka_unit_test(tokens_are_those_of_the_prompt),
-        cmocka_unit_test(copies_are_on_one_side),
-    };
-
-    return cmocka_run_group_tests_name("datasets/examples", tests, NULL, NULL);
 }

@@ -74,13 +74,12 @@ static void check_fit(const char *name)
     dataset_close(&d);
 }
 
-static void every_shipped_fit(void **s)
+TEST(every_shipped_fit)
 {
     DIR *dir = opendir(DATASET_FITS_DIR);
     struct dirent *e;
     int n = 0;
 
-    (void)s;
     assert_non_null(dir);
     while ((e = readdir(dir))) {
         char name[300];
@@ -96,11 +95,10 @@ static void every_shipped_fit(void **s)
     assert_true(n >= 6);
 }
 
-static void strong_correlation(void **s)
+TEST(strong_correlation)
 {
     static const double rhos[] = {-1, -0.8, 0, 0.5, 0.95, 1};
 
-    (void)s;
     for (size_t i = 0; i < sizeof(rhos) / sizeof(rhos[0]); i++) {
         enum { N = 4000 };
         double x[N], y[N];
@@ -123,13 +121,12 @@ static void strong_correlation(void **s)
     }
 }
 
-static void seeds(void **s)
+TEST(seeds)
 {
     struct dataset *a = draw("azure_conv", 200, 1), *b = draw("azure_conv", 200, 1);
     struct dataset *c = draw("azure_conv", 200, 2);
     int differ = 0;
 
-    (void)s;
     for (int i = 0; i < 200; i++) {
         assert_int_equal(a->items[i].n_prompt, b->items[i].n_prompt);
         assert_int_equal(a->items[i].n_output, b->items[i].n_output);
@@ -146,7 +143,7 @@ static void seeds(void **s)
 #define P "\"prompt_tok\":[1,2,3],"
 #define O "\"output_tok\":[1,2,3],"
 
-static void refused(void **s)
+TEST(refused)
 {
     static const struct {
         const char *text;
@@ -178,7 +175,6 @@ static void refused(void **s)
     struct dataset_fit *f;
     char path[512];
 
-    (void)s;
     snprintf(path, sizeof(path), "%s/t.json", test_dir());
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         test_write(path, bad[i].text, strlen(bad[i].text));
@@ -188,16 +184,4 @@ static void refused(void **s)
     assert_err(dataset_fit_open(&f, "sharegtp"), ERR_NOTFOUND,
                "did you mean \"sharegpt\"");
     assert_err(dataset_fit_open(&f, "none/x.json"), ERR_NOTFOUND, "none/x.json");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shipped_fit),
-        cmocka_unit_test(strong_correlation),
-        cmocka_unit_test(seeds),
-        cmocka_unit_test(refused),
-    };
-
-    return cmocka_run_group_tests_name("datasets/fit", tests, NULL, NULL);
 }

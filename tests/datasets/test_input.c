@@ -27,12 +27,11 @@ static void expect_line(struct dataset_input *in, const char *want)
     assert_int_equal(n, strlen(want));
 }
 
-static void lines(void **s)
+TEST(lines)
 {
     struct dataset_input *in =
         open_text("\xef\xbb\xbfone\r\n\ntwo \xe2\x80\xa8 still two\nend");
 
-    (void)s;
     expect_line(in, "one");
     expect_line(in, "");
     expect_line(in, "two \xe2\x80\xa8 still two");
@@ -48,13 +47,12 @@ static void lines(void **s)
 }
 
 /* A line that crosses the chunks in which the file is read. */
-static void long_line(void **s)
+TEST(long_line)
 {
     size_t n = 1000003, got;
     char *text = mem_new(MEM_TEST, n + 8, 1), *line;
     struct dataset_input *in;
 
-    (void)s;
     memset(text, 'x', n);
     strcpy(text + n, "\nlast\n");
     in = open_text(text);
@@ -67,7 +65,7 @@ static void long_line(void **s)
     mem_free(text);
 }
 
-static void elements(void **s)
+TEST(elements)
 {
     static const char *const want[] = {"{\"a\":\"]}\\\"{\"}", "{ }", "{\"b\":[{}, [1]]}"};
     struct dataset_input *in =
@@ -75,7 +73,6 @@ static void elements(void **s)
     char *text;
     size_t n;
 
-    (void)s;
     for (int i = 0; i < 3; i++) {
         assert_ok(dataset_input_element(in, &text, &n));
         assert_non_null(text);
@@ -88,7 +85,7 @@ static void elements(void **s)
     dataset_input_close(&in);
 }
 
-static void bad_frames(void **s)
+TEST(bad_frames)
 {
     static const struct {
         const char *text, *message;
@@ -109,7 +106,6 @@ static void bad_frames(void **s)
     char *text;
     size_t n;
 
-    (void)s;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct dataset_input *in = open_text(bad[i].text);
         int rc;
@@ -168,7 +164,7 @@ static int read_lines(const char *path, char *out, size_t most, size_t *n_out)
 }
 
 /* More than the chunks in which packed and unpacked bytes are read; and nothing at all. */
-static void gzipped_files(void **s)
+TEST(gzipped_files)
 {
     enum { MOST = 3 << 20 };
     char *text = mem_new(MEM_TEST, MOST, 1), *got = mem_new(MEM_TEST, MOST, 1);
@@ -176,7 +172,6 @@ static void gzipped_files(void **s)
     size_t n = 0, n_got, n_packed;
     struct rng r;
 
-    (void)s;
     rng_init(&r, test_seed(), "text");
     while (n < MOST - 600000) {
         size_t end = n + rng_below(&r, rng_below(&r, 50) == 0 ? 500000 : 200);
@@ -210,7 +205,7 @@ static void gzipped_files(void **s)
 }
 
 /* Cut anywhere or with any byte changed, gzip's data are refused, or hold the text as it was. */
-static void damaged_gzip(void **s)
+TEST(damaged_gzip)
 {
     static const char text[] = "prompt,output\n1,2\n30,40\n1,2\n30,40\n5,6\n";
     unsigned char packed[200], bad[200];
@@ -219,7 +214,6 @@ static void damaged_gzip(void **s)
     int n_same = 0;
     char got[200];
 
-    (void)s;
     for (size_t cut = 2; cut < n_packed; cut++)
         assert_err(read_lines(data_file(packed, cut), got, sizeof(got), &got_n),
                    ERR_FORMAT, "damaged gzip data: they end too early");
@@ -244,13 +238,12 @@ static void damaged_gzip(void **s)
                ERR_FORMAT, "damaged gzip data");
 }
 
-static void refused_files(void **s)
+TEST(refused_files)
 {
     struct dataset_input *in;
     char *line, endless[300];
     size_t n;
 
-    (void)s;
     assert_err(dataset_input_open(&in, "no/such/file"), ERR_NOTFOUND,
                "no/such/file: cannot open");
     assert_null(in);
@@ -270,16 +263,4 @@ static void refused_files(void **s)
                "expected a record of at most");
     assert_null(line);
     dataset_input_close(&in);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines),         cmocka_unit_test(long_line),
-        cmocka_unit_test(elements),      cmocka_unit_test(bad_frames),
-        cmocka_unit_test(gzipped_files), cmocka_unit_test(damaged_gzip),
-        cmocka_unit_test(refused_files),
-    };
-
-    return cmocka_run_group_tests_name("datasets/input", tests, NULL, NULL);
 }

@@ -70,11 +70,10 @@ static void expect_texts(const struct dataset_item *it, const char *text,
     assert_true(isnan(it->arrival_s));
 }
 
-static void sharegpt(void **s)
+TEST(sharegpt)
 {
     struct dataset *d = open_text("sharegpt", SHAREGPT);
 
-    (void)s;
     assert_int_equal(d->n_items, 2);
     expect_texts(&d->items[0], "q\xe2\x82\xac", "answer");
     expect_texts(&d->items[1], "second", "reply");
@@ -83,11 +82,10 @@ static void sharegpt(void **s)
     dataset_close(&d);
 }
 
-static void lmsys(void **s)
+TEST(lmsys)
 {
     struct dataset *d = open_text("lmsys", LMSYS);
 
-    (void)s;
     assert_int_equal(d->n_items, 1);
     expect_texts(&d->items[0],
                  "a\xe2\x80\xa8"
@@ -97,11 +95,10 @@ static void lmsys(void **s)
     dataset_close(&d);
 }
 
-static void azure(void **s)
+TEST(azure)
 {
     struct dataset *d = open_text("azure", AZURE);
 
-    (void)s;
     assert_int_equal(d->n_items, 3);
     assert_int_equal(d->items[0].n_prompt, 374);
     assert_int_equal(d->items[0].n_output, 44);
@@ -113,13 +110,12 @@ static void azure(void **s)
     dataset_close(&d);
 }
 
-static void lengths_csv(void **s)
+TEST(lengths_csv)
 {
     struct dataset *d = open_text(
         "lengths_csv", "pd_ratio, Num_Decode_Tokens ,\"x,\"\"y\",num_prefill_tokens\n"
                        "0.5,7.0,\"a \"\"b\"\",c\",12\n\n1e9,8,,1.\n");
 
-    (void)s;
     assert_int_equal(d->n_items, 2);
     assert_int_equal(d->items[0].n_prompt, 12);
     assert_int_equal(d->items[0].n_output, 7);
@@ -136,11 +132,10 @@ static void lengths_csv(void **s)
     dataset_close(&d);
 }
 
-static void burstgpt(void **s)
+TEST(burstgpt)
 {
     struct dataset *d = open_text("burstgpt", BURSTGPT);
 
-    (void)s;
     assert_int_equal(d->n_items, 2);
     assert_int_equal(d->items[0].n_prompt, 472);
     assert_int_equal(d->items[0].n_output, 18);
@@ -151,11 +146,10 @@ static void burstgpt(void **s)
     dataset_close(&d);
 }
 
-static void mooncake(void **s)
+TEST(mooncake)
 {
     struct dataset *d = open_text("mooncake", MOONCAKE);
 
-    (void)s;
     assert_int_equal(d->n_items, 3);
     assert_int_equal(d->items[0].n_prompt, 600);
     assert_int_equal(d->items[0].n_output, 52);
@@ -169,11 +163,10 @@ static void mooncake(void **s)
     dataset_close(&d);
 }
 
-static void nq(void **s)
+TEST(nq)
 {
     struct dataset *d = open_text("nq", NQ);
 
-    (void)s;
     assert_int_equal(d->n_items, 2);
     expect_texts(&d->items[0], "who", "the moon");
     expect_texts(&d->items[1], "where", "here");
@@ -185,11 +178,10 @@ static void nq(void **s)
     assert_err(data_try_text("nq", "\n{\"answer\":[]}"), ERR_FORMAT, "in:2: question");
 }
 
-static void alpaca(void **s)
+TEST(alpaca)
 {
     struct dataset *d = open_text("alpaca", ALPACA);
 
-    (void)s;
     assert_int_equal(d->n_items, 2);
     expect_texts(&d->items[0], "Add.\n1 2", "3");
     expect_texts(&d->items[1], "Greet.", "Hi");
@@ -211,12 +203,11 @@ static struct dataset *open_turns(const char *turns)
 }
 
 /* Every message before a question is its history, also those that ask nothing. */
-static void each_turn_has_its_history(void **s)
+TEST(each_turn_has_its_history)
 {
     static const char second[] = "old\nlost\nq1\nbetween\nq\xe2\x82\xac\nanswer\nlater";
     struct dataset *d = open_turns("each");
 
-    (void)s;
     assert_int_equal(d->n_items, 3);
     expect_texts(&d->items[0], "old\nlost\nq1\nbetween\nq\xe2\x82\xac", "answer");
     expect_texts(&d->items[1], second, "later");
@@ -236,7 +227,7 @@ static void each_turn_has_its_history(void **s)
 
 /* Prompts grow with the square of the turns: a conversation of a million is cut, not run out of
  * memory, and freed without recursion. */
-static void a_conversation_has_an_end(void **s)
+TEST(a_conversation_has_an_end)
 {
     enum { TURNS = 40000 };
     static const char turn[] = ",{\"from\":\"human\",\"value\":\"a question\"},"
@@ -246,7 +237,6 @@ static void a_conversation_has_an_end(void **s)
     char *text = mem_new(MEM_TEST, TURNS + 1, sizeof(turn));
     size_t at = 0, n = 0, bytes = 0;
 
-    (void)s;
     at += (size_t)sprintf(text, "[{\"conversations\":[");
     for (int i = 0; i < TURNS; i++)
         at += (size_t)sprintf(text + at, "%s", turn + (i == 0));
@@ -267,13 +257,12 @@ static void a_conversation_has_an_end(void **s)
 }
 
 /* A list and JSONL are one format. */
-static void lists_and_lines(void **s)
+TEST(lists_and_lines)
 {
     struct dataset *d =
         open_text("sharegpt", "\n{\"conversations\":[{\"from\":\"human\",\"value\":"
                               "\"q\"},{\"from\":\"gpt\",\"value\":\"a\"}]}\n\n");
 
-    (void)s;
     assert_int_equal(d->n_items, 1);
     expect_texts(&d->items[0], "q", "a");
     dataset_close(&d);
@@ -283,7 +272,7 @@ static void lists_and_lines(void **s)
     dataset_close(&d);
 }
 
-static void recognised(void **s)
+TEST(recognised)
 {
     static const struct {
         const char *text, *reader;
@@ -298,7 +287,6 @@ static void recognised(void **s)
         {"input_length,output_length\n1,2\n", "lengths_csv"},
     };
 
-    (void)s;
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct dataset *d = open_text("auto", files[i].text);
 
@@ -316,7 +304,7 @@ static void recognised(void **s)
                "dataset.path: reader \"synth\" reads no file");
 }
 
-static void refused(void **s)
+TEST(refused)
 {
     static const struct {
         const char *reader, *text;
@@ -394,39 +382,35 @@ static void refused(void **s)
          "found none in 1 records"},
     };
 
-    (void)s;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_err(data_try_text(bad[i].reader, bad[i].text), bad[i].code,
                    bad[i].message);
 }
 
-static void too_many_columns(void **s)
+TEST(too_many_columns)
 {
     char text[2048] = "prompt_len,output_len";
 
-    (void)s;
     for (int i = 0; i < 100; i++)
         strcat(text, ",x");
     assert_err(data_try_text("lengths_csv", text), ERR_LIMIT, "at most 64 fields");
 }
 
-static void nul_byte(void **s)
+TEST(nul_byte)
 {
     static const char csv[] = "prompt_len,output_len\n1,\0002\n";
     static const char list[] = "[{\"conversations\":\0[]}]";
 
-    (void)s;
     assert_err(data_try("lengths_csv", data_file(csv, sizeof(csv) - 1)), ERR_FORMAT,
                "in:2: expected text, found a NUL byte");
     assert_err(data_try("sharegpt", data_file(list, sizeof(list) - 1)), ERR_FORMAT,
                "in:1");
 }
 
-static void deep_nesting(void **s)
+TEST(deep_nesting)
 {
     char *text = mem_new(MEM_TEST, 300100, 1);
 
-    (void)s;
     strcpy(text, "[{\"a\":");
     memset(text + 6, '[', 100000);
     memset(text + 100006, ']', 100000);
@@ -464,21 +448,19 @@ static void try_mutant(const char *reader, const char *bytes, size_t n)
 }
 
 /* Cut at every byte: equal to a shorter file or refused, never a crash. */
-static void truncated(void **s)
+TEST(truncated)
 {
-    (void)s;
     for (size_t i = 0; i < N_GOOD; i++)
         for (size_t n = 0; n < strlen(good[i][1]); n++)
             try_mutant(good[i][0], good[i][1], n);
 }
 
-static void mutated(void **s)
+TEST(mutated)
 {
     static const unsigned char extreme[] = {0,   1,    '"', '\\', '{',  '}',  '[', ']',
                                             ',', '\n', '9', '-',  0x7f, 0x80, 0xff};
     struct rng r;
 
-    (void)s;
     rng_init(&r, test_seed(), "mutate");
     for (size_t i = 0; i < N_GOOD; i++) {
         size_t n = strlen(good[i][1]);
@@ -492,30 +474,4 @@ static void mutated(void **s)
         }
         mem_free(bytes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sharegpt),
-        cmocka_unit_test(lmsys),
-        cmocka_unit_test(azure),
-        cmocka_unit_test(lengths_csv),
-        cmocka_unit_test(burstgpt),
-        cmocka_unit_test(mooncake),
-        cmocka_unit_test(nq),
-        cmocka_unit_test(alpaca),
-        cmocka_unit_test(each_turn_has_its_history),
-        cmocka_unit_test(a_conversation_has_an_end),
-        cmocka_unit_test(lists_and_lines),
-        cmocka_unit_test(recognised),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(too_many_columns),
-        cmocka_unit_test(nul_byte),
-        cmocka_unit_test(deep_nesting),
-        cmocka_unit_test(truncated),
-        cmocka_unit_test(mutated),
-    };
-
-    return cmocka_run_group_tests_name("datasets/readers", tests, NULL, NULL);
 }

@@ -64,31 +64,27 @@ static void check_against(const char *reader, const char *file, const char *fit)
     dataset_close(&d);
 }
 
-static void azure_conv(void **s)
+TEST(azure_conv)
 {
-    (void)s;
     check_against("azure", "azure_llm_2023/AzureLLMInferenceTrace_conv.csv",
                   "azure_conv");
 }
 
-static void sharegpt_8k(void **s)
+TEST(sharegpt_8k)
 {
-    (void)s;
     check_against("lengths_csv", "token_lengths/sharegpt_8k_llama2.csv", "sharegpt_8k");
 }
 
-static void arxiv(void **s)
+TEST(arxiv)
 {
-    (void)s;
     check_against("lengths_csv", "token_lengths/arxiv_summarization_llama2.csv", "arxiv");
 }
 
-static void sharegpt_conversations(void **s)
+TEST(sharegpt_conversations)
 {
     struct dataset *d =
         open_all("auto", test_need_data("sharegpt/sharegpt_v3_sample_dev.json.gz"));
 
-    (void)s;
     assert_string_equal(d->name, "sharegpt");
     assert_int_equal(d->n_items + d->n_skipped, 675);
     assert_true(d->n_items > 600);
@@ -99,35 +95,32 @@ static void sharegpt_conversations(void **s)
     dataset_close(&d);
 }
 
-static void alpaca(void **s)
+TEST(alpaca)
 {
     struct dataset *d = open_all("auto", test_need_data("alpaca/alpaca_sample_dev.json"));
 
-    (void)s;
     assert_string_equal(d->name, "alpaca");
     assert_int_equal(d->n_items + d->n_skipped, 1324);
     assert_true(d->n_items > 1300);
     dataset_close(&d);
 }
 
-static void nq(void **s)
+TEST(nq)
 {
     struct dataset *d =
         open_all("auto", test_need_data("natural_questions/NQ-open.dev.jsonl"));
 
-    (void)s;
     assert_string_equal(d->name, "nq");
     assert_int_equal(d->n_items, 3610);
     dataset_close(&d);
 }
 
-static void mooncake(void **s)
+TEST(mooncake)
 {
     struct dataset *d =
         open_all("auto", test_need_data("mooncake/conversation_trace.jsonl.gz"));
     int64_t n_shared = 0;
 
-    (void)s;
     assert_string_equal(d->name, "mooncake");
     assert_int_equal(d->n_items + d->n_skipped, 12031);
     for (int64_t i = 0; i < d->n_items; i++) {
@@ -155,14 +148,13 @@ static void check_sum(const char *path, const char *want)
 
 /* Each entry is complete and names a reader; the files that are here have its checksum.
  */
-static void manifest(void **s)
+TEST(manifest)
 {
     const json_t *list;
     json_t *j, *e;
     int n_here = 0;
     size_t i;
 
-    (void)s;
     assert_ok(json_read_file(&j, "datasets/manifest.json", 1 << 20));
     assert_ok(json_get_arr(j, "datasets", &list, "manifest"));
     json_array_foreach((json_t *)list, i, e)
@@ -188,16 +180,4 @@ static void manifest(void **s)
     json_decref(j);
     if (n_here == 0)
         test_need_data("datasets of datasets/manifest.json");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(azure_conv), cmocka_unit_test(sharegpt_8k),
-        cmocka_unit_test(arxiv),      cmocka_unit_test(sharegpt_conversations),
-        cmocka_unit_test(nq),         cmocka_unit_test(alpaca),
-        cmocka_unit_test(mooncake),   cmocka_unit_test(manifest),
-    };
-
-    return cmocka_run_group_tests_name("datasets/real", tests, NULL, NULL);
 }

@@ -13,19 +13,17 @@ static struct model_config sound(void)
     return c;
 }
 
-static void sound_config_passes(void **state)
+TEST(sound_config_passes)
 {
     struct model_config c = sound();
 
-    (void)state;
     assert_ok(model_config_check(&c, "x"));
 }
 
-static void unsound_numbers_are_refused(void **state)
+TEST(unsound_numbers_are_refused)
 {
     struct model_config c;
 
-    (void)state;
 #define REFUSED(field, value, code, part)                                                \
     c = sound();                                                                         \
     c.field = (value);                                                                   \
@@ -70,13 +68,12 @@ static double llama3_factor(int i, int head_dim, double theta, double factor, do
     return inv_freq / ((1 - smooth) * inv_freq / factor + smooth * inv_freq);
 }
 
-static void llama3_scaling_follows_the_wavelengths(void **state)
+TEST(llama3_scaling_follows_the_wavelengths)
 {
     struct model_config c;
     int i, n_kept = 0, n_full = 0;
     double want;
 
-    (void)state;
     assert_ok(make_config("llama-3.2-1b", &c));
     for (i = 0; i < c.head_dim / 2; i++) {
         want = llama3_factor(i, c.head_dim, 5e5, 32, 1, 4, 8192);
@@ -88,7 +85,7 @@ static void llama3_scaling_follows_the_wavelengths(void **state)
     assert_true(n_kept > 0 && n_full > 0 && n_kept + n_full < c.head_dim / 2);
 }
 
-static void parameters_of_published_models(void **state)
+TEST(parameters_of_published_models)
 {
     static const struct {
         const char *name;
@@ -107,7 +104,6 @@ static void parameters_of_published_models(void **state)
     struct model_config c;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         assert_ok(make_config(known[i].name, &c));
         if (model_n_params(&c) != known[i].n_params)
@@ -116,12 +112,11 @@ static void parameters_of_published_models(void **state)
     }
 }
 
-static void parameters_by_hand(void **state)
+TEST(parameters_by_hand)
 {
     struct model_config c = sound(); /* 84 x 1003, untied; 3 layers */
     int64_t layer = 84 * 84 * 2 + 84 * 28 * 2 + 3 * 84 * 202, vectors = 7 * 84;
 
-    (void)state;
     assert_int_equal(model_n_params(&c), 2 * 1003 * 84 + 3 * layer + vectors);
     c.tied = true;
     c.qkv_bias = true;
@@ -130,17 +125,4 @@ static void parameters_by_hand(void **state)
     c.qk_norm = true;
     assert_int_equal(model_n_params(&c),
                      1003 * 84 + 3 * layer + vectors + 3 * (84 + 28 + 28) + 3 * 2 * 14);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_config_passes),
-        cmocka_unit_test(unsound_numbers_are_refused),
-        cmocka_unit_test(llama3_scaling_follows_the_wavelengths),
-        cmocka_unit_test(parameters_of_published_models),
-        cmocka_unit_test(parameters_by_hand),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

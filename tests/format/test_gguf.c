@@ -18,13 +18,12 @@ static const char *write_small(const struct small *s)
     return path;
 }
 
-static void small_model_opens(void **state)
+TEST(small_model_opens)
 {
     struct format_file *f;
     struct small s;
     float v;
 
-    (void)state;
     small_gguf(&s);
     assert_ok(format_open(&f, write_small(&s)));
     assert_string_equal(f->format, "gguf");
@@ -75,7 +74,7 @@ static struct gguf *open_typed(void)
     return g;
 }
 
-static void metadata_is_typed(void **state)
+TEST(metadata_is_typed)
 {
     struct gguf *g = open_typed();
     const char *str = NULL;
@@ -84,7 +83,6 @@ static void metadata_is_typed(void **state)
     bool b = false;
     size_t len;
 
-    (void)state;
     assert_ok(gguf_get_int(g, "i8", &i));
     assert_int_equal(i, -1);
     assert_err(gguf_get_int(g, "u64", &i), ERR_FORMAT,
@@ -116,7 +114,7 @@ static void metadata_is_typed(void **state)
     assert_null(g);
 }
 
-static void arrays_are_typed(void **state)
+TEST(arrays_are_typed)
 {
     struct gguf *g = open_typed();
     enum gguf_type type;
@@ -127,7 +125,6 @@ static void arrays_are_typed(void **state)
     float v;
     size_t len;
 
-    (void)state;
     assert_ok(gguf_get_array(g, "words", &type, &n, &h));
     assert_int_equal(type, GGUF_STRING);
     assert_int_equal(n, 2);
@@ -337,13 +334,12 @@ static void make_defective(struct small *s, enum defect d)
         memcpy(s->b + 4, "\0\0\0\3", 4);
 }
 
-static void each_defect_is_named(void **state)
+TEST(each_defect_is_named)
 {
     struct format_file *f;
     struct small s;
     int d, rc;
 
-    (void)state;
     for (d = 0; d < N_DEFECTS; d++) {
         make_defective(&s, (enum defect)d);
         rc = format_open(&f, write_small(&s));
@@ -353,7 +349,7 @@ static void each_defect_is_named(void **state)
     }
 }
 
-static void quantised_tensors_are_read(void **state)
+TEST(quantised_tensors_are_read)
 {
     static const struct {
         enum format_role role;
@@ -366,7 +362,6 @@ static void quantised_tensors_are_read(void **state)
     struct format_file *f;
     struct small s;
 
-    (void)state;
     small_gguf_quantised(&s);
     assert_ok(format_open(&f, write_small(&s)));
     assert_int_equal(f->global[FORMAT_EMBED].type, KERN_Q6_K);
@@ -394,12 +389,11 @@ static void quantised_tensors_are_read(void **state)
     format_close(&f);
 }
 
-static void linear_scaling_and_divisors(void **state)
+TEST(linear_scaling_and_divisors)
 {
     struct format_file *f;
     struct small s;
 
-    (void)state;
     small_begin(&s);
     small_keys(&s, "llama");
     small_key_str(&s, "llama.rope.scaling.type", "linear");
@@ -421,12 +415,11 @@ static void linear_scaling_and_divisors(void **state)
     format_close(&f);
 }
 
-static void no_model_at_all(void **state)
+TEST(no_model_at_all)
 {
     struct format_file *f;
     char *fifo = strdup(in_dir("pipe.bin"));
 
-    (void)state;
     assert_err(format_open(&f, "/no/such/file"), ERR_IO, "/no/such/file");
     test_write(in_dir("text.txt"), "hello", 5);
     assert_err(format_open(&f, in_dir("text.txt")), ERR_FORMAT, "expected a GGUF file");
@@ -438,7 +431,7 @@ static void no_model_at_all(void **state)
 }
 
 /* Each allocation fails in turn: a clean error, nothing leaked (the sanitizer looks). */
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     struct format_file *f;
     struct small s;
@@ -446,7 +439,6 @@ static void every_allocation_may_fail(void **state)
     long n;
     int rc = ERR_NOMEM;
 
-    (void)state;
     small_gguf(&s);
     path = write_small(&s);
     for (n = 0; rc == ERR_NOMEM && n < 1000; n++) {
@@ -459,28 +451,10 @@ static void every_allocation_may_fail(void **state)
     format_close(&f);
 }
 
-static void type_names(void **state)
+TEST(type_names)
 {
-    (void)state;
     assert_string_equal(gguf_ggml_type_name(12), "Q4_K");
     assert_string_equal(gguf_ggml_type_name(30), "BF16");
     assert_string_equal(gguf_ggml_type_name(4), "type 4"); /* retired numbers */
     assert_string_equal(gguf_ggml_type_name(UINT32_MAX), "type 4294967295");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_model_opens),
-        cmocka_unit_test(metadata_is_typed),
-        cmocka_unit_test(arrays_are_typed),
-        cmocka_unit_test(each_defect_is_named),
-        cmocka_unit_test(quantised_tensors_are_read),
-        cmocka_unit_test(linear_scaling_and_divisors),
-        cmocka_unit_test(no_model_at_all),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(type_names),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,14 +55,13 @@ static void write_parts(int n_tensors)
     test_write(part(3, 3), s.b, s.n);
 }
 
-static void parts_are_one_model(void **state)
+TEST(parts_are_one_model)
 {
     struct format_file *f;
     struct stat st;
     int64_t bytes = 0;
     float v;
 
-    (void)state;
     write_parts(11);
     for (int no = 1; no <= 3; no++) {
         assert_int_equal(stat(part(no, 3), &st), 0);
@@ -90,13 +89,12 @@ static void refused(const char *file, int code, const char *why)
         fail_msg("%s: %s \"%s\", expected \"%s\"", file, err_name(rc), err_msg(), why);
 }
 
-static void wrong_parts_are_refused(void **state)
+TEST(wrong_parts_are_refused)
 {
     char *other;
     void *bytes;
     size_t n;
 
-    (void)state;
     write_parts(11);
     refused(part(2, 3), ERR_ARG, "m-00001-of-00003.gguf, found part 2");
     bytes = test_read(part(1, 3), &n);
@@ -119,7 +117,7 @@ static void wrong_parts_are_refused(void **state)
     free(other);
 }
 
-static void numbers_of_parts_are_checked(void **state)
+TEST(numbers_of_parts_are_checked)
 {
     static const struct {
         int no, count;
@@ -129,7 +127,6 @@ static void numbers_of_parts_are_checked(void **state)
     struct format_file *f;
     struct small s;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         small_begin(&s);
         small_keys(&s, "llama");
@@ -165,11 +162,10 @@ static bool loads(const char *what, int no, size_t at)
     return rc == OK;
 }
 
-static void damaged_parts(void **state)
+TEST(damaged_parts)
 {
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "split");
     for (int no = 1; no <= 3; no++) {
         size_t n;
@@ -195,11 +191,10 @@ static void damaged_parts(void **state)
 }
 
 /* A tensor may be in one file only. */
-static void tensors_are_in_one_part(void **state)
+TEST(tensors_are_in_one_part)
 {
     struct small s;
 
-    (void)state;
     write_parts(-1);
     small_begin(&s);
     split_keys(&s, 1, 3, -1);
@@ -210,13 +205,12 @@ static void tensors_are_in_one_part(void **state)
             "tensor token_embd.weight: expected in one part, found in two");
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     struct format_file *f;
     int rc = ERR_NOMEM;
     long n;
 
-    (void)state;
     write_parts(11);
     for (n = 0; rc == ERR_NOMEM && n < 1000; n++) {
         mem_fail_after(n, 1);
@@ -226,18 +220,4 @@ static void every_allocation_may_fail(void **state)
     assert_ok(rc);
     assert_true(n > 10);
     format_close(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_one_model),
-        cmocka_unit_test(wrong_parts_are_refused),
-        cmocka_unit_test(numbers_of_parts_are_checked),
-        cmocka_unit_test(tensors_are_in_one_part),
-        cmocka_unit_test(damaged_parts),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static void write_gguf(const struct key *keys, int n, const float *divisors)
 /* llama.cpp turns pair i by pos * base^(-2i/d) * freq_scale / divisor[i]. Its freq_scale is 1
  * for type none, else 1 over scaling.factor, or over scale_linear where that is absent, or
  * 1 where it is 0; a file without a type is linear. */
-static void gguf_rope(void **state)
+TEST(gguf_rope)
 {
     static const struct {
         struct key keys[3];
@@ -92,7 +92,6 @@ static void gguf_rope(void **state)
     };
     struct format_file *f;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         bool divided = cases[i].divisors[0] > 0;
 
@@ -117,7 +116,7 @@ static void gguf_rope(void **state)
     }
 }
 
-static void gguf_attention(void **state)
+TEST(gguf_attention)
 {
     static const struct {
         struct key key;
@@ -141,7 +140,6 @@ static void gguf_attention(void **state)
     };
     struct format_file *f;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int rc;
 
@@ -155,12 +153,11 @@ static void gguf_attention(void **state)
 }
 
 /* Within the window, attention that has one is full attention. */
-static void gguf_window(void **state)
+TEST(gguf_window)
 {
     static const int windows[][2] = {{0, S_CTX}, {8, 8}, {S_CTX, S_CTX}, {4096, S_CTX}};
     struct format_file *f;
 
-    (void)state;
     (void)test_warned("");
     for (int i = 0; i < 4; i++) {
         struct small s;
@@ -185,12 +182,11 @@ static void stops_are(const struct format_file *f, const int *want, int n)
         assert_int_equal(f->config.stop_ids[i], want[i]);
 }
 
-static void gguf_stops(void **state)
+TEST(gguf_stops)
 {
     struct format_file *f;
     struct small s;
 
-    (void)state;
     small_begin(&s);
     small_keys(&s, "llama"); /* EOS is 2 */
     small_key_u32(&s, "tokenizer.ggml.eot_token_id", 4);
@@ -312,11 +308,10 @@ static const struct {
     {"\"use_mrope\": true", 0, NONE, "use_mrope"},
 };
 
-static void hf_rope(void **state)
+TEST(hf_rope)
 {
     struct format_file *f;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rope_cases) / sizeof(rope_cases[0]); i++) {
         int rc = open_hf(&f, LLAMA, rope_cases[i].more);
 
@@ -343,7 +338,7 @@ static void hf_rope(void **state)
     }
 }
 
-static void hf_windows_and_activations(void **state)
+TEST(hf_windows_and_activations)
 {
     static const struct {
         const char *class, *more;
@@ -368,7 +363,6 @@ static void hf_windows_and_activations(void **state)
     };
     struct format_file *f;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int rc = open_hf(&f, cases[i].class, cases[i].more);
 
@@ -384,7 +378,7 @@ static void hf_windows_and_activations(void **state)
 }
 
 /* The tokens that end a text are those of config.json and of generation_config.json. */
-static void hf_stops(void **state)
+TEST(hf_stops)
 {
     static const struct {
         const char *config, *generation; /* NULL: no such file */
@@ -401,7 +395,6 @@ static void hf_stops(void **state)
     struct format_file *f;
     char file[340];
 
-    (void)state;
     snprintf(file, sizeof(file), "%s/generation_config.json", dir);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         (void)unlink(file);
@@ -421,14 +414,4 @@ static void hf_stops(void **state)
                "eos_token_id");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_rope),   cmocka_unit_test(gguf_attention),
-        cmocka_unit_test(gguf_window), cmocka_unit_test(gguf_stops),
-        cmocka_unit_test(hf_rope),     cmocka_unit_test(hf_windows_and_activations),
-        cmocka_unit_test(hf_stops),
-    };
-
-    return cmocka_run_group_tests(tests, make_paths, NULL);
-}
+TEST_GROUP(make_paths, NULL);

@@ -16,12 +16,11 @@ static float first(const struct format_tensor *t)
     return v * 256; /* the index of the value in the file */
 }
 
-static void tensors_lie_in_order(void **state)
+TEST(tensors_lie_in_order)
 {
     struct format_file *f;
     struct small s;
 
-    (void)state;
     small_llama2c(&s, -S_VOCAB);
     test_write(in_dir("s.bin"), s.b, s.n);
     assert_ok(format_open(&f, in_dir("s.bin")));
@@ -56,7 +55,7 @@ static void tensors_lie_in_order(void **state)
     format_close(&f);
 }
 
-static void headers_are_checked(void **state)
+TEST(headers_are_checked)
 {
     static const struct {
         size_t field;
@@ -78,7 +77,6 @@ static void headers_are_checked(void **state)
     struct small s;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         small_llama2c(&s, S_VOCAB);
         memcpy(s.b + 4 * cases[i].field, &cases[i].value, 4);
@@ -90,14 +88,13 @@ static void headers_are_checked(void **state)
     assert_err(format_open(&f, in_dir("s.bin")), ERR_FORMAT, "bytes by its header");
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     struct format_file *f;
     struct small s;
     long n;
     int rc = ERR_NOMEM;
 
-    (void)state;
     small_llama2c(&s, S_VOCAB);
     test_write(in_dir("s.bin"), s.b, s.n);
     for (n = 0; rc == ERR_NOMEM && n < 100; n++) {
@@ -110,12 +107,11 @@ static void every_allocation_may_fail(void **state)
     format_close(&f);
 }
 
-static void stories_260k(void **state)
+TEST(stories_260k)
 {
     const char *path = test_need_data("models/stories260K.bin");
     struct format_file *f;
 
-    (void)state;
     assert_ok(format_open(&f, path));
     assert_int_equal(f->config.dim, 64);
     assert_int_equal(f->config.hidden, 172);
@@ -126,16 +122,4 @@ static void stories_260k(void **state)
     assert_int_equal(f->config.max_tok, 512);
     (void)small_touch(f);
     format_close(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_lie_in_order),
-        cmocka_unit_test(headers_are_checked),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(stories_260k),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,34 +77,31 @@ static void bits_flip(const struct small *s, const char *open_path, const char *
     }
 }
 
-static void gguf_survives(void **state)
+TEST(gguf_survives)
 {
     struct small s;
 
-    (void)state;
     small_gguf(&s);
     every_field_takes_every_extreme(&s, in_dir("m.gguf"), in_dir("m.gguf"));
     bits_flip(&s, in_dir("m.gguf"), in_dir("m.gguf"));
     every_cut_is_refused(&s, in_dir("m.gguf"), in_dir("m.gguf"));
 }
 
-static void quantised_gguf_survives(void **state)
+TEST(quantised_gguf_survives)
 {
     struct small s;
 
-    (void)state;
     small_gguf_quantised(&s);
     every_field_takes_every_extreme(&s, in_dir("q.gguf"), in_dir("q.gguf"));
     bits_flip(&s, in_dir("q.gguf"), in_dir("q.gguf"));
     every_cut_is_refused(&s, in_dir("q.gguf"), in_dir("q.gguf"));
 }
 
-static void llama2c_survives(void **state)
+TEST(llama2c_survives)
 {
     struct small s;
     int vocab;
 
-    (void)state;
     for (vocab = -S_VOCAB; vocab <= S_VOCAB; vocab += 2 * S_VOCAB) {
         small_llama2c(&s, vocab);
         every_field_takes_every_extreme(&s, in_dir("m.bin"), in_dir("m.bin"));
@@ -113,12 +110,11 @@ static void llama2c_survives(void **state)
     }
 }
 
-static void safetensors_survives(void **state)
+TEST(safetensors_survives)
 {
     char dir[300], file[340], config[340];
     struct small s, c = {.n = sizeof(small_config_json) - 1};
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/st", test_dir());
     snprintf(file, sizeof(file), "%s/model.safetensors", dir);
     snprintf(config, sizeof(config), "%s/config.json", dir);
@@ -135,16 +131,4 @@ static void safetensors_survives(void **state)
     every_field_takes_every_extreme(&c, dir, config);
     bits_flip(&c, dir, config);
     every_cut_is_refused(&c, dir, config);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_survives),
-        cmocka_unit_test(quantised_gguf_survives),
-        cmocka_unit_test(llama2c_survives),
-        cmocka_unit_test(safetensors_survives),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,11 +136,10 @@ static void check_tensors(const struct format_file *q, const struct format_file 
 }
 
 /* A model made with a type is the f32 model of that seed, quantised. */
-static void every_scheme_keeps_its_bound(void **state)
+TEST(every_scheme_keeps_its_bound)
 {
     char plain[400];
 
-    (void)state;
     snprintf(plain, sizeof(plain), "%s", plain_model("tiny-quant", KERN_F32, "f32.gguf"));
     for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
         const char *made = in_dir("made.gguf"), *out = in_dir("out.gguf");
@@ -175,11 +174,10 @@ static void every_scheme_keeps_its_bound(void **state)
     }
 }
 
-static void threads_and_input_types(void **state)
+TEST(threads_and_input_types)
 {
     static const enum kern_type types[] = {KERN_F32, KERN_F16, KERN_BF16};
 
-    (void)state;
     for (int t = 0; t < 3; t++) {
         const char *in = plain_model("tiny-quant", types[t], "in.gguf");
         char *first = NULL;
@@ -214,13 +212,12 @@ static int64_t key_int(const struct gguf *g, const char *key)
 }
 
 /* All records but the three that describe the file's types. */
-static void metadata_is_copied(void **state)
+TEST(metadata_is_copied)
 {
     const char *in = plain_model("tiny-quant", KERN_BF16, "meta.gguf");
     const char *out = in_dir("meta-q.gguf");
     struct gguf *a, *b;
 
-    (void)state;
     assert_ok(quantize(in, out, "q4_1", 1));
     assert_ok(gguf_open(&a, in));
     assert_ok(gguf_open(&b, out));
@@ -266,7 +263,7 @@ static void poison(const char *path, const char *tensor, int64_t row, float valu
     mem_free(bytes);
 }
 
-static void refusals_name_the_tensor(void **state)
+TEST(refusals_name_the_tensor)
 {
     const char *plain = plain_model("tiny-quant", KERN_F32, "ok.gguf");
     const char *odd = plain_model("tiny", KERN_F32, "odd.gguf");
@@ -278,7 +275,6 @@ static void refusals_name_the_tensor(void **state)
                           .out = out,
                           .n_threads = 1};
 
-    (void)state;
     assert_err(quantize(odd, out, "q8_0", 1), ERR_UNSUPPORTED,
                "expected rows of a multiple of 32 weights for q8_0, found 84");
     assert_err(make_model(&o), ERR_UNSUPPORTED,
@@ -314,14 +310,13 @@ static void refusals_name_the_tensor(void **state)
     assert_int_equal(access(out, F_OK), -1);
 }
 
-static void failures_leave_nothing(void **state)
+TEST(failures_leave_nothing)
 {
     const char *plain = plain_model("tiny-quant", KERN_BF16, "full.gguf");
     struct rlimit old, low;
     char parent[300], out[340];
     int rc = ERR_NOMEM;
 
-    (void)state;
     snprintf(parent, sizeof(parent), "%s", in_dir("fails"));
     snprintf(out, sizeof(out), "%s/out.gguf", parent);
     assert_int_equal(mkdir(parent, 0777), 0);
@@ -340,17 +335,4 @@ static void failures_leave_nothing(void **state)
             fail_msg("allocation %ld: %s \"%s\"", n, err_name(rc), err_msg());
         assert_int_equal(left_files(parent), rc == OK);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_scheme_keeps_its_bound),
-        cmocka_unit_test(threads_and_input_types),
-        cmocka_unit_test(metadata_is_copied),
-        cmocka_unit_test(refusals_name_the_tensor),
-        cmocka_unit_test(failures_leave_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

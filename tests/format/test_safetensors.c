@@ -39,12 +39,11 @@ static void write_small(const char *from, const char *to)
     }
 }
 
-static void small_model_opens(void **state)
+TEST(small_model_opens)
 {
     struct format_file *f;
     float v;
 
-    (void)state;
     write_small(NULL, NULL);
     assert_ok(format_open(&f, dir));
     assert_string_equal(f->format, "safetensors");
@@ -60,7 +59,7 @@ static void small_model_opens(void **state)
     format_close(&f);
 }
 
-static void configurations_are_refused_by_key(void **state)
+TEST(configurations_are_refused_by_key)
 {
     static const struct {
         const char *from, *to;
@@ -111,7 +110,6 @@ static void configurations_are_refused_by_key(void **state)
     size_t i;
     int rc;
 
-    (void)state;
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         write_small(cases[i].from, cases[i].to);
         rc = format_open(&f, dir);
@@ -121,7 +119,7 @@ static void configurations_are_refused_by_key(void **state)
     }
 }
 
-static void rope_stands_in_either_place(void **state)
+TEST(rope_stands_in_either_place)
 {
     static const char *const places[] = {
         "\"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": "
@@ -135,7 +133,6 @@ static void rope_stands_in_either_place(void **state)
     struct format_file *f;
     int i;
 
-    (void)state;
     for (i = 0; i < 2; i++) {
         write_small("\"bos_token_id\": 1", places[i]);
         assert_ok(format_open(&f, dir));
@@ -170,11 +167,10 @@ static void header_refused(const char *header, size_t n_data, int code, const ch
         fail_msg("%s: %s \"%s\", wanted \"%s\"", header, err_name(rc), err_msg(), part);
 }
 
-static void headers_follow_the_rules(void **state)
+TEST(headers_follow_the_rules)
 {
     uint64_t huge = 100000001;
 
-    (void)state;
     write_small(NULL, NULL);
 #define T(offsets) "{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" offsets "]}"
     header_refused("[]", 0, ERR_FORMAT, "expected '{'");
@@ -214,13 +210,12 @@ static void headers_follow_the_rules(void **state)
     }
 }
 
-static void i64_weights_are_refused(void **state)
+TEST(i64_weights_are_refused)
 {
     struct format_file *f;
     struct small s;
     char *at;
 
-    (void)state;
     write_small(NULL, NULL);
     small_safetensors(&s);
     at = memmem(s.b, s.n, "\"F32\"", 5);
@@ -230,7 +225,7 @@ static void i64_weights_are_refused(void **state)
                "model.embed_tokens.weight: dtype: expected F32, F16 or BF16, found I32");
 }
 
-static void shards_agree_with_their_index(void **state)
+TEST(shards_agree_with_their_index)
 {
     static const struct {
         const char *index;
@@ -251,7 +246,6 @@ static void shards_agree_with_their_index(void **state)
     size_t i;
     int rc;
 
-    (void)state;
     write_small(NULL, NULL);
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         write_text(index_path, cases[i].index);
@@ -262,13 +256,12 @@ static void shards_agree_with_their_index(void **state)
     assert_int_equal(unlink(index_path), 0);
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     struct format_file *f;
     long n;
     int rc = ERR_NOMEM;
 
-    (void)state;
     write_small(NULL, NULL);
     for (n = 0; rc == ERR_NOMEM && n < 5000; n++) {
         mem_fail_after(n, 1);
@@ -302,7 +295,7 @@ static void same_rows(const struct format_tensor *g, const struct format_tensor 
     }
 }
 
-static void golden_models_agree(void **state)
+TEST(golden_models_agree)
 {
     static const char *const names[] = {"llama-mha-f32", "llama-gqa-ragged-f32",
                                         "llama-head64-bf16", "llama3-scaled-bf16",
@@ -312,7 +305,6 @@ static void golden_models_agree(void **state)
     const char *path;
     int i, role, layer, pairs;
 
-    (void)state;
     test_need_data("models/golden");
     for (i = 0; i < 5; i++) {
         snprintf(rel, sizeof(rel), "models/golden/%s.gguf", names[i]);
@@ -342,18 +334,4 @@ static void golden_models_agree(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_model_opens),
-        cmocka_unit_test(configurations_are_refused_by_key),
-        cmocka_unit_test(rope_stands_in_either_place),
-        cmocka_unit_test(headers_follow_the_rules),
-        cmocka_unit_test(i64_weights_are_refused),
-        cmocka_unit_test(shards_agree_with_their_index),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(golden_models_agree),
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, NULL);
-}
+TEST_GROUP(make_dir, NULL);

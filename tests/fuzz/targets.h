@@ -1,6 +1,5 @@
 /* tests/fuzz/targets.h - one function a parser: bytes in, nothing out but a sound model
- * or one error. The libFuzzer harnesses (fuzz_*.c) and the replay of the corpus share
- * them. */
+ * or one error. The libFuzzer harness (fuzz.c) and the replay of the corpus share them. */
 #ifndef TESTS_FUZZ_TARGETS_H
 #define TESTS_FUZZ_TARGETS_H
 
@@ -361,5 +360,25 @@ static inline int fuzz_request(const uint8_t *data, size_t n)
     }
     return 0;
 }
+
+static const struct {
+    const char *name; /* of its folder in tests/fuzz/corpus */
+    int (*run)(const uint8_t *data, size_t n);
+} fuzz_targets[] = {
+    {"cache", fuzz_cache},
+    {"card", fuzz_card},
+    {"config", fuzz_config},
+    {"gguf", fuzz_gguf},
+    {"journal", fuzz_journal},
+    {"llama2c", fuzz_llama2c},
+    {"machine_params", fuzz_machine_params},
+    {"plan", fuzz_plan},
+    {"record", fuzz_record},
+    {"request", fuzz_request},
+    {"safetensors", fuzz_safetensors},
+    {"tok", fuzz_tok},
+    {"topology", fuzz_topology},
+};
+#define FUZZ_N_TARGETS ((int)(sizeof(fuzz_targets) / sizeof(fuzz_targets[0])))
 
 #endif

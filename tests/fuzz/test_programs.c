@@ -492,29 +492,36 @@ static void mutants_of(const struct kind *k)
     mem_free(valid[1]);
 }
 
-#define KIND(name, i)                                                                    \
-    static void name(void **state)                                                       \
-    {                                                                                    \
-        (void)state;                                                                     \
-        mutants_of(&kinds[i]);                                                           \
-    }
-KIND(records, 0)
-KIND(journals, 1)
-KIND(machine_cards, 2)
-KIND(topologies, 3)
-KIND(schedule_caches, 4)
+TEST(records)
+{
+    mutants_of(&kinds[0]);
+}
+
+TEST(journals)
+{
+    mutants_of(&kinds[1]);
+}
+
+TEST(machine_cards)
+{
+    mutants_of(&kinds[2]);
+}
+
+TEST(topologies)
+{
+    mutants_of(&kinds[3]);
+}
+
+TEST(schedule_caches)
+{
+    mutants_of(&kinds[4]);
+}
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records),         cmocka_unit_test(journals),
-        cmocka_unit_test(machine_cards),   cmocka_unit_test(topologies),
-        cmocka_unit_test(schedule_caches),
-    };
-
     if (argc > 1)
         n_mutants = atoi(argv[1]);
     if (argc > 2)
         only_kind = argv[2];
-    return cmocka_run_group_tests_name("programs", tests, NULL, NULL);
+    return test_main();
 }

@@ -47,11 +47,10 @@ static const json_t *setting(const struct job *j, int cell, const char *section,
     return json_object_get(json_object_get(j->cells[cell].settings, section), key);
 }
 
-static void least_job_has_all_defaults(void **state)
+TEST(least_job_has_all_defaults)
 {
     struct job *j = job_of("", NULL);
 
-    (void)state;
     assert_int_equal(j->n_cells, 1);
     assert_string_equal(j->cells[0].key, "repeat=0");
     assert_string_equal(j->cells[0].label, "test");
@@ -67,9 +66,8 @@ static void least_job_has_all_defaults(void **state)
     assert_null(j);
 }
 
-static void unknown_keys_name_the_nearest(void **state)
+TEST(unknown_keys_name_the_nearest)
 {
-    (void)state;
     refuse("\"datset\": {}", "did you mean \"dataset\"");
     refuse("\"load\": {\"proces\": \"closed\"}", "did you mean \"process\"");
     refuse("\"slo\": {\"ttft\": 1}", "did you mean \"ttft_ms\"");
@@ -87,9 +85,8 @@ static void unknown_keys_name_the_nearest(void **state)
            "did you mean \"poisson\"");
 }
 
-static void wrong_types_are_refused(void **state)
+TEST(wrong_types_are_refused)
 {
-    (void)state;
     refuse("\"load\": []", "load: expected an object");
     refuse("\"needs\": \"x\"", "needs: expected a list");
     refuse("\"needs\": [1]", "needs: expected a list of texts");
@@ -112,7 +109,7 @@ static void wrong_types_are_refused(void **state)
     refuse("\"load\": {\"process\": \"poisson\"}", "rate_rps");
 }
 
-static void lists_make_axes_in_the_files_order(void **state)
+TEST(lists_make_axes_in_the_files_order)
 {
     static const char *const keys[] = {
         "load.rate_rps=1 system.ttft_ms=5 repeat=0",
@@ -129,7 +126,6 @@ static void lists_make_axes_in_the_files_order(void **state)
                               0, NULL);
     struct job *j;
 
-    (void)state;
     assert_ok(job_from_json(&j, root, "t", "t.json", NULL));
     assert_int_equal(j->n_axes, 2);
     assert_int_equal(j->n_cells, 12);
@@ -144,14 +140,13 @@ static void lists_make_axes_in_the_files_order(void **state)
     json_decref(root);
 }
 
-static void a_wrong_value_anywhere_on_an_axis_is_refused(void **state)
+TEST(a_wrong_value_anywhere_on_an_axis_is_refused)
 {
-    (void)state;
     refuse("\"load\": {\"concurrency\": [1, 2, -3]}", "concurrency");
     refuse("\"load\": {\"process\": [\"closed\", \"poisson\"]}", "rate_rps");
 }
 
-static void smoke_and_set_lie_over_the_rest(void **state)
+TEST(smoke_and_set_lie_over_the_rest)
 {
     char *sets[] = {"load.n_requests=7", "system.ttft_ms=[1, 2]", "about=other words",
                     "dataset.fit=lmsys"};
@@ -161,7 +156,6 @@ static void smoke_and_set_lie_over_the_rest(void **state)
                        "\"warmup_requests\": null}, \"repeats\": 1}";
     struct job *j = job_of(text, &o);
 
-    (void)state;
     assert_true(j->smoke);
     assert_int_equal(j->n_cells, 2);
     assert_int_equal(json_integer_value(setting(j, 0, "load", "n_requests")), 7);
@@ -175,7 +169,7 @@ static void smoke_and_set_lie_over_the_rest(void **state)
     job_free(&j);
 }
 
-static void bad_overrides_are_refused(void **state)
+TEST(bad_overrides_are_refused)
 {
     char *no_equal[] = {"load.n_requests"}, *no_section[] = {"about.x=1"},
          *unknown[] = {"load.n_request=1"}, *latin[] = {"about=caf\xe9"};
@@ -183,7 +177,6 @@ static void bad_overrides_are_refused(void **state)
     json_t *root = job_text("");
     struct job *j;
 
-    (void)state;
     assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "key=value");
     o.sets = no_section;
     assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "not a section");
@@ -196,11 +189,10 @@ static void bad_overrides_are_refused(void **state)
     json_decref(root);
 }
 
-static void the_sample_seed_is_the_datasets(void **state)
+TEST(the_sample_seed_is_the_datasets)
 {
     struct job *j = job_of("\"seeds\": {\"sample\": [3, 4]}", NULL);
 
-    (void)state;
     assert_int_equal(json_integer_value(setting(j, 1, "dataset", "seed")), 4);
     job_free(&j);
     j = job_of("\"seeds\": {\"sample\": 3}, \"dataset\": {\"seed\": 9}", NULL);
@@ -208,7 +200,7 @@ static void the_sample_seed_is_the_datasets(void **state)
     job_free(&j);
 }
 
-static void headlines_pick_one_setting(void **state)
+TEST(headlines_pick_one_setting)
 {
     const char *axes = "\"load\": {\"process\": \"constant\", \"rate_rps\": [1, 2]}, "
                        "\"repeats\": 2, \"headline\": [";
@@ -216,7 +208,6 @@ static void headlines_pick_one_setting(void **state)
     bool chosen[4];
     struct job *j;
 
-    (void)state;
     snprintf(text, sizeof(text),
              "%s{\"name\": \"a\", \"metric\": \"p50_ttft_ms\", \"better\": \"lower\", "
              "\"where\": {\"rate_rps\": 2.0}}, {\"name\": \"g\", \"metric\": "
@@ -258,7 +249,7 @@ static void expect_headlines(const struct job *j, const char *const *names)
 }
 
 /* --set makes axes of a job whose headlines know nothing of them. */
-static void a_swept_setting_makes_headlines(void **state)
+TEST(a_swept_setting_makes_headlines)
 {
     static const char *const names[] = {"t rate_rps=5", "t rate_rps=20", "t rate_rps=80",
                                         "fixed",        "best",          NULL},
@@ -279,7 +270,6 @@ static void a_swept_setting_makes_headlines(void **state)
                "\"n_failed\", \"over\": \"min\"}]",
                &o);
 
-    (void)state;
     expect_headlines(j, names);
     assert_int_equal(job_headline_cells(j, &j->headlines[1], chosen), 2);
     assert_true(chosen[1] && chosen[4]);
@@ -299,7 +289,7 @@ static void a_swept_setting_makes_headlines(void **state)
 }
 
 /* Only what --set made of one value was swept; goodput takes all rates as one setting. */
-static void an_axis_of_the_file_is_not_swept(void **state)
+TEST(an_axis_of_the_file_is_not_swept)
 {
     static const char *const names[] = {"g timeout_s=1", "g timeout_s=2", NULL};
     char *sets[] = {(char[]){"load.rate_rps=[1,2,3]"}, (char[]){"load.timeout_s=[1,2]"}};
@@ -309,7 +299,6 @@ static void an_axis_of_the_file_is_not_swept(void **state)
                            "\"goodput_rps\"}]",
                            &o);
 
-    (void)state;
     expect_headlines(j, names);
     assert_int_equal(json_array_size(j->swept), 1);
     assert_string_equal(json_string_value(json_array_get(j->swept, 0)), "load.timeout_s");
@@ -317,7 +306,7 @@ static void an_axis_of_the_file_is_not_swept(void **state)
 }
 
 /* What would be a page of numbers stays one, which asks in the result. */
-static void a_long_axis_leaves_its_headline_open(void **state)
+TEST(a_long_axis_leaves_its_headline_open)
 {
     char text[2048] = "load.n_requests=[1";
     char *sets[] = {text};
@@ -325,7 +314,6 @@ static void a_long_axis_leaves_its_headline_open(void **state)
     bool chosen[100];
     struct job *j;
 
-    (void)state;
     for (int i = 2; i <= 100; i++)
         sprintf(text + strlen(text), ",%d", i);
     strcat(text, "]");
@@ -337,13 +325,12 @@ static void a_long_axis_leaves_its_headline_open(void **state)
     job_free(&j);
 }
 
-static void schedule_of_open_loop(void **state)
+TEST(schedule_of_open_loop)
 {
     struct job *j = job_of("\"load\": {\"process\": \"constant\", \"rate_rps\": [1, 2], "
                            "\"n_requests\": 8, \"warmup_requests\": 2}",
                            NULL);
 
-    (void)state;
     assert_true(job_scheduled_s(j) == 15);
     job_free(&j);
     j = job_of("", NULL);
@@ -368,13 +355,12 @@ static struct job *preparing(const char *run, const char *creates)
     return job_of(text, NULL);
 }
 
-static void prepare_runs_once(void **state)
+TEST(prepare_runs_once)
 {
     char path[300], run[400];
     struct job *j;
     int n = 0;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/new/file", test_dir());
     snprintf(run, sizeof(run), "[\"touch\", \"%s\"]", path);
     j = preparing(run, path);
@@ -387,7 +373,7 @@ static void prepare_runs_once(void **state)
     job_free(&j);
 }
 
-static void prepare_says_what_failed(void **state)
+TEST(prepare_says_what_failed)
 {
     static const char *const cases[][2] = {{"[\"false\"]", "exited with status 1"},
                                            {"[\"no-such-program-here\"]", "cannot start"},
@@ -395,7 +381,6 @@ static void prepare_says_what_failed(void **state)
     char path[300];
     int n = 0;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/never", test_dir());
     for (size_t i = 0; i < 3; i++) {
         struct job *j = preparing(cases[i][0], path);
@@ -405,7 +390,7 @@ static void prepare_says_what_failed(void **state)
     }
 }
 
-static void description_names_every_key(void **state)
+TEST(description_names_every_key)
 {
     static const char *const words[] = {
         "concurrency",
@@ -420,7 +405,6 @@ static void description_names_every_key(void **state)
     struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
     char *text = jobs_described(j, words, NULL);
 
-    (void)state;
     for (size_t i = 0; sut_adapters[i]; i++)
         if (!strstr(text, sut_adapters[i]->name))
             fail_msg("adapter %s is not in the description", sut_adapters[i]->name);
@@ -430,38 +414,12 @@ static void description_names_every_key(void **state)
     job_free(&j);
 }
 
-static void short_of_memory(void **state)
+TEST(short_of_memory)
 {
     json_t *root = job_text("\"load\": {\"concurrency\": [1, 2]}, \"slo\": {\"scale\": "
                             "[1]}, \"headline\": [{\"name\": \"a\", \"metric\": "
                             "\"n_failed\", \"where\": {\"concurrency\": 1}}]");
 
-    (void)state;
     assert_true(jobs_short_of_memory(root) > 20);
     json_decref(root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(least_job_has_all_defaults),
-        cmocka_unit_test(unknown_keys_name_the_nearest),
-        cmocka_unit_test(wrong_types_are_refused),
-        cmocka_unit_test(lists_make_axes_in_the_files_order),
-        cmocka_unit_test(a_wrong_value_anywhere_on_an_axis_is_refused),
-        cmocka_unit_test(smoke_and_set_lie_over_the_rest),
-        cmocka_unit_test(bad_overrides_are_refused),
-        cmocka_unit_test(the_sample_seed_is_the_datasets),
-        cmocka_unit_test(headlines_pick_one_setting),
-        cmocka_unit_test(a_swept_setting_makes_headlines),
-        cmocka_unit_test(an_axis_of_the_file_is_not_swept),
-        cmocka_unit_test(a_long_axis_leaves_its_headline_open),
-        cmocka_unit_test(schedule_of_open_loop),
-        cmocka_unit_test(prepare_runs_once),
-        cmocka_unit_test(prepare_says_what_failed),
-        cmocka_unit_test(description_names_every_key),
-        cmocka_unit_test(short_of_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

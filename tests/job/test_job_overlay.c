@@ -57,7 +57,7 @@ static bool has(const struct job *j, int cell, const char *key)
     "{\"ttft_ms\": "                                                                     \
     "9}}, {\"name\": \"other\", \"system\": {\"adapter\": \"null\"}}]"
 
-static void cells_are_cases_by_axes_by_variants(void **state)
+TEST(cells_are_cases_by_axes_by_variants)
 {
     static const char *const keys[] = {
         "case=small dataset.fit=lmsys variant=ours repeat=0",
@@ -69,7 +69,6 @@ static void cells_are_cases_by_axes_by_variants(void **state)
         HEAD BOTH ", \"dataset\": {\"fit\": [\"lmsys\", \"sharegpt\"]}, \"repeats\": 2}",
         NULL);
 
-    (void)state;
     assert_int_equal(j->n_cells, 24);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         assert_string_equal(j->cells[i].key, keys[i]);
@@ -90,7 +89,7 @@ static void cells_are_cases_by_axes_by_variants(void **state)
 }
 
 /* An adapter of its own takes the options that it has, and the others' are not its error. */
-static void an_adapter_takes_its_own_options(void **state)
+TEST(an_adapter_takes_its_own_options)
 {
     struct job *j = job_with(
         "{\"about\": \"x\", \"system\": {\"adapter\": \"scripted\", \"ttft_ms\": 5, "
@@ -98,7 +97,6 @@ static void an_adapter_takes_its_own_options(void **state)
         "{\"adapter\": \"null\"}}]}",
         NULL);
 
-    (void)state;
     assert_true(has(j, 0, "ttft_ms"));
     assert_true(!has(j, 1, "ttft_ms"));
     assert_true(number(j, 1, "system", "vocab") == 77);
@@ -114,7 +112,7 @@ static void an_adapter_takes_its_own_options(void **state)
         "variant b: system.ttft_ms, an axis of this job, is not an option of null");
 }
 
-static void bad_lists_are_refused(void **state)
+TEST(bad_lists_are_refused)
 {
     static const char *const cases[][2] = {
         {"\"variants\": {}", "variants: expected a list"},
@@ -161,7 +159,6 @@ static void bad_lists_are_refused(void **state)
                    "\"variants\": [{\"name\": \"a\"}]}",
                    0, NULL);
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         refuse(cases[i][0], cases[i][1]);
     assert_err(job_from_json(&j, study, "t", "t.json", NULL), ERR_ARG,
@@ -169,13 +166,12 @@ static void bad_lists_are_refused(void **state)
     json_decref(study);
 }
 
-static void some_variants_are_chosen(void **state)
+TEST(some_variants_are_chosen)
 {
     char *sets[] = {(char[]){"variant=[\"other\",\"ours\"]"}, (char[]){"case=large"}};
     struct job_read_opts o = {.sets = sets, .n_sets = 2};
     struct job *j = job_with(HEAD BOTH "}", &o);
 
-    (void)state;
     assert_int_equal(j->n_cells, 2);
     assert_string_equal(j->cells[0].key, "case=large variant=other repeat=0");
     assert_string_equal(j->cells[1].key, "case=large variant=ours repeat=0");
@@ -192,14 +188,13 @@ static void some_variants_are_chosen(void **state)
 }
 
 /* --set comes last: it holds for every case and variant. */
-static void set_overrides_them(void **state)
+TEST(set_overrides_them)
 {
     char *sets[] = {(char[]){"load.n_requests=7"}, (char[]){"system.ttft_ms=[1,2]"},
                     (char[]){"variant=[\"ours\",\"slow\"]"}};
     struct job_read_opts o = {.sets = sets, .n_sets = 1};
     struct job *j = job_with(HEAD BOTH "}", &o);
 
-    (void)state;
     for (int i = 0; i < j->n_cells; i++)
         assert_true(number(j, i, "load", "n_requests") == 7);
     assert_true(number(j, 1, "system", "ttft_ms") == 9);
@@ -213,7 +208,7 @@ static void set_overrides_them(void **state)
     job_free(&j);
 }
 
-static void headlines_name_variants(void **state)
+TEST(headlines_name_variants)
 {
     const char *text = HEAD BOTH
         ", \"repeats\": 2, \"headline\": ["
@@ -229,7 +224,6 @@ static void headlines_name_variants(void **state)
     struct job *j = job_with(text, NULL);
     bool chosen[12];
 
-    (void)state;
     assert_int_equal(j->n_headlines, 5);
     for (int i = 0; i < 5; i++)
         assert_string_equal(j->headlines[i].name, names[i]);
@@ -259,7 +253,7 @@ static void headlines_name_variants(void **state)
            "relative_to: expected an object");
 }
 
-static void they_are_described(void **state)
+TEST(they_are_described)
 {
     static const char *const words[] = {"2 case x 3 variant",
                                         "cases: settings laid over those below",
@@ -274,7 +268,6 @@ static void they_are_described(void **state)
                  NULL);
     char *text = jobs_described(j, words, NULL);
 
-    (void)state;
     assert_non_null(strstr(text, "## variants"));
     assert_non_null(strstr(text, "## cases"));
     assert_non_null(strstr(text, "relative_to"));
@@ -282,31 +275,14 @@ static void they_are_described(void **state)
     job_free(&j);
 }
 
-static void short_of_memory(void **state)
+TEST(short_of_memory)
 {
     const char *text = HEAD BOTH ", \"variant\": [\"slow\", \"other\"], \"headline\": "
                                  "[{\"name\": \"a\", \"metric\": \"n_failed\", "
                                  "\"relative_to\": {\"variant\": \"slow\"}}]}";
     json_t *root;
 
-    (void)state;
     assert_ok(json_read_text(&root, text, strlen(text), "test"));
     assert_true(jobs_short_of_memory(root) > 50);
     json_decref(root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_are_cases_by_axes_by_variants),
-        cmocka_unit_test(an_adapter_takes_its_own_options),
-        cmocka_unit_test(bad_lists_are_refused),
-        cmocka_unit_test(some_variants_are_chosen),
-        cmocka_unit_test(set_overrides_them),
-        cmocka_unit_test(headlines_name_variants),
-        cmocka_unit_test(they_are_described),
-        cmocka_unit_test(short_of_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,12 +109,11 @@ static void assert_near(double got, double want)
 
 /* The scripted system is given two speeds; a programmed wait is a lower bound, so that the
  * slow one's numbers are at least these and the ratio is that of the values published. */
-static void two_variants_and_a_missing_server(void **state)
+TEST(two_variants_and_a_missing_server)
 {
     struct ran r;
     double fast, slow;
 
-    (void)state;
     run("two",
         "{\"about\": \"x\", \"repeats\": 2, \"system\": {\"adapter\": \"scripted\", "
         "\"ttft_ms\": 1}, \"dataset\": {\"n\": 4, \"max_prompt_tok\": 8, "
@@ -159,11 +158,10 @@ static void two_variants_and_a_missing_server(void **state)
 }
 
 /* By case: what two variants share in one, they need not share in another. */
-static void equal_variants_are_reported(void **state)
+TEST(equal_variants_are_reported)
 {
     struct ran r;
 
-    (void)state;
     run("equal",
         "{\"about\": \"x\", \"system\": {\"adapter\": \"scripted\"}, \"dataset\": "
         "{\"n\": 2, "
@@ -180,14 +178,4 @@ static void equal_variants_are_reported(void **state)
     assert_null(strstr(r.report, ", d"));
     assert_null(strstr(r.report, "a, b"));
     ran_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_variants_and_a_missing_server),
-        cmocka_unit_test(equal_variants_are_reported),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,11 +12,10 @@ static void near(double got, double want)
         fail_msg("got %.17g, wanted %.17g", got, want);
 }
 
-static void test_at(void **state)
+TEST(test_at)
 {
     const struct plan_costs none = {.n = 0}, one = {1, {8}, {3.0}};
 
-    (void)state;
     near(plan_costs_at(&table, 1), 1);
     near(plan_costs_at(&table, 2), 1);
     near(plan_costs_at(&table, 3), 1.5);
@@ -29,11 +28,10 @@ static void test_at(void **state)
     assert_true(isnan(plan_costs_at(&none, 1)));
 }
 
-static void test_most_rows(void **state)
+TEST(test_most_rows)
 {
     const struct plan_costs flat = {1, {1000}, {3.0}};
 
-    (void)state;
     assert_int_equal(plan_costs_most_rows(&table, &flat, 0, 512), 8);
     assert_int_equal(plan_costs_most_rows(&table, &flat, 0.5, 512), 14);
     assert_int_equal(plan_costs_most_rows(&table, &flat, 0, 5), 5);
@@ -42,7 +40,7 @@ static void test_most_rows(void **state)
     assert_int_equal(plan_costs_most_rows(&flat, &table, 0, 8), 8);
 }
 
-static void test_check(void **state)
+TEST(test_check)
 {
     static const struct {
         int i;
@@ -59,7 +57,6 @@ static void test_check(void **state)
         {2, 16, INFINITY, "found inf"},
     };
 
-    (void)state;
     assert_ok(plan_costs_check(&table, "x"));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct plan_costs c = table;
@@ -69,15 +66,4 @@ static void test_check(void **state)
         assert_err(plan_costs_check(&c, "here"), ERR_FORMAT, rows[i].part);
         assert_non_null(strstr(err_msg(), "here: step_s: "));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_at),
-        cmocka_unit_test(test_most_rows),
-        cmocka_unit_test(test_check),
-    };
-
-    return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
 }

@@ -21,11 +21,10 @@ static const struct plan_evaluator *find(const char *name)
     return e;
 }
 
-static void test_find(void **state)
+TEST(test_find)
 {
     const struct plan_evaluator *e;
 
-    (void)state;
     assert_string_equal(find("contention")->evidence, "simulated");
     assert_string_equal(find("measured")->evidence, "measured");
     assert_err(plan_evaluator_find("mesured", &e), ERR_NOTFOUND, "\"measured\"?");
@@ -47,7 +46,7 @@ static const struct simulate_workload workload = {
            .allreduce_bytes = 4096}},
 };
 
-static void test_contention(void **state)
+TEST(test_contention)
 {
     const struct plan_evaluator *x = find("contention");
     const struct topo_limits any = {0};
@@ -61,7 +60,6 @@ static void test_contention(void **state)
     char params[512];
     double s[2], again, exact;
 
-    (void)state;
     assert_ok(simulate_named_machine_open(&m, "kunpeng920x4", MACHINES, params,
                                           sizeof(params)));
     o.machine = m;
@@ -95,7 +93,7 @@ static void test_contention(void **state)
 
 /* Steps of a pair: each phase by its own configuration, over weights where decode put
  * them; more rows take longer; noise follows from the repeat. */
-static void test_contention_pair(void **state)
+TEST(test_contention_pair)
 {
     const struct plan_evaluator *x = find("contention");
     const struct topo_limits any = {0};
@@ -112,7 +110,6 @@ static void test_contention_pair(void **state)
     int64_t n_rows_max = 0;
     double s, again, want;
 
-    (void)state;
     assert_ok(simulate_named_machine_open(&m, "kunpeng920x4", MACHINES, params,
                                           sizeof(params)));
     assert_ok(simulate_machine_open(&sim, m, params));
@@ -166,13 +163,12 @@ static void open_short(const struct plan_evaluator *x,
     x->close(&e);
 }
 
-static void test_contention_memory_short(void **state)
+TEST(test_contention_memory_short)
 {
     struct plan_evaluator_opts o = {.workload = &workload};
     struct topo_machine *m = NULL;
     char params[512];
 
-    (void)state;
     assert_ok(simulate_named_machine_open(&m, "kunpeng920x4", MACHINES, params,
                                           sizeof(params)));
     o.machine = m;
@@ -265,11 +261,10 @@ static void measure_phase(const struct host *h, enum topo_phase phase,
     assert_null(e.ctx);
 }
 
-static void test_measured(void **state)
+TEST(test_measured)
 {
     struct host h;
 
-    (void)state;
     host_open(&h);
     measure_phase(&h, TOPO_DECODE, KERN_KV_F32);
     measure_phase(&h, TOPO_PREFILL, KERN_KV_Q8);
@@ -291,7 +286,7 @@ static void step_all(const struct plan_evaluator *x, struct plan_evaluation *e,
 
 /* Both phases of a plan by turns, one over all CPUs, one over the last of each; a decode
  * on CPUs that prefill lacks is refused. */
-static void test_measured_pair(void **state)
+TEST(test_measured_pair)
 {
     const struct plan_evaluator *x = find("measured");
     const struct topo_limits any = {0};
@@ -304,7 +299,6 @@ static void test_measured_pair(void **state)
     struct host h;
     int cpu;
 
-    (void)state;
     host_open(&h);
     cpu = h.budget.cpus[h.budget.n - 1];
     o.machine = h.machine;
@@ -334,7 +328,7 @@ static void test_measured_pair(void **state)
 
 /* Weights in the layout of one rank and in that of several: both where a configuration needs
  * the second, one where the other phase has several ranks or memory holds no second. */
-static void test_measured_layouts(void **state)
+TEST(test_measured_layouts)
 {
     const struct plan_evaluator *x = find("measured");
     const struct topo_limits any = {0};
@@ -344,7 +338,6 @@ static void test_measured_layouts(void **state)
     struct plan_evaluation e;
     struct host h;
 
-    (void)state;
     host_open(&h);
     if (h.budget.n < 2) {
         host_close(&h);
@@ -379,7 +372,7 @@ static void test_measured_layouts(void **state)
 }
 
 /* CPUs that this process may not use are refused, and the search may go on. */
-static void test_measured_other_cpus(void **state)
+TEST(test_measured_other_cpus)
 {
     const struct plan_evaluator *x = find("measured");
     const struct topo_limits any = {0};
@@ -392,7 +385,6 @@ static void test_measured_other_cpus(void **state)
     struct host h;
     double s;
 
-    (void)state;
     host_open(&h);
     o.machine = h.machine;
     o.model_path = h.model;
@@ -412,13 +404,12 @@ static void test_measured_other_cpus(void **state)
     host_close(&h);
 }
 
-static void test_measured_memory_short(void **state)
+TEST(test_measured_memory_short)
 {
     struct plan_trace trace = trace_of(8, 8);
     struct plan_evaluator_opts o = {.trace = &trace, .batch = 1};
     struct host h;
 
-    (void)state;
     host_open(&h);
     o.machine = h.machine;
     o.model_path = h.model;
@@ -427,7 +418,7 @@ static void test_measured_memory_short(void **state)
     host_close(&h);
 }
 
-static void test_measured_refusals(void **state)
+TEST(test_measured_refusals)
 {
     const struct plan_evaluator *x = find("measured");
     struct plan_trace trace = trace_of(8, 8);
@@ -436,7 +427,6 @@ static void test_measured_refusals(void **state)
     struct plan_evaluation e;
     struct host h;
 
-    (void)state;
     host_open(&h);
     o.machine = h.machine;
     assert_err(x->open(&e, &o), ERR_ARG, "model's file");
@@ -458,22 +448,4 @@ static void test_measured_refusals(void **state)
     assert_err(x->open(&e, &o), ERR_ARG, "is not this host");
     topo_machine_close(&other);
     host_close(&h);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_contention),
-        cmocka_unit_test(test_contention_pair),
-        cmocka_unit_test(test_contention_memory_short),
-        cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_measured_pair),
-        cmocka_unit_test(test_measured_layouts),
-        cmocka_unit_test(test_measured_memory_short),
-        cmocka_unit_test(test_measured_other_cpus),
-        cmocka_unit_test(test_measured_refusals),
-    };
-
-    return cmocka_run_group_tests_name("evaluator", tests, NULL, NULL);
 }

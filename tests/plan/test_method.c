@@ -91,12 +91,11 @@ static void check_cores(const struct bed *b, const struct plan *p)
     }
 }
 
-static void test_find(void **state)
+TEST(test_find)
 {
     const struct plan_method *m;
     int n = 0;
 
-    (void)state;
     while (plan_methods[n])
         assert_true(strlen(plan_methods[n++]->help) > 10);
     assert_true(n >= 4);
@@ -157,11 +156,10 @@ static void on_machine(const char *machine)
     bed_close(&b);
 }
 
-static void test_shipped_machines(void **state)
+TEST(test_shipped_machines)
 {
     const char *const *names;
 
-    (void)state;
     assert_ok(simulate_named_machines(MACHINES, &names));
     for (int i = 0; names[i]; i++) {
         char name[64];
@@ -174,14 +172,13 @@ static void test_shipped_machines(void **state)
 
 /* No plan has ranks that would divide blocks of quantised weights: 256 of them are four of the
  * 12 heads, so that only three ranks are possible, on a machine of eight memory nodes. */
-static void test_quantised_weights(void **state)
+TEST(test_quantised_weights)
 {
     static const char *const methods[] = {"vllmpp", "search"};
     const struct plan_method *even;
     struct plan_search_result f;
     struct bed b;
 
-    (void)state;
     bed_open(&b, "kunpeng920x4", "llama-160m");
     b.model.weight_type = b.o.types.weight = KERN_Q4_K;
     b.o.search.max_measurements = 300;
@@ -200,14 +197,13 @@ static void test_quantised_weights(void **state)
 
 /* Ranks that are asked for; SMT siblings and CPUs that may not be used are not; nodes of
  * different sizes. */
-static void test_even_split(void **state)
+TEST(test_even_split)
 {
     static const int some[] = {0, 1, 2, 4, 5};
     const struct plan_method *even;
     struct plan_search_result f;
     struct bed b;
 
-    (void)state;
     assert_ok(plan_method_find("even_split", &even));
     bed_open(&b, "synthetic:numa:1 core:6 pu:2", "llama-160m");
     run(&b, "even_split", &f);
@@ -242,12 +238,11 @@ static void test_even_split(void **state)
 }
 
 /* Only numbers of ranks that divide the cores and the heads. */
-static void test_vllmpp(void **state)
+TEST(test_vllmpp)
 {
     struct plan_search_result f;
     struct bed b;
 
-    (void)state;
     bed_open(&b, "synthetic:numa:2 core:5 pu:1", "llama-160m"); /* 12 heads */
     run(&b, "vllmpp", &f);
     assert_int_equal(f.n_ranked, 2); /* 1 and 2 of 1, 2, 5, 10 */
@@ -260,13 +255,12 @@ static void test_vllmpp(void **state)
 }
 
 /* Tables of a plan whose phases differ, without the trees that it came from. */
-static void test_costs_of_any_plan(void **state)
+TEST(test_costs_of_any_plan)
 {
     struct plan_search_result f;
     struct plan *p;
     struct bed b;
 
-    (void)state;
     bed_open(&b, "synthetic:numa:2 core:4 pu:1", "llama-160m");
     run(&b, "one_plan", &f);
     p = &f.plan;
@@ -284,12 +278,11 @@ static void test_costs_of_any_plan(void **state)
     bed_close(&b);
 }
 
-static void test_memory_short(void **state)
+TEST(test_memory_short)
 {
     struct plan_search_result f;
     struct bed b;
 
-    (void)state;
     bed_open(&b, "synthetic:numa:2 core:2 pu:1", "llama-160m");
     for (int m = 0; plan_methods[m]; m++) {
         int rc = ERR_NOMEM;
@@ -308,16 +301,4 @@ static void test_memory_short(void **state)
         assert_true(n > 5 && n < 3000);
     }
     bed_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),         cmocka_unit_test(test_shipped_machines),
-        cmocka_unit_test(test_even_split),   cmocka_unit_test(test_quantised_weights),
-        cmocka_unit_test(test_vllmpp),       cmocka_unit_test(test_costs_of_any_plan),
-        cmocka_unit_test(test_memory_short),
-    };
-
-    return cmocka_run_group_tests_name("method", tests, NULL, NULL);
 }

@@ -120,11 +120,10 @@ static void round_trip(const struct plan *a)
     plan_fini(&b);
 }
 
-static void test_default(void **state)
+TEST(test_default)
 {
     struct plan p;
 
-    (void)state;
     assert_ok(plan_default(&p, &budget, 0));
     assert_int_equal(p.n_cpus, 4);
     assert_int_equal(p.cpus[3], 7);
@@ -142,11 +141,10 @@ static void test_default(void **state)
 }
 
 /* Ranks, their order of CPUs, and memory nodes that alternate within a rank survive. */
-static void test_round_trip(void **state)
+TEST(test_round_trip)
 {
     struct plan p;
 
-    (void)state;
     make(&p);
     round_trip(&p);
     for (int i = 0; i < 4; i++)
@@ -170,11 +168,10 @@ static void set_costs(struct plan *p)
 }
 
 /* Tables of costs: to the last bit, of both phases, of one, as long as there may be. */
-static void test_costs(void **state)
+TEST(test_costs)
 {
     struct plan p;
 
-    (void)state;
     make(&p);
     set_costs(&p);
     round_trip(&p);
@@ -228,13 +225,12 @@ static void set_tuned(struct plan *p)
 }
 
 /* How ranks sum, schedules and what was tried come back from a file and from a copy. */
-static void test_tuned(void **state)
+TEST(test_tuned)
 {
     struct plan p, copy;
     struct tune_cache *c;
     char *text;
 
-    (void)state;
     make(&p);
     set_sums(&p);
     round_trip(&p);
@@ -262,11 +258,10 @@ static void test_tuned(void **state)
     plan_fini(&p);
 }
 
-static void test_is_one(void **state)
+TEST(test_is_one)
 {
     struct plan p;
 
-    (void)state;
     assert_ok(plan_default(&p, &budget, 4));
     assert_true(plan_is_one(&p));
     p.decode.cpus[0] = p.prefill.cpus[1], p.decode.cpus[1] = p.prefill.cpus[0];
@@ -278,12 +273,11 @@ static void test_is_one(void **state)
     assert_false(plan_is_one(&p));
 }
 
-static void test_numbering(void **state)
+TEST(test_numbering)
 {
     static const int want[] = {1, 3, 0, 2, 4, 6, 5, 7};
     struct plan p;
 
-    (void)state;
     make(&p);
     assert_int_equal(p.n_cpus, 8);
     assert_memory_equal(p.cpus, want, sizeof(want));
@@ -291,11 +285,10 @@ static void test_numbering(void **state)
     assert_err(plan_number_cpus(&p), ERR_LIMIT, "found 1024");
 }
 
-static void test_runnable(void **state)
+TEST(test_runnable)
 {
     struct plan p;
 
-    (void)state;
     make(&p);
     assert_err(plan_runnable(&p, &budget), ERR_ARG, "CPU 1 is not");
     assert_non_null(strstr(err_msg(), "a_machine"));
@@ -313,11 +306,10 @@ static void test_runnable(void **state)
     assert_err(plan_runnable(&p, &budget), ERR_ARG, "CPU 1 is not");
 }
 
-static void test_split(void **state)
+TEST(test_split)
 {
     struct plan p;
 
-    (void)state;
     assert_ok(plan_default(&p, &budget, 4));
     assert_ok(plan_split(&p, 2));
     assert_int_equal(p.prefill.n_ranks, 2);
@@ -330,12 +322,11 @@ static void test_split(void **state)
     assert_err(plan_split(&p, 0), ERR_ARG, "divide by 0");
 }
 
-static void test_text(void **state)
+TEST(test_text)
 {
     struct plan p;
     char *text;
 
-    (void)state;
     make(&p);
     assert_ok(plan_text(&p, &text));
     assert_non_null(strstr(text, "plan for a_machine (simulated)"));
@@ -362,12 +353,11 @@ static void assert_says(const struct plan *p, const char *part)
     mem_free(text);
 }
 
-static void test_costs_text(void **state)
+TEST(test_costs_text)
 {
     struct plan p;
     char *text;
 
-    (void)state;
     make(&p);
     set_costs(&p);
     assert_says(&p, "\n  ms a step: 1 row 100, 2 rows 100, 512 rows 333.3\n");
@@ -408,13 +398,12 @@ static int write_read_print(const struct plan *p)
 }
 
 /* Each allocation fails in turn: an error, nothing lost. */
-static void test_memory_short(void **state)
+TEST(test_memory_short)
 {
     struct plan p;
     int rc = ERR_NOMEM;
     long n;
 
-    (void)state;
     make(&p);
     set_costs(&p);
     set_sums(&p);
@@ -454,7 +443,7 @@ static void assert_refused(const struct refusal *rows, size_t n)
     }
 }
 
-static void test_refusals_of_tuned(void **state)
+TEST(test_refusals_of_tuned)
 {
     static const struct refusal rows[] = {
         {SUMS("7"), "allreduce: expected the name of an algorithm"},
@@ -482,11 +471,10 @@ static void test_refusals_of_tuned(void **state)
          "schedules: checksum"},
     };
 
-    (void)state;
     assert_refused(rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const struct refusal rows[] = {
         {"[]", "expected an object"},
@@ -531,7 +519,6 @@ static void test_refusals(void **state)
     char why[1024] = PREFILL("\"ranks\":[\"0\"],\"why\":\"");
     struct plan p;
 
-    (void)state;
     assert_refused(rows, sizeof(rows) / sizeof(rows[0]));
     why[strlen(why) - 2] = '\0'; /* without the braces that the macro closed */
     memset(why + strlen(why), 'x', 600);
@@ -539,25 +526,4 @@ static void test_refusals(void **state)
     test_write(in_dir("bad.json"), why, strlen(why));
     assert_err(plan_read(&p, in_dir("bad.json")), ERR_LIMIT, "why: expected at most 599");
     assert_err(plan_read(&p, "/nonexistent/plan.json"), ERR_NOTFOUND, "/nonexistent");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_numbering),
-        cmocka_unit_test(test_runnable),
-        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_memory_short),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_is_one),
-        cmocka_unit_test(test_costs_text),
-        cmocka_unit_test(test_tuned),
-        cmocka_unit_test(test_refusals_of_tuned),
-    };
-
-    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

@@ -62,26 +62,14 @@ static void change_bytes(const char *seed)
     mem_free(good);
 }
 
-static void every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
-    (void)state;
     for (int i = 0; i < N_SEEDS; i++)
         cut_everywhere(seeds[i]);
 }
 
-static void bytes_change(void **state)
+TEST(bytes_change)
 {
-    (void)state;
     for (int i = 0; i < N_SEEDS; i++)
         change_bytes(seeds[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(bytes_change),
-    };
-
-    return cmocka_run_group_tests_name("plan_mutate", tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static void on_progress(void *ctx, const struct plan_progress *p)
 }
 
 /* Before every measurement, and as the steps of both phases begin. */
-static void test_progress(void **state)
+TEST(test_progress)
 {
     struct told told = {0};
     struct plan_search_opts o;
@@ -125,7 +125,6 @@ static void test_progress(void **state)
     struct model_config c;
     struct plan_search_result f;
 
-    (void)state;
     opts(&o, &m, &c);
     wish = (struct wish){
         .n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 1, .slow_s = 0x1p-16};
@@ -139,14 +138,13 @@ static void test_progress(void **state)
     topo_machine_close(&m);
 }
 
-static void test_both_phases(void **state)
+TEST(test_both_phases)
 {
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
     struct plan_search_result f;
 
-    (void)state;
     opts(&o, &m, &c);
     wish = (struct wish){
         .n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 1, .slow_s = 0x1p-16};
@@ -175,14 +173,13 @@ static void test_both_phases(void **state)
 
 /* The tables: powers of two up to what the evaluator allows, medians; none where both
  * phases are one, or cannot be run by one team; another error is the search's. */
-static void test_costs(void **state)
+TEST(test_costs)
 {
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
     struct plan_search_result f;
 
-    (void)state;
     opts(&o, &m, &c);
     wish = (struct wish){
         .n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 100, .slow_s = 0x1p-16};
@@ -232,7 +229,7 @@ static void test_costs(void **state)
 
 /* What one team shall run: decode on some of prefill's CPUs, though prefill would rather
  * have fewer. */
-static void test_one_team(void **state)
+TEST(test_one_team)
 {
     const struct cpu_budget budget = {.n = 8, .cpus = {0, 1, 2, 3, 4, 5, 6, 7}};
     struct plan_search_opts o;
@@ -240,7 +237,6 @@ static void test_one_team(void **state)
     struct model_config c;
     struct plan_search_result f;
 
-    (void)state;
     opts(&o, &m, &c);
     wish = (struct wish){.n_ranks = {1, 1}, .n_threads = {2, 6}};
     assert_ok(plan_search(&f, &o)); /* without the condition */
@@ -263,7 +259,7 @@ static int refuse_open(struct plan_evaluation *out, const struct plan_evaluator_
     return err_set(ERR_IO, "no such machine today");
 }
 
-static void test_limits_and_errors(void **state)
+TEST(test_limits_and_errors)
 {
     static const struct plan_evaluator refuses = {.open = refuse_open, .evidence = ""};
     struct plan_search_opts o;
@@ -271,7 +267,6 @@ static void test_limits_and_errors(void **state)
     struct model_config c;
     struct plan_search_result f;
 
-    (void)state;
     opts(&o, &m, &c);
     wish = (struct wish){.n_ranks = {8, 8}, .n_threads = {1, 1}};
     o.strict_tp = true; /* 8 ranks do not divide 12 heads */
@@ -288,7 +283,7 @@ static void test_limits_and_errors(void **state)
     topo_machine_close(&m);
 }
 
-static void test_memory_short(void **state)
+TEST(test_memory_short)
 {
     struct plan_search_opts o;
     struct topo_machine *m;
@@ -297,7 +292,6 @@ static void test_memory_short(void **state)
     int rc = ERR_NOMEM;
     long n;
 
-    (void)state;
     opts(&o, &m, &c);
     o.search.k = 2;
     o.search.group = false;
@@ -313,18 +307,4 @@ static void test_memory_short(void **state)
     }
     assert_true(n > 10 && n < 3000);
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_both_phases),
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_one_team),
-        cmocka_unit_test(test_limits_and_errors),
-        cmocka_unit_test(test_memory_short),
-    };
-
-    return cmocka_run_group_tests_name("plan_search", tests, NULL, NULL);
 }

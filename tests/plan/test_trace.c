@@ -29,12 +29,11 @@ static void check_points(const struct plan_points *p, double weight, double mean
 }
 
 /* Random lengths against plain sums; merged points keep them. */
-static void totals_are_those_of_the_data_set(void **state)
+TEST(totals_are_those_of_the_data_set)
 {
     int64_t prompt[N], output[N];
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "trace");
     for (int trial = 0; trial < 200; trial++) {
         struct plan_lengths l = {prompt, output, 1 + (int64_t)rng_below(&r, N)};
@@ -62,12 +61,11 @@ static void totals_are_those_of_the_data_set(void **state)
 }
 
 /* Parts of equal size, each its mean: long prompts are not lost among short ones. */
-static void parts_are_equal(void **state)
+TEST(parts_are_equal)
 {
     const int64_t prompt[] = {9, 1, 1000, 2}, output[] = {1, 1, 1, 1};
     struct plan_trace t;
 
-    (void)state;
     assert_ok(plan_trace_of(&t, &(struct plan_lengths){prompt, output, 4}, 0));
     assert_int_equal(t.prompts.n, 4);
     assert_true(t.prompts.v[3].tok == 1000 && t.prompts.v[0].tok == 1);
@@ -78,36 +76,33 @@ static void parts_are_equal(void **state)
 }
 
 /* Requests that an engine would not serve whole are as long as it serves. */
-static void long_requests_are_shortened(void **state)
+TEST(long_requests_are_shortened)
 {
     const int64_t prompt[] = {10, 500, 90}, output[] = {5, 7, 100};
     struct plan_trace t;
 
-    (void)state;
     assert_ok(plan_trace_of(&t, &(struct plan_lengths){prompt, output, 3}, 100));
     assert_true(t.prompts.v[2].tok == 99); /* one token of output still fits */
     near(t.mean_output, (5 + 1 + 10) / 3.0);
     assert_true(t.contexts.v[t.contexts.n - 1].tok <= 100);
 }
 
-static void request_takes_prompt_and_output(void **state)
+TEST(request_takes_prompt_and_output)
 {
     const int64_t prompt[] = {10}, output[] = {30};
     struct plan_trace t;
 
-    (void)state;
     assert_ok(plan_trace_of(&t, &(struct plan_lengths){prompt, output, 1}, 0));
     near(plan_trace_s(&t, 1, 2, 0.1), 2 + 3);
     near(plan_trace_s(&t, 4, 2, 0.1), 2 + 0.75);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     const int64_t prompt[] = {10, 0}, output[] = {1, 3};
     struct plan_lengths l = {prompt, output, 0};
     struct plan_trace t;
 
-    (void)state;
     assert_err(plan_trace_of(&t, &l, 0), ERR_ARG, "found none");
     l.n = 2;
     assert_err(plan_trace_of(&t, &l, 0), ERR_ARG, "request 1");
@@ -115,17 +110,4 @@ static void refusals(void **state)
     mem_fail_after(0, 1);
     assert_int_equal(plan_trace_of(&t, &l, 0), ERR_NOMEM);
     mem_fail_after(-1, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(totals_are_those_of_the_data_set),
-        cmocka_unit_test(parts_are_equal),
-        cmocka_unit_test(long_requests_are_shortened),
-        cmocka_unit_test(request_takes_prompt_and_output),
-        cmocka_unit_test(refusals),
-    };
-
-    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

@@ -140,14 +140,12 @@ static double exhaustive(const struct bed *b, bool group, struct simulate_best *
     return c->seconds;
 }
 
-static void finds_hidden_clusters(void **state)
+TEST(finds_hidden_clusters)
 {
     struct simulate_best best, plain;
     struct plan_tree_result f;
     struct bed b;
     int per_cluster[2][4] = {{0}};
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
     check_found(&b, &f);
@@ -170,14 +168,12 @@ static void finds_hidden_clusters(void **state)
     bed_close(&b);
 }
 
-static void contiguous_clusters_are_latent(void **state)
+TEST(contiguous_clusters_are_latent)
 {
     struct simulate_best best, plain;
     struct plan_tree_result f;
     struct fake fake = hidden;
     struct bed b;
-    (void)state;
-
     fake.stride = 1; /* removes alone keep the left-most cores: whole clusters */
     bed_open(&b, two_nodes, &fake);
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
@@ -195,11 +191,9 @@ static void contiguous_clusters_are_latent(void **state)
     bed_close(&b);
 }
 
-static void finds_nothing_where_nothing_is(void **state)
+TEST(finds_nothing_where_nothing_is)
 {
     struct fake fake = hidden;
-    (void)state;
-
     fake.of = 1;
     for (int seed = 1; seed <= 12; seed++) {
         struct simulate_best best;
@@ -230,13 +224,11 @@ static int constant(void *ctx, const struct topo_config *c, int repeat, double *
 }
 
 /* Where all is equal the machine as it is wins, and pruning leaves the first removes. */
-static void equal_means_simplest(void **state)
+TEST(equal_means_simplest)
 {
     struct plan_tree_result f;
     struct bed b;
     int n_calls = 0;
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     b.e = (struct plan_evaluation){constant, &n_calls, 0.01, true};
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
@@ -259,12 +251,10 @@ static int ranks_nearly_equal(void *ctx, const struct topo_config *c, int repeat
     return OK;
 }
 
-static void of_ties_the_fewest_ranks(void **state)
+TEST(of_ties_the_fewest_ranks)
 {
     struct plan_tree_result f;
     struct bed b;
-    (void)state;
-
     bed_open(&b, "synthetic:core:2 pu:1", &hidden);
     b.e = (struct plan_evaluation){ranks_nearly_equal, NULL, 0.01, true};
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
@@ -275,12 +265,10 @@ static void of_ties_the_fewest_ranks(void **state)
 }
 
 /* Trees of the removes of 2 x 3 x 2: 12 different ones on 46 paths. */
-static void counts_are_exact(void **state)
+TEST(counts_are_exact)
 {
     struct plan_tree_result f;
     struct bed b;
-    (void)state;
-
     bed_open(&b, "synthetic:package:2 numa:1 core:3 pu:2", &hidden);
     b.o.group = b.o.prune = false;
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
@@ -302,13 +290,11 @@ static void counts_are_exact(void **state)
 }
 
 /* Each ablation leaves its part out; none of them beats exhaustion. */
-static void ablations(void **state)
+TEST(ablations)
 {
     struct simulate_best best;
     struct bed b;
     double least;
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     least = exhaustive(&b, true, &best);
     for (int i = 0; i < 6; i++) {
@@ -346,11 +332,9 @@ static void ablations(void **state)
     bed_close(&b);
 }
 
-static void same_seed_same_answer(void **state)
+TEST(same_seed_same_answer)
 {
     struct bed b;
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     for (int random = 0; random < 2; random++) {
         struct plan_tree_result f[2];
@@ -372,12 +356,10 @@ static void same_seed_same_answer(void **state)
     bed_close(&b);
 }
 
-static void budget_is_kept(void **state)
+TEST(budget_is_kept)
 {
     static const int budgets[] = {1, 2, 3, 10, 50, 100, 333, 1000, 5000};
     struct bed b;
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     for (int random = 0; random < 2; random++)
         for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++) {
@@ -397,12 +379,10 @@ static void budget_is_kept(void **state)
     bed_close(&b);
 }
 
-static void time_ends_it(void **state)
+TEST(time_ends_it)
 {
     struct plan_tree_result f;
     struct bed b;
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     b.o.max_s = 1e-9;
     assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_UNSUPPORTED, "budget");
@@ -410,13 +390,11 @@ static void time_ends_it(void **state)
     bed_close(&b);
 }
 
-static void refusals_and_errors(void **state)
+TEST(refusals_and_errors)
 {
     struct topo_limits limits = {.max_ranks = 2};
     struct plan_tree_result f;
     struct bed b;
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     assert_ok(plan_tree_search(&f, b.t, &limits, &b.e, &b.o));
     check_found(&b, &f);
@@ -454,13 +432,11 @@ static int zero(void *ctx, const struct topo_config *c, int repeat, double *s)
     return OK;
 }
 
-static void bad_options(void **state)
+TEST(bad_options)
 {
     static double bad[] = {0, -1, NAN, INFINITY};
     struct plan_tree_result f;
     struct bed b;
-    (void)state;
-
     bed_open(&b, two_nodes, &hidden);
     b.o.k = 0;
     assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_ARG, "k");
@@ -474,13 +450,11 @@ static void bad_options(void **state)
     bed_close(&b);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     struct fake fake = hidden;
     struct bed b;
     long n;
-    (void)state;
-
     fake.n_cores = 4, fake.of = 2, fake.stride = 1, fake.port = 1,
     fake.contention_from = 2;
     bed_open(&b, "synthetic:package:1 numa:1 core:4 pu:2", &fake);
@@ -508,13 +482,11 @@ static void memory_runs_out(void **state)
     bed_close(&b);
 }
 
-static void exhaustive_out_of_memory(void **state)
+TEST(exhaustive_out_of_memory)
 {
     struct simulate_best c;
     struct bed b;
     long n;
-    (void)state;
-
     bed_open(&b, "synthetic:package:1 numa:1 core:4 pu:2", &hidden);
     b.f.n_cores = 4;
     for (n = 0;; n++) {
@@ -534,26 +506,4 @@ static void exhaustive_out_of_memory(void **state)
     assert_err(simulate_exhaustive(&c, b.t, NULL, b.e.measure, b.e.ctx, true),
                ERR_UNSUPPORTED, "can be run");
     bed_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_hidden_clusters),
-        cmocka_unit_test(contiguous_clusters_are_latent),
-        cmocka_unit_test(finds_nothing_where_nothing_is),
-        cmocka_unit_test(equal_means_simplest),
-        cmocka_unit_test(of_ties_the_fewest_ranks),
-        cmocka_unit_test(counts_are_exact),
-        cmocka_unit_test(ablations),
-        cmocka_unit_test(same_seed_same_answer),
-        cmocka_unit_test(budget_is_kept),
-        cmocka_unit_test(time_ends_it),
-        cmocka_unit_test(refusals_and_errors),
-        cmocka_unit_test(bad_options),
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(exhaustive_out_of_memory),
-    };
-
-    return cmocka_run_group_tests_name("plan/tree_search", tests, NULL, NULL);
 }

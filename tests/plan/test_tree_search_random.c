@@ -116,11 +116,9 @@ static double best_of(struct sim *s, bool group)
 
 /* Machines 1 to 40: on at least 38 the plan is within 2 % of the best there is, which
  * removes alone do not give on several. */
-static void hidden_truths(void **state)
+TEST(hidden_truths)
 {
     int n_within = 0, n_hard = 0, n_latent = 0;
-    (void)state;
-
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct plan_tree_result f;
         struct sim s;
@@ -144,9 +142,8 @@ static void hidden_truths(void **state)
     assert_true(n_latent >= n_hard * 9 / 10);
 }
 
-static void nothing_hidden(void **state)
+TEST(nothing_hidden)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct plan_tree_result f;
         struct sim s;
@@ -164,9 +161,8 @@ static void nothing_hidden(void **state)
 /* Machines that trees cannot express: the plan is valid, at least as good as all PUs as one rank
  * within the noise, and the same for the same seed. How close it comes to the best is a result,
  * not a promise: topo_hidden_truth measures it. */
-static void beyond_the_assumptions(void **state)
+TEST(beyond_the_assumptions)
 {
-    (void)state;
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++)
         for (uint64_t seed = 1; seed <= 4; seed++) {
             struct simulate_random_opts o = {.kind = (enum simulate_hidden)kind,
@@ -246,12 +242,10 @@ static int patient_measure(void *ctx, const struct topo_config *c, int repeat,
     return rc;
 }
 
-static void early_stopping_discards_process_groups(void **state)
+TEST(early_stopping_discards_process_groups)
 {
     int64_t before = 0;
     struct sim s;
-    (void)state;
-
     open_random(&s, 0.3, 3);
     for (int patience = 1; patience <= 1 << 20; patience *= 4) {
         struct patient p = {&s, patience, 0, INFINITY, {{0}}};
@@ -279,14 +273,12 @@ static void early_stopping_discards_process_groups(void **state)
     close_sim(&s);
 }
 
-static void random_machines_are_as_told(void **state)
+TEST(random_machines_are_as_told)
 {
     struct simulate_machine_params params, other;
     struct topo_machine *m;
     struct simulate_workload w;
     bool sizes[33] = {false}, strides[2] = {false};
-    (void)state;
-
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct simulate_random_opts o = {.strength = 0.3, .seed = seed};
         int n;
@@ -326,14 +318,12 @@ static void random_machines_are_as_told(void **state)
 }
 
 /* Three of the four cores of each cluster that the machine does not report. */
-static void kunpeng_decode(void **state)
+TEST(kunpeng_decode)
 {
     const struct topo_tree *t;
     struct plan_tree_result f;
     struct sim s;
     int kept[48] = {0};
-    (void)state;
-
     open_named(&s, "kunpeng920x4", TOPO_DECODE);
     search(&f, &s);
     t = f.top[f.best].tree;
@@ -349,12 +339,10 @@ static void kunpeng_decode(void **state)
     close_sim(&s);
 }
 
-static void kunpeng_prefill_keeps_all(void **state)
+TEST(kunpeng_prefill_keeps_all)
 {
     struct plan_tree_result f;
     struct sim s;
-    (void)state;
-
     open_named(&s, "kunpeng920x4", TOPO_PREFILL);
     search(&f, &s);
     assert_int_equal(f.top[f.best].tree->n_pus, 192);
@@ -363,11 +351,9 @@ static void kunpeng_prefill_keeps_all(void **state)
     close_sim(&s);
 }
 
-static void xeons_hide_nothing(void **state)
+TEST(xeons_hide_nothing)
 {
     static const char *const names[] = {"xeon6151x2", "xeon6230x2", "xeon8272clx2"};
-    (void)state;
-
     for (int i = 0; i < 3; i++) {
         struct plan_tree_result f;
         struct sim s;
@@ -380,20 +366,4 @@ static void xeons_hide_nothing(void **state)
         plan_tree_result_free(&f);
         close_sim(&s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_machines_are_as_told),
-        cmocka_unit_test(hidden_truths),
-        cmocka_unit_test(nothing_hidden),
-        cmocka_unit_test(beyond_the_assumptions),
-        cmocka_unit_test(early_stopping_discards_process_groups),
-        cmocka_unit_test(kunpeng_decode),
-        cmocka_unit_test(kunpeng_prefill_keeps_all),
-        cmocka_unit_test(xeons_hide_nothing),
-    };
-
-    return cmocka_run_group_tests_name("plan/tree_search_random", tests, NULL, NULL);
 }

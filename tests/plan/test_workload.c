@@ -38,7 +38,7 @@ static void config(struct model_config *c, const char *name)
     assert_ok(make_config(name, c));
 }
 
-static void test_decode(void **state)
+TEST(test_decode)
 {
     const int64_t prompt[] = {101}, output[] = {1}; /* a context of 102 */
     const struct plan_lengths l = {prompt, output, 1};
@@ -46,7 +46,6 @@ static void test_decode(void **state)
     struct simulate_workload w, half;
     struct plan_trace t;
 
-    (void)state;
     config(&c, "llama-160m");
     work_of(&w, &c, KERN_BF16, TOPO_DECODE, &l, 4);
     assert_int_equal(w.phase, TOPO_DECODE);
@@ -77,7 +76,7 @@ static void test_decode(void **state)
 }
 
 /* Every output token counts once: 11, and 21, 22, 23. */
-static void test_contexts(void **state)
+TEST(test_contexts)
 {
     const int64_t prompt[] = {10, 20}, output[] = {1, 3};
     const struct plan_lengths l = {prompt, output, 2};
@@ -85,7 +84,6 @@ static void test_contexts(void **state)
     struct model_config c;
     struct simulate_workload w;
 
-    (void)state;
     config(&c, "llama-160m");
     work_of(&w, &c, KERN_BF16, TOPO_DECODE, &l, 1);
     assert_int_equal(w.n, 4);
@@ -95,14 +93,13 @@ static void test_contexts(void **state)
     }
 }
 
-static void test_prefill(void **state)
+TEST(test_prefill)
 {
     const int64_t prompt[] = {100}, output[] = {3};
     const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
     struct simulate_workload w;
 
-    (void)state;
     config(&c, "llama-160m");
     work_of(&w, &c, KERN_BF16, TOPO_PREFILL, &l, 4); /* whatever the batch */
     assert_int_equal(w.phase, TOPO_PREFILL);
@@ -118,14 +115,13 @@ static void test_prefill(void **state)
     near(w.v[0].allreduce_bytes, (11 * 100.0 + 1) / 12 * 768 * 4);
 }
 
-static void test_quantiles(void **state)
+TEST(test_quantiles)
 {
     int64_t prompt[16], output[16];
     const struct plan_lengths l = {prompt, output, 16}, three = {prompt, output, 3};
     struct model_config c;
     struct simulate_workload w;
 
-    (void)state;
     config(&c, "llama-160m");
     for (int i = 0; i < 16; i++) {
         prompt[i] = 1 + (i * 5 + 7) % 16; /* each of 1 .. 16 once */
@@ -147,7 +143,7 @@ static void test_quantiles(void **state)
     near(w.v[1].weight, 1);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     const int64_t prompt[] = {10}, output[] = {1};
     const struct plan_lengths l = {prompt, output, 1};
@@ -155,19 +151,17 @@ static void test_refusals(void **state)
     struct simulate_workload w;
     struct plan_trace t;
 
-    (void)state;
     config(&c, "llama-160m");
     assert_ok(plan_trace_of(&t, &l, 0));
     assert_err(plan_workload(&w, &c, in_memory(KERN_F32), TOPO_DECODE, &t, 0), ERR_ARG,
                "batch");
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
     struct model_config c;
     struct topo_limits l;
 
-    (void)state;
     config(&c, "sheared-llama-1.3b");
     plan_limits(&l, &c, false);
     assert_int_equal(l.max_ranks, 0);
@@ -187,12 +181,11 @@ static void test_limits(void **state)
 
 /* Blocks of 256 weights are two heads of 128: ranks that would divide one are refused by the
  * limits as by the model. Units of the feed-forward layer have 256 rows. */
-static void test_limits_of_blocks(void **state)
+TEST(test_limits_of_blocks)
 {
     struct model_config c;
     struct topo_limits l;
 
-    (void)state;
     config(&c, "sheared-llama-1.3b");
     c.weight_type = KERN_Q4_K;
     plan_limits(&l, &c, false);
@@ -213,14 +206,13 @@ static void test_limits_of_blocks(void **state)
 
 /* A piece after others: its rows through the matrices, each against all before it; in the
  * last layer only one is. One token is a decode step of one sequence. */
-static void test_piece(void **state)
+TEST(test_piece)
 {
     const int64_t prompt[] = {99}, output[] = {1};
     const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
     struct simulate_workload w, d;
 
-    (void)state;
     config(&c, "llama-160m");
     plan_piece_workload(&w, &c, in_memory(KERN_BF16), 10, 100);
     assert_int_equal(w.n, 1);
@@ -238,16 +230,4 @@ static void test_piece(void **state)
     near(w.v[0].flop, d.v[0].flop);
     near(w.v[0].kv_bytes, d.v[0].kv_bytes);
     near(w.v[0].n_barriers, d.v[0].n_barriers);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode),           cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_prefill),          cmocka_unit_test(test_quantiles),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_limits_of_blocks), cmocka_unit_test(test_piece),
-    };
-
-    return cmocka_run_group_tests_name("work", tests, NULL, NULL);
 }

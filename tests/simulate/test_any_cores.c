@@ -125,13 +125,12 @@ static double reference(struct bed *b, double *of_trees)
     return any.seconds;
 }
 
-static void equals_brute_force_on_one_node(void **state)
+TEST(equals_brute_force_on_one_node)
 {
     static const int kinds[] = {SIMULATE_TILED,  SIMULATE_UNTILED, SIMULATE_UNEQUAL,
                                 SIMULATE_NESTED, SIMULATE_CROSSED, SIMULATE_NOISY};
     int n_better = 0;
 
-    (void)state;
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         int n = 0;
 
@@ -158,11 +157,10 @@ static void equals_brute_force_on_one_node(void **state)
 }
 
 /* Cores of a node are alike there: every number of them on either node, in ranks of any size. */
-static void equals_brute_force_on_two_nodes(void **state)
+TEST(equals_brute_force_on_two_nodes)
 {
     static const int kinds[] = {SIMULATE_SLOW_NODE, SIMULATE_LINKS};
 
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         int n = 0;
 
@@ -200,7 +198,7 @@ static int refused(void *ctx, const struct topo_config *c, int repeat, double *s
     return (*(int *)ctx)++ ? err_set(ERR_IO, "the machine is gone") : OK;
 }
 
-static void errors_end_it(void **state)
+TEST(errors_end_it)
 {
     struct simulate_best out;
     struct topo_config c;
@@ -208,22 +206,10 @@ static void errors_end_it(void **state)
     uint64_t seed = 1;
     int n_calls = 0;
 
-    (void)state;
     while (!bed_open(&b, SIMULATE_TILED, seed, CORES))
         seed++;
     assert_ok(topo_config_cut(&c, b.t, 0, NULL));
     assert_err(simulate_any_cores(&out, &c, NULL, refused, &n_calls), ERR_IO, "gone");
     assert_null(out.tree);
     bed_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_brute_force_on_one_node),
-        cmocka_unit_test(equals_brute_force_on_two_nodes),
-        cmocka_unit_test(errors_end_it),
-    };
-
-    return cmocka_run_group_tests_name("simulate/any_cores", tests, NULL, NULL);
 }

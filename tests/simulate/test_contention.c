@@ -75,7 +75,7 @@ static double seconds(const struct simulate_machine *s, const struct topo_config
 }
 
 /* Every term by hand, on a machine without contention. */
-static void terms(void **state)
+TEST(terms)
 {
     struct simulate_machine_params t = plain_params();
     const double sync[4] = {30, 60, 110, 250};
@@ -85,7 +85,6 @@ static void terms(void **state)
     struct simulate_machine *s;
     struct simulate_workload w;
 
-    (void)state;
     memcpy(t.sync_ns, sync, sizeof(sync));
     t.other_package_factor = 0.5;
     t.n_domains = 1;
@@ -121,7 +120,7 @@ static void terms(void **state)
 }
 
 /* Neighbours hand over within what they share: a node, a package, the machine. */
-static void neighbours(void **state)
+TEST(neighbours)
 {
     static const char *const specs[3] = {"synthetic:node:1 l3:2 core:4 pu:1",
                                          "synthetic:package:1 node:2 core:4 pu:1",
@@ -131,7 +130,6 @@ static void neighbours(void **state)
     struct simulate_machine_params t = plain_params();
     const double sync[4] = {30, 60, 110, 250};
 
-    (void)state;
     memcpy(t.sync_ns, sync, sizeof(sync));
     for (int i = 0; i < 3; i++) {
         struct topo_machine *m;
@@ -150,7 +148,7 @@ static void neighbours(void **state)
 }
 
 /* The largest rank's share counts, of attention and of the rest. */
-static void imbalance(void **state)
+TEST(imbalance)
 {
     const struct topo_limits limits = {
         .n_heads = 12, .n_kv_heads = 12, .n_ffn_units = 96}; /* over 8 ranks: 2, 12 */
@@ -160,7 +158,6 @@ static void imbalance(void **state)
     struct topo_config c;
     struct simulate_machine *s;
 
-    (void)state;
     open_plain("synthetic:node:8 core:4 pu:1", &t, &m, &s);
     tree = open_tree(m);
     assert_ok(topo_config_cut(&c, tree, 1, &limits));
@@ -180,7 +177,7 @@ static void imbalance(void **state)
     topo_machine_close(&m);
 }
 
-static void weighted_mean(void **state)
+TEST(weighted_mean)
 {
     struct simulate_workload w = {
         TOPO_PREFILL, 3, {{.weight = 1}, {.weight = 3}, {.weight = 0}}};
@@ -190,7 +187,6 @@ static void weighted_mean(void **state)
     struct topo_config c;
     struct simulate_machine *s;
 
-    (void)state;
     w.v[0].flop = 400e9;
     w.v[1].flop = 800e9;
     w.v[2].flop = 1e30; /* never happens */
@@ -205,7 +201,7 @@ static void weighted_mean(void **state)
 
 /* Prefill on whole packages over weights that decode placed node by node reads as many
  * remote bytes as if it had placed them itself; over weights that one rank placed, more. */
-static void placement(void **state)
+TEST(placement)
 {
     struct simulate_workload w = only((struct simulate_step){.weight_bytes = 1e9});
     struct simulate_machine_params t = plain_params();
@@ -214,7 +210,6 @@ static void placement(void **state)
     struct topo_config all, package, node;
     struct simulate_machine *s;
 
-    (void)state;
     t.same_package_factor = 0.8;
     t.other_package_factor = 0.5;
     open_plain("synthetic:package:2 node:2 core:8 pu:1", &t, &m, &s);
@@ -235,7 +230,7 @@ static void placement(void **state)
 
 /* The same PUs, left by remove() or the only ones there: nothing else of the machine
  * counts. */
-static void idle_cores(void **state)
+TEST(idle_cores)
 {
     struct topo_machine *m;
     struct topo_tree *all, *few;
@@ -244,7 +239,6 @@ static void idle_cores(void **state)
     double want;
     int cpus[128], n = 0;
 
-    (void)state;
     open_shipped("kunpeng920x4", &m, &s);
     all = removed(open_tree(m), 8, 3);
     for (int node = 0; node < 8; node++)
@@ -263,14 +257,13 @@ static void idle_cores(void **state)
 }
 
 /* More of anything never makes a symmetric step longer. */
-static void monotone(void **state)
+TEST(monotone)
 {
     struct topo_machine *m;
     struct topo_tree *tree;
     struct simulate_machine_params t;
     struct simulate_machine *s;
 
-    (void)state;
     open_shipped("epyc7h12x2-nps4", &m, &s);
     tree = open_tree(m);
     t = *simulate_params(s);
@@ -302,7 +295,7 @@ static void monotone(void **state)
 /* A regression test of what the simulator gives with the shipped rates, which is Fig. 3a of the
  * paper in direction: prefill wants all cores, decode three of each hidden four, and not the
  * last six of a node left out. */
-static void regression_kunpeng_phases(void **state)
+TEST(regression_kunpeng_phases)
 {
     struct topo_machine *m;
     struct topo_tree *all, *sc_rm, *numa_rm;
@@ -310,7 +303,6 @@ static void regression_kunpeng_phases(void **state)
     struct simulate_machine *s;
     double prefill[3], decode[3];
 
-    (void)state;
     open_shipped("kunpeng920x4", &m, &s);
     all = open_tree(m);
     sc_rm = removed(grouped(open_tree(m), 4, 1, 3), 1, 4);
@@ -336,14 +328,13 @@ static void regression_kunpeng_phases(void **state)
 
 /* Of the tree's ranks by package, those on one node each: the first nodes of the packages, or
  * the second ones, which the parameter file assumes to be slow. */
-static void slow_nodes(void **state)
+TEST(slow_nodes)
 {
     struct topo_machine *m;
     struct simulate_machine *s;
     double took[2];
     int cpus[96];
 
-    (void)state;
     open_shipped("kunpeng920x4", &m, &s);
     for (int slow = 0; slow < 2; slow++) {
         struct topo_tree *tree;
@@ -363,7 +354,7 @@ static void slow_nodes(void **state)
 }
 
 /* Noise has the spread it claims, and follows from seed, configuration and repeat alone. */
-static void noise(void **state)
+TEST(noise)
 {
     struct simulate_workload w = step(TOPO_DECODE, 1);
     struct topo_machine *m;
@@ -374,7 +365,6 @@ static void noise(void **state)
     double exact, one, two, sum = 0, squares = 0;
     int n = 4000, spikes = 0;
 
-    (void)state;
     open_shipped("xeon6230x2", &m, &s);
     t = *simulate_params(s);
     simulate_machine_close(&s);
@@ -434,7 +424,7 @@ static void *measure_many(void *arg)
 }
 
 /* One simulator serves several threads, and nobody's answer depends on the others. */
-static void threads(void **state)
+TEST(threads)
 {
     struct topo_machine *m;
     struct topo_tree *tree;
@@ -443,7 +433,6 @@ static void threads(void **state)
     struct job jobs[4] = {{0}};
     pthread_t id[4];
 
-    (void)state;
     open_shipped("epyc7h12x2-nps4", &m, &s);
     tree = open_tree(m);
     c = cut(tree, 8);
@@ -461,7 +450,7 @@ static void threads(void **state)
     topo_machine_close(&m);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     struct simulate_workload none = {TOPO_DECODE, 1, {{.flop = 1}}},
                              w = step(TOPO_DECODE, 1);
@@ -473,7 +462,6 @@ static void refusals(void **state)
     double x;
     int pus[] = {0, 1, 1}, out = 8;
 
-    (void)state;
     open_plain("synthetic:node:2 core:4 pu:1", &t, &m, &s);
     assert_ok(topo_machine_open(&m2, "synthetic:node:2 core:6 pu:1"));
     tree = open_tree(m);
@@ -499,18 +487,4 @@ static void refusals(void **state)
     simulate_machine_close(&s);
     topo_machine_close(&m);
     topo_machine_close(&m2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),      cmocka_unit_test(neighbours),
-        cmocka_unit_test(imbalance),  cmocka_unit_test(weighted_mean),
-        cmocka_unit_test(placement),  cmocka_unit_test(idle_cores),
-        cmocka_unit_test(monotone),   cmocka_unit_test(regression_kunpeng_phases),
-        cmocka_unit_test(slow_nodes), cmocka_unit_test(noise),
-        cmocka_unit_test(threads),    cmocka_unit_test(refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,14 +33,13 @@ static void open_triad(struct topo_machine **m, struct simulate_machine **s)
     assert_ok(simulate_machine_new(s, *m, &t));
 }
 
-static void kunpeng_placements(void **state)
+TEST(kunpeng_placements)
 {
     struct topo_machine *m[2];
     struct simulate_machine *s[2];
     double sum = 0;
     int n = 0;
 
-    (void)state;
     open_shipped("kunpeng920x4", &m[0], &s[0]);
     open_triad(&m[1], &s[1]);
     for (int k = 0; k < 2; k++) {
@@ -63,14 +62,13 @@ static void kunpeng_placements(void **state)
 
 /* A regression test: the numbers are the simulator's own. That their order is the paper's,
  * which the fit did not know, is a result and is judged by fig03a_core_removal. */
-static void regression_kunpeng_removal(void **state)
+TEST(regression_kunpeng_removal)
 {
     static const int sc_rm[6] = {3, 3, 3, 3, 3, 3}, all[6] = {4, 4, 4, 4, 4, 4},
                      numa_rm[6] = {4, 4, 4, 4, 2};
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    (void)state;
     open_shipped("kunpeng920x4", &m, &s);
     assert_near(clusters(s, sc_rm), 64.1, 0.005, "copy, 3 of 4 per cluster");
     assert_near(clusters(s, all), 62.6, 0.005, "copy, all");
@@ -87,7 +85,7 @@ static void regression_kunpeng_removal(void **state)
 }
 
 /* One thread, from its own node, the other of the package, another package. */
-static void kunpeng_remote(void **state)
+TEST(kunpeng_remote)
 {
     static const int at[3] = {0, 24, 48}; /* a PU of node 0, 1, 2 */
     const double want[3] = {12.5, 11.4, 8.6};
@@ -95,7 +93,6 @@ static void kunpeng_remote(void **state)
     struct simulate_machine *s;
     struct simulate_rates r;
 
-    (void)state;
     open_shipped("kunpeng920x4", &m, &s);
     for (int i = 0; i < 3; i++) {
         const struct simulate_layout placement = {&at[i], 1, 1, NULL};
@@ -111,14 +108,13 @@ static void kunpeng_remote(void **state)
 
 /* STREAM on an EPYC 7742 at NPS4 (a published log): a CCD's port limits two CCX to what
  * one has, and threads that do not fill whole quadrants run at the slowest one's pace. */
-static void epyc_ports(void **state)
+TEST(epyc_ports)
 {
     const double quadrant = 40.0;
     struct topo_machine *m;
     struct simulate_machine *s;
     int pus[64];
 
-    (void)state;
     open_shipped("epyc7h12x2-nps4", &m, &s);
     for (int i = 0; i < 64; i++)
         pus[i] = i / 2 * 4 + i % 2; /* two cores of each CCX */
@@ -141,7 +137,7 @@ static void epyc_ports(void **state)
 }
 
 /* Intel MLC on 2 x 18 cores of a Cascade Lake. */
-static void xeon_node_and_link(void **state)
+TEST(xeon_node_and_link)
 {
     struct simulate_layout placement = {NULL, 18, 1, NULL},
                            layout = {NULL, 18, 1, &placement};
@@ -150,7 +146,6 @@ static void xeon_node_and_link(void **state)
     struct simulate_rates r;
     int pus[36];
 
-    (void)state;
     open_shipped("xeon6230x2", &m, &s);
     for (int i = 0; i < 18; i++) {
         pus[i] = i;
@@ -167,18 +162,17 @@ static void xeon_node_and_link(void **state)
 }
 
 /* The same tool's loaded latencies, ns at GB/s of 225.6. */
-static void loaded_latency(void **state)
+TEST(loaded_latency)
 {
     static const double gbps[] = {40, 120, 181, 225.6}, ns[] = {90, 103, 120, 156};
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         assert_near(80.8 * simulate_loaded_latency(gbps[i] / 225.6), ns[i], 0.03,
                     "latency");
 }
 
 /* Gathering is bound by latency while the node is idle, by the stream when it is full. */
-static void gather(void **state)
+TEST(gather)
 {
     struct simulate_machine_params t = plain_params();
     struct simulate_layout layout = {NULL, 1, 1, NULL};
@@ -187,7 +181,6 @@ static void gather(void **state)
     struct simulate_rates one, all;
     int pus[16];
 
-    (void)state;
     t.node_gbps = 50;
     t.kappa = 0.1;
     t.n_domains = 1;
@@ -214,7 +207,7 @@ static void gather(void **state)
 
 static const char *const twice_two = "synthetic:package:2 node:2 core:8 pu:1";
 
-static void spread_over_nodes(void **state)
+TEST(spread_over_nodes)
 {
     struct simulate_machine_params t = plain_params();
     struct simulate_layout halves, layout;
@@ -223,7 +216,6 @@ static void spread_over_nodes(void **state)
     struct simulate_rates r;
     int pus[16];
 
-    (void)state;
     t.same_package_factor = 0.5;
     open_plain("synthetic:package:1 node:2 core:8 pu:1", &t, &m, &s);
     for (int i = 0; i < 16; i++)
@@ -245,7 +237,7 @@ static void spread_over_nodes(void **state)
     topo_machine_close(&m);
 }
 
-static void links(void **state)
+TEST(links)
 {
     struct simulate_machine_params t = plain_params();
     static const int far[3] = {8, 16, 17}; /* a third on package 1, the rest on 2 */
@@ -257,7 +249,6 @@ static void links(void **state)
     double last = 0;
     int pus[32];
 
-    (void)state;
     for (int i = 0; i < 32; i++)
         pus[i] = i;
     layout.pus = pus;
@@ -290,7 +281,7 @@ static void links(void **state)
 }
 
 /* A reader of two nodes counts at each for the time it spends there. */
-static void crowds(void **state)
+TEST(crowds)
 {
     static const int both[2] = {0, 8};
     const struct simulate_layout placement = {both, 1, 2, NULL};
@@ -300,7 +291,6 @@ static void crowds(void **state)
     struct simulate_machine *s;
     struct simulate_rates r;
 
-    (void)state;
     t.same_package_factor = 0.5;
     t.contention_per_core = 0.1; /* from the first one on */
     open_plain("synthetic:package:1 node:2 core:8 pu:1", &t, &m, &s);
@@ -312,7 +302,7 @@ static void crowds(void **state)
 }
 
 /* Uncapped cores of a node are all alike. */
-static void no_caps_no_difference(void **state)
+TEST(no_caps_no_difference)
 {
     struct simulate_machine_params t = plain_params();
     struct topo_machine *m;
@@ -320,7 +310,6 @@ static void no_caps_no_difference(void **state)
     struct rng rng;
     int pus[24];
 
-    (void)state;
     t.node_gbps = 80;
     t.sharpness = 1.4;
     t.contention_from = 16;
@@ -349,14 +338,13 @@ static void no_caps_no_difference(void **state)
 }
 
 /* A cap at a stride finds its cores: 4 of one group are slow, 4 of four groups fast. */
-static void strides(void **state)
+TEST(strides)
 {
     static const int same[] = {1, 7, 13, 19}, apart[] = {0, 1, 2, 3};
     struct simulate_machine_params t = plain_params();
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    (void)state;
     t.n_domains = 1;
     t.domains[0] = domain("strided", 4, 6, 20);
     open_plain("synthetic:node:1 core:24 pu:1", &t, &m, &s);
@@ -367,7 +355,7 @@ static void strides(void **state)
 }
 
 /* Siblings share their core's reads, and are counted as one reader. */
-static void siblings(void **state)
+TEST(siblings)
 {
     struct simulate_layout layout = {NULL, 1, 1, NULL};
     struct simulate_machine_params t = plain_params();
@@ -376,7 +364,6 @@ static void siblings(void **state)
     struct simulate_rates r;
     int pus[16];
 
-    (void)state;
     t.node_gbps = 60;
     t.contention_from = 4;
     t.contention_per_core = 0.02;
@@ -403,14 +390,13 @@ static void siblings(void **state)
 }
 
 /* Ranks of a symmetric layout are equal: whichever comes first, nothing changes. */
-static void rotated_ranks(void **state)
+TEST(rotated_ranks)
 {
     struct topo_machine *m;
     struct simulate_machine *s;
     struct simulate_rates first, r;
     int pus[128];
 
-    (void)state;
     open_shipped("epyc7h12x2-nps4", &m, &s);
     for (int turn = 0; turn < 16; turn++) {
         struct simulate_layout layout = {pus, 16, 8, NULL};
@@ -426,26 +412,4 @@ static void rotated_ranks(void **state)
     }
     simulate_machine_close(&s);
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kunpeng_placements),
-        cmocka_unit_test(regression_kunpeng_removal),
-        cmocka_unit_test(kunpeng_remote),
-        cmocka_unit_test(epyc_ports),
-        cmocka_unit_test(xeon_node_and_link),
-        cmocka_unit_test(loaded_latency),
-        cmocka_unit_test(gather),
-        cmocka_unit_test(spread_over_nodes),
-        cmocka_unit_test(links),
-        cmocka_unit_test(crowds),
-        cmocka_unit_test(no_caps_no_difference),
-        cmocka_unit_test(strides),
-        cmocka_unit_test(siblings),
-        cmocka_unit_test(rotated_ranks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

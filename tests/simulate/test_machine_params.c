@@ -45,13 +45,12 @@ static int open_text(struct simulate_machine **s, const struct topo_machine *m,
     return simulate_machine_open(s, m, path_of_params());
 }
 
-static void whole_file(void **state)
+TEST(whole_file)
 {
     const struct simulate_machine_params *t;
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, two_nodes));
     assert_ok(open_text(&s, m, good, strlen(good)));
     t = simulate_params(s);
@@ -68,7 +67,7 @@ static void whole_file(void **state)
 }
 
 /* Each slip is one line with the file and the key. */
-static void bad_files(void **state)
+TEST(bad_files)
 {
     static const struct {
         const char *from, *to, *part;
@@ -106,7 +105,6 @@ static void bad_files(void **state)
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, two_nodes));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char *text = changed(bad[i].from, bad[i].to);
@@ -123,13 +121,12 @@ static void bad_files(void **state)
 }
 
 /* Numbers without a file are held to the same ranges. */
-static void bad_numbers(void **state)
+TEST(bad_numbers)
 {
     struct simulate_machine_params t = plain_params();
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, two_nodes));
     t.latency_ns = NAN;
     assert_err(simulate_machine_new(&s, m, &t), ERR_ARG, "latency_ns");
@@ -170,14 +167,13 @@ static void check_mutant(const struct topo_machine *m, const char *text, size_t 
     simulate_machine_close(&s);
 }
 
-static void mutants(void **state)
+TEST(mutants)
 {
     static const char interesting[] = "0123456789-+eE.,:\"[]{}nul \\\xff";
     char text[sizeof(good)];
     struct topo_machine *m;
     struct rng r;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, two_nodes));
     rng_init(&r, test_seed(), "mutants");
     for (int i = 0; i < 3000; i++) {
@@ -193,13 +189,12 @@ static void mutants(void **state)
     topo_machine_close(&m);
 }
 
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
     struct topo_machine *m;
     struct simulate_machine *s;
     int rc = ERR_NOMEM;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, two_nodes));
     test_write(path_of_params(), good, strlen(good));
     for (long n = 0; rc != OK; n++) {
@@ -242,7 +237,7 @@ static void check_calibrated(const char *spec, double one, double all)
     topo_machine_close(&m);
 }
 
-static void calibrate(void **state)
+TEST(calibrate)
 {
     static const char *const specs[] = {
         "synthetic:core:2 pu:1", "synthetic:core:2 pu:2", "synthetic:node:2 core:16 pu:2",
@@ -251,7 +246,6 @@ static void calibrate(void **state)
     struct simulate_machine_params t;
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "hosts");
     for (int i = 0; i < 200; i++) {
         const char *spec = specs[i % 5];
@@ -276,15 +270,4 @@ static void calibrate(void **state)
     assert_err(simulate_machine_params_calibrate(&t, m, 20, 30, -1), ERR_ARG,
                "cannot calibrate");
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_file),    cmocka_unit_test(bad_files),
-        cmocka_unit_test(bad_numbers),   cmocka_unit_test(mutants),
-        cmocka_unit_test(out_of_memory), cmocka_unit_test(calibrate),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

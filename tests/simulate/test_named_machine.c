@@ -20,7 +20,7 @@ static void write_text(const char *path, const char *text)
 }
 
 /* Every shipped machine opens, is symmetric as a whole, and prices a step. */
-static void all_shipped(void **state)
+TEST(all_shipped)
 {
     const struct topo_limits any = {0};
     struct simulate_workload w = {TOPO_DECODE, 1, {{.weight = 1, .weight_bytes = 1e9}}};
@@ -28,7 +28,6 @@ static void all_shipped(void **state)
     char list[16][96], note[256];
     int n = 0;
 
-    (void)state;
     assert_ok(simulate_named_machines(MACHINES, &names));
     for (; names[n]; n++)
         snprintf(list[n], sizeof(list[n]), "%s", names[n]);
@@ -58,7 +57,7 @@ static void all_shipped(void **state)
 }
 
 /* What the paper and the vendors say of them; 24 products of removals of the paper. */
-static void shapes(void **state)
+TEST(shapes)
 {
     static const struct {
         const char *name;
@@ -74,7 +73,6 @@ static void shapes(void **state)
     };
     char params[512];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
         struct topo_machine *m;
         struct topo_tree *tree;
@@ -97,7 +95,7 @@ static void shapes(void **state)
     }
 }
 
-static void by_name_and_path(void **state)
+TEST(by_name_and_path)
 {
     const char *dir = test_dir();
     const char *text = "{\"machine\": \"M\", \"about\": \"a\", "
@@ -105,7 +103,6 @@ static void by_name_and_path(void **state)
     struct topo_machine *m;
     char params[600], tight[8];
 
-    (void)state;
     write_text(join(dir, "two.json"), text);
     assert_ok(simulate_named_machine_open(&m, "two", dir, params, sizeof(params)));
     assert_string_equal(params, ""); /* it has none */
@@ -133,7 +130,7 @@ static void by_name_and_path(void **state)
                ERR_LIMIT, "parameters");
 }
 
-static void bad_files(void **state)
+TEST(bad_files)
 {
     static const struct {
         const char *text, *part;
@@ -153,7 +150,6 @@ static void bad_files(void **state)
     struct topo_machine *m;
     char params[600];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         write_text(path, bad[i].text);
         assert_err(simulate_named_machine_open(&m, path, "", params, 600), bad[i].code,
@@ -164,7 +160,7 @@ static void bad_files(void **state)
 }
 
 /* Bytes nobody meant: a machine, or one line that names the file. */
-static void mutants(void **state)
+TEST(mutants)
 {
     static const char interesting[] = "0123456789:.,()[]{}\"nume =*\xff";
     const char *path = join(test_dir(), "mutant.json");
@@ -173,7 +169,6 @@ static void mutants(void **state)
     char params[600], *text;
     size_t n, end;
 
-    (void)state;
     text = test_read(MACHINES "/xeon6230x2.json", &n);
     /* hwloc, which reads what follows, loses memory on some strings it refuses */
     end = (size_t)(strstr(text, "package:") - text);
@@ -199,13 +194,12 @@ static void mutants(void **state)
 }
 
 /* Each allocation fails in turn. */
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
     struct topo_machine *m;
     char params[600];
     int rc = ERR_NOMEM;
 
-    (void)state;
     for (long n = 0; rc != OK; n++) {
         assert_true(n < 1000);
         mem_fail_after(n, 1);
@@ -217,15 +211,4 @@ static void out_of_memory(void **state)
         }
     }
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_shipped),      cmocka_unit_test(shapes),
-        cmocka_unit_test(by_name_and_path), cmocka_unit_test(bad_files),
-        cmocka_unit_test(mutants),          cmocka_unit_test(out_of_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

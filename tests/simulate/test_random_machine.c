@@ -112,9 +112,8 @@ static void check_hidden(int kind, const struct simulate_machine *s,
         check_clusters(kind, s, m);
 }
 
-static void every_kind_hides_what_it_says(void **state)
+TEST(every_kind_hides_what_it_says)
 {
-    (void)state;
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             struct simulate_machine_params params;
@@ -150,9 +149,8 @@ static bool same(const struct simulate_machine_params *a,
     return equal;
 }
 
-static void the_same_seed_gives_the_same_machine(void **state)
+TEST(the_same_seed_gives_the_same_machine)
 {
-    (void)state;
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             struct simulate_machine_params one, again, none;
@@ -178,9 +176,8 @@ static void the_same_seed_gives_the_same_machine(void **state)
 }
 
 /* More of what is hidden never makes a plan faster. */
-static void what_is_hidden_costs(void **state)
+TEST(what_is_hidden_costs)
 {
-    (void)state;
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++)
         for (uint64_t seed = 1; seed <= 10; seed++) {
             double last = 0, seconds;
@@ -214,13 +211,12 @@ static void what_is_hidden_costs(void **state)
         }
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     struct simulate_machine_params params;
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    (void)state;
     assert_err(
         simulate_random_machine(
             &m, &params, &(struct simulate_random_opts){.kind = SIMULATE_N_HIDDEN}),
@@ -238,16 +234,4 @@ static void refusals(void **state)
     params.domains[0].sizes[1] = -1;
     assert_err(simulate_machine_new(&s, m, &params), ERR_ARG, "sizes");
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_hides_what_it_says),
-        cmocka_unit_test(the_same_seed_gives_the_same_machine),
-        cmocka_unit_test(what_is_hidden_costs),
-        cmocka_unit_test(refusals),
-    };
-
-    return cmocka_run_group_tests_name("simulate/random_machine", tests, NULL, NULL);
 }

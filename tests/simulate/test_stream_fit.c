@@ -16,12 +16,11 @@ static struct simulate_machine_params shipped(void)
     return t;
 }
 
-static void closed_form_equals_the_simulator(void **state)
+TEST(closed_form_equals_the_simulator)
 {
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    (void)state;
     open_shipped("kunpeng920x4", &m, &s);
     for (int i = 0; i < SIMULATE_STREAM_KUNPENG_N; i++) {
         const struct simulate_stream_point *p = &simulate_stream_kunpeng[i];
@@ -38,12 +37,11 @@ static void closed_form_equals_the_simulator(void **state)
 }
 
 /* Figures made from rates give those rates again, from another start. */
-static void rates_are_found_again(void **state)
+TEST(rates_are_found_again)
 {
     struct simulate_stream_point made[SIMULATE_STREAM_KUNPENG_N];
     struct simulate_machine_params t = shipped(), got = t;
 
-    (void)state;
     memcpy(made, simulate_stream_kunpeng, sizeof(made));
     for (int i = 0; i < SIMULATE_STREAM_KUNPENG_N; i++)
         made[i].copy = simulate_stream_of(&t, &made[i]);
@@ -61,14 +59,13 @@ static void rates_are_found_again(void **state)
 }
 
 /* The shipped rates were fitted by other code: this one is no worse, and near. */
-static void shipped_rates_are_a_best_fit(void **state)
+TEST(shipped_rates_are_a_best_fit)
 {
     struct simulate_machine_params t = shipped(), fitted = t;
     double rms = simulate_stream_fit(&fitted, simulate_stream_kunpeng,
                                      SIMULATE_STREAM_KUNPENG_N),
            before = 0;
 
-    (void)state;
     for (int i = 0; i < SIMULATE_STREAM_KUNPENG_N; i++) {
         double e = log(simulate_stream_of(&t, &simulate_stream_kunpeng[i]) /
                        simulate_stream_kunpeng[i].copy);
@@ -81,14 +78,13 @@ static void shipped_rates_are_a_best_fit(void **state)
 
 /* Every draw is a machine that the simulator takes; they follow from seed and number, and
  * spread about the fit as its residuals do. */
-static void bootstrap(void **state)
+TEST(bootstrap)
 {
     struct simulate_machine_params fitted = shipped(), one, again;
     struct topo_machine *m;
     struct simulate_machine *s;
     double least = INFINITY, most = 0;
 
-    (void)state;
     simulate_stream_fit(&fitted, simulate_stream_kunpeng, SIMULATE_STREAM_KUNPENG_N);
     open_shipped("kunpeng920x4", &m, &s);
     simulate_machine_close(&s);
@@ -108,16 +104,4 @@ static void bootstrap(void **state)
     assert_true(least < fitted.core_gbps && fitted.core_gbps < most);
     assert_true(most < 1.3 * least);
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_form_equals_the_simulator),
-        cmocka_unit_test(rates_are_found_again),
-        cmocka_unit_test(shipped_rates_are_a_best_fit),
-        cmocka_unit_test(bootstrap),
-    };
-
-    return cmocka_run_group_tests_name("simulate/stream_fit", tests, NULL, NULL);
 }

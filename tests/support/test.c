@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,44 @@ __attribute__((constructor)) static void choose_tests(void)
 {
     if (getenv("TEST_ONLY"))
         cmocka_set_test_filter(getenv("TEST_ONLY"));
+}
+
+static struct {
+    struct test_entry tests[64];
+    struct CMUnitTest sorted[64];
+    size_t n;
+    CMFixtureFunction before, after;
+} group;
+
+void test_add(const struct test_entry *t)
+{
+    assert_true(group.n < sizeof(group.tests) / sizeof(group.tests[0]));
+    group.tests[group.n++] = *t;
+}
+
+void test_group(CMFixtureFunction before, CMFixtureFunction after)
+{
+    group.before = before;
+    group.after = after;
+}
+
+static int by_order(const void *a, const void *b)
+{
+    return ((const struct test_entry *)a)->order - ((const struct test_entry *)b)->order;
+}
+
+int test_main(void)
+{
+    qsort(group.tests, group.n, sizeof(group.tests[0]), by_order);
+    for (size_t i = 0; i < group.n; i++)
+        group.sorted[i] = group.tests[i].test;
+    return _cmocka_run_group_tests(program_invocation_short_name, group.sorted, group.n,
+                                   group.before, group.after);
+}
+
+__attribute__((weak)) int main(void)
+{
+    return test_main();
 }
 
 const char *test_data(const char *relative)

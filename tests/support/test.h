@@ -1,5 +1,9 @@
-/* tests/support/test.h - what every test file includes: cmocka, skipping with a reason,
- * the place of the optional real data, and small conveniences.
+/* tests/support/test.h - what every test file includes: cmocka, tests that list themselves,
+ * skipping with a reason, the place of the optional real data, and small conveniences.
+ *
+ * TEST(name) { ... } is a test. A program runs all of its tests in the order of the file; it
+ * needs no main(). TEST_GROUP(before, after) names functions to call once before the first
+ * and after the last test, TEST_WITH(name, before, after) those of one test. NULL: none.
  *
  * A test skips with test_skip("why"): the reason is printed and counted. Real data lie in
  * $SANDWICH_DATA or ../shared/data next to the checkout, or are absent; the topologies that
@@ -21,6 +25,32 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cpu/cpu.h"
+
+struct test_entry {
+    struct CMUnitTest test;
+    int order; /* __COUNTER__ */
+};
+/* Called before main() by the macros below. */
+void test_add(const struct test_entry *t);
+void test_group(CMFixtureFunction before, CMFixtureFunction after);
+/* Run the tests; a main() of a program's own ends with it. Returns the exit status. */
+int test_main(void);
+
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+#define TEST_WITH(name, before, after)                                                   \
+    static void name(void **state);                                                      \
+    __attribute__((constructor)) static void add_##name(void)                            \
+    {                                                                                    \
+        test_add(&(const struct test_entry){                                             \
+            cmocka_unit_test_setup_teardown(name, before, after), __COUNTER__});         \
+    }                                                                                    \
+    static void name(__attribute__((unused)) void **state)
+#define TEST_GROUP(before, after)                                                        \
+    __attribute__((constructor)) static void add_group(void)                             \
+    {                                                                                    \
+        test_group(before, after);                                                       \
+    }                                                                                    \
+    struct test_entry
 
 /* Skip the running test; prints "# skip: why". */
 #define test_skip(...)                                                                   \

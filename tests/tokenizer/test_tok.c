@@ -147,9 +147,8 @@ static void check_definition(enum tok_files_kind kind,
     tok_close(&t);
 }
 
-static void test_definition(void **state)
+TEST(test_definition)
 {
-    (void)state;
     check_definition(TOK_FILES_LLAMA2C, naive_spm);
     check_definition(TOK_FILES_GGUF_SPM, naive_spm);
     check_definition(TOK_FILES_JSON_SPM, naive_spm);
@@ -231,9 +230,8 @@ static void check_pieces(const struct tok *t, bool spm, const int32_t *ids, size
     assert_memory_equal(got + skip, want, n);
 }
 
-static void test_roundtrip(void **state)
+TEST(test_roundtrip)
 {
-    (void)state;
     for (int kind = 0; kind < TOK_FILES_N; kind++) {
         struct tok *t = tok_files_open(kind);
         bool spm = strncmp(tok_kind(t), "spm", 3) == 0;
@@ -284,7 +282,7 @@ static void check_bytes(const struct tok *t, const char *bytes, const char *want
     assert_int_equal(tok_stream_flush(&s, out, sizeof(out)), 0);
 }
 
-static void test_stream_faults(void **state)
+TEST(test_stream_faults)
 {
     static const struct {
         const char *bytes, *want;
@@ -305,7 +303,6 @@ static void test_stream_faults(void **state)
     char out[64];
     size_t n;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         check_bytes(t, cases[i].bytes, cases[i].want, cases[i].n_flush);
     tok_stream_init(&s, t);
@@ -330,14 +327,13 @@ static void check_ids(const struct tok *t, const char *text, unsigned flags,
     mem_free(ids);
 }
 
-static void test_specials(void **state)
+TEST(test_specials)
 {
     struct tok *t = tok_files_open(TOK_FILES_GGUF_BPE);
     int bos = TOK_FILES_BPE_TEXT + N_MERGES, eos = bos + 1, ud = bos + 2;
     const char *s;
     size_t n;
 
-    (void)state;
     assert_int_equal(tok_bos(t), bos);
     assert_int_equal(tok_eos(t), eos);
     assert_false(tok_adds_bos(t));
@@ -363,13 +359,12 @@ static void test_specials(void **state)
 
 /* A control token starts a new text: a space is put before what follows, and decoding
  * drops it again. */
-static void test_prefix(void **state)
+TEST(test_prefix)
 {
     struct tok *t = tok_files_open(TOK_FILES_LLAMA2C);
     int32_t *ids;
     size_t n;
 
-    (void)state;
     assert_ok(tok_encode(t, "the</s>the", 10, TOK_SPECIAL, &ids, &n));
     assert_int_equal(n, 3);
     assert_int_equal(ids[0], ids[2]);
@@ -379,7 +374,7 @@ static void test_prefix(void **state)
     tok_close(&t);
 }
 
-static void test_nfc(void **state)
+TEST(test_nfc)
 {
     struct tok *t = tok_files_open(TOK_FILES_JSON_NFC);
     /* e + acute; two marks out of order under a letter; Hangul; a singleton */
@@ -392,7 +387,6 @@ static void test_nfc(void **state)
         {"e\xFF\xCC\x81", "e\xFF\xCC\x81"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         int32_t *a;
         size_t n;
@@ -434,7 +428,7 @@ static void run_job(struct job *j)
     pthread_attr_destroy(&attr);
 }
 
-static void test_long(void **state)
+TEST(test_long)
 {
     static const char *const units[] = {"a",    "\n", " ", "\xCC\x81\xCC\xA3",
                                         "\xFF", "<",  "'"};
@@ -442,7 +436,6 @@ static void test_long(void **state)
     size_t most = (size_t)(san && *san ? 1 : 10) << 20;
     char *text = mem_new(MEM_TEST, most, 1);
 
-    (void)state;
     for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
         size_t len = strlen(units[u]), n = u == 0 ? most : most / 8,
                whole = n / len * len;
@@ -469,14 +462,13 @@ static void test_long(void **state)
     mem_free(text);
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     struct tok *t = tok_files_open(TOK_FILES_JSON_NFC);
     static const char text[] = "the e\xCC\x81 in the <ud> aaaa \xFF ing";
     struct job j[4];
     pthread_t thread[4];
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         j[i] = (struct job){.t = t, .text = text, .n = sizeof(text) - 1};
         assert_int_equal(pthread_create(&thread[i], NULL, encode_job, &j[i]), 0);
@@ -519,24 +511,10 @@ static void walk(const char *path, const struct tok_opts *o, bool once)
     }
 }
 
-static void test_out_of_memory(void **state)
+TEST(test_out_of_memory)
 {
-    (void)state;
     for (int kind = 0; kind < TOK_FILES_N; kind++)
         for (int once = 0; once < 2; once++)
             walk(tok_files_write(kind),
                  kind == TOK_FILES_RANKS ? &tok_files_rank_opts : NULL, once);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition),    cmocka_unit_test(test_roundtrip),
-        cmocka_unit_test(test_stream_faults), cmocka_unit_test(test_specials),
-        cmocka_unit_test(test_prefix),        cmocka_unit_test(test_nfc),
-        cmocka_unit_test(test_long),          cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_out_of_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,28 +93,25 @@ static void check_set(const char *vocab, const char *set, const struct tok_opts 
     tok_close(&t);
 }
 
-static void test_llama_spm(void **state)
+TEST(test_llama_spm)
 {
-    (void)state;
     check_set("tokenizers/ggml-vocab-llama-spm.gguf",
               "tokenizers/ggml-vocab-llama-spm.gguf", NULL, "spm", 32000);
 }
 
-static void test_gpt2(void **state)
+TEST(test_gpt2)
 {
-    (void)state;
     check_set("tokenizers/ggml-vocab-gpt-2.gguf", "tokenizers/ggml-vocab-gpt-2.gguf",
               NULL, "bpe/gpt-2", 50257);
 }
 
-static void test_llama3(void **state)
+TEST(test_llama3)
 {
-    (void)state;
     check_set("tokenizers/llama3.tokenizer.model", "tokenizers/ggml-vocab-llama-bpe.gguf",
               &llama3, "bpe/llama-3", 128002);
 }
 
-static void test_llama3_specials(void **state)
+TEST(test_llama3_specials)
 {
     const char *path = test_need_data("tokenizers/llama3.tokenizer.model");
     static const int32_t want[] = {128000, 128000, 9906, 1917, 128001};
@@ -123,7 +120,6 @@ static void test_llama3_specials(void **state)
     int32_t *ids;
     size_t n;
 
-    (void)state;
     assert_ok(tok_open(&t, path, &llama3));
     assert_int_equal(tok_bos(t), 128000);
     assert_int_equal(tok_eos(t), 128001);
@@ -139,7 +135,7 @@ static void test_llama3_specials(void **state)
     assert_err(tok_open(&t, path, NULL), ERR_ARG, "pre-tokenizer");
 }
 
-static void test_qwen(void **state)
+TEST(test_qwen)
 {
     const char *path = test_need_data("tokenizers/qwen.tiktoken");
     /* One digit a token; the space before a number stands alone. */
@@ -149,7 +145,6 @@ static void test_qwen(void **state)
     char *text;
     size_t n, n_text;
 
-    (void)state;
     assert_ok(tok_open(&t, path, &qwen2));
     assert_ok(tok_encode(t, "Hello 2025", 10, 0, &ids, &n));
     assert_int_equal(n, 6);
@@ -164,7 +159,7 @@ static void test_qwen(void **state)
 }
 
 /* The ids that a trained model wrote give the text that is stored with them. */
-static void test_stories(void **state)
+TEST(test_stories)
 {
     const char *tok = test_need_data("models/tok512.bin");
     const char *golden = test_need_data("models/stories260K.greedy.json");
@@ -178,7 +173,6 @@ static void test_stories(void **state)
     struct tok *t;
     json_t *j;
 
-    (void)state;
     assert_ok(tok_open(&t, tok, NULL));
     assert_int_equal(tok_vocab(t), 512);
     assert_ok(tok_encode(t, "Once upon a time", 16, TOK_BOS, &ids, &n));
@@ -199,15 +193,4 @@ static void test_stories(void **state)
     assert_string_equal(got, text);
     json_decref(j);
     tok_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama_spm), cmocka_unit_test(test_gpt2),
-        cmocka_unit_test(test_llama3),    cmocka_unit_test(test_llama3_specials),
-        cmocka_unit_test(test_qwen),      cmocka_unit_test(test_stories),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,9 +73,8 @@ static bool try_file(const char *path, int kind)
     return rc == OK;
 }
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
-    (void)state;
     for (int kind = 0; kind < TOK_FILES_N; kind++) {
         size_t n, opened = 0, steps = 0;
         char *data = test_read(tok_files_write((enum tok_files_kind)kind), &n);
@@ -93,7 +92,7 @@ static void test_truncated(void **state)
 }
 
 /* Each 4-byte and 8-byte field, wherever it may be, becomes each extreme value. */
-static void test_fields(void **state)
+TEST(test_fields)
 {
     static const uint64_t values[] = {0,          1,     1u << 31,  1ull << 32,
                                       1ull << 63, ~0ull, 0x7fffffff};
@@ -101,7 +100,6 @@ static void test_fields(void **state)
                                 TOK_FILES_GGUF_BPE};
     int refused = 0;
 
-    (void)state;
     for (size_t k = 0; k < 3; k++) {
         size_t n;
         char *data = test_read(tok_files_write((enum tok_files_kind)kinds[k]), &n);
@@ -121,11 +119,10 @@ static void test_fields(void **state)
     assert_true(refused > 100);
 }
 
-static void test_random_bytes(void **state)
+TEST(test_random_bytes)
 {
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "mutate");
     for (int kind = 0; kind < TOK_FILES_N; kind++) {
         size_t n;
@@ -170,7 +167,7 @@ static const char *edited(enum tok_files_kind kind, const char *from, const char
     return path;
 }
 
-static void test_rules(void **state)
+TEST(test_rules)
 {
     static const struct {
         enum tok_files_kind kind;
@@ -206,7 +203,6 @@ static void test_rules(void **state)
     };
     struct tok *t;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         const char *path = edited(rules[i].kind, rules[i].from, rules[i].to);
         int rc = tok_open(&t, path, opts_of((int)rules[i].kind));
@@ -223,7 +219,7 @@ static void test_rules(void **state)
 }
 
 /* An expression that would run for ever gives up and says so. */
-static void test_slow_expression(void **state)
+TEST(test_slow_expression)
 {
     static const char slow[] = "(?:\\\\p{L}+)+(?:\\\\p{L}+)+\\\\d|(?i:'s";
     const char *path = edited(TOK_FILES_JSON_NFC, "(?i:'s", slow);
@@ -231,7 +227,6 @@ static void test_slow_expression(void **state)
     int32_t *ids;
     size_t n;
 
-    (void)state;
     assert_ok(tok_open(&t, path, NULL));
     assert_string_equal(tok_kind(t), "bpe/custom");
     assert_err(tok_encode(t, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx 1", 50, 0,
@@ -292,13 +287,12 @@ static struct tok *new_tok(enum tok_by by, int n_vocab)
 }
 
 /* The 256 bytes, then texts of eight letters all of which have the known slot 0. */
-static void test_chosen_texts(void **state)
+TEST(test_chosen_texts)
 {
     struct tok *t = new_tok(TOK_BY_ID, N_TEXTS);
     char text[8];
     int32_t id = 256;
 
-    (void)state;
     for (int b = 0; b < 256; b++) {
         text[0] = (char)b;
         assert_ok(tok_vocab_set(t, b, text, 1, TOK_NORMAL));
@@ -320,12 +314,11 @@ static void test_chosen_texts(void **state)
 /* Pairs of bytes, so many that a fourth of all pairs has the known slots. */
 enum { N_PAIRS = 1000, PAIR_SLOTS = 2048, PAIR_RANGE = 64 };
 
-static void test_chosen_merges(void **state)
+TEST(test_chosen_merges)
 {
     struct tok *t = new_tok(TOK_BY_PAIR, 256 + N_PAIRS);
     int32_t pair[N_PAIRS], n = 0;
 
-    (void)state;
     for (int32_t p = 0; p < 65536 && n < N_PAIRS; p++)
         if (known_pair_hash(p >> 8, p & 255) % PAIR_SLOTS < PAIR_RANGE)
             pair[n++] = p;
@@ -345,16 +338,4 @@ static void test_chosen_merges(void **state)
     for (int32_t i = 0; i < N_PAIRS; i++)
         assert_int_equal(tok_merges_find(t, pair[i] >> 8, pair[i] & 255)->id, 256 + i);
     tok_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_random_bytes),    cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_slow_expression), cmocka_unit_test(test_chosen_texts),
-        cmocka_unit_test(test_chosen_merges),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

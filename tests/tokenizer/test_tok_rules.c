@@ -109,7 +109,7 @@ static struct tok *open_bpe(const char *pre, const struct tok_opts *o)
 }
 
 /* How each divides "1234" (by its digits), " !" and "aB" (by its case). */
-static void pre_tokenizers(void **state)
+TEST(pre_tokenizers)
 {
     static const struct {
         const char *in_file, *asked;
@@ -127,7 +127,6 @@ static void pre_tokenizers(void **state)
         {"default", "gpt-2", 4, false, false, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct tok_opts o = {.pre = cases[i].asked};
         struct tok *t = open_bpe(cases[i].in_file, &o);
@@ -152,12 +151,11 @@ static void pre_tokenizers(void **state)
 }
 
 /* The turn's end counts though only an end of text is named, as in llama.cpp. */
-static void ends_of_turns(void **state)
+TEST(ends_of_turns)
 {
     struct tok *t = open_bpe("llama-bpe", NULL);
     int32_t stops[TOK_STOP_MAX];
 
-    (void)state;
     assert_int_equal(tok_stops(t, stops), 1);
     assert_int_equal(stops[0], T_STOP);
     gives(t, "1<|eot_id|>", TOK_SPECIAL, IDS('1', T_STOP));
@@ -196,7 +194,7 @@ static struct tok *open_spm(bool no_prefix, bool types)
 }
 
 /* llama.cpp puts a space before the first text and after every special token. */
-static void spaces_of_gguf(void **state)
+TEST(spaces_of_gguf)
 {
     struct tok *t = open_spm(false, true);
     struct tok_stream st;
@@ -204,7 +202,6 @@ static void spaces_of_gguf(void **state)
     size_t n, at = 0;
     int32_t *ids;
 
-    (void)state;
     gives(t, "a<ud>a", 0, IDS(S_MARK_A, S_USER, S_MARK_A));
     gives(t, "a<ud> a", 0, IDS(S_MARK_A, S_USER, S_MARK, S_MARK_A));
     gives(t, "<s>a", TOK_SPECIAL, IDS(S_BOS, S_MARK_A));
@@ -224,11 +221,10 @@ static void spaces_of_gguf(void **state)
     tok_close(&t);
 }
 
-static void bytes_of_gguf(void **state)
+TEST(bytes_of_gguf)
 {
     struct tok *t = open_spm(true, true);
 
-    (void)state;
     assert_false(test_warned("bytes_without_token"));
     gives(t, "aqa", 0, IDS(S_A, S_Q, S_A));
     gives(t, "a\xC3\xA9", 0, IDS(S_A, S_UNK)); /* one for the character */
@@ -261,7 +257,7 @@ static struct tok *open_json(const char *normalizer, const char *pre, const char
 #define MARK "\xE2\x96\x81"
 
 /* The parts between added tokens are normalised and divided one by one. */
-static void spaces_of_hf(void **state)
+TEST(spaces_of_hf)
 {
     static const char replace[] =
         "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
@@ -281,7 +277,6 @@ static void spaces_of_hf(void **state)
                  {"\"add_prefix_space\": false", 0, 0, true}};
     char normalizer[400], pre[200];
 
-    (void)state;
     snprintf(normalizer, sizeof(normalizer),
              "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", "
              "\"prepend\": \"" MARK "\"}, %s]}",
@@ -312,7 +307,7 @@ static void spaces_of_hf(void **state)
     }
 }
 
-static void stripping(void **state)
+TEST(stripping)
 {
     static const char added[] =
         "{\"id\": 3, \"content\": \"<l>\", \"special\": true, \"lstrip\": true},"
@@ -323,7 +318,6 @@ static void stripping(void **state)
     struct tok *t =
         open_json("null", LEVEL, added, "\"\xC4\xA0\": 0, \"x\": 1, \"\xC4\x8A\": 2", "");
 
-    (void)state;
     gives(t, "x  <l> x", TOK_SPECIAL, IDS(1, 3, 0, 1));
     gives(t, "x  <r>\n x", 0, IDS(1, 0, 0, 4, 1));
     gives(t, "x \n<b>\t\xC2\xA0\xE2\x80\x83\xE3\x80\x80x", 0, IDS(1, 5, 1));
@@ -344,7 +338,7 @@ static void stripping(void **state)
 }
 
 /* Text without a token is unknown, or left out where there is no unknown token. */
-static void bytes_of_hf(void **state)
+TEST(bytes_of_hf)
 {
     static const struct {
         const char *vocab, *model;
@@ -381,7 +375,6 @@ static void bytes_of_hf(void **state)
          5}, /* a character with one of its bytes is unknown */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct tok *t = open_json(
             "null",
@@ -399,14 +392,4 @@ static void bytes_of_hf(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pre_tokenizers), cmocka_unit_test(ends_of_turns),
-        cmocka_unit_test(spaces_of_gguf), cmocka_unit_test(bytes_of_gguf),
-        cmocka_unit_test(spaces_of_hf),   cmocka_unit_test(stripping),
-        cmocka_unit_test(bytes_of_hf),
-    };
-
-    return cmocka_run_group_tests(tests, make_path, NULL);
-}
+TEST_GROUP(make_path, NULL);

@@ -70,13 +70,12 @@ static bool has(const struct tune_cache *c, int64_t m)
     return true;
 }
 
-static void what_was_put_comes_back(void **state)
+TEST(what_was_put_comes_back)
 {
     static const int64_t order[] = {8, 1, 512, 3, 64, 2, 8, 33};
     const char *path = cache_path();
     struct tune_cache *c = open_as(path, &here, 2);
 
-    (void)state;
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
             assert_int_equal(has(c, order[i]), round > 0 || i == 6);
@@ -98,7 +97,7 @@ static void what_was_put_comes_back(void **state)
 }
 
 /* Every member of the key matters; what is another's stays in the file. */
-static void another_key_is_kept_and_not_used(void **state)
+TEST(another_key_is_kept_and_not_used)
 {
     struct tune_key other[] = {here, here, here};
     const char *path = cache_path();
@@ -107,7 +106,6 @@ static void another_key_is_kept_and_not_used(void **state)
     struct kern_variant v = bench_model_mks;
     struct kern_schedule g;
 
-    (void)state;
     put(c, 8);
     assert_ok(tune_cache_save(c));
     tune_cache_close(&c);
@@ -143,11 +141,10 @@ static void another_key_is_kept_and_not_used(void **state)
 }
 
 /* A key that is not there, or CPUs that are not, are not an error. */
-static void the_real_key_says_something(void **state)
+TEST(the_real_key_says_something)
 {
     struct tune_key k;
 
-    (void)state;
     tune_key_here(&k);
     assert_true(k.commit[0] || k.cpu[0]);
 }
@@ -162,14 +159,13 @@ static void write_sample(const char *path)
     tune_cache_close(&c);
 }
 
-static void cut_at_every_byte_is_refused(void **state)
+TEST(cut_at_every_byte_is_refused)
 {
     const char *path = cache_path();
     struct tune_cache *c;
     size_t n, end;
     char *text;
 
-    (void)state;
     write_sample(path);
     text = test_read(path, &n);
     for (end = n; end > 0 && text[end - 1] != '}'; end--)
@@ -191,7 +187,7 @@ static void cut_at_every_byte_is_refused(void **state)
 }
 
 /* A changed byte is refused, or changed nothing but blanks. */
-static void a_changed_byte_is_refused(void **state)
+TEST(a_changed_byte_is_refused)
 {
     const char *path = cache_path();
     struct tune_cache *c;
@@ -199,7 +195,6 @@ static void a_changed_byte_is_refused(void **state)
     size_t n;
     int n_refused = 0;
 
-    (void)state;
     write_sample(path);
     text = test_read(path, &n);
     for (size_t i = 0; i < n; i++) {
@@ -229,7 +224,7 @@ static void a_changed_byte_is_refused(void **state)
 }
 
 /* Written with a right checksum, yet wrong: the field is named. */
-static void wrong_values_name_their_place(void **state)
+TEST(wrong_values_name_their_place)
 {
     static const struct {
         const char *part;
@@ -242,7 +237,6 @@ static void wrong_values_name_their_place(void **state)
     };
     const struct tune_shape shape = shape_of(4);
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *path = cache_path();
         struct tune_cache *c = open_as(path, &here, 2);
@@ -255,7 +249,7 @@ static void wrong_values_name_their_place(void **state)
     }
 }
 
-static void saving_leaves_the_old_file_or_the_new(void **state)
+TEST(saving_leaves_the_old_file_or_the_new)
 {
     const char *path = cache_path();
     struct tune_cache *c;
@@ -264,7 +258,6 @@ static void saving_leaves_the_old_file_or_the_new(void **state)
     int rc, n_files = 0;
     DIR *dir;
 
-    (void)state;
     write_sample(path);
     c = open_as(path, &here, 2);
     put(c, 128);
@@ -310,7 +303,7 @@ static pid_t saver(struct tune_cache *c, int64_t m, const struct kern_schedule *
 
 /* What several processes save at the same time is kept; what one has only read is not put
  * in the place of another's newer one. */
-static void processes_share_a_file(void **state)
+TEST(processes_share_a_file)
 {
     enum { N = 8 };
     const char *path = cache_path();
@@ -321,7 +314,6 @@ static void processes_share_a_file(void **state)
     int start[2], status;
     pid_t pids[N];
 
-    (void)state;
     put(c, 1);
     assert_ok(tune_cache_save(c));
     tune_cache_close(&c);
@@ -346,14 +338,13 @@ static void processes_share_a_file(void **state)
     tune_cache_close(&c);
 }
 
-static void opening_without_memory_is_an_error(void **state)
+TEST(opening_without_memory_is_an_error)
 {
     const char *path = cache_path();
     struct tune_cache *c;
     long n = 0;
     int rc;
 
-    (void)state;
     write_sample(path);
     do {
         mem_fail_after(n++, 1);
@@ -390,12 +381,11 @@ static bool is_default(const struct kern_schedule *s, int64_t m, int n_threads)
     return tune_same(s, &d);
 }
 
-static void untuned_tables_are_the_default(void **state)
+TEST(untuned_tables_are_the_default)
 {
     struct kern_schedule out[M_MAX];
     int64_t n_tuned = -1;
 
-    (void)state;
     check_table(NULL, 2048, 1024, 64, 2, out, &n_tuned);
     assert_int_equal(n_tuned, 0);
     for (int64_t m = 1; m <= M_MAX; m++)
@@ -403,13 +393,12 @@ static void untuned_tables_are_the_default(void **state)
 }
 
 /* Tuned at 4, 20 and 200 of 512. */
-static void between_tuned_rows_the_one_below_serves(void **state)
+TEST(between_tuned_rows_the_one_below_serves)
 {
     struct tune_cache *c = open_as(cache_path(), &here, 2);
     struct kern_schedule out[M_MAX];
     int64_t n_tuned;
 
-    (void)state;
     put(c, 4), put(c, 20), put(c, 200);
     check_table(c, 2048, 1024, 64, 2, out, &n_tuned);
     for (int64_t m = 1; m <= M_MAX; m++) {
@@ -435,14 +424,13 @@ static void between_tuned_rows_the_one_below_serves(void **state)
 
 /* One block of rows that would become two reads the weights twice: it grows, or the
  * default serves. */
-static void one_block_stays_one_block(void **state)
+TEST(one_block_stays_one_block)
 {
     struct tune_cache *c = open_as(cache_path(), &here, 2);
     const struct tune_shape s = shape_of(6);
     struct kern_schedule g = schedule_of(6, 2), out[M_MAX];
     int64_t n_tuned;
 
-    (void)state;
     g.mr = 6, g.np = 3, g.bm = 6; /* 3 panels take 9 rows at most */
     assert_ok(tune_cache_put(c, &s, &g, NULL));
     check_table(c, 2048, 1024, 64, 2, out, &n_tuned);
@@ -460,12 +448,11 @@ static void one_block_stays_one_block(void **state)
 }
 
 /* What does not fit the shape in use is never handed out. */
-static void tables_are_legal_whatever_the_file_says(void **state)
+TEST(tables_are_legal_whatever_the_file_says)
 {
     struct kern_schedule out[M_MAX];
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "table");
     for (int i = 0; i < 200; i++) {
         struct tune_cache *c = open_as(cache_path(), &here, 4);
@@ -491,37 +478,14 @@ static void tables_are_legal_whatever_the_file_says(void **state)
     }
 }
 
-static void more_threads_than_opened_for_are_refused(void **state)
+TEST(more_threads_than_opened_for_are_refused)
 {
     struct tune_cache *c = open_as(cache_path(), &here, 2);
     struct kern_schedule out[4];
     struct kern_mat w;
 
-    (void)state;
     kern_mat_layout(&w, KERN_F32, 64, 64, 0);
     assert_err(tune_table(c, &bench_model_mks, &w, 4, 3, out, NULL), ERR_ARG, "for 2");
     tune_cache_close(&c);
     assert_err(tune_cache_open(&c, "x", cpus, 0), ERR_ARG, "0 threads");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_put_comes_back),
-        cmocka_unit_test(another_key_is_kept_and_not_used),
-        cmocka_unit_test(the_real_key_says_something),
-        cmocka_unit_test(cut_at_every_byte_is_refused),
-        cmocka_unit_test(a_changed_byte_is_refused),
-        cmocka_unit_test(wrong_values_name_their_place),
-        cmocka_unit_test(saving_leaves_the_old_file_or_the_new),
-        cmocka_unit_test(processes_share_a_file),
-        cmocka_unit_test(opening_without_memory_is_an_error),
-        cmocka_unit_test(untuned_tables_are_the_default),
-        cmocka_unit_test(between_tuned_rows_the_one_below_serves),
-        cmocka_unit_test(one_block_stays_one_block),
-        cmocka_unit_test(tables_are_legal_whatever_the_file_says),
-        cmocka_unit_test(more_threads_than_opened_for_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,11 +152,10 @@ static void compare(const float want[N_NEW][VOCAB], const float got[N_NEW][VOCAB
                          (double)want[i][k]);
 }
 
-static void any_schedules_give_the_same_tokens(void **state)
+TEST(any_schedules_give_the_same_tokens)
 {
     static const enum kern_type types[] = {KERN_F32, KERN_BF16, KERN_F32};
 
-    (void)state;
     for (int t = 0; t < 3; t++) {
         static float want[N_NEW][VOCAB], got[N_NEW][VOCAB];
         int32_t want_ids[N_NEW], ids[N_NEW];
@@ -182,14 +181,13 @@ static void any_schedules_give_the_same_tokens(void **state)
 
 /* A micro-kernel may keep several partial sums of an element, so bits depend on it, and
  * on how K is cut; but not on slices of rows and columns, their order, or the scheme. */
-static void unsplit_sums_are_the_same_bits(void **state)
+TEST(unsplit_sums_are_the_same_bits)
 {
     static float want[N_NEW][VOCAB], got[N_NEW][VOCAB];
     struct draw d = {.one_micro_kernel = true};
     int32_t ids[N_NEW];
     struct engine e;
 
-    (void)state;
     rng_init(&d.rng, test_seed(), "bits");
     engine_open(&e, KERN_F32, false);
     for (int trial = 0; trial < 8; trial++) {
@@ -208,7 +206,7 @@ static int out_of_cache(void *ctx, const struct kern_variant *v, const struct ke
 }
 
 /* The whole way: a search on a modelled bench, the file, the table, the model. */
-static void tuned_schedules_reach_the_model(void **state)
+TEST(tuned_schedules_reach_the_model)
 {
     static float want[N_NEW][VOCAB], got[N_NEW][VOCAB];
     static const int cpus[THREADS] = {0, 1, 2};
@@ -221,7 +219,6 @@ static void tuned_schedules_reach_the_model(void **state)
     struct engine e;
     int n_used = 0;
 
-    (void)state;
     engine_open(&e, KERN_F32, false);
     generate(&e, THREADS, want, want_ids);
     bench_model_opts(&o);
@@ -271,14 +268,13 @@ static int none(void *ctx, const struct kern_variant *v, const struct kern_mat *
     return OK; /* leaves zeros, which are not schedules */
 }
 
-static void bad_schedules_are_refused(void **state)
+TEST(bad_schedules_are_refused)
 {
     static float want[N_NEW][VOCAB], got[N_NEW][VOCAB];
     int32_t want_ids[N_NEW], ids[N_NEW];
     struct draw d = {.split_k = true};
     struct engine e;
 
-    (void)state;
     rng_init(&d.rng, test_seed(), "refused");
     engine_open(&e, KERN_F32, false);
     generate(&e, 1, want, want_ids);
@@ -289,16 +285,4 @@ static void bad_schedules_are_refused(void **state)
     assert_ok(model_phase_schedules(e.phase[2], drawn, &d));
     assert_ok(model_phase_schedules(e.phase[1], drawn, &d));
     engine_close(&e);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_schedules_give_the_same_tokens),
-        cmocka_unit_test(unsplit_sums_are_the_same_bits),
-        cmocka_unit_test(tuned_schedules_reach_the_model),
-        cmocka_unit_test(bad_schedules_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

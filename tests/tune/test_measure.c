@@ -66,12 +66,11 @@ static bool is_gemm(const struct kern_variant *v)
 }
 
 /* Any legal schedule, of any variant this machine has, computes the product. */
-static void random_schedules_compute_the_product(void **state)
+TEST(random_schedules_compute_the_product)
 {
     struct real x;
     struct rng rng;
 
-    (void)state;
     real_open(&x, false);
     rng_init(&rng, test_seed(), "measure");
     for (int i = 0; kern_variants[i]; i++) {
@@ -104,7 +103,7 @@ static void random_schedules_compute_the_product(void **state)
     real_close(&x);
 }
 
-static void runs_and_measurements_are_counted(void **state)
+TEST(runs_and_measurements_are_counted)
 {
     const struct tune_shape s = {
         .v = bench_model_variant("ref"), .m = 5, .n = 64, .k = 64};
@@ -113,7 +112,6 @@ static void runs_and_measurements_are_counted(void **state)
     struct tune_cost cost;
     struct real x;
 
-    (void)state;
     real_open(&x, true);
     assert_ok(tune_bench_shape(x.bench, &s));
     for (int i = 0; i < 3; i++)
@@ -140,7 +138,7 @@ static void runs_and_measurements_are_counted(void **state)
 }
 
 /* Cold weights: every run reads another copy, until all of them exceed the cache. */
-static void cold_runs_rotate_through_copies(void **state)
+TEST(cold_runs_rotate_through_copies)
 {
     const struct tune_shape s = {
         .v = bench_model_variant("ref"), .m = 2, .n = 256, .k = 256};
@@ -150,7 +148,6 @@ static void cold_runs_rotate_through_copies(void **state)
     struct real x;
     int n = 0;
 
-    (void)state;
     for (int warm = 0; warm < 2; warm++) {
         real_open(&x, warm);
         assert_ok(tune_bench_shape(x.bench, &s));
@@ -169,7 +166,7 @@ static void cold_runs_rotate_through_copies(void **state)
     }
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+TEST(what_makes_no_sense_is_refused)
 {
     struct tune_shape s = {.v = bench_model_variant("ref"), .m = 4, .n = 64, .k = 64};
     struct kern_schedule g = {
@@ -177,7 +174,6 @@ static void what_makes_no_sense_is_refused(void **state)
     struct measure_report t;
     struct real x;
 
-    (void)state;
     real_open(&x, true);
     assert_err(tune_measure(x.bench, &g, 1, &t), ERR_STATE, "tune_bench_shape");
     s.m = 0;
@@ -194,7 +190,7 @@ static void what_makes_no_sense_is_refused(void **state)
     real_close(&x);
 }
 
-static void a_model_takes_the_time_it_says(void **state)
+TEST(a_model_takes_the_time_it_says)
 {
     struct bench_model model = {.cache_bytes = 1 << 20, .start_s = 1e-6};
     const struct tune_shape s = {.v = &bench_model_mks, .m = 64, .n = 512, .k = 512};
@@ -205,7 +201,6 @@ static void a_model_takes_the_time_it_says(void **state)
     struct tune_cost cost;
     struct measure_report t;
 
-    (void)state;
     model.n_runs = 0;
     assert_ok(tune_bench_open_model(&b, bench_model_s, &model));
     assert_ok(tune_bench_shape(b, &s));
@@ -237,7 +232,7 @@ static double only_s(void *arg, const struct tune_shape *shape,
     return tune_same(s, &o->s) ? 1e-3 : 1e-3 * o->other;
 }
 
-static void what_loses_to_the_default_is_not_kept(void **state)
+TEST(what_loses_to_the_default_is_not_kept)
 {
     const struct tune_shape s = {.v = &bench_model_mks, .m = 64, .n = 512, .k = 512};
     struct kern_schedule usual, found;
@@ -246,7 +241,6 @@ static void what_loses_to_the_default_is_not_kept(void **state)
     struct measure_report t[2];
     bool lost;
 
-    (void)state;
     assert_ok(tune_bench_open_model(&b, only_s, &machine));
     assert_ok(tune_bench_shape(b, &s));
     kern_schedule_default(&usual, s.v, tune_bench_mat(b), s.m, 2);
@@ -267,7 +261,7 @@ static void what_loses_to_the_default_is_not_kept(void **state)
 }
 
 /* Every allocation fails in turn: an error, nothing kept. */
-static void running_out_of_memory_is_an_error(void **state)
+TEST(running_out_of_memory_is_an_error)
 {
     const struct tune_shape s = {
         .v = bench_model_variant("ref"), .m = 6, .n = 64, .k = 64};
@@ -276,7 +270,6 @@ static void running_out_of_memory_is_an_error(void **state)
     struct par_team *team;
     bool through = false;
 
-    (void)state;
     assert_ok(par_team_open(&team, cpus, 1, 0));
     for (long n = 0; !through; n++) {
         struct kern_schedule g = {
@@ -300,19 +293,4 @@ static void running_out_of_memory_is_an_error(void **state)
         tune_bench_close(&b);
     }
     par_team_close(&team);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_schedules_compute_the_product),
-        cmocka_unit_test(runs_and_measurements_are_counted),
-        cmocka_unit_test(cold_runs_rotate_through_copies),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-        cmocka_unit_test(a_model_takes_the_time_it_says),
-        cmocka_unit_test(what_loses_to_the_default_is_not_kept),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,10 +98,9 @@ static double geomean(struct search *x, const double *ideal)
 static const int64_t few[] = {1, 3, 8, 17, 33, 64, 100, 160, 256, 512};
 #define N_FEW ((int)(sizeof(few) / sizeof(few[0])))
 
-static void sandwich_is_near_the_oracle_for_less(void **state)
+TEST(sandwich_is_near_the_oracle_for_less)
 {
     const int threads[] = {1, 2, 4, 6};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         double ideal[SHAPES_MAX], sandwich;
         struct tune_cost oracle_cost, cost, roller, ansor;
@@ -131,9 +130,8 @@ static void sandwich_is_near_the_oracle_for_less(void **state)
     }
 }
 
-static void every_policy_ends_with_legal_schedules(void **state)
+TEST(every_policy_ends_with_legal_schedules)
 {
-    (void)state;
     for (int i = 0; tune_policies[i]; i++) {
         const struct tune_policy *p = tune_policies[i];
         struct tune_cost cost;
@@ -152,9 +150,8 @@ static void every_policy_ends_with_legal_schedules(void **state)
     }
 }
 
-static void split_k_only_when_allowed(void **state)
+TEST(split_k_only_when_allowed)
 {
-    (void)state;
     for (int i = 0; tune_policies[i]; i++) {
         struct tune_cost cost;
         struct search x;
@@ -170,11 +167,10 @@ static void split_k_only_when_allowed(void **state)
     }
 }
 
-static void chance_is_seeded(void **state)
+TEST(chance_is_seeded)
 {
     const char *const names[] = {"ansor", "dietcode"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct kern_schedule first[4];
         struct tune_cost cost;
@@ -193,14 +189,13 @@ static void chance_is_seeded(void **state)
 
 /* ---- the sliding window and reuse ---- */
 
-static void window_and_reuse_stop_early(void **state)
+TEST(window_and_reuse_stop_early)
 {
     struct tune_cost cost, wide;
     int64_t m[SHAPES_MAX];
     struct search x;
     int n_free = 0;
 
-    (void)state;
     for (int i = 0; i < SHAPES_MAX; i++)
         m[i] = 256 + 14 * i; /* long shapes: nothing changes but their number of blocks */
     search_open(&x, m, SHAPES_MAX, 2048, 1024, 2);
@@ -227,7 +222,7 @@ static void window_and_reuse_stop_early(void **state)
 }
 
 /* When the search ends does not change how it searches until then. */
-static void freezing_is_a_setting_of_its_own(void **state)
+TEST(freezing_is_a_setting_of_its_own)
 {
     const int64_t freeze[] = {1, 4, 0, SHAPES_MAX}; /* 0: as the window, 4 */
     struct kern_schedule out[4][SHAPES_MAX];
@@ -236,7 +231,6 @@ static void freezing_is_a_setting_of_its_own(void **state)
     int n_searched[4] = {0};
     struct search x;
 
-    (void)state;
     for (int i = 0; i < SHAPES_MAX; i++)
         m[i] = 256 + 14 * i;
     search_open(&x, m, SHAPES_MAX, 2048, 1024, 2);
@@ -260,12 +254,11 @@ static void freezing_is_a_setting_of_its_own(void **state)
     search_close(&x);
 }
 
-static void fast_start_never_worse_than_its_start(void **state)
+TEST(fast_start_never_worse_than_its_start)
 {
     struct search x;
     struct rng rng;
 
-    (void)state;
     search_open(&x, few, N_FEW, 1024, 768, 2);
     rng_init(&rng, test_seed(), "start");
     for (int i = 0; i < 300; i++) {
@@ -293,9 +286,8 @@ static void fast_start_never_worse_than_its_start(void **state)
 
 /* ---- limits ---- */
 
-static void a_budget_ends_the_search(void **state)
+TEST(a_budget_ends_the_search)
 {
-    (void)state;
     for (int i = 0; tune_policies[i]; i++) {
         const char *name = tune_policies[i]->name;
         struct tune_cost all, part;
@@ -335,14 +327,13 @@ static double default_machine_s(void *arg, const struct tune_shape *shape,
     return memcmp(s, &b->best, sizeof(*s)) == 0 ? t : 1.04 * t;
 }
 
-static void a_short_search_measures_its_choice_again(void **state)
+TEST(a_short_search_measures_its_choice_again)
 {
     struct default_machine machine;
     struct tune_cost all, part;
     struct search x;
     struct kern_mat w;
 
-    (void)state;
     rng_init(&machine.rng, 1, "chance");
     search_open(&x, &few[N_FEW - 1], 1, 2048, 2048, 2);
     tune_bench_close(&x.bench);
@@ -364,11 +355,10 @@ static void a_short_search_measures_its_choice_again(void **state)
 /* What a policy found by measuring is measured again by one rule for all; what it calculated
  * is taken as it is. On this machine the default is the best by less than the noise of single
  * measurements, and begins every search. */
-static void every_search_measures_its_choice_again(void **state)
+TEST(every_search_measures_its_choice_again)
 {
     int n_measuring = 0;
 
-    (void)state;
     for (int i = 0; tune_policies[i]; i++) {
         const char *name = tune_policies[i]->name;
         struct default_machine machine;
@@ -436,13 +426,12 @@ static int count(const char *policy, int64_t retest, bool start_default,
 
 /* Nine rounds at least for the choice of each, or none for any; and the default is tried by
  * those that were told to begin with it, and found by nobody else on this shape. */
-static void the_rules_are_the_same_for_all(void **state)
+TEST(the_rules_are_the_same_for_all)
 {
     struct kern_schedule usual = {0}, out, ignored;
     struct kern_mat w;
     bool measured;
 
-    (void)state;
     kern_mat_layout(&w, KERN_F32, 1000, 768, 0);
     kern_schedule_default(&usual, &bench_model_mks, &w, 100, 2);
     tune_clamp(&usual, &w, 100);
@@ -465,9 +454,8 @@ static void the_rules_are_the_same_for_all(void **state)
     }
 }
 
-static void an_interrupt_ends_the_search(void **state)
+TEST(an_interrupt_ends_the_search)
 {
-    (void)state;
     for (int i = 0; tune_policies[i]; i++) {
         const char *name = tune_policies[i]->name;
         struct tune_cost cost;
@@ -490,9 +478,8 @@ static void an_interrupt_ends_the_search(void **state)
 }
 
 /* What is known is not measured again, and the window learns from it. */
-static void a_search_goes_on_where_it_stopped(void **state)
+TEST(a_search_goes_on_where_it_stopped)
 {
-    (void)state;
     for (int i = 0; tune_policies[i]; i++) {
         const char *name = tune_policies[i]->name;
         struct kern_schedule whole[N_FEW];
@@ -522,33 +509,10 @@ static void a_search_goes_on_where_it_stopped(void **state)
     }
 }
 
-static void unknown_policy_names_the_nearest(void **state)
+TEST(unknown_policy_names_the_nearest)
 {
     const struct tune_policy *p;
 
-    (void)state;
     assert_err(tune_policy_find("sandwhich", &p), ERR_NOTFOUND, "\"sandwich\"");
     assert_null(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sandwich_is_near_the_oracle_for_less),
-        cmocka_unit_test(every_policy_ends_with_legal_schedules),
-        cmocka_unit_test(split_k_only_when_allowed),
-        cmocka_unit_test(chance_is_seeded),
-        cmocka_unit_test(window_and_reuse_stop_early),
-        cmocka_unit_test(freezing_is_a_setting_of_its_own),
-        cmocka_unit_test(fast_start_never_worse_than_its_start),
-        cmocka_unit_test(a_budget_ends_the_search),
-        cmocka_unit_test(a_short_search_measures_its_choice_again),
-        cmocka_unit_test(every_search_measures_its_choice_again),
-        cmocka_unit_test(the_rules_are_the_same_for_all),
-        cmocka_unit_test(an_interrupt_ends_the_search),
-        cmocka_unit_test(a_search_goes_on_where_it_stopped),
-        cmocka_unit_test(unknown_policy_names_the_nearest),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

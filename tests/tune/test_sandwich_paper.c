@@ -149,12 +149,11 @@ static double hand_s(const struct run *r)
     return 100;
 }
 
-static void measures_what_the_paper_says_in_its_order(void **state)
+TEST(measures_what_the_paper_says_in_its_order)
 {
     static struct search x;
     char text[128];
 
-    (void)state;
     search_run(&x, hand_s, 1, 64, 256, 16);
     for (int i = 0; i < x.n_log && i < N_BY_HAND; i++) {
         kern_schedule_print(&x.log[i].s, text, sizeof(text));
@@ -228,11 +227,10 @@ static void check_choice(const struct search *x, int i, bool slice, bool scheme)
     assert_int_equal(x->out[i].pm, scheme && m / 4 % 2 == 0 ? 2 : 1);
 }
 
-static void what_stays_is_fixed_after_a_full_window(void **state)
+TEST(what_stays_is_fixed_after_a_full_window)
 {
     static struct search x;
 
-    (void)state;
     search_run(&x, all_stays, 5, 64, 512, 2);
     for (int i = 0; i < 5; i++) {
         check_choice(&x, i, false, false);
@@ -243,11 +241,10 @@ static void what_stays_is_fixed_after_a_full_window(void **state)
     search_close(&x);
 }
 
-static void a_fixed_slice_is_tried_under_every_scheme(void **state)
+TEST(a_fixed_slice_is_tried_under_every_scheme)
 {
     static struct search x;
 
-    (void)state;
     search_run(&x, scheme_moves, 5, 64, 512, 1);
     for (int i = 0; i < 5; i++)
         check_choice(&x, i, false, true);
@@ -261,11 +258,10 @@ static void a_fixed_slice_is_tried_under_every_scheme(void **state)
     search_close(&x);
 }
 
-static void under_a_fixed_scheme_slices_still_grow(void **state)
+TEST(under_a_fixed_scheme_slices_still_grow)
 {
     static struct search x;
 
-    (void)state;
     search_run(&x, slice_moves, 5, 64, 512, 1);
     for (int i = 0; i < 5; i++)
         check_choice(&x, i, true, false);
@@ -279,11 +275,10 @@ static void under_a_fixed_scheme_slices_still_grow(void **state)
     search_close(&x);
 }
 
-static void later_shapes_try_the_windows_micro_kernels_only(void **state)
+TEST(later_shapes_try_the_windows_micro_kernels_only)
 {
     static struct search x;
 
-    (void)state;
     search_run(&x, all_moves, 6, 64, 512, 2);
     for (int i = 0; i < 6; i++) {
         bool other = false;
@@ -307,11 +302,10 @@ static double random_s(const struct run *r)
     return 1 + rng_f64(&chance);
 }
 
-static void chooses_only_what_it_measured(void **state)
+TEST(chooses_only_what_it_measured)
 {
     static struct search x;
 
-    (void)state;
     rng_init(&chance, test_seed(), "times");
     for (int round = 0; round < 30; round++) {
         search_run(&x, random_s, SHAPES_MAX, 64 + 16 * (round % 3), 256, 1 + round % 4);
@@ -327,18 +321,4 @@ static void chooses_only_what_it_measured(void **state)
         }
         search_close(&x);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measures_what_the_paper_says_in_its_order),
-        cmocka_unit_test(what_stays_is_fixed_after_a_full_window),
-        cmocka_unit_test(a_fixed_slice_is_tried_under_every_scheme),
-        cmocka_unit_test(under_a_fixed_scheme_slices_still_grow),
-        cmocka_unit_test(later_shapes_try_the_windows_micro_kernels_only),
-        cmocka_unit_test(chooses_only_what_it_measured),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,11 @@
 
 /* Sandwich 6: for (M, N, K) = (128, 64, 64) and two threads the slice is limited to
  * (64, 32, 32). */
-static void the_papers_example(void **state)
+TEST(the_papers_example)
 {
     const int64_t dim[] = {128, 64, 64};
     int64_t limit[TUNE_N_DIMS];
 
-    (void)state;
     tune_slice_limit(dim, 2, limit);
     assert_int_equal(limit[TUNE_M], 64);
     assert_int_equal(limit[TUNE_N], 32);
@@ -22,7 +21,7 @@ static void the_papers_example(void **state)
     assert_int_equal(limit[TUNE_K], 1);
 }
 
-static void literal_and_product_limits(void **state)
+TEST(literal_and_product_limits)
 {
     static const struct {
         int64_t b[TUNE_N_DIMS];
@@ -35,7 +34,6 @@ static void literal_and_product_limits(void **state)
     };
     const int64_t dim[] = {128, 64, 64};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(tune_slice_parallel(dim, rows[i].b, 2, true, false),
                          rows[i].literal);
@@ -46,11 +44,10 @@ static void literal_and_product_limits(void **state)
     }
 }
 
-static void micro_kernels_are_distinct_programs(void **state)
+TEST(micro_kernels_are_distinct_programs)
 {
     struct tune_mk mk[TUNE_MKS_MAX];
 
-    (void)state;
     for (int64_t m = 1; m <= 512; m = m < 40 ? m + 1 : m * 2) {
         int n = tune_mks(&bench_model_mks, m, mk);
 
@@ -72,9 +69,8 @@ static void micro_kernels_are_distinct_programs(void **state)
     assert_int_equal(tune_mks(&bench_model_mks, 1, mk), 8); /* one a width */
 }
 
-static void schemes_are_all_factorings(void **state)
+TEST(schemes_are_all_factorings)
 {
-    (void)state;
     for (int n = 1; n <= 64; n++) {
         struct tune_scheme x[TUNE_SCHEMES_MAX];
         int n_all = tune_schemes(n, true, x), n_want = 0, n_flat = 0;
@@ -106,12 +102,11 @@ static struct tune_shape draw_shape(struct rng *r)
 }
 
 /* What is drawn or changed is refused only for threads that would have nothing to do. */
-static void what_is_drawn_is_legal(void **state)
+TEST(what_is_drawn_is_legal)
 {
     int n_legal = 0, n_all = 20000;
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "space");
     for (int i = 0; i < n_all; i++) {
         struct tune_shape shape = draw_shape(&rng);
@@ -140,7 +135,7 @@ static void what_is_drawn_is_legal(void **state)
     assert_true(n_legal > n_all); /* of three times as many */
 }
 
-static void clamped_all_is_the_part(void **state)
+TEST(clamped_all_is_the_part)
 {
     const struct tune_shape shape = {
         .v = &bench_model_mks, .m = 100, .n = 320, .k = 640, .k_unit = 64};
@@ -154,7 +149,6 @@ static void clamped_all_is_the_part(void **state)
                               .pk = 2};
     struct kern_mat w;
 
-    (void)state;
     kern_mat_layout(&w, KERN_F32, shape.n, shape.k, shape.k_unit);
     tune_clamp(&s, &w, shape.m);
     assert_int_equal(s.bm, 56);  /* 4 of 8 blocks */
@@ -167,18 +161,4 @@ static void clamped_all_is_the_part(void **state)
     assert_int_equal(s.bm, 28);
     assert_int_equal(s.bn, 4);
     assert_int_equal(s.bk, 128);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_papers_example),
-        cmocka_unit_test(literal_and_product_limits),
-        cmocka_unit_test(micro_kernels_are_distinct_programs),
-        cmocka_unit_test(schemes_are_all_factorings),
-        cmocka_unit_test(what_is_drawn_is_legal),
-        cmocka_unit_test(clamped_all_is_the_part),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

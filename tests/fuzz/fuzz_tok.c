@@ -1,8 +1,0 @@
-#include "tests/fuzz/targets.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
-{
-    return fuzz_tok(data, n);
-}
