@@ -38,14 +38,13 @@ static int print(void *ctx, FILE *out)
     return OK;
 }
 
-static void text_comes_back(void **state)
+TEST(text_comes_back)
 {
     static int sizes[] = {0, 1, 511, 512, 513, 300000};
     int before = n_open();
     char *text;
     size_t n;
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         assert_ok(run(print, &sizes[i], i % 2 ? 1000 : 0, &text, &n));
         assert_int_equal(n, 8 * sizes[i]);
@@ -70,12 +69,11 @@ static int leave(void *ctx, FILE *out)
     child_exit(err_set(*(int *)ctx, "deep inside"));
 }
 
-static void errors_come_back(void **state)
+TEST(errors_come_back)
 {
     char *text;
     size_t n;
 
-    (void)state;
     for (int code = ERR_ARG; code >= ERR_CANCELED; code--) {
         assert_err(run(refuse, &code, 0, &text, &n), code, "expected this, found that");
         assert_null(text);
@@ -134,25 +132,23 @@ static void go_on(int signal_number)
 }
 
 /* A handler of the parent, such as a test runner's, is not the child's. */
-static void faults_are_not_handled(void **state)
+TEST(faults_are_not_handled)
 {
     static int fault = SIGSEGV;
     void (*before)(int) = signal(SIGSEGV, go_on);
     char *text;
     size_t n;
 
-    (void)state;
     assert_err(run(crash, &fault, 0, &text, &n), ERR_FORMAT, "FILE: ");
     signal(SIGSEGV, before);
 }
 
-static void crashes_are_errors(void **state)
+TEST(crashes_are_errors)
 {
     static int signals[] = {SIGSEGV, SIGABRT, SIGKILL, SIGBUS};
     char *text;
     size_t n;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         assert_err(run(crash, &signals[i], 9, &text, &n), ERR_FORMAT, "FILE: ");
         assert_non_null(strstr(err_msg(), "it is damaged"));
@@ -161,24 +157,22 @@ static void crashes_are_errors(void **state)
     assert_err(run(leave_oddly, NULL, 9, &text, &n), ERR_FORMAT, "status 3");
 }
 
-static void foreign_input_has_limits(void **state)
+TEST(foreign_input_has_limits)
 {
     char *text;
     size_t n;
 
-    (void)state;
     assert_err(run(talk, NULL, 9, &text, &n), ERR_FORMAT, "FILE: more than");
     assert_err(run(eat, NULL, 9, &text, &n), ERR_NOMEM, "no more than");
     assert_err(run(spin, NULL, 9, &text, &n), ERR_FORMAT, "ended with \"");
 }
 
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     static int size = 3000;
     char *text;
     size_t n;
 
-    (void)state;
     for (long k = 0;; k++) {
         int rc;
 
@@ -224,14 +218,13 @@ static const char *output(const struct child_program *of)
     return text;
 }
 
-static void programs_run(void **state)
+TEST(programs_run)
 {
     static char *env[] = {"PATH=/bin:/usr/bin", "A=b c", NULL};
     struct child_program p = {.fd = {-1, -1, -1}};
     int before = n_open(), kept = open("/dev/null", O_RDONLY); /* for all, on purpose */
     char fds[100];
 
-    (void)state;
     p.argv = WORDS("echo", "two words", "$x");
     assert_string_equal(output(&p), "two words $x\n");
     p.env = env;
@@ -250,7 +243,7 @@ static void programs_run(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-static void programs_on_cpus(void **state)
+TEST(programs_on_cpus)
 {
     const char *list = "sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status";
     int cpu = sched_getcpu(), none = CPU_SETSIZE - 1, outside = CPU_SETSIZE;
@@ -259,7 +252,6 @@ static void programs_on_cpus(void **state)
     cpu_set_t ours, now;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(ours), &ours), 0);
     assert_int_equal(atoi(output(&p)), cpu);
     p.cpus = &none;
@@ -290,12 +282,11 @@ static void folder_of_path_is_closed(void)
     free(before);
 }
 
-static void programs_end(void **state)
+TEST(programs_end)
 {
     char folder[300];
     pid_t pid;
 
-    (void)state;
     assert_err(start(&pid, WORDS("no-such-program-here"), -1), ERR_NOTFOUND,
                "no-such-program-here: cannot start: No such file");
     assert_int_equal(pid, 0);
@@ -341,9 +332,8 @@ static _Noreturn void parent_to_be_killed(int tell, bool program)
     _exit(1);
 }
 
-static void nothing_outlives_its_parent(void **state)
+TEST(nothing_outlives_its_parent)
 {
-    (void)state;
     for (int program = 0; program < 2; program++) {
         int ends[2], status;
         pid_t parent;
@@ -366,35 +356,15 @@ static void nothing_outlives_its_parent(void **state)
 }
 
 /* A child that is started too late: its parent has ended before it asked for the signal. */
-static void parent_ended_before(void **state)
+TEST(parent_ended_before)
 {
     int status;
     pid_t pid = fork();
 
-    (void)state;
     if (pid == 0) {
         child_follow(getppid() + 1); /* not its parent any more */
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WEXITSTATUS(status), 127);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_comes_back),
-        cmocka_unit_test(errors_come_back),
-        cmocka_unit_test(crashes_are_errors),
-        cmocka_unit_test(faults_are_not_handled),
-        cmocka_unit_test(foreign_input_has_limits),
-        cmocka_unit_test(memory_fails),
-        cmocka_unit_test(programs_run),
-        cmocka_unit_test(programs_on_cpus),
-        cmocka_unit_test(programs_end),
-        cmocka_unit_test(nothing_outlives_its_parent),
-        cmocka_unit_test(parent_ended_before),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,10 @@
 
 #include "base/clock.h"
 
-static void never_backwards(void **state)
+TEST(never_backwards)
 {
     uint64_t last = clock_ns();
 
-    (void)state;
     for (int i = 0; i < 10000; i++) {
         uint64_t now = clock_ns();
         assert_true(now >= last);
@@ -15,11 +14,10 @@ static void never_backwards(void **state)
 }
 
 /* Only "not before" is promised; how late is a measurement, not a test. */
-static void sleeps_long_enough(void **state)
+TEST(sleeps_long_enough)
 {
     static const uint64_t waits[] = {0, 1, 1000, 300000, 3000000};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
         for (uint64_t spin = 0; spin <= 1000000; spin += 500000) {
             uint64_t until = clock_ns() + waits[i];
@@ -31,11 +29,10 @@ static void sleeps_long_enough(void **state)
 }
 
 /* A constant rate: twice the time is about twice the ticks, whatever else runs meanwhile. */
-static void ticks_follow_time(void **state)
+TEST(ticks_follow_time)
 {
     double rate[2];
 
-    (void)state;
     if (clock_ticks() == 0)
         test_skip("this processor has no counter of constant rate to read");
     for (int i = 0; i < 2; i++) {
@@ -49,11 +46,10 @@ static void ticks_follow_time(void **state)
     assert_true(rate[1] > 0.5 * rate[0] && rate[1] < 2 * rate[0]);
 }
 
-static void utc(void **state)
+TEST(utc)
 {
     char s[32], small[5] = "xxxx";
 
-    (void)state;
     clock_utc(s, sizeof(s));
     assert_int_equal(strlen(s), 20);
     assert_true(s[4] == '-' && s[7] == '-' && s[10] == 'T' && s[13] == ':' &&
@@ -61,16 +57,4 @@ static void utc(void **state)
     assert_true(strtol(s, NULL, 10) >= 2024);
     clock_utc(small, sizeof(small)); /* no room: empty, not half a date */
     assert_string_equal(small, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_backwards),
-        cmocka_unit_test(sleeps_long_enough),
-        cmocka_unit_test(ticks_follow_time),
-        cmocka_unit_test(utc),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

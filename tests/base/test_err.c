@@ -3,9 +3,8 @@
 #include <errno.h>
 #include <pthread.h>
 
-static void set_and_prefix(void **state)
+TEST(set_and_prefix)
 {
-    (void)state;
     err_clear();
     assert_string_equal(err_msg(), "");
     assert_int_equal(err_set(ERR_FORMAT, "offset %d", 12), ERR_FORMAT);
@@ -19,11 +18,10 @@ static void set_and_prefix(void **state)
     assert_string_equal(err_msg(), "No such file or directory");
 }
 
-static void long_messages_are_cut(void **state)
+TEST(long_messages_are_cut)
 {
     char text[2000];
 
-    (void)state;
     memset(text, 'a', sizeof(text));
     text[sizeof(text) - 1] = 0;
     err_set(ERR_ARG, "%s", text);
@@ -36,11 +34,10 @@ static void long_messages_are_cut(void **state)
     assert_int_equal(strncmp(err_msg(), "p: aaa", 6), 0);
 }
 
-static void one_line_of_utf8(void **state)
+TEST(one_line_of_utf8)
 {
     char text[600];
 
-    (void)state;
     err_set(ERR_ARG, "\xff a\xc3\xa9 \xc3 \xed\xa0\x80 \xf0\x9f\x98\x80 \xe2\x82");
     assert_string_equal(err_msg(), "\\xff a\xc3\xa9 \\xc3 \\xed\\xa0\\x80 "
                                    "\xf0\x9f\x98\x80 \\xe2\\x82");
@@ -56,9 +53,8 @@ static void one_line_of_utf8(void **state)
     assert_string_equal(err_msg(), "key \"a\\x0ab\"");
 }
 
-static void names(void **state)
+TEST(names)
 {
-    (void)state;
     assert_string_equal(err_name(OK), "OK");
     assert_string_equal(err_name(ERR_CANCELED), "ERR_CANCELED");
     assert_string_equal(err_name(ERR_STATE), "ERR_STATE");
@@ -77,26 +73,14 @@ static void *other(void *arg)
     return NULL;
 }
 
-static void one_message_a_thread(void **state)
+TEST(one_message_a_thread)
 {
     pthread_t t;
     void *wrong;
 
-    (void)state;
     err_set(ERR_ARG, "first");
     assert_int_equal(pthread_create(&t, NULL, other, NULL), 0);
     pthread_join(t, &wrong);
     assert_null(wrong);
     assert_string_equal(err_msg(), "first");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(set_and_prefix),       cmocka_unit_test(long_messages_are_cut),
-        cmocka_unit_test(one_line_of_utf8),     cmocka_unit_test(names),
-        cmocka_unit_test(one_message_a_thread),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,12 +33,11 @@ static bool holds(const char *path, const char *text)
 }
 
 /* Whatever fails, the old file stays until the new one is whole; nothing is left over. */
-static void whole_or_as_before(void **state)
+TEST(whole_or_as_before)
 {
     char dir[500], path[600];
     int k, rc;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/a/b/c", test_dir());
     snprintf(path, sizeof(path), "%s/file", dir);
     assert_ok(file_make_dirs(dir));
@@ -59,12 +58,11 @@ static void whole_or_as_before(void **state)
 }
 
 /* Renaming over what is no file would destroy it. */
-static void only_files_are_replaced(void **state)
+TEST(only_files_are_replaced)
 {
     char path[600];
     struct stat before, after;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/node", test_dir());
     assert_err(file_write("", "x", 1), ERR_ARG, "needs a name");
     assert_err(file_write(test_dir(), "x", 1), ERR_ARG, "found a folder");
@@ -82,11 +80,10 @@ static void only_files_are_replaced(void **state)
     assert_int_equal(before.st_ino, after.st_ino);
 }
 
-static void inputs_are_no_targets(void **state)
+TEST(inputs_are_no_targets)
 {
     char path[600], link_path[600];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/input", test_dir());
     snprintf(link_path, sizeof(link_path), "%s/hard", test_dir());
     assert_ok(file_check_target(path, path)); /* there is none */
@@ -99,13 +96,12 @@ static void inputs_are_no_targets(void **state)
 }
 
 /* A pipe without a writer: nothing waits for one. */
-static void only_files_are_read(void **state)
+TEST(only_files_are_read)
 {
     char path[600], bytes[2];
     FILE *f;
     int fd;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/read", test_dir());
     assert_err(file_open(&fd, path), ERR_NOTFOUND, "cannot open");
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -125,12 +121,11 @@ static void only_files_are_read(void **state)
     fclose(f);
 }
 
-static void files_are_read_whole(void **state)
+TEST(files_are_read_whole)
 {
     char path[600], *bytes;
     size_t n;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/whole", test_dir());
     assert_err(file_read(&bytes, &n, path, 3), ERR_NOTFOUND, "whole");
     assert_null(bytes);
@@ -143,12 +138,11 @@ static void files_are_read_whole(void **state)
     assert_null(bytes);
 }
 
-static void locks_exclude(void **state)
+TEST(locks_exclude)
 {
     char path[600];
     int a, b;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/new/folder/file", test_dir());
     assert_ok(file_lock_parent(&a, path));
     *strrchr(path, '/') = 0;
@@ -159,11 +153,10 @@ static void locks_exclude(void **state)
     close(b);
 }
 
-static void bad_folders(void **state)
+TEST(bad_folders)
 {
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/plain", test_dir());
     assert_ok(file_write(path, "x", 1));
     assert_err(file_make_dirs(""), ERR_IO, "cannot make");
@@ -171,19 +164,4 @@ static void bad_folders(void **state)
     assert_err(file_make_dirs(path), ERR_IO, "cannot make");
     assert_err(file_write(path, "x", 1), ERR_IO, "cannot create");
     assert_err(file_sync_dir(path), ERR_IO, "cannot sync the folder");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_or_as_before),
-        cmocka_unit_test(only_files_are_replaced),
-        cmocka_unit_test(inputs_are_no_targets),
-        cmocka_unit_test(only_files_are_read),
-        cmocka_unit_test(files_are_read_whole),
-        cmocka_unit_test(locks_exclude),
-        cmocka_unit_test(bad_folders),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,13 +31,12 @@ static const char *file(const char *name)
     return path;
 }
 
-static void what_is_gone_reads_as_zeros(void **state)
+TEST(what_is_gone_reads_as_zeros)
 {
     const char *path = file("gone");
     struct file_map m, other;
     size_t at;
 
-    (void)state;
     assert_ok(file_map_open(&m, path));
     assert_ok(file_map_open(&other, "/proc/self/exe"));
     assert_int_equal(m.bytes, PAGES * page() + 10);
@@ -95,19 +94,17 @@ static void read_elsewhere(const char *path)
 }
 
 /* Another cause of the signal than a file of this module's ends the process, as before. */
-static void other_causes_end_the_process(void **state)
+TEST(other_causes_end_the_process)
 {
-    (void)state;
     assert_int_equal(end_of(send, file("sent")), SIGBUS);
     assert_int_equal(end_of(read_elsewhere, file("elsewhere")), SIGBUS);
 }
 
-static void bad_files(void **state)
+TEST(bad_files)
 {
     struct file_map m;
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/none", test_dir());
     assert_err(file_map_open(&m, path), ERR_NOTFOUND, "cannot open");
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -118,15 +115,4 @@ static void bad_files(void **state)
     snprintf(path, sizeof(path), "%s/empty", test_dir());
     test_write(path, "", 0);
     assert_err(file_map_open(&m, path), ERR_FORMAT, "0 bytes");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_gone_reads_as_zeros),
-        cmocka_unit_test(other_causes_end_the_process),
-        cmocka_unit_test(bad_files),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

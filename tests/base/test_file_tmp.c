@@ -75,13 +75,12 @@ static void signalled(const char *target, bool folder, int sig)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == sig);
 }
 
-static void removed_on_signals(void **state)
+TEST(removed_on_signals)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     char target[400];
     const char *dir = fresh_dir("signals", target);
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         signalled(target, i >= 3, signals[i % 3]);
         assert_int_equal(n_entries(dir), 0);
@@ -96,14 +95,13 @@ static void see(int sig)
 }
 
 /* Who has a handler, or ignores the signal, decides; the temporary stays his. */
-static void handlers_of_others_stay(void **state)
+TEST(handlers_of_others_stay)
 {
     void (*const theirs[])(int) = {see, SIG_IGN};
     struct file_tmp t;
     char target[400];
     const char *dir = fresh_dir("handlers", target);
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         seen = 0;
         signal(SIGTERM, theirs[i]);
@@ -119,7 +117,7 @@ static void handlers_of_others_stay(void **state)
 }
 
 /* A forked child that is ended leaves its parent's temporary alone. */
-static void children_own_nothing(void **state)
+TEST(children_own_nothing)
 {
     struct file_tmp t;
     char target[400];
@@ -127,7 +125,6 @@ static void children_own_nothing(void **state)
     int status = 0;
     pid_t pid;
 
-    (void)state;
     begin(&t, target, false);
     fflush(NULL);
     pid = fork();
@@ -145,7 +142,7 @@ static void children_own_nothing(void **state)
 }
 
 /* kill -9 leaves it; the next writer of the same target removes it, and nothing else. */
-static void what_was_killed_is_removed(void **state)
+TEST(what_was_killed_is_removed)
 {
     static const char *const others[] = {"target.tmp", "target.1.tmp", "target.1.2.tmp.x",
                                          "target.1.x.tmp", "targets.1.2.tmp"};
@@ -154,7 +151,6 @@ static void what_was_killed_is_removed(void **state)
     const char *dir = fresh_dir("killed", target);
     int n = (int)(sizeof(others) / sizeof(others[0]));
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof(path), "%s/%s", dir, others[i]);
         test_write(path, "x", 1);
@@ -174,13 +170,12 @@ static void what_was_killed_is_removed(void **state)
 }
 
 /* Another process, which had the same number, may have left the very name. */
-static void names_in_use_are_passed_over(void **state)
+TEST(names_in_use_are_passed_over)
 {
     struct file_tmp t;
     char target[400], path[500];
     const char *dir = fresh_dir("names", target);
 
-    (void)state;
     no_locks = true; /* so that they stay */
     for (int i = 0; i < 1000; i++) {
         snprintf(path, sizeof(path), "%s.%d.%d.tmp", target, (int)getpid(), i);
@@ -196,12 +191,11 @@ static void names_in_use_are_passed_over(void **state)
     assert_int_equal(n_entries(dir), 1);
 }
 
-static void folders_are_made(void **state)
+TEST(folders_are_made)
 {
     struct file_tmp t;
     char target[400], deep[500];
 
-    (void)state;
     fresh_dir("parents", target);
     snprintf(deep, sizeof(deep), "%s/a/b/c", target);
     assert_ok(file_write(deep, "x", 1));
@@ -213,13 +207,12 @@ static void folders_are_made(void **state)
     assert_int_equal(access(deep, F_OK), 0);
 }
 
-static void many_at_a_time(void **state)
+TEST(many_at_a_time)
 {
     struct file_tmp t[100];
     char target[400];
     const char *dir = fresh_dir("many", target);
 
-    (void)state;
     for (int i = 0; i < 100; i++)
         begin(&t[i], target, i % 2);
     assert_int_equal(n_entries(dir), 100);
@@ -229,13 +222,12 @@ static void many_at_a_time(void **state)
 }
 
 /* A file system without locks costs a warning, not the work. */
-static void locks_may_be_missing(void **state)
+TEST(locks_may_be_missing)
 {
     struct log_warning w[4];
     char target[400];
     int fd;
 
-    (void)state;
     fresh_dir("locks", target);
     log_set_level(LOG_ERROR);
     while (log_warnings_take(w, 4) > 0)
@@ -250,20 +242,4 @@ static void locks_may_be_missing(void **state)
     assert_int_equal(log_warnings_take(w, 4), 1);
     assert_string_equal(w[0].code, "no_file_lock");
     log_set_level(LOG_INFO);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(removed_on_signals),
-        cmocka_unit_test(handlers_of_others_stay),
-        cmocka_unit_test(children_own_nothing),
-        cmocka_unit_test(what_was_killed_is_removed),
-        cmocka_unit_test(names_in_use_are_passed_over),
-        cmocka_unit_test(folders_are_made),
-        cmocka_unit_test(many_at_a_time),
-        cmocka_unit_test(locks_may_be_missing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,12 +26,11 @@ static uint64_t by_definition(const unsigned char *p, size_t n)
     return hash_u64(h);
 }
 
-static void texts_by_definition(void **state)
+TEST(texts_by_definition)
 {
     unsigned char text[64];
     struct rng r;
 
-    (void)state;
     assert_true(hash_keys.point < HASH_PRIME && hash_keys.factor && hash_keys.term);
     rng_init(&r, test_seed(), "hash");
     for (int round = 0; round < 200; round++)
@@ -46,12 +45,11 @@ static void texts_by_definition(void **state)
 }
 
 /* Of pairs that differ in one place, as many have equal low bits as random ones would. */
-static void differences_are_spread(void **state)
+TEST(differences_are_spread)
 {
     int n_numbers = 0, n_texts = 0;
     unsigned char a[24] = {0}, b[24];
 
-    (void)state;
     for (uint64_t i = 0; i < 4096; i++)
         for (int bit = 0; bit < 64; bit++) {
             uint64_t x = i << 20, y = x ^ UINT64_C(1) << bit;
@@ -67,11 +65,10 @@ static void differences_are_spread(void **state)
 }
 
 /* What this program prints when it is started again, twice, differs. */
-static void each_process_draws_its_keys(void **state)
+TEST(each_process_draws_its_keys)
 {
     char line[2][40] = {"", ""};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         FILE *f = popen("/proc/$PPID/exe print", "r");
 
@@ -86,15 +83,9 @@ static void each_process_draws_its_keys(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_by_definition),
-        cmocka_unit_test(differences_are_spread),
-        cmocka_unit_test(each_process_draws_its_keys),
-    };
-
     (void)argv;
     if (argc > 1)
         return printf("%016llx%016llx\n", (unsigned long long)hash_u64(1),
                       (unsigned long long)hash_bytes("a", 1)) != 33;
-    return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
+    return test_main();
 }

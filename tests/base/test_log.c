@@ -41,7 +41,7 @@ static int stop(void **state)
     return 0;
 }
 
-static void levels(void **state)
+TEST_WITH(levels, start, stop)
 {
     struct heard *h = *state;
 
@@ -60,7 +60,7 @@ static void levels(void **state)
     assert_string_equal(h->line, "now");
 }
 
-static void long_lines_are_cut(void **state)
+TEST_WITH(long_lines_are_cut, start, stop)
 {
     struct heard *h = *state;
     char text[4000];
@@ -73,7 +73,7 @@ static void long_lines_are_cut(void **state)
     assert_int_equal(h->n, 2);
 }
 
-static void warnings_become_data(void **state)
+TEST_WITH(warnings_become_data, start, stop)
 {
     struct heard *h = *state;
     struct log_warning w[4];
@@ -93,11 +93,10 @@ static void warnings_become_data(void **state)
     assert_int_equal(log_warnings_take(w, 4), 0);
 }
 
-static void overflow_is_counted(void **state)
+TEST_WITH(overflow_is_counted, start, stop)
 {
     static struct log_warning w[300];
 
-    (void)state;
     log_set_level(LOG_ERROR);
     for (int i = 0; i < 1000; i++)
         log_warning("w", i, 0, "number %d", i);
@@ -117,7 +116,7 @@ static void *shout(void *arg)
     return NULL;
 }
 
-static void threads(void **state)
+TEST_WITH(threads, start, stop)
 {
     static struct log_warning w[256];
     struct heard *h = *state;
@@ -133,7 +132,7 @@ static void threads(void **state)
 }
 
 /* What a line quotes of a file cannot control the terminal, nor break a record. */
-static void control_characters_are_shown(void **state)
+TEST_WITH(control_characters_are_shown, start, stop)
 {
     struct heard *h = *state;
     struct log_warning w;
@@ -144,18 +143,4 @@ static void control_characters_are_shown(void **state)
     assert_string_equal(h->line, "code: a\\x0ab");
     assert_int_equal(log_warnings_take(&w, 1), 1);
     assert_string_equal(w.text, "a\\x0ab");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(levels, start, stop),
-        cmocka_unit_test_setup_teardown(long_lines_are_cut, start, stop),
-        cmocka_unit_test_setup_teardown(warnings_become_data, start, stop),
-        cmocka_unit_test_setup_teardown(overflow_is_counted, start, stop),
-        cmocka_unit_test_setup_teardown(threads, start, stop),
-        cmocka_unit_test_setup_teardown(control_characters_are_shown, start, stop),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "base/map.h"
 
 /* Against a plain list, with keys that collide in their low bits. */
-static void finds_what_was_put(void **state)
+TEST(finds_what_was_put)
 {
     enum { N = 3000 };
     static uint64_t keys[N];
@@ -11,8 +11,6 @@ static void finds_what_was_put(void **state)
     struct map m = {0};
     struct rng rng;
     int64_t found;
-    (void)state;
-
     rng_init(&rng, test_seed(), "map");
     assert_false(map_find(&m, 7, &found));
     for (int i = 0; i < N; i++) {
@@ -36,12 +34,10 @@ static void finds_what_was_put(void **state)
 }
 
 /* Keys whose low bits are equal are spread all the same. */
-static void no_long_runs_of_slots(void **state)
+TEST(no_long_runs_of_slots)
 {
     struct map m = {0};
     size_t run = 0, longest = 0;
-    (void)state;
-
     for (uint64_t i = 1; i <= 2000; i++)
         assert_ok(map_put(&m, i << 32, 0));
     for (size_t i = 0; i < 2 * m.size; i++) { /* twice round: a run may cross the end */
@@ -52,24 +48,20 @@ static void no_long_runs_of_slots(void **state)
     map_fini(&m);
 }
 
-static void key_zero_is_a_key(void **state)
+TEST(key_zero_is_a_key)
 {
     struct map m = {0};
     int64_t found;
-    (void)state;
-
     assert_ok(map_put(&m, 0, 9));
     assert_true(map_find(&m, 0, &found));
     assert_int_equal(found, 9);
     map_fini(&m);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     struct map m = {0};
     int64_t found;
-    (void)state;
-
     mem_fail_after(1, 1);
     assert_int_equal(map_put(&m, 5, 1), ERR_NOMEM);
     mem_fail_after(-1, 1);
@@ -83,16 +75,4 @@ static void memory_runs_out(void **state)
     assert_true(map_find(&m, 5, &found)); /* as it was */
     assert_false(map_find(&m, 6, &found));
     map_fini(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_what_was_put),
-        cmocka_unit_test(no_long_runs_of_slots),
-        cmocka_unit_test(key_zero_is_a_key),
-        cmocka_unit_test(memory_runs_out),
-    };
-
-    return cmocka_run_group_tests_name("map", tests, NULL, NULL);
 }

@@ -14,12 +14,11 @@ static bool all_zero(const char *p, size_t n)
     return true;
 }
 
-static void objects(void **state)
+TEST(objects)
 {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 1000003};
     size_t before = mem_used_bytes(MEM_TEST);
 
-    (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         char *p = mem_new(MEM_TEST, sizes[i], 1), *q = mem_new(MEM_TEST, 1, sizes[i]);
         assert_non_null(p);
@@ -38,7 +37,7 @@ static void objects(void **state)
     assert_true(mem_peak_bytes(MEM_TEST) >= before + 2 * 1000003);
 }
 
-static void overflow_is_refused(void **state)
+TEST(overflow_is_refused)
 {
     static const size_t bad[][2] = {
         {SIZE_MAX, 1},
@@ -53,7 +52,6 @@ static void overflow_is_refused(void **state)
     size_t before = mem_used_bytes(MEM_TEST);
     char *p = mem_new(MEM_TEST, 3, 1);
 
-    (void)state;
     memcpy(p, "ab", 3);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         err_clear();
@@ -67,12 +65,11 @@ static void overflow_is_refused(void **state)
     assert_int_equal(mem_used_bytes(MEM_TEST), before);
 }
 
-static void resize(void **state)
+TEST(resize)
 {
     size_t before = mem_used_bytes(MEM_TEST), other = mem_used_bytes(MEM_OTHER);
     char *p = mem_resize(MEM_TEST, NULL, 10, 1);
 
-    (void)state;
     assert_true(all_zero(p, 10));
     memset(p, 7, 10);
     p = mem_resize(MEM_TEST, p, 1000, 1);
@@ -90,12 +87,11 @@ static void resize(void **state)
     assert_int_equal(mem_used_bytes(MEM_OTHER), other);
 }
 
-static void strings(void **state)
+TEST(strings)
 {
     char *a = mem_strdup(MEM_TEST, "hello"), *b = mem_strndup(MEM_TEST, "hello", 2);
     char *c = mem_strndup(MEM_TEST, "hi", 100), *d = mem_strdup(MEM_TEST, "");
 
-    (void)state;
     assert_string_equal(a, "hello");
     assert_string_equal(b, "he");
     assert_string_equal(c, "hi");
@@ -106,13 +102,12 @@ static void strings(void **state)
     mem_free(d);
 }
 
-static void maps(void **state)
+TEST(maps)
 {
     static const size_t sizes[] = {0,      1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1,
                                    9 << 20};
     size_t before = mem_used_bytes(MEM_TEST);
 
-    (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         for (int node = MEM_NODE_ANY; node <= 0; node++) {
             char *p = mem_map(MEM_TEST, sizes[i], node);
@@ -133,14 +128,13 @@ static void maps(void **state)
 }
 
 /* What a child of fork() writes its parent sees, and nobody else has a name for it. */
-static void shared_maps(void **state)
+TEST(shared_maps)
 {
     size_t before = mem_used_bytes(MEM_TEST), n = (2 << 20) + 1;
     char *p = mem_map_shared(MEM_TEST, n);
     int status;
     pid_t pid;
 
-    (void)state;
     assert_non_null(p);
     assert_int_equal((uintptr_t)p % (2 << 20), 0);
     assert_true(mem_used_bytes(MEM_TEST) >= before + n);
@@ -165,11 +159,10 @@ static void shared_maps(void **state)
 }
 
 /* Every kind of allocation obeys the hook, once or from then on. */
-static void fails_on_request(void **state)
+TEST(fails_on_request)
 {
     char *old = mem_new(MEM_TEST, 4, 1);
 
-    (void)state;
     for (int once = 0; once < 2; once++) {
         void *p[6];
         long n = mem_n_allocs();
@@ -200,7 +193,7 @@ static void fails_on_request(void **state)
 }
 
 /* A program that ends without memory: only for objects of its own side. */
-static void ends_when_short(void **state)
+TEST(ends_when_short)
 {
     static const struct {
         enum mem_tag tag;
@@ -212,7 +205,6 @@ static void ends_when_short(void **state)
                 {MEM_MODEL_FILE, false, 0}, {MEM_OTHER, true, 0}};
     int status;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         pid_t pid = fork();
 
@@ -229,13 +221,12 @@ static void ends_when_short(void **state)
     }
 }
 
-static void rss(void **state)
+TEST(rss)
 {
     const size_t n = 32 << 20;
     size_t before = mem_rss_bytes();
     char *p;
 
-    (void)state;
     if (before == 0)
         test_skip("/proc/self/status is not there");
     p = mem_map(MEM_TEST, n, MEM_NODE_ANY);
@@ -248,9 +239,8 @@ static void rss(void **state)
     assert_true(mem_rss_peak_bytes() < before + n / 2);
 }
 
-static void tags(void **state)
+TEST(tags)
 {
-    (void)state;
     for (int i = 0; i < MEM_N_TAGS; i++) {
         assert_non_null(mem_tag_name((enum mem_tag)i));
         assert_string_not_equal(mem_tag_name((enum mem_tag)i), "?");
@@ -274,35 +264,15 @@ static void *churn(void *arg)
     return NULL;
 }
 
-static void threads_add_up(void **state)
+TEST(threads_add_up)
 {
     size_t before = mem_used_bytes(MEM_TEST);
     pthread_t t[4];
 
-    (void)state;
     for (uintptr_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&t[i], NULL, churn, (void *)i), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(t[i], NULL);
     assert_int_equal(mem_used_bytes(MEM_TEST), before);
     assert_true(mem_peak_bytes(MEM_TEST) >= before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(objects),
-        cmocka_unit_test(overflow_is_refused),
-        cmocka_unit_test(resize),
-        cmocka_unit_test(strings),
-        cmocka_unit_test(maps),
-        cmocka_unit_test(shared_maps),
-        cmocka_unit_test(fails_on_request),
-        cmocka_unit_test(ends_when_short),
-        cmocka_unit_test(rss),
-        cmocka_unit_test(tags),
-        cmocka_unit_test(threads_add_up),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

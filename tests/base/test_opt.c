@@ -38,11 +38,10 @@ static struct settings fresh(void)
     return s;
 }
 
-static void defaults(void **state)
+TEST(defaults)
 {
     struct settings s = fresh();
 
-    (void)state;
     assert_true(s.warm);
     assert_int_equal(s.threads, 2);
     assert_true(s.bytes == 1 << 30);
@@ -56,12 +55,11 @@ static void defaults(void **state)
     opt_free(table, &s); /* twice is fine */
 }
 
-static void bad_tables(void **state)
+TEST(bad_tables)
 {
     struct settings s;
     struct opt_row t[3] = {table[6], table[1], {0}};
 
-    (void)state;
     t[1].def = "9999";
     assert_err(opt_init(t, &s), ERR_ARG, "threads: expected an integer in [1, 4096]");
     assert_null(s.name); /* what was set before is given back */
@@ -70,7 +68,7 @@ static void bad_tables(void **state)
     assert_err(opt_init(t, &s), ERR_ARG, "bad row \"policy\"");
 }
 
-static void flags(void **state)
+TEST(flags)
 {
     char *argv[] = {"run",        "--threads=4", "--n-prompt-tok",
                     "-7",         "a.gguf",      "--no-warm",
@@ -81,7 +79,6 @@ static void flags(void **state)
     struct settings s = fresh();
     int n;
 
-    (void)state;
     assert_ok(opt_from_argv(table, &s, sizeof(argv) / sizeof(argv[0]), argv, &n));
     assert_int_equal(n, 5);
     assert_string_equal(argv[0], "run");
@@ -100,7 +97,7 @@ static void flags(void **state)
     opt_free(table, &s);
 }
 
-static void bad_flags(void **state)
+TEST(bad_flags)
 {
     static const struct {
         char *argv[2];
@@ -131,7 +128,6 @@ static void bad_flags(void **state)
         {{"--kv-bytes", "9e30GB"}, "expected a size"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct settings s = fresh();
         char *argv[] = {cases[i].argv[0], cases[i].argv[1]};
@@ -142,13 +138,12 @@ static void bad_flags(void **state)
     }
 }
 
-static void long_flags_are_refused(void **state)
+TEST(long_flags_are_refused)
 {
     char flag[300] = "--", *argv[] = {flag};
     struct settings s = fresh();
     int n;
 
-    (void)state;
     for (size_t len = 3; len < sizeof(flag); len++) {
         memset(flag + 2, 'a', len - 2);
         flag[len] = 0;
@@ -157,7 +152,7 @@ static void long_flags_are_refused(void **state)
     opt_free(table, &s);
 }
 
-static void sizes(void **state)
+TEST(sizes)
 {
     static const struct {
         const char *text;
@@ -176,7 +171,6 @@ static void sizes(void **state)
     };
     struct settings s = fresh();
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_ok(opt_set(table, &s, "kv_bytes", cases[i].text, "x"));
         assert_true(s.bytes == cases[i].bytes);
@@ -196,7 +190,7 @@ static json_t *parse(const char *text)
     return j;
 }
 
-static void json_round_trip(void **state)
+TEST(json_round_trip)
 {
     struct settings s = fresh(), t = fresh();
     json_t *a =
@@ -204,7 +198,6 @@ static void json_round_trip(void **state)
               "\"kv_bytes\": \"2KiB\", \"warm\": false, \"name\": null}");
     json_t *b, *c;
 
-    (void)state;
     assert_ok(opt_from_json(table, &s, a, "x.json"));
     assert_int_equal(s.threads, 7);
     assert_true(s.rate == 2);
@@ -222,7 +215,7 @@ static void json_round_trip(void **state)
     opt_free(table, &t);
 }
 
-static void bad_json(void **state)
+TEST(bad_json)
 {
     static const char *const cases[][2] = {
         {"{\"thread\": 1}", "j: unknown key \"thread\"; did you mean \"threads\"?"},
@@ -238,7 +231,6 @@ static void bad_json(void **state)
         {"[]", "j: expected an object"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct settings s = fresh();
         json_t *j = parse(cases[i][0]);
@@ -248,11 +240,10 @@ static void bad_json(void **state)
     }
 }
 
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     json_t *j = parse("{\"model\": \"m\", \"name\": \"n\"}");
 
-    (void)state;
     for (int once = 0; once < 2; once++)
         for (long k = 0;; k++) {
             struct settings s = {0};
@@ -275,13 +266,12 @@ static void memory_fails(void **state)
     json_decref(j);
 }
 
-static void nearest(void **state)
+TEST(nearest)
 {
     static const char *const words[] = {"greedy", "top_k", "top_p", "continuous", NULL};
     static const char *const none[] = {NULL};
     char longest[5000];
 
-    (void)state;
     assert_string_equal(name_nearest("gredy", words), "greedy");
     assert_string_equal(name_nearest("grede", words), "greedy");
     assert_string_equal(name_nearest("tpo_k", words), "top_k");
@@ -308,7 +298,7 @@ static char *printed(void (*print)(const struct opt_row *t, FILE *f),
     return text;
 }
 
-static void help(void **state)
+TEST(help)
 {
     static const struct opt_row seed[] = {
         {"seed", OPT_INT, AT(threads), NULL, 0, 9007199254740991, "1", NULL, "Seed.", 0,
@@ -318,7 +308,6 @@ static void help(void **state)
     char *text = printed(opt_help, table), *markdown = printed(opt_help_markdown, table);
     int rows = 0;
 
-    (void)state;
     for (const struct opt_row *r = table; r->name; r++)
         assert_non_null(strstr(text, r->help));
     assert_non_null(strstr(text, "-t, --threads N\n"));
@@ -367,7 +356,7 @@ static const struct opt_row lists[] = {
 };
 
 /* A default is replaced, a flag given again is added. */
-static void repeated_flags_make_a_list(void **state)
+TEST(repeated_flags_make_a_list)
 {
     char *argv[] = {(char[]){"-s"},     (char[]){"16"}, (char[]){"--sizes=32,64"},
                     (char[]){"--kind"}, (char[]){"x"},  (char[]){"--kind=y"},
@@ -375,7 +364,6 @@ static void repeated_flags_make_a_list(void **state)
     struct list_opts o;
     int n;
 
-    (void)state;
     assert_ok(opt_init(lists, &o));
     assert_string_equal(o.sizes, "512");
     assert_ok(opt_from_argv(lists, &o, 7, argv, &n));
@@ -384,11 +372,10 @@ static void repeated_flags_make_a_list(void **state)
     opt_free(lists, &o);
 }
 
-static void help_lists_the_names_of_plugins(void **state)
+TEST(help_lists_the_names_of_plugins)
 {
     char *text = printed(opt_help, lists), *markdown = printed(opt_help_markdown, lists);
 
-    (void)state;
     assert_non_null(strstr(text, "Kind.\n        One of: apple, pear.\n"));
     assert_non_null(strstr(markdown, "| Kind. One of: apple, pear. |"));
     free(text);
@@ -396,7 +383,7 @@ static void help_lists_the_names_of_plugins(void **state)
 }
 
 /* An error about a name shows the nearest, and then all. */
-static void errors_list_the_names_of_plugins(void **state)
+TEST(errors_list_the_names_of_plugins)
 {
     static const struct plugin {
         const char *name;
@@ -404,7 +391,6 @@ static void errors_list_the_names_of_plugins(void **state)
     } a = {"apple", 1}, b = {"pear", 2};
     static const struct plugin *const registry[] = {&a, &b, NULL};
 
-    (void)state;
     assert_ptr_equal(name_find(registry, "pear", "fruit"), &b);
     assert_null(name_find(registry, "aple", "fruit"));
     assert_string_equal(
@@ -413,7 +399,7 @@ static void errors_list_the_names_of_plugins(void **state)
     assert_string_equal(err_msg(), "no fruit \"\" (known: apple, pear)");
 }
 
-static void times_have_units(void **state)
+TEST(times_have_units)
 {
     static const struct {
         const char *word;
@@ -422,7 +408,6 @@ static void times_have_units(void **state)
     static const char *const bad[] = {"", "m", "10x", "-1m", "0", "1h ", "nan", "1e9h"};
     double s = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_ok(opt_seconds(&s, cases[i].word, "--budget"));
         assert_true(s == cases[i].s);
@@ -430,27 +415,4 @@ static void times_have_units(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_err(opt_seconds(&s, bad[i], "--budget"), ERR_ARG,
                    "--budget: expected a time such as 90s");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(bad_tables),
-        cmocka_unit_test(flags),
-        cmocka_unit_test(bad_flags),
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(long_flags_are_refused),
-        cmocka_unit_test(bad_json),
-        cmocka_unit_test(json_round_trip),
-        cmocka_unit_test(memory_fails),
-        cmocka_unit_test(nearest),
-        cmocka_unit_test(help),
-        cmocka_unit_test(repeated_flags_make_a_list),
-        cmocka_unit_test(help_lists_the_names_of_plugins),
-        cmocka_unit_test(errors_list_the_names_of_plugins),
-        cmocka_unit_test(times_have_units),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

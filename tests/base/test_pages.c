@@ -6,12 +6,11 @@
 
 #define BYTES ((size_t)6 << 20)
 
-static void pages_are_counted(void **state)
+TEST(pages_are_counted)
 {
     char *p = (char *)(mem_page_bytes() * 100);
     size_t page = mem_page_bytes();
 
-    (void)state;
     assert_int_equal(mem_n_pages(p, 0), 0);
     assert_int_equal(mem_n_pages(p, 1), 1);
     assert_int_equal(mem_n_pages(p, page), 1);
@@ -20,13 +19,12 @@ static void pages_are_counted(void **state)
     assert_int_equal(mem_n_pages(p + 1, page), 2);
 }
 
-static void a_page_is_where_it_was_asked_for(void **state)
+TEST(a_page_is_where_it_was_asked_for)
 {
     size_t n = BYTES / mem_page_bytes();
     int *node = mem_new(MEM_TEST, n, sizeof(*node)), rc;
     char *p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
 
-    (void)state;
     assert_non_null(node);
     assert_non_null(p);
     rc = mem_nodes_of(p, BYTES, node);
@@ -48,11 +46,10 @@ static void a_page_is_where_it_was_asked_for(void **state)
     assert_ok(rc);
 }
 
-static void nonsense_is_refused(void **state)
+TEST(nonsense_is_refused)
 {
     char *p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
 
-    (void)state;
     assert_err(mem_prefer_node(p + 1, BYTES - 1, 0), ERR_ARG, "begin on a page");
     assert_err(mem_prefer_node(p, BYTES, -1), ERR_ARG, "node -1");
     assert_err(mem_prefer_node(p, BYTES, 1024), ERR_ARG, "node 1024: expected 0 .. 1023");
@@ -87,14 +84,13 @@ static long counting_move_pages(unsigned long n, void **pages, int *status)
     return 0;
 }
 
-static void a_refusal_is_named(void **state)
+TEST(a_refusal_is_named)
 {
     const struct mem_kernel k = {no_mbind, no_move_pages, "/nowhere/smaps"};
     char *p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
     size_t resident, huge;
     int node[2];
 
-    (void)state;
     mem_kernel_set(&k);
     refusal = EPERM;
     assert_err(mem_prefer_node(p, BYTES, 0), ERR_UNSUPPORTED, "not permitted");
@@ -111,13 +107,12 @@ static void a_refusal_is_named(void **state)
 
 /* Many pages are asked for in turns, each once, from the page that holds the first byte.
  */
-static void every_page_is_asked_for(void **state)
+TEST(every_page_is_asked_for)
 {
     const struct mem_kernel k = {no_mbind, counting_move_pages, ""};
     size_t page = mem_page_bytes(), n = 1234;
     int *node = mem_new(MEM_TEST, n + 1, sizeof(*node));
 
-    (void)state;
     assert_non_null(node);
     node[n] = -7;
     mem_kernel_set(&k);
@@ -132,7 +127,7 @@ static void every_page_is_asked_for(void **state)
 
 /* ---- huge pages ---- */
 
-static void huge_pages_are_read_from_smaps(void **state)
+TEST(huge_pages_are_read_from_smaps)
 {
     static const char text[] = "10000000-10200000 rw-p 00000000 00:00 0 \n"
                                "Rss:                2048 kB\n"
@@ -147,7 +142,6 @@ static void huge_pages_are_read_from_smaps(void **state)
     size_t resident, huge;
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/smaps", test_dir());
     test_write(path, text, sizeof(text) - 1);
     k.smaps = path;
@@ -166,13 +160,12 @@ static void huge_pages_are_read_from_smaps(void **state)
     mem_kernel_set(NULL);
 }
 
-static void this_process_has_smaps(void **state)
+TEST(this_process_has_smaps)
 {
     char *p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
     size_t resident, huge;
     int rc;
 
-    (void)state;
     memset(p, 1, BYTES);
     rc = mem_huge_of(p, BYTES, &resident, &huge);
     mem_unmap(MEM_TEST, p, BYTES);
@@ -181,19 +174,4 @@ static void this_process_has_smaps(void **state)
     assert_ok(rc);
     assert_true(resident >= BYTES);
     assert_true(huge <= resident);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_are_counted),
-        cmocka_unit_test(a_page_is_where_it_was_asked_for),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(a_refusal_is_named),
-        cmocka_unit_test(every_page_is_asked_for),
-        cmocka_unit_test(huge_pages_are_read_from_smaps),
-        cmocka_unit_test(this_process_has_smaps),
-    };
-
-    return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
 }

@@ -83,9 +83,8 @@ static void in_a_process(void (*fn)(int arg), int arg)
         fail_msg("case %d: status %#x: line %d", arg, status, WEXITSTATUS(status) - 1);
 }
 
-static void closed_descriptors_become_the_null_device(void **state)
+TEST(closed_descriptors_become_the_null_device)
 {
-    (void)state;
     for (int closed = 0; closed < 8; closed++)
         in_a_process(starts_without, closed);
 }
@@ -115,29 +114,16 @@ static void prints_nothing(int closed)
     _exit(0);
 }
 
-static void lost_output_is_an_error(void **state)
+TEST(lost_output_is_an_error)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         in_a_process(loses_its_output, i);
         in_a_process(prints_nothing, i);
     }
 }
 
-static void children_are_waited_for(void **state)
+TEST(children_are_waited_for)
 {
-    (void)state;
     in_a_process(waits_for_its_child, 0);
     in_a_process(waits_for_its_child, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_descriptors_become_the_null_device),
-        cmocka_unit_test(children_are_waited_for),
-        cmocka_unit_test(lost_output_is_an_error),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

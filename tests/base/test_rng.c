@@ -6,11 +6,10 @@
 
 /* Computed once from the published algorithms (splitmix64, FNV-1a, xoshiro256++). A
  * change here changes every experiment's arrivals and prompts. */
-static void golden(void **state)
+TEST(golden)
 {
     struct rng r = {{1, 2, 3, 4}}, named;
 
-    (void)state;
     assert_true(rng_u64(&r) ==
                 41943041u); /* the reference implementation's first outputs */
     assert_true(rng_u64(&r) == 58720359u);
@@ -21,12 +20,11 @@ static void golden(void **state)
     assert_true(rng_u64(&named) == 0x4a0be2b280043b15u);
 }
 
-static void streams(void **state)
+TEST(streams)
 {
     struct rng a, b, c, d;
     int same = 0;
 
-    (void)state;
     rng_init(&a, 1, "arrival");
     rng_init(&b, 1, "arrival");
     rng_init(&c, 1, "sample");
@@ -41,13 +39,12 @@ static void streams(void **state)
     assert_true(a.s[0] | a.s[1] | a.s[2] | a.s[3]);
 }
 
-static void below(void **state)
+TEST(below)
 {
     static const uint64_t ns[] = {1, 2, 3, 7, 1000, (uint64_t)1 << 63, UINT64_MAX};
     struct rng r;
     int64_t count[7] = {0};
 
-    (void)state;
     rng_init(&r, test_seed(), "below");
     for (size_t k = 0; k < sizeof(ns) / sizeof(ns[0]); k++)
         for (int i = 0; i < 1000; i++)
@@ -108,12 +105,11 @@ static void check(struct moments m, double mean, double var)
                  (unsigned long long)test_seed(), m.mean, mean, m.var, var);
 }
 
-static void distributions(void **state)
+TEST(distributions)
 {
     static const double shapes[] = {0.1, 0.5, 1, 2.5, 50};
     struct moments m = moments(uniform, 0);
 
-    (void)state;
     check(m, 0.5, 1.0 / 12);
     assert_true(m.min >= 0 && m.max < 1);
     check(moments(normal, 0), 0, 1);
@@ -125,16 +121,4 @@ static void distributions(void **state)
         check(m, shapes[i], shapes[i]);
         assert_true(m.min >= 0 && isfinite(m.max));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(below),
-        cmocka_unit_test(distributions),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

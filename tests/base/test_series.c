@@ -4,11 +4,10 @@
 #include "base/series.h"
 #include "tests/support/test.h"
 
-static void short_ones_are_kept(void **state)
+TEST(short_ones_are_kept)
 {
     struct series s = {0};
 
-    (void)state;
     for (int i = 0; i < SERIES_POINTS; i++) {
         series_add(&s, i);
         assert_int_equal(s.n, i + 1);
@@ -18,12 +17,11 @@ static void short_ones_are_kept(void **state)
 }
 
 /* Point i of values 0, 1, 2 ... is the mean of each * i to each * (i + 1) - 1. */
-static void long_ones_are_means(void **state)
+TEST(long_ones_are_means)
 {
     struct series s = {0};
     int64_t n = 0;
 
-    (void)state;
     for (; n < 5000; n++) {
         series_add(&s, (double)n);
         assert_int_equal((s.n - 1) * s.each + s.in_last, n + 1);
@@ -36,14 +34,4 @@ static void long_ones_are_means(void **state)
         assert_true(fabs(s.mean[i] - ((double)(i * s.each) + (double)(count - 1) / 2)) <
                     1e-9 * 5000);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_ones_are_kept),
-        cmocka_unit_test(long_ones_are_means),
-    };
-
-    return cmocka_run_group_tests_name("base/series", tests, NULL, NULL);
 }

@@ -22,13 +22,12 @@ static void same_as_jansson(const unsigned char *s, size_t n)
     json_decref(j);
 }
 
-static void accepts_what_jansson_accepts(void **state)
+TEST(accepts_what_jansson_accepts)
 {
     static const unsigned char edges[] = {0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f,
                                           0xa0, 0xbf, 0xc0, 0xc2, 0xe0, 0xff};
     unsigned char s[4] = {0};
 
-    (void)state;
     for (unsigned a = 0; a < 256; a++)
         for (unsigned b = 0; b < 256; b++) {
             s[0] = (unsigned char)a, s[1] = (unsigned char)b;
@@ -45,11 +44,10 @@ static void accepts_what_jansson_accepts(void **state)
         }
 }
 
-static void code_points_there_and_back(void **state)
+TEST(code_points_there_and_back)
 {
     char s[4];
 
-    (void)state;
     for (int32_t code = 0; code <= 0x10ffff; code++) {
         int len = utf8_put(code, s);
 
@@ -65,11 +63,10 @@ static void code_points_there_and_back(void **state)
 }
 
 /* Every character: itself, or escapes, and never a byte that a terminal obeys. */
-static void shown_without_control(void **state)
+TEST(shown_without_control)
 {
     char s[5] = "", shown[64];
 
-    (void)state;
     for (int32_t code = 1; code <= 0x10ffff; code++) {
         int len = utf8_put(code, s);
         bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
@@ -91,15 +88,4 @@ static void shown_without_control(void **state)
         utf8_show(shown, room, "a\x07\xc3\xa9");
         assert_int_equal(strlen(shown), whole);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts_what_jansson_accepts),
-        cmocka_unit_test(code_points_there_and_back),
-        cmocka_unit_test(shown_without_control),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

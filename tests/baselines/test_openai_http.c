@@ -123,11 +123,10 @@ static json_int_t stream_count(const json_t *d, const char *key)
 
 /* --- tokens */
 
-static void every_token_is_reported_once(void **state)
+TEST(every_token_is_reported_once)
 {
     static const char *const counted_by[] = {"one_per_text", "token_ids", "running_count",
                                              "one_per_text"};
-    (void)state;
     for (int dialect = WEB_PLAIN; dialect <= WEB_HELD; dialect++) {
         for (int split = 0; split < 3; split++) {
             struct web_script s = {.dialect = (enum web_dialect)dialect,
@@ -168,13 +167,12 @@ static void every_token_is_reported_once(void **state)
 
 /* No token is reported before the server has sent it, nor earlier than programmed; the
  * server has got each request as it was meant. */
-static void stamps_follow_the_server(void **state)
+TEST(stamps_follow_the_server)
 {
     struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 20, .itl_ms = 3};
     struct fixture x;
     uint64_t start;
 
-    (void)state;
     open_both(&x, &s, "");
     start = clock_ns();
     submit(&x, 0, 7, 8);
@@ -193,13 +191,12 @@ static void stamps_follow_the_server(void **state)
     close_both(&x);
 }
 
-static void many_streams_share_one_thread(void **state)
+TEST(many_streams_share_one_thread)
 {
     struct web_script s = {.dialect = WEB_LLAMA, .itl_ms = 1};
     struct fixture x;
     json_t *d;
 
-    (void)state;
     open_both(&x, &s, "");
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 64; i++)
@@ -222,7 +219,7 @@ static void many_streams_share_one_thread(void **state)
 
 /* --- faults */
 
-static void each_fault_ends_its_request(void **state)
+TEST(each_fault_ends_its_request)
 {
     static const struct {
         enum web_fault fault;
@@ -250,7 +247,6 @@ static void each_fault_ends_its_request(void **state)
         {WEB_BIG_COUNT, "more than the 6 tokens asked for", 1},
         {WEB_LONG_ERROR, "HTTP 500", 0},
     };
-    (void)state;
     assert_int_equal(sizeof(cases) / sizeof(cases[0]), WEB_N_FAULTS - 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct web_script s = {.dialect = i % 2 ? WEB_PLAIN : WEB_VLLM,
@@ -283,12 +279,11 @@ static void each_fault_ends_its_request(void **state)
 }
 
 /* A server that is gone: the request fails, and so does opening. */
-static void a_refused_connection_is_one_line(void **state)
+TEST(a_refused_connection_is_one_line)
 {
     struct fixture x;
     char url[64];
 
-    (void)state;
     open_both(&x, &(struct web_script){0}, "");
     snprintf(url, sizeof(url), "%s", web_url(x.web));
     web_stop(x.web);
@@ -303,12 +298,11 @@ static void a_refused_connection_is_one_line(void **state)
 
 /* Canceled while it waits, while it streams, and when it has never begun: each ends once,
  * and the server sees the connection close. */
-static void cancel_closes_the_stream(void **state)
+TEST(cancel_closes_the_stream)
 {
     struct web_script s = {.dialect = WEB_VLLM, .itl_ms = 20};
     struct fixture x;
 
-    (void)state;
     open_both(&x, &s, "");
     submit(&x, 0, 9, 60);
     submit(&x, 1, 9, 2);
@@ -329,12 +323,11 @@ static void cancel_closes_the_stream(void **state)
 }
 
 /* Closing ends what is open. */
-static void close_ends_every_request(void **state)
+TEST(close_ends_every_request)
 {
     struct web_script s = {.fault = WEB_HANG, .fault_from = 1};
     struct fixture x;
 
-    (void)state;
     open_both(&x, &s, "");
     for (int i = 0; i < 20; i++)
         submit(&x, i, 9, 6);
@@ -347,13 +340,12 @@ static void close_ends_every_request(void **state)
 
 /* --- what a server is */
 
-static void fields_that_are_refused_are_left_out(void **state)
+TEST(fields_that_are_refused_are_left_out)
 {
     struct web_script s = {.dialect = WEB_PLAIN, .refuses = "min_tokens"};
     struct fixture x;
     json_t *d;
 
-    (void)state;
     /* A member is refused, not the object that it is in. */
     assert_int_equal(sut_openai_named("stream_options: unknown continuous_usage_stats"),
                      sut_openai_named("continuous_usage_stats"));
@@ -375,7 +367,7 @@ static void fields_that_are_refused_are_left_out(void **state)
 }
 
 /* Without ids: as many words as there would be ids, and the reason on record. */
-static void words_stand_for_ids_where_none_are_taken(void **state)
+TEST(words_stand_for_ids_where_none_are_taken)
 {
     struct web_script s = {
         .dialect = WEB_PLAIN, .refuses = "\"prompt\":[", .prompt_excess = 2};
@@ -383,7 +375,6 @@ static void words_stand_for_ids_where_none_are_taken(void **state)
     const json_t *server;
     json_t *d;
 
-    (void)state;
     open_both(&x, &s, "");
     submit(&x, 0, 40, 3);
     wait_ended(&x, 1);
@@ -402,13 +393,12 @@ static void words_stand_for_ids_where_none_are_taken(void **state)
     close_both(&x);
 }
 
-static void a_prompt_that_counts_otherwise_is_on_record(void **state)
+TEST(a_prompt_that_counts_otherwise_is_on_record)
 {
     struct web_script s = {.dialect = WEB_VLLM, .prompt_excess = 1};
     struct fixture x;
     json_t *d;
 
-    (void)state;
     open_both(&x, &s, "");
     submit(&x, 0, 40, 3);
     wait_ended(&x, 1);
@@ -419,14 +409,13 @@ static void a_prompt_that_counts_otherwise_is_on_record(void **state)
     close_both(&x);
 }
 
-static void keys_are_sent_and_not_recorded(void **state)
+TEST(keys_are_sent_and_not_recorded)
 {
     struct web_script s = {.dialect = WEB_VLLM, .key = "sk-very-secret"};
     struct fixture x;
     char *text;
     json_t *d;
 
-    (void)state;
     setenv("TEST_KEY_OF_SERVER", "sk-very-secret", 1);
     open_both(&x, &s, ", \"api_key_env\": \"TEST_KEY_OF_SERVER\"");
     submit(&x, 0, 4, 3);
@@ -445,14 +434,13 @@ static void keys_are_sent_and_not_recorded(void **state)
     close_both(&x);
 }
 
-static void limits_and_ids_are_the_servers(void **state)
+TEST(limits_and_ids_are_the_servers)
 {
     struct fixture x;
     int64_t vocab, max_tok;
     int32_t *ids;
     size_t n;
 
-    (void)state;
     open_both(&x, &(struct web_script){0}, "");
     assert_ok(x.adapter->limits(x.sut, &vocab, &max_tok));
     assert_int_equal(vocab, 32000);
@@ -464,12 +452,11 @@ static void limits_and_ids_are_the_servers(void **state)
     close_both(&x);
 }
 
-static void options_are_checked(void **state)
+TEST(options_are_checked)
 {
     struct fixture x = {0};
     char url[64];
 
-    (void)state;
     assert_err(try_open(&x, "localhost:8000", ""), ERR_ARG, "expected a URL such as");
     assert_err(try_open(&x, "http://h", ", \"system\": \"llama.cpp\""), ERR_ARG,
                "expected url or system, found both");
@@ -507,13 +494,12 @@ static int take_event(void *ctx, char *data, size_t n)
     return OK;
 }
 
-static void events_are_whole_wherever_they_are_cut(void **state)
+TEST(events_are_whole_wherever_they_are_cut)
 {
     static const char stream[] =
         ": a comment\r\n\r\ndata: one\r\n\r\ndata:two\ndata: \xe6\xbc"
         "\xa2\n\nevent: x\nid: 7\ndata: {}\n\nerror: bad\n\n"
         "data: cut off";
-    (void)state;
     for (size_t piece = 1; piece <= sizeof(stream); piece++) {
         struct sut_sse s = {0};
         struct events e = {0};
@@ -531,24 +517,7 @@ static void events_are_whole_wherever_they_are_cut(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_are_whole_wherever_they_are_cut),
-        cmocka_unit_test(every_token_is_reported_once),
-        cmocka_unit_test(stamps_follow_the_server),
-        cmocka_unit_test(many_streams_share_one_thread),
-        cmocka_unit_test(each_fault_ends_its_request),
-        cmocka_unit_test(a_refused_connection_is_one_line),
-        cmocka_unit_test(cancel_closes_the_stream),
-        cmocka_unit_test(close_ends_every_request),
-        cmocka_unit_test(fields_that_are_refused_are_left_out),
-        cmocka_unit_test(words_stand_for_ids_where_none_are_taken),
-        cmocka_unit_test(a_prompt_that_counts_otherwise_is_on_record),
-        cmocka_unit_test(keys_are_sent_and_not_recorded),
-        cmocka_unit_test(limits_and_ids_are_the_servers),
-        cmocka_unit_test(options_are_checked),
-    };
-
     for (size_t i = 0; i < sizeof(prompt) / sizeof(prompt[0]); i++)
         prompt[i] = 11 + (int32_t)i;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main();
 }

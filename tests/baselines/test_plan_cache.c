@@ -84,12 +84,11 @@ static struct sut_plan get(const struct sut_plan_request *r, bool reused,
     return p;
 }
 
-static void a_plan_is_made_once(void **state)
+TEST(a_plan_is_made_once)
 {
     struct sut_plan_request r = request(SUT_PLAN_ONE);
     struct sut_plan a, b;
 
-    (void)state;
     a = get(&r, false, " --method one_plan --precision exact --kv-type f32 --out ");
     b = get(&r, true, NULL);
     assert_string_equal(a.path, b.path);
@@ -97,11 +96,10 @@ static void a_plan_is_made_once(void **state)
     assert_non_null(strstr(a.path, "/plans/m-bf16.gguf-one_plan-"));
 }
 
-static void each_way_has_its_words(void **state)
+TEST(each_way_has_its_words)
 {
     struct sut_plan_request r = request(SUT_PLAN_SEARCH);
 
-    (void)state;
     get(&r, false, " --method search --precision exact --kv-type f32 --out ");
     r.by = SUT_PLAN_EVEN_SPLIT;
     get(&r, false, " --method even_split ");
@@ -116,13 +114,12 @@ static void each_way_has_its_words(void **state)
 }
 
 /* Any of these is another plan; after all of them the first one is still there. */
-static void a_change_makes_another_plan(void **state)
+TEST(a_change_makes_another_plan)
 {
     struct sut_plan_request r = request(SUT_PLAN_ONE);
     struct sut_plan first, other;
     const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 
-    (void)state;
     first = get(&r, true, NULL);
     r.precision = "relaxed";
     get(&r, false, "--precision relaxed");
@@ -148,12 +145,11 @@ static void a_change_makes_another_plan(void **state)
     get(&r, true, NULL);
 }
 
-static void what_fails_is_an_error_and_is_not_kept(void **state)
+TEST(what_fails_is_an_error_and_is_not_kept)
 {
     struct sut_plan_request r = request(SUT_PLAN_VLLMPP);
     struct sut_plan p;
 
-    (void)state;
     assert_err(sut_plan_get(&p, &r), ERR_IO, "`sandwich plan --method vllmpp` for ");
     assert_err(sut_plan_get(&p, &r), ERR_IO, "exited with status 3");
     r.program = "/no/such/program";
@@ -167,14 +163,13 @@ static void what_fails_is_an_error_and_is_not_kept(void **state)
     assert_err(sut_plan_get(&p, &r), ERR_ARG, "avx3");
 }
 
-static void the_adapter_refuses_two_plans(void **state)
+TEST(the_adapter_refuses_two_plans)
 {
     const struct sut_adapter *a;
     struct sut *s;
     json_t *config = json_pack("{s:s, s:s, s:s}", "plan", "p.json", "plan_by", "one_plan",
                                "model", model);
 
-    (void)state;
     assert_ok(sut_adapter_find("sandwich", &a));
     assert_err(a->open(&s, config, NULL, NULL), ERR_ARG,
                "plan and plan_by exclude each other");
@@ -189,15 +184,4 @@ static void the_adapter_refuses_two_plans(void **state)
     json_decref(config);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_is_made_once),
-        cmocka_unit_test(each_way_has_its_words),
-        cmocka_unit_test(a_change_makes_another_plan),
-        cmocka_unit_test(what_fails_is_an_error_and_is_not_kept),
-        cmocka_unit_test(the_adapter_refuses_two_plans),
-    };
-
-    return cmocka_run_group_tests(tests, prepare, NULL);
-}
+TEST_GROUP(prepare, NULL);

@@ -97,12 +97,11 @@ static void submit(struct sut *s, int64_t request, int32_t first, int n_output)
     assert_ok(adapter->submit(s, &r));
 }
 
-static void test_requests(void **state)
+TEST(test_requests)
 {
     struct seen seen;
     struct sut *s = open_sut(&seen);
 
-    (void)state;
     for (int i = 0; i < MAX_REQUESTS; i++)
         submit(s, i, i % 4, 3 + i);
     seen_wait(&seen, MAX_REQUESTS);
@@ -115,12 +114,11 @@ static void test_requests(void **state)
     assert_null(s);
 }
 
-static void test_cancel_and_close(void **state)
+TEST(test_cancel_and_close)
 {
     struct seen seen;
     struct sut *s = open_sut(&seen);
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         submit(s, i, i, 60);
     adapter->cancel(s, 2);
@@ -133,7 +131,7 @@ static void test_cancel_and_close(void **state)
     assert_string_equal(seen.r[2].error, "canceled");
 }
 
-static void test_facts(void **state)
+TEST(test_facts)
 {
     static const char *const keys[] = {
         "weight_type", "precision",  "prefill_threads", "decode_threads", "kernels",
@@ -145,7 +143,6 @@ static void test_facts(void **state)
     struct sut *s = open_sut(&seen);
     json_t *j;
 
-    (void)state;
     assert_ok(adapter->limits(s, &vocab, &max_tok));
     assert_true(vocab > 256);
     assert_int_equal(max_tok, 128);
@@ -201,7 +198,7 @@ static char *configuration_of(enum kern_order order, const char *precision)
 }
 
 /* As many tuned schedules, but others: that is not the same system. */
-static void test_configuration_tells_schedules(void **state)
+TEST(test_configuration_tells_schedules)
 {
     char *one = configuration_of(KERN_ORDER_NMK, "exact"),
          *same = configuration_of(KERN_ORDER_NMK, "exact");
@@ -209,7 +206,6 @@ static void test_configuration_tells_schedules(void **state)
     char *relaxed = configuration_of(KERN_ORDER_NMK, "relaxed");
     const char *tuned = strstr(one, " tuned schedules");
 
-    (void)state;
     assert_string_equal(one, same);
     assert_non_null(tuned);
     assert_string_not_equal(one, other);
@@ -246,9 +242,8 @@ static int n_one_sequence(const char *policy, int max_seqs)
     return n;
 }
 
-static void test_a_policy_needs_two_sequences(void **state)
+TEST(test_a_policy_needs_two_sequences)
 {
-    (void)state;
     assert_int_equal(n_one_sequence("continuous", 0), 1);
     assert_int_equal(n_one_sequence("chunked", 1), 1);
     assert_int_equal(n_one_sequence("continuous", 2), 0);
@@ -266,12 +261,11 @@ int sut_plan_get(struct sut_plan *out, const struct sut_plan_request *r)
 }
 
 /* A plan is made for the arithmetic that the engine will use. */
-static void test_plan_precision(void **state)
+TEST(test_plan_precision)
 {
     static const char *const names[] = {"exact", "relaxed", "a8"};
     struct seen seen;
 
-    (void)state;
     seen_init(&seen);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         json_t *config = json_pack("{s:s, s:s, s:s}", "model", model, "plan_by",
@@ -284,7 +278,7 @@ static void test_plan_precision(void **state)
     }
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     json_t *unknown = json_pack("{s:s, s:s}", "model", model, "thread", "2");
     json_t *missing = json_pack("{s:s}", "model", "/none.gguf");
@@ -293,7 +287,6 @@ static void test_refusals(void **state)
     struct seen seen;
     struct sut *s;
 
-    (void)state;
     seen_init(&seen);
     assert_err(adapter->open(&s, unknown, on_event, &seen), ERR_ARG, "threads");
     assert_null(s);
@@ -308,17 +301,4 @@ static void test_refusals(void **state)
     json_decref(missing);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_cancel_and_close),
-        cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_configuration_tells_schedules),
-        cmocka_unit_test(test_a_policy_needs_two_sequences),
-        cmocka_unit_test(test_plan_precision),
-        cmocka_unit_test(test_refusals),
-    };
-
-    return cmocka_run_group_tests_name("adapter sandwich", tests, find_adapter, NULL);
-}
+TEST_GROUP(find_adapter, NULL);

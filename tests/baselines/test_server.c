@@ -94,7 +94,7 @@ static int health(const char *url)
     return rc == OK && status == 200;
 }
 
-static void it_is_started_read_back_and_stopped(void **state)
+TEST(it_is_started_read_back_and_stopped)
 {
     const int fds = left_fds();
     struct sut_server *s;
@@ -102,7 +102,6 @@ static void it_is_started_read_back_and_stopped(void **state)
     char url[128];
     json_t *d;
 
-    (void)state;
     assert_ok(start(&s, write_system("works", "{}")));
     snprintf(url, sizeof(url), "%s", sut_server_url(s));
     assert_true(health(url));
@@ -127,11 +126,10 @@ static void it_is_started_read_back_and_stopped(void **state)
     assert_int_equal(left_fds(), fds);
 }
 
-static void one_that_is_missing_is_unsupported(void **state)
+TEST(one_that_is_missing_is_unsupported)
 {
     struct sut_server *s;
 
-    (void)state;
     assert_err(start(&s, write_system("missing", "{\"program\": \"no-such-server\"}")),
                ERR_UNSUPPORTED, "no-such-server: not found, see \"install\" in ");
     assert_null(s);
@@ -141,11 +139,10 @@ static void one_that_is_missing_is_unsupported(void **state)
     left_no_child();
 }
 
-static void one_that_crashes_shows_its_last_lines(void **state)
+TEST(one_that_crashes_shows_its_last_lines)
 {
     struct sut_server *s;
 
-    (void)state;
     assert_err(
         start(&s, write_system("crashes", "{\"command\": [\"{program}\", \"crash\"]}")),
         ERR_IO,
@@ -159,11 +156,10 @@ static void one_that_crashes_shows_its_last_lines(void **state)
     left_no_child();
 }
 
-static void one_that_hangs_is_given_up(void **state)
+TEST(one_that_hangs_is_given_up)
 {
     struct sut_server *s;
 
-    (void)state;
     assert_err(start(&s, write_system("hangs", "{\"command\": [\"{program}\", \"hang\"],"
                                                " \"ready\": {\"limit_s\": 0.3}}")),
                ERR_LIMIT, "hangs.json: not ready after 0.3 s (http://127.0.0.1:");
@@ -177,13 +173,12 @@ static void one_that_hangs_is_given_up(void **state)
     left_no_child();
 }
 
-static void one_that_dies_later_is_noticed(void **state)
+TEST(one_that_dies_later_is_noticed)
 {
     struct sut_server *s;
     json_t *d;
     int pid;
 
-    (void)state;
     assert_ok(start(&s, write_system("dies", "{\"read_back\": {\"pid\": {\"after\": "
                                              "\"pid = \"}}}")));
     assert_ok(sut_server_describe(s, &d));
@@ -199,7 +194,7 @@ static void one_that_dies_later_is_noticed(void **state)
     left_no_child();
 }
 
-static void files_are_checked(void **state)
+TEST(files_are_checked)
 {
     static const struct {
         const char *more, *error;
@@ -220,7 +215,6 @@ static void files_are_checked(void **state)
     };
     struct sut_server *s;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int rc = start(&s, write_system("checked", cases[i].more));
 
@@ -233,7 +227,7 @@ static void files_are_checked(void **state)
     assert_non_null(strstr(err_msg(), "llama.cpp"));
 }
 
-static void words_get_their_values(void **state)
+TEST(words_get_their_values)
 {
     const struct sut_server_opts o = {.ctx_tok = 100, .slots = 3, .model = "m"};
     struct sut_server_values *v = mem_new(MEM_TEST, 1, sizeof(*v));
@@ -243,7 +237,6 @@ static void words_get_their_values(void **state)
     char **argv;
     int n;
 
-    (void)state;
     assert_ok(sut_server_values(v, &o));
     snprintf(v->port, sizeof(v->port), "80");
     assert_ok(sut_server_words(&argv, &n, list, v, "here"));
@@ -259,14 +252,13 @@ static void words_get_their_values(void **state)
 }
 
 /* The CPUs and threads of a plan's phases. */
-static void a_plan_becomes_flags(void **state)
+TEST(a_plan_becomes_flags)
 {
     struct sut_server_values *v = mem_new(MEM_TEST, 1, sizeof(*v));
     struct sut_server_opts o = {.ctx_tok = 1, .slots = 1};
     struct plan *p = mem_new(MEM_TEST, 1, sizeof(*p));
     char path[PATH_MAX];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/plan.json", test_dir());
     *p = (struct plan){.prefill = {.n_ranks = 1, .n_threads = 4, .cpus = {0, 1, 2, 3}},
                        .decode = {.n_ranks = 2, .n_threads = 1, .cpus = {0, 2}}};
@@ -292,14 +284,13 @@ static void a_plan_becomes_flags(void **state)
 
 /* Each file that is shipped: its words are complete and its program, where it is not
  * installed, is skipped. */
-static void shipped_files_are_sound(void **state)
+TEST(shipped_files_are_sound)
 {
     static const char *const names[] = {"llama.cpp", "vllm-cpu", "openvino-model-server",
                                         "xfastertransformer", "sandwich"};
     struct sut_server_values *v = mem_new(MEM_TEST, 1, sizeof(*v));
     struct sut_server_opts o = {.ctx_tok = 64, .slots = 4, .model = "m"};
 
-    (void)state;
     assert_ok(sut_server_values(v, &o));
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[PATH_MAX], **argv;
@@ -331,7 +322,7 @@ static void on_event(void *ctx, const struct sut_event *e)
         __atomic_add_fetch(&n_done, 1, __ATOMIC_RELEASE);
 }
 
-static void the_adapter_starts_it(void **state)
+TEST(the_adapter_starts_it)
 {
     static const int32_t prompt[] = {4, 5, 6};
     const struct sut_request r = {.prompt = prompt, .n_prompt = 3, .n_output = 5};
@@ -339,7 +330,6 @@ static void the_adapter_starts_it(void **state)
     struct sut *s;
     json_t *config, *d;
 
-    (void)state;
     config =
         json_pack("{s:s, s:s}", "system", write_system("adapted", "{}"), "model", "m");
     assert_ok(sut_adapter_find("openai_http", &a));
@@ -397,18 +387,6 @@ static int be(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_started_read_back_and_stopped),
-        cmocka_unit_test(one_that_is_missing_is_unsupported),
-        cmocka_unit_test(one_that_crashes_shows_its_last_lines),
-        cmocka_unit_test(one_that_hangs_is_given_up),
-        cmocka_unit_test(one_that_dies_later_is_noticed),
-        cmocka_unit_test(files_are_checked),
-        cmocka_unit_test(words_get_their_values),
-        cmocka_unit_test(a_plan_becomes_flags),
-        cmocka_unit_test(shipped_files_are_sound),
-        cmocka_unit_test(the_adapter_starts_it),
-    };
     int rc;
 
     if (argc > 1)
@@ -416,7 +394,7 @@ int main(int argc, char **argv)
     if (readlink("/proc/self/exe", self, sizeof(self) - 1) <= 0)
         return 1;
     log_set_sink(on_log, NULL);
-    rc = cmocka_run_group_tests(tests, NULL, NULL);
+    rc = test_main();
     text_fini(&logged);
     return rc;
 }

@@ -88,12 +88,11 @@ static void check_measured(const json_t *card)
     assert_true(measure_card_peak_gflops(card, "f32", "exact", 1) > 0);
 }
 
-static void measured_once(void **state)
+TEST(measured_once)
 {
     json_t *a, *b;
     char dir[600];
 
-    (void)state;
     log_set_sink(count_measurements, NULL);
     snprintf(dir, sizeof(dir), "%s/not/yet/there", test_dir());
     a = get(dir, 0, 1);
@@ -108,13 +107,12 @@ static void measured_once(void **state)
 
 /* A card measured with fewer instruction sets neither replaces the other nor stands for it:
  * it would bound what it has never seen. */
-static void masked_card(void **state)
+TEST(masked_card)
 {
     const char *before = getenv(CPU_ISA_ENV);
     char dir[600], level[32];
     json_t *all, *masked, *again;
 
-    (void)state;
     if (!cpu_isa_detected())
         test_skip("nothing can be hidden on a machine that has plain C only");
     snprintf(level, sizeof(level), "%s", before ? before : "auto");
@@ -138,14 +136,13 @@ static void masked_card(void **state)
 }
 
 /* The full card is written next to the quick one and holds all that it holds. */
-static void full_card(void **state)
+TEST(full_card)
 {
     json_t *quick, *full, *again;
     struct machine_card_opts o;
     const char *why;
     char dir[600];
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/full", test_dir());
     o = opts(dir);
     assert_ok(machine_card_get(&quick, &o));
@@ -169,12 +166,11 @@ static void full_card(void **state)
 }
 
 /* A kept card that is not one of this machine is measured again, and a warning says why. */
-static void kept_card_is_refused(void **state)
+TEST(kept_card_is_refused)
 {
     char dir[600], path[700];
     json_t *card, *row;
 
-    (void)state;
     log_set_sink(count_measurements, NULL);
     snprintf(dir, sizeof(dir), "%s/kept", test_dir());
     assert_ok(measure_card_path(path, sizeof(path), dir, ""));
@@ -197,12 +193,11 @@ static void kept_card_is_refused(void **state)
 }
 
 /* The card cannot be kept: it is still the truth. */
-static void nowhere_to_keep(void **state)
+TEST(nowhere_to_keep)
 {
     char file[600], dir[700];
     json_t *card;
 
-    (void)state;
     log_set_sink(count_measurements, NULL);
     snprintf(file, sizeof(file), "%s/file", test_dir());
     test_write(file, "", 0);
@@ -297,13 +292,12 @@ static const char *proc_of(char dir[600], const char *name, int ticks)
 
 /* Bounds of which the trials spread are measured again at once, and if that does not help
  * the next time; meanwhile they bound nothing. */
-static void a_bound_that_spreads(void **state)
+TEST(a_bound_that_spreads)
 {
     char dir[600], idle[600];
     const char *why;
     json_t *card;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/spread", test_dir());
     take_warnings(0, "none", "");
     cpu_usage_set_root(proc_of(idle, "idle", 1));
@@ -329,12 +323,11 @@ static void a_bound_that_spreads(void **state)
     take_warnings(0, "machine_card_refused", "");
 }
 
-static void other_programs_had_the_cpus(void **state)
+TEST(other_programs_had_the_cpus)
 {
     char dir[600], idle[600], busy[600];
     json_t *card;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/busy", test_dir());
     proc_of(busy, "very_busy", 1 << 20);
     take_warnings(0, "none", "");
@@ -355,13 +348,12 @@ static void other_programs_had_the_cpus(void **state)
 }
 
 /* A kept card is checked: what is 10 % off now is measured again, once. */
-static void a_kept_card_is_checked(void **state)
+TEST(a_kept_card_is_checked)
 {
     char dir[600], idle[600];
     json_t *card;
     double gbps;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/checked", test_dir());
     take_warnings(0, "none", "");
     cpu_usage_set_root(proc_of(idle, "idle2", 1));
@@ -397,12 +389,11 @@ static void a_kept_card_is_checked(void **state)
     take_warnings(0, "machine_card_refused", "");
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     struct machine_card_opts o = opts(test_dir());
     json_t *card;
 
-    (void)state;
     log_set_sink(count_measurements, NULL);
     for (long n = 0; n < 4; n++) {
         int rc;
@@ -415,21 +406,4 @@ static void memory_runs_out(void **state)
         assert_null(card);
     }
     log_set_sink(NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measured_once),
-        cmocka_unit_test(masked_card),
-        cmocka_unit_test(full_card),
-        cmocka_unit_test(kept_card_is_refused),
-        cmocka_unit_test(nowhere_to_keep),
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(a_bound_that_spreads),
-        cmocka_unit_test(other_programs_had_the_cpus),
-        cmocka_unit_test(a_kept_card_is_checked),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

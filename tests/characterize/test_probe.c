@@ -69,9 +69,8 @@ static int available(const struct probe_ctx *c, const char *prefix)
 }
 
 /* Who wants the bandwidth of all threads alone does not wait for that of fewer. */
-static void only_as_many_threads(void **state)
+TEST(only_as_many_threads)
 {
-    (void)state;
     for (int least = 0; least <= 5; least++) {
         struct probe_ctx c = open_ctx(4, VALUES_MAX);
 
@@ -86,13 +85,12 @@ static void only_as_many_threads(void **state)
 }
 
 /* What the machine does now is read as a card is, but holds one probe's values alone. */
-static void now(void **state)
+TEST(now)
 {
     struct probe_ctx c = open_ctx(2, 1); /* no room is needed: it brings its own */
     struct cpu_budget b;
     json_t *card;
 
-    (void)state;
     c.n_threads_min = 2;
     assert_ok(probe_now(&card, &c, "peak"));
     assert_int_equal(c.n_values, 0);
@@ -114,9 +112,8 @@ static void now(void **state)
 
 /* Every probe, with a CPU for each of two threads and with one: values with names and
  * units, a number or a reason, nothing twice. */
-static void every_probe(void **state)
+TEST(every_probe)
 {
-    (void)state;
     for (int i = 0; probes[i]; i++) {
         for (int n = 1; n <= 2; n++) {
             struct probe_ctx c;
@@ -136,12 +133,11 @@ static void every_probe(void **state)
 }
 
 /* What needs two CPUs says so where there is one, and measures where there are two. */
-static void one_cpu(void **state)
+TEST(one_cpu)
 {
     static const char *const pairs[] = {"handoff", "barrier", "allreduce", "share"};
     struct probe_ctx c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         assert_ok(run_probe(&c, pairs[i], 1));
         assert_int_equal(c.n_values, 1);
@@ -154,11 +150,10 @@ static void one_cpu(void **state)
 }
 
 /* A kernel that gives no huge pages: small ones are measured, huge ones are not claimed. */
-static void no_huge_pages(void **state)
+TEST(no_huge_pages)
 {
     struct probe_ctx c;
 
-    (void)state;
     assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
     assert_ok(run_probe(&c, "latency", 1));
     assert_int_equal(available(&c, "latency_ns_huge"), 0);
@@ -176,7 +171,7 @@ static void no_huge_pages(void **state)
     assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
 }
 
-static void pages_by_their_file(void **state)
+TEST(pages_by_their_file)
 {
     struct probe_pages m = {(char *)0x200000, PROBE_HUGE_BYTES * 2};
     char path[600], text[512];
@@ -191,7 +186,6 @@ static void pages_by_their_file(void **state)
         {"1ff000-800000", 6144, OK},              /* merged with its neighbours */
     };
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/smaps", test_dir());
     assert_int_equal(probe_pages_check_huge_at(&m, path), ERR_UNSUPPORTED);
     assert_non_null(strstr(err_msg(), "cannot read"));
@@ -205,12 +199,11 @@ static void pages_by_their_file(void **state)
     }
 }
 
-static void too_many_values(void **state)
+TEST(too_many_values)
 {
     struct probe_ctx c = open_ctx(1, 1);
     int n_refused = 0;
 
-    (void)state;
     for (int i = 0; probes[i]; i++)
         n_refused += probes[i]->run(&c) == ERR_LIMIT;
     assert_true(n_refused > 0);
@@ -220,9 +213,8 @@ static void too_many_values(void **state)
 
 /* The n-th allocation and all after it fail: a value is unavailable for that reason, or
  * the probe ends with the error; nothing is left behind, and nothing is claimed. */
-static void no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     for (int i = 0; probes[i]; i++) {
         for (int n = 0; n < 4; n++) {
             struct probe_ctx c = open_ctx(2, VALUES_MAX);
@@ -243,11 +235,10 @@ static void no_memory(void **state)
 }
 
 /* Without memory a bandwidth is unavailable, for that reason. */
-static void no_memory_for_the_buffer(void **state)
+TEST(no_memory_for_the_buffer)
 {
     static const char *const names[] = {"read", "stream", "latency", "blocks", "fault"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct probe_ctx c = open_ctx(1, VALUES_MAX);
 
@@ -263,13 +254,12 @@ static void no_memory_for_the_buffer(void **state)
 }
 
 /* The reading loops see every byte exactly once: a changed bit changes the sum. */
-static void loops_read_everything(void **state)
+TEST(loops_read_everything)
 {
     size_t bytes = 2 * PROBE_CHUNK;
     unsigned char *p = mem_new(MEM_TEST, bytes, 1);
     struct rng r;
 
-    (void)state;
     assert_non_null(p);
     rng_init(&r, test_seed(), "loops");
     for (int i = 0; probe_isas[i]; i++) {
@@ -293,12 +283,11 @@ static void loops_read_everything(void **state)
     mem_free(p);
 }
 
-static void loops_write_everything(void **state)
+TEST(loops_write_everything)
 {
     size_t n = PROBE_CHUNK / sizeof(float);
     float *a = mem_new(MEM_TEST, 3 * n, sizeof(float)), *b = a + n, *c = b + n;
 
-    (void)state;
     assert_non_null(a);
     for (size_t i = 0; i < n; i++)
         b[i] = (float)i, c[i] = (float)(i % 97);
@@ -319,14 +308,13 @@ static void loops_write_everything(void **state)
     mem_free(a);
 }
 
-static void thread_counts(void **state)
+TEST(thread_counts)
 {
     static const int expected[][12] = {
         {1}, {1, 2}, {1, 2, 3}, {1, 2, 3, 4}, {1, 2, 3, 4, 5}, {1, 2, 3, 4, 6},
     };
     int counts[PROBE_COUNTS_MAX];
 
-    (void)state;
     for (int n = 1; n <= 6; n++) {
         int k = probe_thread_counts(n, counts);
 
@@ -354,12 +342,11 @@ static int made_up(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-static void rates_and_times(void **state)
+TEST(rates_and_times)
 {
     struct probe_ctx c = open_ctx(1, 8);
     struct measure *m = NULL;
 
-    (void)state;
     assert_ok(probe_measure(&m, 4, 1e-9, made_up, NULL));
     assert_ok(probe_report_rate(&c, "fastest", "u", 1, m, 0, 4, 10e9));
     assert_ok(probe_report_rate(&c, "third", "u", 1, m, 2, 2, 10e9));
@@ -373,25 +360,4 @@ static void rates_and_times(void **state)
         check_value(&c.values[i], 1);
     assert_true(isnan(c.values[3].estimate) && c.values[3].why[0]);
     close_ctx(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_probe),
-        cmocka_unit_test(only_as_many_threads),
-        cmocka_unit_test(now),
-        cmocka_unit_test(one_cpu),
-        cmocka_unit_test(no_huge_pages),
-        cmocka_unit_test(pages_by_their_file),
-        cmocka_unit_test(too_many_values),
-        cmocka_unit_test(no_memory),
-        cmocka_unit_test(no_memory_for_the_buffer),
-        cmocka_unit_test(loops_read_everything),
-        cmocka_unit_test(loops_write_everything),
-        cmocka_unit_test(thread_counts),
-        cmocka_unit_test(rates_and_times),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static bool near(int64_t a, int64_t b)
     return llabs(a - b) <= 8 || fabs((double)a / (double)b - 1) < 0.001;
 }
 
-static void decode_misses_its_weights(void **state)
+TEST_WITH(decode_misses_its_weights, open_model, NULL)
 {
     const char *const argv[] = {
         sandwich(),     "run",         "--model", path, "--threads", "1", "--no-pin",
@@ -80,7 +80,6 @@ static void decode_misses_its_weights(void **state)
     int n[2] = {0}, rc = OK;
     double lines;
 
-    (void)state;
     if (getenv("SAN") && *getenv("SAN"))
         test_skip("valgrind does not run a program built with a sanitizer");
     for (int i = 0; i < 2; i++) {
@@ -120,7 +119,7 @@ static void decode_misses_its_weights(void **state)
     mem_free(calls[1]);
 }
 
-static void failures_are_told(void **state)
+TEST(failures_are_told)
 {
     const char *const none[] = {"/nonexistent/program", NULL};
     const char *const bad[] = {"false", NULL};
@@ -131,7 +130,6 @@ static void failures_are_told(void **state)
     char folder[800];
     int n, rc = counters_program_run(&p, &calls, &n);
 
-    (void)state;
     if (rc == ERR_NOTFOUND && strstr(err_msg(), "no valgrind"))
         test_skip("%s", err_msg());
     assert_int_equal(rc, ERR_IO);
@@ -149,7 +147,7 @@ static void failures_are_told(void **state)
 }
 
 /* Without valgrind in the path the reason names the package. */
-static void no_valgrind(void **state)
+TEST(no_valgrind)
 {
     const char *const argv[] = {"true", NULL};
     struct counters_program p = program(argv);
@@ -157,22 +155,10 @@ static void no_valgrind(void **state)
     char *old = mem_strdup(MEM_TEST, getenv("PATH") ? getenv("PATH") : "");
     int n, rc;
 
-    (void)state;
     setenv("PATH", "/nonexistent", 1);
     rc = counters_program_run(&p, &calls, &n);
     setenv("PATH", old, 1);
     mem_free(old);
     assert_int_equal(rc, ERR_NOTFOUND);
     assert_non_null(strstr(err_msg(), "install the package valgrind"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(decode_misses_its_weights, open_model),
-        cmocka_unit_test(failures_are_told),
-        cmocka_unit_test(no_valgrind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void generate(struct serve *s)
     assert_int_equal(n_got, NEW);
 }
 
-static void totals_by_hand(void **state)
+TEST(totals_by_hand)
 {
     struct serve *s = open_tiny(1, 64);
     const struct serve_totals *p = serve_totals_of(s, SERVE_PREFILL);
@@ -72,7 +72,6 @@ static void totals_by_hand(void **state)
     const int64_t more_rows = 2 * (PROMPT - 1) * D; /* of the embedding */
     const int64_t kv = L * KV * 4;                  /* a token's */
 
-    (void)state;
     generate(s);
     assert_int_equal(p->n_steps, 1);
     assert_int_equal(p->n_tok, PROMPT);
@@ -95,14 +94,13 @@ static void totals_by_hand(void **state)
 
 /* A prompt in pieces costs the same operations; pieces without logits read neither the
  * head, nor the last layer behind its keys and values. */
-static void pieces(void **state)
+TEST(pieces)
 {
     struct serve *s = open_tiny(1, 4);
     const struct serve_totals *p = serve_totals_of(s, SERVE_PREFILL);
     const int64_t rest = Q * D + 3 * D * H;
     const int64_t whole = serve_token_bytes(s, 0);
 
-    (void)state;
     generate(s);
     assert_int_equal(p->n_steps, 3); /* 4 + 4 + 2 */
     assert_int_equal(p->n_tok, PROMPT);
@@ -132,7 +130,7 @@ static const int64_t *total(const struct serve *s, int i)
                              members[i % N_MEMBERS].offset);
 }
 
-static void papi_reads_the_same(void **state)
+TEST(papi_reads_the_same)
 {
     struct serve *s = open_tiny(2, 64);
     const struct counters_provider *sde;
@@ -142,7 +140,6 @@ static void papi_reads_the_same(void **state)
     int64_t before[N_ALL];
     struct counters *c;
 
-    (void)state;
     for (int i = 0; i < N_ALL; i++) {
         snprintf(names[i], sizeof(names[i]), "%s.%s",
                  i < N_MEMBERS ? "prefill" : "decode", members[i % N_MEMBERS].name);
@@ -176,27 +173,14 @@ static void note_thread(void *ctx, int id, int n)
     ((int *)ctx)[id] = n;
 }
 
-static void each_thread_once(void **state)
+TEST(each_thread_once)
 {
     struct serve *s = open_tiny(2, 64);
     int seen[3] = {0};
 
-    (void)state;
     serve_each_thread(s, note_thread, seen);
     assert_int_equal(seen[0], 2);
     assert_int_equal(seen[1], 2);
     assert_int_equal(seen[2], 0);
     serve_close(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(totals_by_hand),
-        cmocka_unit_test(pieces),
-        cmocka_unit_test(papi_reads_the_same),
-        cmocka_unit_test(each_thread_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,13 +43,12 @@ static void check(const struct counters_value *out, enum counters_metric_id m,
 }
 
 /* A decode phase as two sockets of a Cascade Lake would count it: 8e9 instructions. */
-static void cascade_lake(void **state)
+TEST(cascade_lake)
 {
     const double channels[12] = {41e6, 41e6, 41e6, 41e6, 41e6, 41e6,
                                  39e6, 39e6, 39e6, 39e6, 39e6, 39e6};
     struct counters_value raw[COUNTERS_EVENTS_MAX], out[COUNTERS_N_METRICS];
 
-    (void)state;
     read_list("skylake_sp");
     put(raw, "instructions", 8e9, NULL, 0);
     put(raw, "cycles", 16e9, NULL, 0);
@@ -70,12 +69,11 @@ static void cascade_lake(void **state)
     check(out, COUNTERS_BUSPKI, 80);        /* 640e6 / 8e6 */
 }
 
-static void zen_2(void **state)
+TEST(zen_2)
 {
     const double channels[8] = {13e6, 7e6, 10e6, 10e6, 10e6, 10e6, 10e6, 10e6};
     struct counters_value raw[COUNTERS_EVENTS_MAX], out[COUNTERS_N_METRICS];
 
-    (void)state;
     read_list("zen2");
     put(raw, "instructions", 4e9, NULL, 0);
     put(raw, "cycles", 1.6e9, NULL, 0);
@@ -98,11 +96,10 @@ static void zen_2(void **state)
     check(out, COUNTERS_BUSPKI, 12.5);     /* 500e6 ns at 0.1 a ns: 50e6 / 4e6 */
 }
 
-static void missing_stays_missing(void **state)
+TEST(missing_stays_missing)
 {
     struct counters_value raw[COUNTERS_EVENTS_MAX], out[COUNTERS_N_METRICS];
 
-    (void)state;
     read_list("neoverse_n1");
     for (int i = 0; i < list.n_events; i++)
         counters_none(&raw[i], 13, "%s: reason", list.events[i].name);
@@ -123,7 +120,7 @@ static void missing_stays_missing(void **state)
 
 /* ---- which processor ---- */
 
-static void processors(void **state)
+TEST(processors)
 {
     static const struct {
         const char *text, *about;
@@ -142,7 +139,6 @@ static void processors(void **state)
     };
     struct counters_cpu cpu;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_ok(counters_cpu_parse(cases[i].text, &cpu));
         assert_ok(counters_list_find(&list, COUNTERS_EVENTS_DIR, &cpu));
@@ -171,7 +167,7 @@ static int read_text(const char *text)
     return counters_list_read(&list, path);
 }
 
-static void wrong_lists(void **state)
+TEST(wrong_lists)
 {
     static const struct {
         const char *from, *to, *part;
@@ -195,7 +191,6 @@ static void wrong_lists(void **state)
     };
     char *text = list_text();
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const char *at = strstr(text, cases[i].from);
         size_t n = strlen(text) + strlen(cases[i].to) + 1;
@@ -213,7 +208,7 @@ static void wrong_lists(void **state)
 }
 
 /* Whatever a byte becomes or where the file ends: an answer, and no crash. */
-static void mutated_lists(void **state)
+TEST(mutated_lists)
 {
     static const char letters[] = "{}[]\",:0-9e\\ \x01\xff"
                                   "az";
@@ -222,7 +217,6 @@ static void mutated_lists(void **state)
     int n_refused = 0;
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "lists");
     for (int i = 0; i < 400; i++) {
         size_t at = (size_t)(rng_f64(&rng) * (double)n);
@@ -236,11 +230,10 @@ static void mutated_lists(void **state)
     mem_free(text);
 }
 
-static void shipped_lists(void **state)
+TEST(shipped_lists)
 {
     glob_t g;
 
-    (void)state;
     assert_int_equal(glob(COUNTERS_EVENTS_DIR "/*.json", 0, NULL, &g), 0);
     assert_true(g.gl_pathc >= 9);
     for (size_t i = 0; i < g.gl_pathc; i++) {
@@ -252,14 +245,13 @@ static void shipped_lists(void **state)
 }
 
 /* The whole way on this machine: a number or a reason for each. */
-static void meter_here(void **state)
+TEST(meter_here)
 {
     struct counters_value raw[COUNTERS_EVENTS_MAX], out[COUNTERS_N_METRICS];
     struct counters_meter *m;
     struct counters_cpu cpu;
     volatile double x = 1;
 
-    (void)state;
     assert_ok(counters_cpu_get(&cpu));
     assert_ok(counters_list_find(&list, COUNTERS_EVENTS_DIR, &cpu));
     assert_ok(counters_meter_open(&m, &list, true));
@@ -276,16 +268,4 @@ static void meter_here(void **state)
     if (!isnan(out[COUNTERS_IPC].value))
         assert_true(out[COUNTERS_IPC].value > 0.01 && out[COUNTERS_IPC].value < 16);
     counters_meter_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cascade_lake),          cmocka_unit_test(zen_2),
-        cmocka_unit_test(missing_stays_missing), cmocka_unit_test(processors),
-        cmocka_unit_test(wrong_lists),           cmocka_unit_test(mutated_lists),
-        cmocka_unit_test(shipped_lists),         cmocka_unit_test(meter_here),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,13 +34,12 @@ static int withdraw(void **state)
     return 0;
 }
 
-static void published_comes_back(void **state)
+TEST_WITH(published_comes_back, publish, withdraw)
 {
     static const char *const events[] = {"decode.bytes", "decode.tokens"};
     struct counters_value v[2];
     struct counters *c = open_events("sde", events, 2);
 
-    (void)state;
     bytes = 12345, tokens = 7; /* before the start: not counted */
     assert_int_equal(counters_passes(c), 1);
     counters_start(c, 0);
@@ -59,13 +58,12 @@ static void published_comes_back(void **state)
 }
 
 /* PAPI itself counts 0 for a name that nobody registered. */
-static void unpublished_is_nan(void **state)
+TEST_WITH(unpublished_is_nan, publish, withdraw)
 {
     static const char *const events[] = {"decode.tokens", "decode.token"};
     struct counters_value v[2];
     struct counters *c = open_events("sde", events, 2);
 
-    (void)state;
     counters_start(c, 0);
     counters_stop(c, 0);
     counters_read(c, v);
@@ -76,11 +74,10 @@ static void unpublished_is_nan(void **state)
     counters_close(&c);
 }
 
-static void published_once(void **state)
+TEST_WITH(published_once, publish, withdraw)
 {
     char name[COUNTERS_NAME_MAX + 1];
 
-    (void)state;
     assert_err(counters_publish("decode.bytes", &bytes), ERR_ARG, "published already");
     memset(name, 'x', sizeof(name) - 1);
     name[sizeof(name) - 1] = 0;
@@ -103,26 +100,24 @@ static void *in_thread(void *arg)
     return NULL;
 }
 
-static void any_thread_may_read(void **state)
+TEST_WITH(any_thread_may_read, publish, withdraw)
 {
     struct counters_value v;
     pthread_t t;
 
-    (void)state;
     assert_int_equal(pthread_create(&t, NULL, in_thread, &v), 0);
     pthread_join(t, NULL);
     assert_true(v.value == 0);
 }
 
 /* Hardware events: a count where there is a PMU, else the reason. */
-static void hardware_or_reason(void **state)
+TEST(hardware_or_reason)
 {
     static const char *const events[] = {"PAPI_TOT_INS", "PAPI_NOSUCH",
                                          "perf::INSTRUCTIONS"};
     struct counters_value v[3];
     struct counters *c = open_events("papi", events, 3);
 
-    (void)state;
     for (int i = 0; i < counters_passes(c); i++) {
         counters_start(c, i);
         counters_stop(c, i);
@@ -138,17 +133,4 @@ static void hardware_or_reason(void **state)
         }
     }
     counters_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(published_comes_back, publish, withdraw),
-        cmocka_unit_test_setup_teardown(unpublished_is_nan, publish, withdraw),
-        cmocka_unit_test_setup_teardown(published_once, publish, withdraw),
-        cmocka_unit_test_setup_teardown(any_thread_may_read, publish, withdraw),
-        cmocka_unit_test(hardware_or_reason),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void run(struct counters *c)
     }
 }
 
-static void refused_is_nan(void **state)
+TEST_WITH(refused_is_nan, fake_begin, fake_end)
 {
     static const struct {
         int error;
@@ -46,7 +46,6 @@ static void refused_is_nan(void **state)
     };
     static const char *const events[] = {"cycles", "instructions"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct counters_value v[2];
         struct counters *c;
@@ -67,13 +66,12 @@ static void refused_is_nan(void **state)
     }
 }
 
-static void no_level_to_read(void **state)
+TEST_WITH(no_level_to_read, fake_begin, fake_end)
 {
     static const char *const event = "cycles";
     struct counters_value v;
     struct counters *c;
 
-    (void)state;
     snprintf(fake_paranoid, sizeof(fake_paranoid), "%s/none", test_dir());
     fake.refuse = EACCES;
     c = open_events(&event, 1);
@@ -83,13 +81,12 @@ static void no_level_to_read(void **state)
     counters_close(&c);
 }
 
-static void counts_and_times_add_up(void **state)
+TEST_WITH(counts_and_times_add_up, fake_begin, fake_end)
 {
     static const char *const events[] = {"cycles", "instructions"};
     struct counters_value v[2];
     struct counters *c = open_events(events, 2);
 
-    (void)state;
     counters_read(c, v);
     assert_true(isnan(v[0].value)); /* nothing ran yet */
     assert_non_null(strstr(v[0].why, "no run"));
@@ -107,13 +104,12 @@ static void counts_and_times_add_up(void **state)
     counters_close(&c);
 }
 
-static void short_running_is_nan(void **state)
+TEST_WITH(short_running_is_nan, fake_begin, fake_end)
 {
     static const char *const event = "cycles";
     struct counters_value v;
     struct counters *c = open_events(&event, 1);
 
-    (void)state;
     fake.running_ns = 400000;
     run(c);
     counters_read(c, &v);
@@ -124,13 +120,12 @@ static void short_running_is_nan(void **state)
     counters_close(&c);
 }
 
-static void never_ran_is_nan(void **state)
+TEST_WITH(never_ran_is_nan, fake_begin, fake_end)
 {
     static const char *const event = "cycles";
     struct counters_value v;
     struct counters *c = open_events(&event, 1);
 
-    (void)state;
     fake.running_ns = fake.count = 0;
     run(c);
     counters_read(c, &v);
@@ -139,12 +134,11 @@ static void never_ran_is_nan(void **state)
     counters_close(&c);
 }
 
-static void short_read_is_nan(void **state)
+TEST_WITH(short_read_is_nan, fake_begin, fake_end)
 {
     static const ssize_t sizes[] = {8, -1};
     static const char *const event = "cycles";
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct counters_value v;
         struct counters *c = open_events(&event, 1);
@@ -160,14 +154,13 @@ static void short_read_is_nan(void **state)
 }
 
 /* Four registers: nine events take three runs, a wrong one among them none. */
-static void passes_not_multiplexing(void **state)
+TEST_WITH(passes_not_multiplexing, fake_begin, fake_end)
 {
     static const char *const events[] = {"r1", "r2", "r3", "rbad", "r4",
                                          "r5", "r6", "r7", "r8",   "r9"};
     struct counters_value v[10];
     struct counters *c;
 
-    (void)state;
     fake.group_room = 4;
     fake.bad = 0xbad;
     c = open_events(events, 10);
@@ -230,7 +223,7 @@ static void make_devices(void)
     }
 }
 
-static void names_of_sysfs(void **state)
+TEST_WITH(names_of_sysfs, fake_begin, fake_end)
 {
     static const struct {
         const char *name;
@@ -265,7 +258,6 @@ static void names_of_sysfs(void **state)
     struct counters_value v;
     int n;
 
-    (void)state;
     make_devices();
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         assert_int_equal(counters_perf_parse(good[i].name, e, &n, &v), OK);
@@ -285,13 +277,12 @@ static void names_of_sysfs(void **state)
 
 /* Every controller of every package is a part, counted for the whole machine; what is
  * named alike and knows no such event is left out. */
-static void units_are_parts(void **state)
+TEST_WITH(units_are_parts, fake_begin, fake_end)
 {
     static const char *const event = "uncore_imc_*/cas_count_read/";
     struct counters_value v;
     struct counters *c;
 
-    (void)state;
     make_devices();
     c = open_events(&event, 1);
     run(c);
@@ -308,14 +299,13 @@ static void units_are_parts(void **state)
 }
 
 /* Units outside the core have four registers, and drivers that do not say so. */
-static void units_take_passes(void **state)
+TEST_WITH(units_take_passes, fake_begin, fake_end)
 {
     static const char *const events[] = {
         "uncore_imc_0/event=1/", "uncore_imc_0/event=2/", "uncore_imc_0/event=3/",
         "uncore_imc_0/event=4/", "uncore_imc_0/event=5/", "uncore_imc_1/event=5/"};
     struct counters *c;
 
-    (void)state;
     make_devices();
     c = open_events(events, 6);
     assert_int_equal(counters_passes(c), 2);
@@ -323,13 +313,12 @@ static void units_take_passes(void **state)
 }
 
 /* Switches happen in the kernel: excluding it would count a 0 that is none. */
-static void switches_include_the_kernel(void **state)
+TEST_WITH(switches_include_the_kernel, fake_begin, fake_end)
 {
     struct counters_perf_event e[COUNTERS_PARTS_MAX];
     struct counters_value v;
     int n;
 
-    (void)state;
     assert_int_equal(counters_perf_parse("context-switches", e, &n, &v), OK);
     assert_int_equal(e[0].attr.exclude_kernel, 0);
     assert_int_equal(counters_perf_parse("page-faults", e, &n, &v), OK);
@@ -338,7 +327,7 @@ static void switches_include_the_kernel(void **state)
 
 /* ---- the real kernel ---- */
 
-static void real_page_faults(void **state)
+TEST(real_page_faults)
 {
     static const char *const events[] = {"page-faults", "task-clock"};
     enum { PAGES = 1000 };
@@ -347,7 +336,6 @@ static void real_page_faults(void **state)
     struct counters *c = open_events(events, 2);
     char *p;
 
-    (void)state;
     if (counters_passes(c) == 0) {
         counters_read(c, v);
         counters_close(&c);
@@ -368,24 +356,22 @@ static void real_page_faults(void **state)
     counters_close(&c);
 }
 
-static void unknown_provider(void **state)
+TEST(unknown_provider)
 {
     const struct counters_provider *p;
 
-    (void)state;
     assert_err(counters_provider_find("perf_evnt", &p), ERR_NOTFOUND,
                "did you mean \"perf_event\"");
     assert_null(p);
 }
 
-static void memory_runs_out(void **state)
+TEST_WITH(memory_runs_out, fake_begin, fake_end)
 {
     static const char *const events[] = {"cycles", "instructions", "rbad"};
     const struct counters_provider *p;
     struct counters *c = NULL;
     int rc = ERR_NOMEM;
 
-    (void)state;
     fake.bad = 0xbad;
     assert_ok(counters_provider_find("perf_event", &p));
     for (long n = 0; n < 50 && rc != OK; n++) {
@@ -397,28 +383,4 @@ static void memory_runs_out(void **state)
     assert_ok(rc);
     counters_close(&c);
     counters_close(&c); /* of nothing */
-}
-
-#define FAKE_TEST(f) cmocka_unit_test_setup_teardown(f, fake_begin, fake_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(refused_is_nan),
-        FAKE_TEST(no_level_to_read),
-        FAKE_TEST(counts_and_times_add_up),
-        FAKE_TEST(short_running_is_nan),
-        FAKE_TEST(never_ran_is_nan),
-        FAKE_TEST(short_read_is_nan),
-        FAKE_TEST(passes_not_multiplexing),
-        FAKE_TEST(names_of_sysfs),
-        FAKE_TEST(units_are_parts),
-        FAKE_TEST(units_take_passes),
-        FAKE_TEST(switches_include_the_kernel),
-        FAKE_TEST(memory_runs_out),
-        cmocka_unit_test(real_page_faults),
-        cmocka_unit_test(unknown_provider),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static const struct counters_trust *row(const char *event)
     return NULL;
 }
 
-static void every_row_is_judged(void **state)
+TEST(every_row_is_judged)
 {
-    (void)state;
     assert_true(n_rows >= 10);
     for (int i = 0; i < n_rows; i++) {
         const struct counters_trust *t = &rows[i];
@@ -38,9 +37,8 @@ static void every_row_is_judged(void **state)
     }
 }
 
-static void software_is_right(void **state)
+TEST(software_is_right)
 {
-    (void)state;
     assert_int_equal(row("trust.steps")->verdict, COUNTERS_TRUSTED);
     assert_true(row("trust.steps")->counted == 1000003);
     if (row("page-faults")->verdict == COUNTERS_UNAVAILABLE)
@@ -49,13 +47,12 @@ static void software_is_right(void **state)
                 row("page-faults")->ratio < test_shadow());
 }
 
-static void told_to_people_and_records(void **state)
+TEST(told_to_people_and_records)
 {
     json_t *j;
     char *text;
     int sum;
 
-    (void)state;
     assert_ok(counters_trust_text(rows, n_rows, &text));
     assert_non_null(strstr(text, "trust.steps"));
     assert_non_null(strstr(text, "trusted (x1.000)"));
@@ -70,13 +67,4 @@ static void told_to_people_and_records(void **state)
     json_decref(j);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_judged),
-        cmocka_unit_test(software_is_right),
-        cmocka_unit_test(told_to_people_and_records),
-    };
-
-    return cmocka_run_group_tests(tests, run, NULL);
-}
+TEST_GROUP(run, NULL);

@@ -38,7 +38,7 @@ static void expect(const struct cpu_budget *b, int n, int cores, double quota,
                  n, b->n_cores, cores, b->quota_cpus, quota, b->reason, reason);
 }
 
-static void quota_of_version_2(void **state)
+TEST(quota_of_version_2)
 {
     const struct fake_file files[] = {
         SMT_MACHINE,
@@ -50,7 +50,6 @@ static void quota_of_version_2(void **state)
     };
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 2, 4, 2.0, "2 of 8 CPUs: quota 2.00 CPUs (cgroup v2)");
     assert_int_equal(b.cpus[0], 0);
@@ -59,7 +58,7 @@ static void quota_of_version_2(void **state)
     assert_int_equal(b.n_allowed, 8);
 }
 
-static void quota_of_version_1(void **state)
+TEST(quota_of_version_1)
 {
     const struct fake_file files[] = {
         SMT_MACHINE,
@@ -73,13 +72,12 @@ static void quota_of_version_1(void **state)
     };
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 3, 4, 3.0, "quota 3.00 CPUs (cgroup v1)");
 }
 
 /* Every ancestor binds: the tightest counts, also at the mount point itself. */
-static void the_tightest_of_the_tree(void **state)
+TEST(the_tightest_of_the_tree)
 {
     const struct fake_file files[] = {
         SMT_MACHINE,
@@ -92,13 +90,12 @@ static void the_tightest_of_the_tree(void **state)
     };
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 3, 4, 3.0, "quota 3.00");
 }
 
 /* Both versions mounted, as systemd's hybrid mode does. */
-static void both_versions(void **state)
+TEST(both_versions)
 {
     const struct fake_file files[] = {
         SMT_MACHINE,
@@ -113,13 +110,12 @@ static void both_versions(void **state)
     };
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 2, 4, 2.5, "2 of 8 CPUs: quota 2.50 CPUs (cgroup v1)");
 }
 
 /* A container sees its own part of the tree mounted at the top. */
-static void inside_a_container(void **state)
+TEST(inside_a_container)
 {
     const struct fake_file files[] = {
         SMT_MACHINE,
@@ -139,7 +135,6 @@ static void inside_a_container(void **state)
     };
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 1, 4, 1.0, "quota 1.00");
     assert_ok(cpu_budget_get_at(&b, fake_root(outside), eight, 8));
@@ -147,7 +142,7 @@ static void inside_a_container(void **state)
 }
 
 /* Less than one CPU still gives one thread; 3.99 pays for three, not four. */
-static void fractions(void **state)
+TEST(fractions)
 {
     static const struct {
         const char *name, *max;
@@ -166,7 +161,6 @@ static void fractions(void **state)
         {"fa", "garbage\n", NAN, 4},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct fake_file files[] = {
             SMT_MACHINE,
@@ -183,14 +177,13 @@ static void fractions(void **state)
     }
 }
 
-static void siblings_count_once(void **state)
+TEST(siblings_count_once)
 {
     const struct fake_file files[] = {SMT_MACHINE, {0}};
     const char *root = fake_root(files);
     const int pair[] = {1, 5}, uppers[] = {7, 6, 2}, twice[] = {3, 3};
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get_at(&b, root, eight, 8));
     expect(&b, 4, 4, NAN, "4 of 8 CPUs: no cgroup quota, affinity allows 8, 4 physical");
     assert_ok(cpu_budget_get_at(&b, root, pair, 2));
@@ -205,7 +198,7 @@ static void siblings_count_once(void **state)
 }
 
 /* No /proc, no /sys: the affinity is all there is to know, and it says so. */
-static void missing_files(void **state)
+TEST(missing_files)
 {
     const struct fake_file nothing[] = {{"/proc/empty", ""}, {0}};
     const struct fake_file broken[] = {
@@ -217,7 +210,6 @@ static void missing_files(void **state)
     };
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get_at(&b, fake_root(nothing), eight, 8));
     expect(&b, 8, 8, NAN, "8 of 8 CPUs: no cgroup quota, affinity allows 8, 8 taken as");
     assert_ok(cpu_budget_get_at(&b, fake_root(broken), eight, 3));
@@ -226,25 +218,23 @@ static void missing_files(void **state)
     assert_err(cpu_budget_get_at(&b, "/", (int[]){-1}, 1), ERR_ARG, "CPU -1");
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     const struct fake_file files[] = {
         SMT_MACHINE, MOUNT_V2, {"/proc/self/cgroup", "0::/a\n"}, {0}};
     const char *root = fake_root(files);
     struct cpu_budget b;
 
-    (void)state;
     mem_fail_after(0, 1);
     assert_int_equal(cpu_budget_get_at(&b, root, eight, 8), ERR_NOMEM);
     mem_fail_after(-1, 0);
     assert_ok(cpu_budget_get_at(&b, root, eight, 8));
 }
 
-static void this_machine(void **state)
+TEST(this_machine)
 {
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(cpu_budget_get(&b));
     assert_true(b.n >= 1 && b.n <= b.n_cores && b.n_cores <= b.n_allowed);
     assert_true(b.n_allowed <= b.n_online);
@@ -252,17 +242,4 @@ static void this_machine(void **state)
         assert_true(b.cpus[i - 1] < b.cpus[i]);
     assert_ok(cpu_pin_self(b.cpus[b.n - 1]));
     assert_int_equal(cpu_current(), b.cpus[b.n - 1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quota_of_version_2),       cmocka_unit_test(quota_of_version_1),
-        cmocka_unit_test(the_tightest_of_the_tree), cmocka_unit_test(both_versions),
-        cmocka_unit_test(inside_a_container),       cmocka_unit_test(fractions),
-        cmocka_unit_test(siblings_count_once),      cmocka_unit_test(missing_files),
-        cmocka_unit_test(memory_runs_out),          cmocka_unit_test(this_machine),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

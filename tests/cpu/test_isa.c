@@ -19,12 +19,11 @@ static const uint64_t ALL = CPU_MASK(AVX2) | CPU_MASK(AVXVNNI) | CPU_MASK(AVX512
                             CPU_MASK(AVX512BF16) | CPU_MASK(AVX512VNNI) |
                             CPU_MASK(AVX512FP16);
 
-static void registers_to_sets(void **state)
+TEST(registers_to_sets)
 {
     const struct cpu_x86_regs all = ALL_X86;
     struct cpu_x86_regs r = all;
 
-    (void)state;
     assert_int_equal(cpu_isa_from_x86(&r), ALL);
     r.leaf7_1_eax = 1u << 4;
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512BF16));
@@ -45,11 +44,10 @@ static void registers_to_sets(void **state)
 
 /* The processor has it all, the operating system or hypervisor does not save the
  * registers. */
-static void the_operating_system_has_a_say(void **state)
+TEST(the_operating_system_has_a_say)
 {
     struct cpu_x86_regs r = ALL_X86;
 
-    (void)state;
     r.xcr0 = 0x7;
     assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2) | CPU_MASK(AVXVNNI));
     r.xcr0 = 0x67; /* Hi16_ZMM missing */
@@ -61,7 +59,7 @@ static void the_operating_system_has_a_say(void **state)
 }
 
 /* What we detect is among what the kernel lists; and AVX-512 is not missed. */
-static void agrees_with_the_kernel(void **state)
+TEST(agrees_with_the_kernel)
 {
     static const struct {
         uint64_t bit;
@@ -78,7 +76,6 @@ static void agrees_with_the_kernel(void **state)
     char line[8192] = "";
     uint64_t seen = ~UINT64_C(0);
 
-    (void)state;
     if (getenv(CPU_ISA_ENV))
         assert_ok(cpu_isa_level(getenv(CPU_ISA_ENV), &seen));
     while (f && fgets(line, sizeof(line), f) && strncmp(line, "flags", 5) != 0)
@@ -93,11 +90,10 @@ static void agrees_with_the_kernel(void **state)
                          (x86[i].bit & seen) && strstr(line, x86[i].flag));
 }
 
-static void words_of_masks(void **state)
+TEST(words_of_masks)
 {
     char words[128];
 
-    (void)state;
     cpu_isa_words(0, words, sizeof(words));
     assert_string_equal(words, "ref");
     cpu_isa_words(CPU_MASK(AVX2) | CPU_MASK(AVX512BF16), words, sizeof(words));
@@ -107,11 +103,10 @@ static void words_of_masks(void **state)
     assert_string_equal(cpu_isa_word(CPU_N_ISA), "?");
 }
 
-static void limits(void **state)
+TEST(limits)
 {
     uint64_t detected = cpu_isa_detected(), mask;
 
-    (void)state;
     assert_int_equal(cpu_isa_usable(), detected);
     assert_ok(cpu_isa_limit("ref"));
     assert_int_equal(cpu_isa_usable(), 0);
@@ -161,13 +156,12 @@ static uint64_t detected_under(const char *level)
     return mask;
 }
 
-static void the_environment_lowers_detection(void **state)
+TEST(the_environment_lowers_detection)
 {
     const char *before = getenv(CPU_ISA_ENV);
     char kept[64];
     uint64_t keeps;
 
-    (void)state;
     snprintf(kept, sizeof(kept), "%s", before ? before : "");
     for (int i = 0; i < CPU_N_ISA; i++) {
         assert_ok(cpu_isa_level(cpu_isa_word(i), &keeps));
@@ -191,14 +185,6 @@ int main(int argc, char **argv)
 
         return write(STDOUT_FILENO, &mask, sizeof(mask)) == sizeof(mask) ? 0 : 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(registers_to_sets),
-        cmocka_unit_test(the_operating_system_has_a_say),
-        cmocka_unit_test(agrees_with_the_kernel),
-        cmocka_unit_test(words_of_masks),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(the_environment_lowers_detection),
-    };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main();
 }

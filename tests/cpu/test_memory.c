@@ -25,15 +25,14 @@ static int64_t available(const struct fake_file *files, const char *reason)
                                 "cgroup2 cgroup2 rw,nsdelegate\n"                        \
     }
 
-static void of_the_machine(void **state)
+TEST(of_the_machine)
 {
     const struct fake_file files[] = {MEMINFO, {0}};
 
-    (void)state;
     assert_int_equal(available(files, "MemAvailable"), 4000000 * INT64_C(1024));
 }
 
-static void unknown_is_no_limit(void **state)
+TEST(unknown_is_no_limit)
 {
     const struct fake_file none[] = {{"/proc/self/cgroup", "0::/a\n"}, {0}};
     const struct fake_file odd[] = {{"/proc/meminfo", "MemAvailable: many kB\n"},
@@ -42,13 +41,12 @@ static void unknown_is_no_limit(void **state)
                                     {"/sys/fs/cgroup/a/memory.max", "a lot\n"},
                                     {0}};
 
-    (void)state;
     assert_true(available(none, "no limit is known") == INT64_MAX);
     assert_true(available(odd, "no limit is known") == INT64_MAX);
 }
 
 /* Each group above ours limits, too. Pages of files do not count as used. */
-static void of_version_2(void **state)
+TEST(of_version_2)
 {
     struct fake_file files[] = {
         MEMINFO,
@@ -63,7 +61,6 @@ static void of_version_2(void **state)
         {0},
     };
 
-    (void)state;
     assert_int_equal(
         available(files,
                   "2.000 GB by /sys/fs/cgroup/a/memory.max, of which 0.550 GB are used"),
@@ -76,7 +73,7 @@ static void of_version_2(void **state)
     assert_int_equal(available(files, "MemAvailable"), 4000000 * INT64_C(1024));
 }
 
-static void of_version_1(void **state)
+TEST(of_version_1)
 {
     struct fake_file files[] = {
         MEMINFO,
@@ -93,22 +90,9 @@ static void of_version_1(void **state)
         {0},
     };
 
-    (void)state;
     assert_int_equal(
         available(files, "1.000 GB by /sys/fs/cgroup/memory/job/memory.limit"),
         900000000);
     files[4].text = "9223372036854771712\n";
     assert_int_equal(available(files, "MemAvailable"), 4000000 * INT64_C(1024));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_the_machine),
-        cmocka_unit_test(unknown_is_no_limit),
-        cmocka_unit_test(of_version_2),
-        cmocka_unit_test(of_version_1),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

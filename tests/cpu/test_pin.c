@@ -3,7 +3,7 @@
 #include "cpu/cpu.h"
 #include "cpu/sysfile.h"
 
-static void lists_parse(void **state)
+TEST(lists_parse)
 {
     static const struct {
         const char *text;
@@ -19,7 +19,6 @@ static void lists_parse(void **state)
     };
     int cpus[8], n;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_ok(cpu_list_parse(cases[i].text, cpus, 8, &n));
         assert_int_equal(n, cases[i].n);
@@ -28,13 +27,12 @@ static void lists_parse(void **state)
     }
 }
 
-static void bad_lists_are_refused(void **state)
+TEST(bad_lists_are_refused)
 {
     static const char *const bad[] = {"x",  "1,",  "1,,2",  "3-1",         "1-",
                                       "-1", "1;2", "1-2-3", "99999999999", ",1"};
     int cpus[4], n;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_err(cpu_list_parse(bad[i], cpus, 4, &n), ERR_FORMAT, "offset");
     assert_err(cpu_list_parse("0-4", cpus, 4, &n), ERR_LIMIT, "more than 4");
@@ -43,11 +41,10 @@ static void bad_lists_are_refused(void **state)
     assert_int_equal(n, 4);
 }
 
-static void lists_print(void **state)
+TEST(lists_print)
 {
     char text[32];
 
-    (void)state;
     cpu_list_print((int[]){0, 1, 2, 3, 8}, 5, text, sizeof(text));
     assert_string_equal(text, "0-3,8");
     cpu_list_print((int[]){5}, 1, text, sizeof(text));
@@ -62,13 +59,12 @@ static void lists_print(void **state)
     assert_int_equal(text[6], '#');
 }
 
-static void fields_of_files(void **state)
+TEST(fields_of_files)
 {
     static const char text[] = "model name\t: Some CPU @ 2 GHz\nmodel\t\t: 26\n"
                                "nr_periods 5\nnr_throttled 7\nempty :\n";
     char v[32];
 
-    (void)state;
     assert_true(cpu_file_field(text, "model", v, sizeof(v)));
     assert_string_equal(v, "26");
     assert_true(cpu_file_field(text, "model name", v, sizeof(v)));
@@ -81,11 +77,10 @@ static void fields_of_files(void **state)
     assert_false(cpu_file_field("", "nr", v, sizeof(v)));
 }
 
-static void identity(void **state)
+TEST(identity)
 {
     struct cpu_info a, b;
 
-    (void)state;
     cpu_info_get(&a);
     cpu_info_get(&b);
     assert_memory_equal(&a, &b, sizeof(a));
@@ -95,11 +90,10 @@ static void identity(void **state)
     assert_true(a.model_name[0] && a.family > 0);
 }
 
-static void caches_are_what_the_kernel_says(void **state)
+TEST(caches_are_what_the_kernel_says)
 {
     struct cpu_info info;
 
-    (void)state;
     cpu_info_get(&info);
     if (info.l1d_bytes > 0)
         assert_int_equal(cpu_cache_bytes(1), info.l1d_bytes);
@@ -113,14 +107,13 @@ static void caches_are_what_the_kernel_says(void **state)
     assert_int_equal(cpu_cache_bytes(9), cpu_cache_bytes(3));
 }
 
-static void multiply_adds_in_a_cycle(void **state)
+TEST(multiply_adds_in_a_cycle)
 {
     const struct cpu_info zen3 = {.vendor = "AuthenticAMD", .family = 0x19};
     const struct cpu_info zen5 = {.vendor = "AuthenticAMD", .family = 0x1a};
     const struct cpu_info intel = {.vendor = "GenuineIntel", .family = 6};
     struct cpu_info here;
 
-    (void)state;
     assert_int_equal(cpu_fma_per_cycle_of(&zen3, 256),
                      2); /* Zen 4 is of this family, too */
     assert_int_equal(cpu_fma_per_cycle_of(&zen3, 512), 1);
@@ -131,14 +124,13 @@ static void multiply_adds_in_a_cycle(void **state)
         assert_int_equal(cpu_fma_per_cycle(bits), cpu_fma_per_cycle_of(&here, bits));
 }
 
-static void prefetching_by_vendor(void **state)
+TEST(prefetching_by_vendor)
 {
     const struct cpu_info zen = {.vendor = "AuthenticAMD", .family = 0x19};
     const struct cpu_info intel = {.vendor = "GenuineIntel", .family = 6};
     struct cpu_prefetch p, q;
     struct cpu_info here;
 
-    (void)state;
     cpu_prefetch_of(&p, &zen);
     assert_true(p.sparse && p.later);
     cpu_prefetch_of(&q, &intel);
@@ -151,27 +143,9 @@ static void prefetching_by_vendor(void **state)
                 p.far_bytes == cpu_prefetch()->far_bytes);
 }
 
-static void bad_cpus_are_refused(void **state)
+TEST(bad_cpus_are_refused)
 {
-    (void)state;
     assert_err(cpu_pin_self(-1), ERR_ARG, "CPU -1");
     assert_err(cpu_pin_self(1 << 20), ERR_ARG, "expected 0");
     assert_err(cpu_pin_self(1023), ERR_IO, "CPU 1023");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_parse),
-        cmocka_unit_test(bad_lists_are_refused),
-        cmocka_unit_test(lists_print),
-        cmocka_unit_test(fields_of_files),
-        cmocka_unit_test(identity),
-        cmocka_unit_test(caches_are_what_the_kernel_says),
-        cmocka_unit_test(multiply_adds_in_a_cycle),
-        cmocka_unit_test(prefetching_by_vendor),
-        cmocka_unit_test(bad_cpus_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static void read_root(struct cpu_usage *u, const struct fake_file *files)
 /* Ticks are 10 ms. Of the CPUs 0 and 2 the programs, the kernel and the interrupts count,
  * neither idle time nor a guest's, which is in user time already. Of the processes count 50,
  * its children 51 and 52 and 53, a child of 51: in one of these a bracket in the name. */
-static void all_is_read(void **state)
+TEST(all_is_read)
 {
     static const struct fake_file files[] = {
         {"/proc/stat", "cpu  9 9 9 9 9 9 9 9 9 9\n"
@@ -54,7 +54,6 @@ static void all_is_read(void **state)
         {0}};
     struct cpu_usage u;
 
-    (void)state;
     if (sysconf(_SC_CLK_TCK) != 100)
         test_skip("this kernel's tick is not 10 ms");
     read_root(&u, files);
@@ -71,7 +70,7 @@ static void all_is_read(void **state)
 }
 
 /* Version 1 counts in ns, and another driver tells the nominal frequency in MHz. */
-static void other_forms(void **state)
+TEST(other_forms)
 {
     static const struct fake_file files[] = {
         {"/proc/self/cgroup", "4:cpu,cpuacct:/box\n"},
@@ -83,7 +82,6 @@ static void other_forms(void **state)
         {0}};
     struct cpu_usage u;
 
-    (void)state;
     read_root(&u, files);
     assert_int_equal(u.n_throttled, 4);
     assert_int_equal(u.throttled_ns, 1500);
@@ -91,7 +89,7 @@ static void other_forms(void **state)
 }
 
 /* What is not reported, or only as zeros, is unknown. */
-static void nothing_is_known(void **state)
+TEST(nothing_is_known)
 {
     static const struct fake_file none[] = {{"/proc/x", ""}, {0}};
     static const struct fake_file zeros[] = {
@@ -102,7 +100,6 @@ static void nothing_is_known(void **state)
         {"/proc/stat", "cpu 1 1 1 1 1 1 1 1\ncpu0 1 1 1 1 1 1 1 1\n"}, {0}};
     static const struct fake_file *const roots[] = {none, zeros, a_cpu_less};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct cpu_usage u;
 
@@ -120,14 +117,13 @@ static void nothing_is_known(void **state)
 }
 
 /* The time of a child that runs counts as ours. */
-static void this_machine(void **state)
+TEST(this_machine)
 {
     int cpus[CPU_MAX], n = cpu_usage_cpus(cpus), status;
     struct cpu_usage a, b;
     struct timespec none = {0, 1000000};
     pid_t child;
 
-    (void)state;
     assert_true(n >= 1);
     assert_ok(cpu_usage_get(&a, cpus, n));
     child = fork();
@@ -147,12 +143,11 @@ static void this_machine(void **state)
     assert_true(b.n_preempted >= a.n_preempted);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     int cpus[CPU_MAX], n = cpu_usage_cpus(cpus), rc = ERR_NOMEM;
     struct cpu_usage u;
 
-    (void)state;
     for (long k = 0; rc != OK; k++) {
         mem_fail_after(k, 0);
         rc = cpu_usage_get(&u, cpus, n);
@@ -160,15 +155,4 @@ static void memory_runs_out(void **state)
         assert_true(rc == OK || rc == ERR_NOMEM);
         assert_true(k < 100);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_is_read),      cmocka_unit_test(other_forms),
-        cmocka_unit_test(nothing_is_known), cmocka_unit_test(this_machine),
-        cmocka_unit_test(memory_runs_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

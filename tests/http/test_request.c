@@ -10,11 +10,10 @@ static int parse(struct http_request *r, enum http_api api, const char *body)
     return http_request_parse(r, api, body, strlen(body));
 }
 
-static void test_all_keys(void **state)
+TEST(test_all_keys)
 {
     struct http_request r;
 
-    (void)state;
     assert_ok(
         parse(&r, HTTP_COMPLETION,
               "{\"model\": \"m\", \"prompt\": [\"a\\u00e9\"], \"max_tokens\": 7, "
@@ -37,11 +36,10 @@ static void test_all_keys(void **state)
     http_request_fini(&r);
 }
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
     struct http_request r;
 
-    (void)state;
     assert_ok(parse(&r, HTTP_CHAT,
                     "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], "
                     "\"max_tokens\": null, \"seed\": null, \"stop\": null}"));
@@ -61,7 +59,7 @@ static void test_defaults(void **state)
 #define P "{\"prompt\": \"a\", "
 #define M "{\"messages\": [{}], "
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const struct {
         enum http_api api;
@@ -110,7 +108,6 @@ static void test_refusals(void **state)
         {HTTP_COMPLETION, P "\"max_tokns\": 1}", ERR_ARG, NULL, "\"max_tokens\""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct http_request r;
         int rc = parse(&r, cases[i].api, cases[i].body);
@@ -123,7 +120,7 @@ static void test_refusals(void **state)
     }
 }
 
-static void test_values_that_ask_for_nothing(void **state)
+TEST(test_values_that_ask_for_nothing)
 {
     static const char *const bodies[] = {
         "\"n\": 1, \"best_of\": 1.0, \"echo\": false, \"suffix\": \"\"",
@@ -132,7 +129,6 @@ static void test_values_that_ask_for_nothing(void **state)
         "\"metadata\": {\"a\": 1}, \"user\": 7",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
         struct http_request r;
         char body[200];
@@ -143,7 +139,7 @@ static void test_values_that_ask_for_nothing(void **state)
     }
 }
 
-static void test_damaged(void **state)
+TEST(test_damaged)
 {
     static const char body[] =
         M "\"max_tokens\": 7, \"temperature\": 0.5, \"top_p\": 0.25, \"seed\": 5, "
@@ -153,7 +149,6 @@ static void test_damaged(void **state)
     int n_ok = 0;
     struct rng rng;
 
-    (void)state;
     assert_non_null(out);
     rng_init(&rng, test_seed(), "requests");
     for (int i = 0; i < 3000; i++) {
@@ -178,7 +173,7 @@ static void test_damaged(void **state)
 }
 
 /* Whatever runs out of memory: an error, and nothing leaks. */
-static void test_out_of_memory(void **state)
+TEST(test_out_of_memory)
 {
     static const char body[] =
         "{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", "
@@ -187,7 +182,6 @@ static void test_out_of_memory(void **state)
     const struct http_template *t;
     int rc = ERR_NOMEM;
 
-    (void)state;
     assert_ok(http_template_named(&t, "llama-2"));
     for (long n = 0; rc != OK; n++) {
         struct http_request r;
@@ -205,18 +199,4 @@ static void test_out_of_memory(void **state)
         http_prompt_fini(&p);
         http_request_fini(&r);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_keys),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_values_that_ask_for_nothing),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_out_of_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

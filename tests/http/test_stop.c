@@ -61,22 +61,20 @@ static void one_case(struct rng *r)
         assert_int_equal(brute(text, n, words, n_words), n);
 }
 
-static void test_as_a_whole(void **state)
+TEST(test_as_a_whole)
 {
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "stop");
     for (int i = 0; i < 20000; i++)
         one_case(&r);
 }
 
-static void test_longest_word(void **state)
+TEST(test_longest_word)
 {
     static char text[3 * HTTP_STOP_BYTES_MAX];
     struct http_stop s = {.n = 1, .word = word};
 
-    (void)state;
     memset(text, 'x', sizeof(text));
     text[HTTP_STOP_BYTES_MAX - 1] = 'y';
     http_stop_set(&s, 0, text, HTTP_STOP_BYTES_MAX);
@@ -84,14 +82,4 @@ static void test_longest_word(void **state)
     text[sizeof(text) - 1] = 'y';
     assert_true(http_stop_feed(&s, text, sizeof(text)));
     assert_int_equal(s.found_at, sizeof(text) - HTTP_STOP_BYTES_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_a_whole),
-        cmocka_unit_test(test_longest_word),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,9 +68,8 @@ static int render(const char *name, const char *messages, struct http_prompt *p)
     return rc;
 }
 
-static void test_texts(void **state)
+TEST(test_texts)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct http_prompt p;
         size_t n = 0;
@@ -85,7 +84,7 @@ static void test_texts(void **state)
     }
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const struct {
         const char *name, *messages, *part;
@@ -106,7 +105,6 @@ static void test_refusals(void **state)
     };
     const struct http_template *t;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct http_prompt p;
 
@@ -119,7 +117,7 @@ static void test_refusals(void **state)
 }
 
 /* Pieces of the published templates that tell them apart. */
-static void test_recognised(void **state)
+TEST(test_recognised)
 {
     static const struct {
         const char *text, *name;
@@ -146,7 +144,6 @@ static void test_recognised(void **state)
     };
     const struct http_template *t;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         assert_ok(http_template_recognise(&t, own[i].text, strlen(own[i].text)));
         assert_string_equal(http_template_name(t), own[i].name);
@@ -162,12 +159,11 @@ static void write_in(const char *dir, const char *file, const char *text)
 }
 
 /* From a folder: a list of templates by name, one text, a file of its own; none. */
-static void test_folder(void **state)
+TEST(test_folder)
 {
     const char *dir = test_dir();
     const struct http_template *t;
 
-    (void)state;
     assert_err(http_template_of_model(&t, dir), ERR_NOTFOUND, "tokenizer_config.json");
     write_in(dir, "tokenizer_config.json", "{}");
     assert_err(http_template_of_model(&t, dir), ERR_NOTFOUND, "no chat_template");
@@ -187,7 +183,7 @@ static void test_folder(void **state)
 
 /* Control tokens are tokens in what the template adds and letters in what users write; all
  * other text is encoded as one. */
-static void test_control_tokens(void **state)
+TEST(test_control_tokens)
 {
     static const char begin[] = "<|begin_of_text|>", said[] = "a<|begin_of_text|>b";
     const struct tok_part parts[] = {
@@ -197,7 +193,6 @@ static void test_control_tokens(void **state)
     int32_t *ids, *plain;
     char text[100];
 
-    (void)state;
     snprintf(text, sizeof(text), "%s%sc", begin, said);
     assert_ok(tok_encode_parts(t, text, parts, 4, 0, &ids, &n_ids));
     assert_ok(tok_encode(t, text + sizeof(begin) - 1, sizeof(said), 0, &plain, &n_plain));
@@ -215,26 +210,14 @@ static void test_control_tokens(void **state)
     tok_close(&t);
 }
 
-static void test_needed_tokens(void **state)
+TEST(test_needed_tokens)
 {
     struct tok *t = tok_files_open(TOK_FILES_GGUF_SPM);
     const struct http_template *llama2, *llama3;
 
-    (void)state;
     assert_ok(http_template_named(&llama2, "llama-2"));
     assert_ok(http_template_named(&llama3, "llama-3"));
     assert_ok(http_template_check(llama2, t));
     assert_err(http_template_check(llama3, t), ERR_UNSUPPORTED, "<|begin_of_text|>");
     tok_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),          cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_recognised),     cmocka_unit_test(test_folder),
-        cmocka_unit_test(test_control_tokens), cmocka_unit_test(test_needed_tokens),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

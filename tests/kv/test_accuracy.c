@@ -11,7 +11,7 @@ static void same(double got, double want)
         fail_msg("%.17g, expected %.17g", got, want);
 }
 
-static void by_hand(void **state)
+TEST(by_hand)
 {
     const struct kv_outcome q[] = {
         /* in its bucket, predicted 10 % too much */
@@ -54,7 +54,6 @@ static void by_hand(void **state)
     };
     struct kv_accuracy a;
 
-    (void)state;
     assert_ok(kv_accuracy(&a, q, 5, 512));
     same(a.log_mae, (log(1.1) + log(2) + log(5) + 0 + 0) / 5);
     same(a.within_frac, 3 / 5.0);
@@ -67,7 +66,7 @@ static void by_hand(void **state)
     same(a.kendall_tau, (8 - 2) / 10.0);
 }
 
-static void at_the_bounds(void **state)
+TEST(at_the_bounds)
 {
     const struct kv_bounds b = {
         .n = 2, .of_total = true, .align_tok = 16, .tok = {64, 128}};
@@ -78,7 +77,6 @@ static void at_the_bounds(void **state)
     const int64_t want[][2] = {{0, 64}, {64, 128}, {128, 512}, {128, 512}};
     struct kv_accuracy a;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct kv_outcome q = {.predicted_tok = 9, .first_tok = 512, .last_tok = 512};
 
@@ -102,13 +100,12 @@ static void at_the_bounds(void **state)
     }
 }
 
-static void nothing_is_nan(void **state)
+TEST(nothing_is_nan)
 {
     const struct kv_outcome same_twice[] = {{.predicted_tok = 5, .output_tok = 1},
                                             {.predicted_tok = 5, .output_tok = 9}};
     struct kv_accuracy a;
 
-    (void)state;
     assert_ok(kv_accuracy(&a, NULL, 0, 512));
     assert_true(isnan(a.log_mae) && isnan(a.within_frac) && isnan(a.kendall_tau) &&
                 isnan(a.bucket_frac) && isnan(a.safe_frac) && isnan(a.utilization_frac));
@@ -117,15 +114,4 @@ static void nothing_is_nan(void **state)
     mem_fail_after(0, 1);
     assert_int_equal(kv_accuracy(&a, same_twice, 2, 512), ERR_NOMEM);
     mem_fail_after(-1, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(at_the_bounds),
-        cmocka_unit_test(nothing_is_nan),
-    };
-
-    return cmocka_run_group_tests_name("kv/accuracy", tests, NULL, NULL);
 }

@@ -95,19 +95,17 @@ static void over_histories(const struct history_setup *setup, bool moves, bool i
     over_short_histories(setup, moves, in_place);
 }
 
-static void histories_of_static(void **state)
+TEST(histories_of_static)
 {
     const struct history_setup s = {.alloc = &kv_alloc_static, .arena = {ARENA}};
 
-    (void)state;
     over_histories(&s, false, false);
 }
 
-static void histories_of_paged(void **state)
+TEST(histories_of_paged)
 {
     struct history_setup s = {.alloc = &kv_alloc_paged, .arena = {ARENA}};
 
-    (void)state;
     over_histories(&s, false, true);
     s.keep_tok = 4 * 64;
     s.arena.keep_frac = 0.1;
@@ -115,19 +113,17 @@ static void histories_of_paged(void **state)
     over_long_histories(&s, false, true);
 }
 
-static void histories_of_s3(void **state)
+TEST(histories_of_s3)
 {
     const struct history_setup s = {.alloc = &kv_alloc_s3, .arena = {ARENA}};
 
-    (void)state;
     over_histories(&s, true, false);
 }
 
-static void histories_of_odma(void **state)
+TEST(histories_of_odma)
 {
     struct history_setup s = {.alloc = &kv_alloc_odma, .arena = {ARENA}};
 
-    (void)state;
     over_histories(&s, true, true);
     s.arena.align_tok = 8;
     over_long_histories(&s, true, true);
@@ -226,13 +222,12 @@ static void broken_stat(const void *state, struct kv_alloc_stat *out)
     out->n_visited += slow_visits;
 }
 
-static void every_rule_can_be_broken(void **state)
+TEST(every_rule_can_be_broken)
 {
     static struct history_op ops[N_OPS];
     struct kv_alloc broken = kv_alloc_odma;
     const struct history_setup s = {.alloc = &broken, .arena = {ARENA}};
 
-    (void)state;
     broken.open = broken_open;
     broken.reserve = broken_reserve;
     broken.grow = broken_grow;
@@ -255,31 +250,30 @@ static void every_rule_can_be_broken(void **state)
 
 /* --- single rules */
 
-static void limits_are_named(void **s)
+TEST(limits_are_named)
 {
     const struct kv_arena good = {ARENA};
     struct kv_arena a = good;
-    void *state;
+    void *regions;
 
-    (void)s;
     a.max_tok = 250;
-    assert_err(kv_alloc_open(&kv_alloc_odma, &state, &a), ERR_ARG, "250");
+    assert_err(kv_alloc_open(&kv_alloc_odma, &regions, &a), ERR_ARG, "250");
     a = good, a.n_tok = 255;
-    assert_err(kv_alloc_open(&kv_alloc_static, &state, &a), ERR_NOMEM,
+    assert_err(kv_alloc_open(&kv_alloc_static, &regions, &a), ERR_NOMEM,
                "no sequence of 256");
     a = good, a.n_fixed = 0;
-    assert_err(kv_alloc_open(&kv_alloc_s3, &state, &a), ERR_ARG, "0 fixed buckets");
+    assert_err(kv_alloc_open(&kv_alloc_s3, &regions, &a), ERR_ARG, "0 fixed buckets");
     a = good, a.block_tok = 8;
-    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "from 16 to 512");
+    assert_err(kv_alloc_open(&kv_alloc_paged, &regions, &a), ERR_ARG, "from 16 to 512");
     a = good, a.block_tok = 96;
-    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "a power of two");
+    assert_err(kv_alloc_open(&kv_alloc_paged, &regions, &a), ERR_ARG, "a power of two");
     a = good, a.max_seqs = 0;
-    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "0 sequences");
-    assert_null(state);
+    assert_err(kv_alloc_open(&kv_alloc_paged, &regions, &a), ERR_ARG, "0 sequences");
+    assert_null(regions);
 }
 
 /* A refusal names what is short. */
-static void refusals_give_the_reason(void **s)
+TEST(refusals_give_the_reason)
 {
     static const struct {
         const struct kv_alloc *alloc;
@@ -295,30 +289,28 @@ static void refusals_give_the_reason(void **s)
                          none = {.prompt_tok = 0};
     const struct kv_arena a = {ARENA};
     struct kv_extent e;
-    void *state;
+    void *regions;
 
-    (void)s;
     for (int i = 0; i < 4; i++) {
-        assert_ok(kv_alloc_open(all[i].alloc, &state, &a));
+        assert_ok(kv_alloc_open(all[i].alloc, &regions, &a));
         for (int k = 0; k < 8; k++)
-            assert_ok(all[i].alloc->reserve(state, &large, &e));
-        assert_err(all[i].alloc->reserve(state, &large, &e), ERR_NOMEM, all[i].why);
-        assert_err(all[i].alloc->reserve(state, &too_long, &e), ERR_LIMIT,
+            assert_ok(all[i].alloc->reserve(regions, &large, &e));
+        assert_err(all[i].alloc->reserve(regions, &large, &e), ERR_NOMEM, all[i].why);
+        assert_err(all[i].alloc->reserve(regions, &too_long, &e), ERR_LIMIT,
                    "257 tokens, the longest is 256");
-        assert_err(all[i].alloc->reserve(state, &none, &e), ERR_ARG, "0 tokens");
-        all[i].alloc->close(state);
+        assert_err(all[i].alloc->reserve(regions, &none, &e), ERR_ARG, "0 tokens");
+        all[i].alloc->close(regions);
     }
 }
 
 /* Without bounds every sequence gets a large block, as with static: the same places, whatever
  * is predicted. */
-static void no_buckets_are_static(void **s)
+TEST(no_buckets_are_static)
 {
     const struct kv_arena a = {ARENA};
     void *fixed, *dynamic;
     struct kv_extent e[2];
 
-    (void)s;
     assert_ok(kv_alloc_open(&kv_alloc_static, &fixed, &a));
     assert_ok(kv_alloc_open(&kv_alloc_odma, &dynamic, &a));
     for (int i = 0; i < 9; i++) {
@@ -337,7 +329,7 @@ static void no_buckets_are_static(void **s)
 /* A table of one block, of the longest sequence, is a slot: with such blocks paged gives memory
  * to the same sequences as static. With blocks of 16 tokens, the smallest, no table has more than
  * one that is not full, which all histories check. */
-static void blocks_of_the_longest_are_static(void **s)
+TEST(blocks_of_the_longest_are_static)
 {
     struct kv_arena a = {ARENA};
     void *slots, *tables;
@@ -345,7 +337,6 @@ static void blocks_of_the_longest_are_static(void **s)
     int n = 0, n_refused = 0;
     struct rng r;
 
-    (void)s;
     a.block_tok = a.max_tok;
     rng_init(&r, test_seed(), "limit");
     assert_ok(kv_alloc_open(&kv_alloc_static, &slots, &a));
@@ -385,7 +376,7 @@ static void blocks_of_the_longest_are_static(void **s)
 
 /* Of ten blocks two stay free for the sequences that have some, unless a sequence is alone or will
  * not grow. */
-static void blocks_are_kept_for_growth(void **s)
+TEST(blocks_are_kept_for_growth)
 {
     struct kv_arena a = {ARENA};
     const struct kv_need seven = {.prompt_tok = 100, .gen_tok = 1},
@@ -396,31 +387,31 @@ static void blocks_are_kept_for_growth(void **s)
     const struct kv_alloc *p = &kv_alloc_paged;
     struct kv_extent e[3];
     struct kv_move m;
-    void *state;
+    void *regions;
 
-    (void)s;
     a.n_tok = a.max_tok = 160;
     a.keep_frac = 1;
-    assert_err(kv_alloc_open(p, &state, &a), ERR_ARG, "a share of 1");
+    assert_err(kv_alloc_open(p, &regions, &a), ERR_ARG, "a share of 1");
     a.keep_frac = 0.11;
-    assert_ok(kv_alloc_open(p, &state, &a));
-    assert_ok(p->reserve(state, &seven, &e[0]));
-    assert_err(p->reserve(state, &two, &e[1]), ERR_NOMEM,
+    assert_ok(kv_alloc_open(p, &regions, &a));
+    assert_ok(p->reserve(regions, &seven, &e[0]));
+    assert_err(p->reserve(regions, &two, &e[1]), ERR_NOMEM,
                "3 of 10 blocks of 16 tokens are free, 2 are needed and 2 kept");
-    assert_ok(p->reserve(state, &one, &e[1]));
-    assert_err(p->reserve(state, &one, &e[2]), ERR_NOMEM, "2 of 10");
-    assert_ok(p->grow(state, &e[0], 101, 113, &m));
-    assert_ok(p->reserve(state, &fixed, &e[2]));
-    assert_err(p->grow(state, &e[0], 113, 129, &m), ERR_NOMEM, "1 are needed and 0 kept");
+    assert_ok(p->reserve(regions, &one, &e[1]));
+    assert_err(p->reserve(regions, &one, &e[2]), ERR_NOMEM, "2 of 10");
+    assert_ok(p->grow(regions, &e[0], 101, 113, &m));
+    assert_ok(p->reserve(regions, &fixed, &e[2]));
+    assert_err(p->grow(regions, &e[0], 113, 129, &m), ERR_NOMEM,
+               "1 are needed and 0 kept");
     for (int i = 0; i < 3; i++)
-        p->release(state, e[i].id);
-    assert_ok(p->reserve(state, &all, &e[0]));
+        p->release(regions, e[i].id);
+    assert_ok(p->reserve(regions, &all, &e[0]));
     assert_int_equal(e[0].cap_tok, 160);
-    p->close(state);
+    p->close(regions);
 }
 
 /* A sequence gets the shortest free run that holds it. */
-static void the_shortest_run_that_holds_it(void **s)
+TEST(the_shortest_run_that_holds_it)
 {
     const struct kv_arena a = {.n_tok = 70 * 4096, .max_tok = 69 * 4096, .align_tok = 1};
     static const int32_t sizes[] = {5000, 1, 63, 1, 66, 1, 4095, 1, 4098, 1, 70000, 1};
@@ -428,29 +419,28 @@ static void the_shortest_run_that_holds_it(void **s)
     struct kv_bounds bounds = {.n = 1, .of_total = true, .align_tok = 1};
     struct kv_extent e[12], x;
     struct kv_arena with = a;
-    void *state;
+    void *regions;
 
-    (void)s;
     with.bounds = &bounds;
-    assert_ok(kv_alloc_open(&kv_alloc_odma, &state, &with));
+    assert_ok(kv_alloc_open(&kv_alloc_odma, &regions, &with));
     for (int i = 0; i < 12; i++) {
         bounds.tok[0] = need.prompt_tok = sizes[i];
-        assert_ok(kv_alloc_odma.reserve(state, &need, &e[i]));
+        assert_ok(kv_alloc_odma.reserve(regions, &need, &e[i]));
     }
     for (int i = 0; i < 12; i += 2)
-        kv_alloc_odma.release(state, e[i].id);
+        kv_alloc_odma.release(regions, e[i].id);
     for (int i = 0; i < 12; i += 2)
         for (int32_t n = sizes[i] - 1; n <= sizes[i]; n++) {
             bounds.tok[0] = need.prompt_tok = n;
-            assert_ok(kv_alloc_odma.reserve(state, &need, &x));
+            assert_ok(kv_alloc_odma.reserve(regions, &need, &x));
             assert_int_equal(x.first_tok, e[i].first_tok);
-            kv_alloc_odma.release(state, x.id);
+            kv_alloc_odma.release(regions, x.id);
         }
     bounds.tok[0] = need.prompt_tok =
         70 * 4096 - 83327; /* one more than what is at the end */
-    assert_err(kv_alloc_odma.reserve(state, &need, &x), ERR_NOMEM,
+    assert_err(kv_alloc_odma.reserve(regions, &need, &x), ERR_NOMEM,
                "no free run of 203393");
-    kv_alloc_odma.close(state);
+    kv_alloc_odma.close(regions);
 }
 
 static void grows_to(void *state, struct kv_extent *e, int64_t first_tok, int64_t cap_tok)
@@ -468,72 +458,50 @@ static void grows_to(void *state, struct kv_extent *e, int64_t first_tok, int64_
 
 /* A sequence that outgrows its memory gets what is free on its right; else it moves to a large
  * bucket, to twice as much where none is free, or to what it needs. */
-static void what_an_outgrown_sequence_gets(void **s)
+TEST(what_an_outgrown_sequence_gets)
 {
     struct kv_bounds bounds = {.n = 1, .of_total = true, .align_tok = 16, .tok = {64}};
     const struct kv_need need = {.prompt_tok = 40, .gen_tok = 4};
     struct kv_move m = {.old_id = -1};
     struct kv_extent e[6], x;
     struct kv_arena a = {ARENA};
-    void *state;
+    void *regions;
 
-    (void)s;
     a.n_tok = 640;
     a.bounds = &bounds;
-    assert_ok(kv_alloc_open(&kv_alloc_odma, &state, &a));
+    assert_ok(kv_alloc_open(&kv_alloc_odma, &regions, &a));
     for (int i = 0; i < 6; i++)
-        assert_ok(kv_alloc_odma.reserve(state, &need, &e[i])); /* 256 tokens are free */
-    grows_to(state, &e[0], 384, 256);
-    kv_alloc_odma.release(state, e[3].id);
-    kv_alloc_odma.release(state, e[4].id);
-    grows_to(state, &e[1], 192, 128);
+        assert_ok(kv_alloc_odma.reserve(regions, &need, &e[i])); /* 256 tokens are free */
+    grows_to(regions, &e[0], 384, 256);
+    kv_alloc_odma.release(regions, e[3].id);
+    kv_alloc_odma.release(regions, e[4].id);
+    grows_to(regions, &e[1], 192, 128);
     bounds.tok[0] = 48;
-    assert_ok(kv_alloc_odma.reserve(state, &need, &x));
+    assert_ok(kv_alloc_odma.reserve(regions, &need, &x));
     assert_int_equal(x.first_tok, 0);
-    grows_to(state, &e[2], 48, 80);
-    grows_to(state, &e[2], 48, 144); /* all that is free, less than twice as much */
-    assert_err(kv_alloc_odma.grow(state, &x, 48, 49, &m), ERR_NOMEM, "no free run of 49");
+    grows_to(regions, &e[2], 48, 80);
+    grows_to(regions, &e[2], 48, 144); /* all that is free, less than twice as much */
+    assert_err(kv_alloc_odma.grow(regions, &x, 48, 49, &m), ERR_NOMEM,
+               "no free run of 49");
     assert_true(x.cap_tok == 48 && m.old_id < 0);
-    kv_alloc_odma.close(state);
+    kv_alloc_odma.close(regions);
 }
 
-static void failed_allocations_leave_nothing(void **s)
+TEST(failed_allocations_leave_nothing)
 {
     const struct kv_arena a = {ARENA};
-    void *state;
+    void *regions;
 
-    (void)s;
     for (int i = 0; kv_allocs[i]; i++) {
         int rc = ERR_NOMEM;
 
         for (long n = 0; rc != OK; n++) {
             mem_fail_after(n, 1);
-            rc = kv_alloc_open(kv_allocs[i], &state, &a);
+            rc = kv_alloc_open(kv_allocs[i], &regions, &a);
             mem_fail_after(-1, 0);
-            assert_true(rc == OK || (rc == ERR_NOMEM && !state));
+            assert_true(rc == OK || (rc == ERR_NOMEM && !regions));
         }
-        kv_allocs[i]->close(state);
+        kv_allocs[i]->close(regions);
         assert_int_equal(mem_used_bytes(MEM_KV), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(histories_of_static),
-        cmocka_unit_test(histories_of_paged),
-        cmocka_unit_test(histories_of_s3),
-        cmocka_unit_test(histories_of_odma),
-        cmocka_unit_test(every_rule_can_be_broken),
-        cmocka_unit_test(limits_are_named),
-        cmocka_unit_test(refusals_give_the_reason),
-        cmocka_unit_test(no_buckets_are_static),
-        cmocka_unit_test(blocks_of_the_longest_are_static),
-        cmocka_unit_test(blocks_are_kept_for_growth),
-        cmocka_unit_test(the_shortest_run_that_holds_it),
-        cmocka_unit_test(what_an_outgrown_sequence_gets),
-        cmocka_unit_test(failed_allocations_leave_nothing),
-    };
-
-    return cmocka_run_group_tests_name("kv/alloc", tests, NULL, NULL);
 }

@@ -57,12 +57,11 @@ static struct kv_bucket_opts random_opts(struct rng *r)
     return o;
 }
 
-static void bounds_are_quantiles(void **state)
+TEST(bounds_are_quantiles)
 {
     static int64_t len[N_MAX];
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "buckets");
     for (int round = 0; round < 200; round++) {
         struct kv_bucket_opts o = random_opts(&r);
@@ -103,14 +102,13 @@ static void bounds_are_quantiles(void **state)
 }
 
 /* The quantile of the project's statistics. */
-static void quantiles_are_those_of_stats(void **state)
+TEST(quantiles_are_those_of_stats)
 {
     struct kv_bucket_opts o = {
         .max_tok = 10000, .align_tok = 1, .window = 100, .every = 1, .n = 1, .p = {0.07}};
     struct kv_buckets *m;
     double x[100];
 
-    (void)state;
     assert_ok(kv_buckets_open(&m, &o));
     for (int i = 0; i < 100; i++) {
         x[i] = 1 + i * 37 % 100;
@@ -122,12 +120,11 @@ static void quantiles_are_those_of_stats(void **state)
     kv_buckets_close(&m);
 }
 
-static void the_smallest_bucket_is_chosen(void **state)
+TEST(the_smallest_bucket_is_chosen)
 {
     struct kv_bounds b = {.n = 3, .align_tok = 16, .tok = {64, 128, 512}};
     struct kv_need need = {.prompt_tok = 100, .gen_tok = 64};
 
-    (void)state;
     assert_int_equal(kv_bounds_bucket(&b, &need), 0);
     assert_int_equal(kv_bounds_size(&b, &need, 1024), 176); /* 100 + 64, aligned */
     assert_int_equal(kv_bounds_size(&b, &need, 150), 150);
@@ -144,7 +141,7 @@ static void the_smallest_bucket_is_chosen(void **state)
     assert_int_equal(kv_bounds_bucket(&b, &need), 3);
 }
 
-static void options_are_checked(void **state)
+TEST(options_are_checked)
 {
     const struct kv_bucket_opts good = {.max_tok = 100,
                                         .align_tok = 16,
@@ -156,7 +153,6 @@ static void options_are_checked(void **state)
     struct kv_buckets *m;
     int rc = ERR_NOMEM;
 
-    (void)state;
     o.window = 0;
     assert_err(kv_buckets_open(&m, &o), ERR_ARG, "window 0");
     o = good, o.n = KV_BUCKETS_MAX + 1;
@@ -179,7 +175,7 @@ static void options_are_checked(void **state)
 
 /* --- devices */
 
-static void devices_share_bounds(void **state)
+TEST(devices_share_bounds)
 {
     const struct kv_bounds learned = {
         .epoch = 7, .n = 3, .of_total = true, .align_tok = 16, .tok = {64, 512, 4096}};
@@ -190,7 +186,6 @@ static void devices_share_bounds(void **state)
     };
     struct kv_bounds b;
 
-    (void)state;
     assert_int_equal(kv_cluster_budget(d, 3), 2048);
     assert_int_equal(kv_cluster_budget(d, 0), 0);
     kv_cluster_bounds(&b, &learned, d, 3);
@@ -205,17 +200,4 @@ static void devices_share_bounds(void **state)
     assert_int_equal(kv_cluster_choose(d, 3, 64, 4), 1);
     assert_int_equal(kv_cluster_choose(d, 1, 512, 1), -1);
     assert_int_equal(kv_cluster_choose(d, 0, 1, 1), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_are_quantiles),
-        cmocka_unit_test(quantiles_are_those_of_stats),
-        cmocka_unit_test(the_smallest_bucket_is_chosen),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(devices_share_bounds),
-    };
-
-    return cmocka_run_group_tests_name("kv/buckets", tests, NULL, NULL);
 }

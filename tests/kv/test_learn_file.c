@@ -63,14 +63,13 @@ static json_t *saved(void)
     return j;
 }
 
-static void the_same_to_the_bit(void **state)
+TEST(the_same_to_the_bit)
 {
     struct kv_learned *l = learn(), *again = learn(), *loaded;
     struct kv_learned_from got;
     uint8_t *a, *b;
     size_t n_a, n_b;
 
-    (void)state;
     assert_ok(kv_learned_save(l, &from, path("a.json")));
     assert_ok(kv_learned_save(again, &from, path("b.json")));
     a = test_read(path("a.json"), &n_a);
@@ -137,13 +136,12 @@ static char *with_checksum(json_t *root)
     return json_text(root, JSON_COMPACT);
 }
 
-static void every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
     json_t *j = saved();
     size_t n;
     uint8_t *good = test_read(path("good.json"), &n);
 
-    (void)state;
     assert_true(reads(good, n));
     for (size_t k = 0; k < n - 1; k += k < 300 || k + 300 > n ? 1 : 499)
         if (reads(good, k))
@@ -152,7 +150,7 @@ static void every_cut_is_refused(void **state)
     json_decref(j);
 }
 
-static void mutants(void **state)
+TEST(mutants)
 {
     json_t *root = saved();
     char *good = json_text(root, JSON_COMPACT);
@@ -161,7 +159,6 @@ static void mutants(void **state)
     int n_read = 0, n_repaired = 0;
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "mutate");
     for (int i = 0; i < N_MUTANTS; i++) {
         size_t m = mutate(&r, (const uint8_t *)good, n, bad);
@@ -184,7 +181,7 @@ static void mutants(void **state)
 }
 
 /* Each value in turn becomes another one, and the checksum is right: the line says which. */
-static void each_field_is_named(void **state)
+TEST(each_field_is_named)
 {
     static const struct {
         const char *object, *key, *value, *message;
@@ -211,7 +208,6 @@ static void each_field_is_named(void **state)
          "format: expected below 32 bytes, found 32"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         json_t *root = saved(), *o = root;
         char *text;
@@ -233,14 +229,13 @@ static void each_field_is_named(void **state)
     }
 }
 
-static void numbers_are_checked(void **state)
+TEST(numbers_are_checked)
 {
     static const char *const bad[] = {"1e7", "-1e300", "null", "\"1\"", "[]"};
     json_t *root = saved();
     json_t *p = json_object_get(root, "predictor");
     char *text;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(
             json_array_set_new(json_array_get(json_object_get(p, "classes"), 3), 511,
@@ -265,12 +260,11 @@ static void numbers_are_checked(void **state)
                ERR_NOTFOUND, "none.json");
 }
 
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     struct kv_learned *l = learn(), *loaded;
     int rc = ERR_NOMEM;
 
-    (void)state;
     for (long n = 0; rc != OK; n += 1 + n / 8) {
         mem_fail_after(n, 1);
         rc = kv_learned_save(l, &from, path("short.json"));
@@ -287,18 +281,4 @@ static void memory_fails(void **state)
     kv_learned_close(&loaded);
     kv_learned_close(&l);
     assert_int_equal(mem_used_bytes(MEM_KV), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_to_the_bit),
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(mutants),
-        cmocka_unit_test(each_field_is_named),
-        cmocka_unit_test(numbers_are_checked),
-        cmocka_unit_test(memory_fails),
-    };
-
-    return cmocka_run_group_tests_name("kv/learn_file", tests, NULL, NULL);
 }

@@ -47,18 +47,16 @@ static int16_t *token_at(const struct kv_slot *r, int layer, int kv_head, int v,
     return kv_token_at(r, layer, kv_head, v, tok, shape.vec_bytes);
 }
 
-static void test_token_bytes(void **state)
+TEST(test_token_bytes)
 {
-    (void)state;
     assert_int_equal(kv_token_bytes(&shape), 3 * 2 * 2 * 6 * 2);
 }
 
-static void test_layout(void **state)
+TEST(test_layout)
 {
     struct kv_pool *p = open_pool(NULL, 1 << 20);
     struct kv_slot r;
 
-    (void)state;
     assert_ok(reserve(p, MAX_TOK, &r));
     assert_int_equal(r.run_bytes, r.cap_tok * 6 * 2);
     assert_int_equal((uintptr_t)r.base % 64, 0);
@@ -77,14 +75,13 @@ static void test_layout(void **state)
 }
 
 /* [block][layer][kv_head][keys downwards | values upwards] */
-static void test_layout_of_blocks(void **state)
+TEST(test_layout_of_blocks)
 {
     struct kv_pool *p = open_pool("paged", 1 << 20);
     struct kv_slot other, r;
     size_t bytes;
     void *base;
 
-    (void)state;
     kv_pool_memory(p, &base, &bytes);
     assert_ok(reserve(p, 20, &other));
     assert_ok(reserve(p, 20, &r));
@@ -228,9 +225,8 @@ static void grow_at_random(const struct kv_alloc *alloc, int n_larges, int64_t l
     kv_pool_close(&g.p);
 }
 
-static void test_grow(void **state)
+TEST(test_grow)
 {
-    (void)state;
     for (int i = 0; kv_allocs[i]; i++) {
         grow_at_random(kv_allocs[i], N_LIVE, 3 * MAX_TOK + 4);
         grow_at_random(kv_allocs[i], 4, INT64_MAX); /* the allocator refuses */
@@ -238,14 +234,13 @@ static void test_grow(void **state)
 }
 
 /* What is to be copied is what is there, however much is reserved. */
-static void test_only_what_is_there_is_copied(void **state)
+TEST(test_only_what_is_there_is_copied)
 {
     struct kv_pool *p = open_pool("odma", 1 << 20);
     size_t token = kv_token_bytes(&shape);
     struct kv_slot r, right;
     struct kv_stat st;
 
-    (void)state;
     assert_ok(reserve(p, 16, &r));
     assert_ok(reserve(p, 16, &right)); /* so that the first cannot grow where it is */
     assert_int_equal(r.cap_tok, 16);
@@ -266,7 +261,7 @@ static void test_only_what_is_there_is_copied(void **state)
 
 /* What was predicted decides what a sequence gets, and counts towards the limit; with a table of
  * blocks only the next token does. */
-static void test_need(void **state)
+TEST(test_need)
 {
     static const struct {
         const char *alloc;
@@ -277,7 +272,6 @@ static void test_need(void **state)
                {"odma", 32, 20, MAX_TOK}};
     struct kv_need need = {.prompt_tok = 10, .gen_tok = 10};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct kv_pool *p = open_pool(all[i].alloc, 1 << 20);
         struct kv_slot r;
@@ -305,7 +299,7 @@ static void refused(const struct kv_shape *sh, const struct kv_pool_opts *o, int
     assert_null(p);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct kv_shape bad = shape;
     struct kv_pool_opts o = opts("statik", 1 << 20);
@@ -313,7 +307,6 @@ static void test_refusals(void **state)
     struct kv_pool *p;
     size_t bytes;
 
-    (void)state;
     refused(&shape, &o, ERR_NOTFOUND, "static");
     o = opts(NULL, 100);
     refused(&shape, &o, ERR_NOMEM, "no sequence");
@@ -345,9 +338,8 @@ static void test_refusals(void **state)
 }
 
 /* As many sequences of the longest as were asked for have memory at once. */
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
-    (void)state;
     for (int i = 0; kv_allocs[i]; i++)
         for (int64_t max_tok = 1; max_tok < 100; max_tok += 13) {
             struct kv_pool_opts o = opts(kv_allocs[i]->name, 0);
@@ -376,13 +368,12 @@ static void test_bytes(void **state)
 
 /* Touching by parts reaches every page and nothing behind the pool (a crash, under ASan).
  */
-static void test_touch(void **state)
+TEST(test_touch)
 {
     const size_t bytes = (1 << 20) + 12345;
     struct kv_pool *p;
     size_t before, after;
 
-    (void)state;
     p = open_pool(NULL, 64 << 20);
     before = mem_rss_bytes();
     for (int i = 0; i < 3; i++)
@@ -410,7 +401,7 @@ static void see(void *ctx, const struct kv_slot *r)
 }
 
 /* Every slot, or block, that is laid out the same whoever has it. */
-static void test_each(void **state)
+TEST(test_each)
 {
     size_t slot = (kv_token_bytes(&shape) * MAX_TOK + 63) & ~(size_t)63, bytes;
     struct seen s = {.n = 0};
@@ -418,7 +409,6 @@ static void test_each(void **state)
     struct kv_slot r;
     void *base;
 
-    (void)state;
     kv_pool_memory(p, &base, &bytes);
     assert_int_equal(bytes, 3 * slot + slot / 2);
     kv_pool_each(p, see, &s);
@@ -484,11 +474,10 @@ static void heads_have_parts(const char *alloc)
     kv_pool_close(&p);
 }
 
-static void test_heads_have_parts(void **state)
+TEST(test_heads_have_parts)
 {
     int n = 0;
 
-    (void)state;
     for (int i = 0; kv_allocs[i]; i++)
         if (kv_allocs[i]->several_sizes) {
             heads_have_parts(kv_allocs[i]->name);
@@ -497,9 +486,8 @@ static void test_heads_have_parts(void **state)
     assert_int_equal(n, 2);
 }
 
-static void test_alloc_fail(void **state)
+TEST(test_alloc_fail)
 {
-    (void)state;
     for (int i = 0; kv_allocs[i]; i++) {
         struct kv_pool_opts o = opts(kv_allocs[i]->name, 1 << 20);
         struct kv_pool *p = NULL;
@@ -517,24 +505,4 @@ static void test_alloc_fail(void **state)
         kv_pool_close(&p);
         assert_int_equal(mem_used_bytes(MEM_KV), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_token_bytes),
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_layout_of_blocks),
-        cmocka_unit_test(test_grow),
-        cmocka_unit_test(test_only_what_is_there_is_copied),
-        cmocka_unit_test(test_need),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_touch),
-        cmocka_unit_test(test_alloc_fail),
-        cmocka_unit_test(test_each),
-        cmocka_unit_test(test_heads_have_parts),
-    };
-
-    return cmocka_run_group_tests_name("kv", tests, NULL, NULL);
 }

@@ -12,27 +12,26 @@ static void open_predictor(const struct kv_predictor **p, void **state, const ch
     assert_ok((*p)->open(state, o));
 }
 
-static void the_oracle_knows(void **s)
+TEST(the_oracle_knows)
 {
     const struct kv_query q = {.prompt_tok = 5, .true_tok = 77},
                           unknown = {.true_tok = -1};
     const struct kv_predict_opts o = {.max_tok = 100};
     const struct kv_predictor *p;
     struct kv_prediction out;
-    void *state;
+    void *predictor;
 
-    (void)s;
-    open_predictor(&p, &state, "oracle", &o);
-    assert_ok(p->predict(state, &q, &out));
+    open_predictor(&p, &predictor, "oracle", &o);
+    assert_ok(p->predict(predictor, &q, &out));
     assert_true(out.gen_tok == 77 && out.uncertainty == 0);
-    assert_err(p->predict(state, &unknown, &out), ERR_ARG, "not known");
-    p->close(state);
+    assert_err(p->predict(predictor, &unknown, &out), ERR_ARG, "not known");
+    p->close(predictor);
     assert_err(kv_predictor_find("oracel", &p), ERR_NOTFOUND, "oracle");
 }
 
 /* With bias b, and s uniform in [0, 2 sigma], log(predicted / true) has mean b and variance
  * E s^2 = 4/3 sigma^2; the larger the stated uncertainty, the larger the error. */
-static void the_noise_is_as_stated(void **s)
+TEST(the_noise_is_as_stated)
 {
     const struct kv_predict_opts o = {
         .max_tok = 1 << 30, .sigma = 0.3, .bias = -0.2, .seed = 5};
@@ -40,16 +39,15 @@ static void the_noise_is_as_stated(void **s)
     double sum = 0, squares = 0, sure = 0, unsure = 0;
     const struct kv_predictor *p;
     struct kv_prediction out, again;
-    void *state, *same;
+    void *predictor, *same;
     int n = 20000, n_sure = 0;
 
-    (void)s;
-    open_predictor(&p, &state, "noisy", &o);
+    open_predictor(&p, &predictor, "noisy", &o);
     open_predictor(&p, &same, "noisy", &o);
     for (int i = 0; i < n; i++) {
         double e;
 
-        assert_ok(p->predict(state, &q, &out));
+        assert_ok(p->predict(predictor, &q, &out));
         assert_ok(p->predict(same, &q, &again));
         assert_true(out.gen_tok == again.gen_tok && out.uncertainty == again.uncertainty);
         assert_true(out.uncertainty >= 0 && out.uncertainty <= 1);
@@ -62,27 +60,26 @@ static void the_noise_is_as_stated(void **s)
     assert_true(fabs(sum / n) < 0.01);
     assert_true(fabs(squares / n - 4.0 / 3 * 0.09) < 0.01);
     assert_true(sure / n_sure < unsure / (n - n_sure) / 2);
-    p->close(state);
+    p->close(predictor);
     p->close(same);
 }
 
-static void options_are_checked(void **s)
+TEST(options_are_checked)
 {
     const struct kv_predict_opts bad = {.max_tok = 100, .sigma = -1, .constant_tok = 101};
     const struct kv_predict_opts good = {.max_tok = 100, .sigma = 1, .constant_tok = 100};
     const struct kv_predictor *p;
     struct kv_prediction out;
-    void *state;
+    void *predictor;
 
-    (void)s;
     assert_ok(kv_predictor_find("noisy", &p));
-    assert_err(p->open(&state, &bad), ERR_ARG, "sigma -1");
+    assert_err(p->open(&predictor, &bad), ERR_ARG, "sigma -1");
     assert_ok(kv_predictor_find("constant", &p));
-    assert_err(p->open(&state, &bad), ERR_ARG, "101 tokens: expected 1 to 100");
-    assert_ok(p->open(&state, &good));
-    assert_ok(p->predict(state, &(struct kv_query){.true_tok = -1}, &out));
+    assert_err(p->open(&predictor, &bad), ERR_ARG, "101 tokens: expected 1 to 100");
+    assert_ok(p->open(&predictor, &good));
+    assert_ok(p->predict(predictor, &(struct kv_query){.true_tok = -1}, &out));
     assert_true(out.gen_tok == 100 && out.uncertainty == 0);
-    p->close(state);
+    p->close(predictor);
     for (int i = 0; kv_predictors[i]; i++) {
         int rc = ERR_NOMEM;
 
@@ -90,16 +87,16 @@ static void options_are_checked(void **s)
             continue; /* test_learn.c */
         for (long n = 0; rc != OK; n++) {
             mem_fail_after(n, 1);
-            rc = kv_predictors[i]->open(&state, &good);
+            rc = kv_predictors[i]->open(&predictor, &good);
             mem_fail_after(-1, 0);
             assert_true(rc == OK || rc == ERR_NOMEM);
         }
-        kv_predictors[i]->close(state);
+        kv_predictors[i]->close(predictor);
     }
     assert_int_equal(mem_used_bytes(MEM_KV), 0);
 }
 
-static void needs_follow_from_predictions(void **s)
+TEST(needs_follow_from_predictions)
 {
     static const struct {
         double gen_tok, uncertainty;
@@ -112,7 +109,6 @@ static void needs_follow_from_predictions(void **s)
     };
     const struct kv_caution c = {.alpha = 0.5, .tau = 0.8};
 
-    (void)s;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct kv_prediction p = {all[i].gen_tok, all[i].uncertainty};
         struct kv_need need = kv_need_predicted(124, &p, &c, 1024);
@@ -121,16 +117,4 @@ static void needs_follow_from_predictions(void **s)
         assert_int_equal(need.gen_tok, all[i].want);
         assert_int_equal(need.large, all[i].large);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_oracle_knows),
-        cmocka_unit_test(the_noise_is_as_stated),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(needs_follow_from_predictions),
-    };
-
-    return cmocka_run_group_tests_name("kv/predict", tests, NULL, NULL);
 }

@@ -19,24 +19,22 @@ static void arrivals(const char *name, const struct load_opts *o, uint64_t seed,
     process(name)->arrivals(o, seed, &none, a, n);
 }
 
-static void constant_is_a_grid(void **state)
+TEST(constant_is_a_grid)
 {
     struct load_opts o = {.rate_rps = 8};
     double a[4];
 
-    (void)state;
     arrivals("constant", &o, 1, a, 4);
     for (int i = 0; i < 4; i++)
         assert_near(a[i], i * 0.125, 1e-12);
 }
 
-static void poisson_has_its_rate_and_spread(void **state)
+TEST(poisson_has_its_rate_and_spread)
 {
     enum { N = 100000 };
     static double a[N], gap[N];
     struct load_opts o = {.rate_rps = 20};
 
-    (void)state;
     arrivals("poisson", &o, test_seed(), a, N);
     for (int i = 0; i < N; i++) {
         gap[i] = a[i] - (i ? a[i - 1] : 0);
@@ -48,12 +46,11 @@ static void poisson_has_its_rate_and_spread(void **state)
 }
 
 /* The seed alone decides; a sweep over rates stretches one pattern. */
-static void poisson_is_seeded(void **state)
+TEST(poisson_is_seeded)
 {
     struct load_opts slow = {.rate_rps = 1}, fast = {.rate_rps = 10};
     double a[50], b[50], c[50];
 
-    (void)state;
     arrivals("poisson", &slow, 7, a, 50);
     arrivals("poisson", &fast, 7, b, 50);
     arrivals("poisson", &slow, 8, c, 50);
@@ -64,13 +61,12 @@ static void poisson_is_seeded(void **state)
 
 /* Mean 1/rate and coefficient of variation 1/sqrt(burstiness); at 1 a gap is exponential,
  * whose median is ln 2 of its mean. */
-static void gamma_has_its_rate_and_burstiness(void **state)
+TEST(gamma_has_its_rate_and_burstiness)
 {
     enum { N = 200000 };
     static const double shapes[] = {0.25, 1, 4};
     static double a[N], gap[N];
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         struct load_opts o = {.rate_rps = 20, .burstiness = shapes[k]};
         double cv = 1 / sqrt(shapes[k]);
@@ -88,14 +84,13 @@ static void gamma_has_its_rate_and_burstiness(void **state)
 }
 
 /* The trace's own times, stretched; from its end on again after one mean gap. */
-static void trace_replays_and_repeats(void **state)
+TEST(trace_replays_and_repeats)
 {
     static const double at[] = {3, 4, 4, 9}, want[] = {0, 1, 1, 6, 8, 9, 9, 14, 16};
     const struct load_trace trace = {at, 4}, one = {at, 1}, none = {NULL, 0};
     struct load_opts o = {.time_scale = 0.5};
     double a[9];
 
-    (void)state;
     assert_ok(load_arrivals(process("trace"), &o, 1, &trace, a, 9));
     for (int i = 0; i < 9; i++)
         assert_near(a[i], 0.5 * want[i], 1e-12);
@@ -108,21 +103,19 @@ static void trace_replays_and_repeats(void **state)
                "load.time_scale");
 }
 
-static void closed_has_no_arrivals(void **state)
+TEST(closed_has_no_arrivals)
 {
-    (void)state;
     assert_null(process("closed")->arrivals);
 }
 
 /* Nanoseconds of every time that is accepted fit 64 bits, at the lowest rate, too. */
-static void arrivals_have_an_end(void **state)
+TEST(arrivals_have_an_end)
 {
     static const char *const names[] = {"constant", "poisson"};
     struct load_opts o = {.rate_rps = LOAD_RATE_MIN_RPS};
     const struct load_trace none = {0};
     double a[200];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const struct load_process *p = process(names[i]);
 
@@ -137,13 +130,12 @@ static void arrivals_have_an_end(void **state)
     }
 }
 
-static void senseless_options_are_refused(void **state)
+TEST(senseless_options_are_refused)
 {
     char open[] = "poisson", closed[] = "closed", wrong[] = "poison";
     struct load_opts o = {
         .process = open, .concurrency = 1, .burstiness = 1, .time_scale = 1};
 
-    (void)state;
     assert_err(load_check(&o, "x.json: load"), ERR_ARG, "x.json: load.rate_rps");
     o.rate_rps = 1e-12;
     assert_err(load_check(&o, "x"), ERR_ARG, "at least 1e-06, found 1e-12");
@@ -165,20 +157,4 @@ static void senseless_options_are_refused(void **state)
     o.time_scale = 1;
     o.process = wrong;
     assert_err(load_check(&o, "x"), ERR_NOTFOUND, "did you mean \"poisson\"");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constant_is_a_grid),
-        cmocka_unit_test(poisson_has_its_rate_and_spread),
-        cmocka_unit_test(poisson_is_seeded),
-        cmocka_unit_test(gamma_has_its_rate_and_burstiness),
-        cmocka_unit_test(trace_replays_and_repeats),
-        cmocka_unit_test(closed_has_no_arrivals),
-        cmocka_unit_test(arrivals_have_an_end),
-        cmocka_unit_test(senseless_options_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

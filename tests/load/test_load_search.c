@@ -77,11 +77,10 @@ static double step(double rate, int seed, int number, struct rng *noise)
     return rate <= capacity[seed] ? 1 : 0.5;
 }
 
-static void a_step_is_found(void **state)
+TEST(a_step_is_found)
 {
     struct found f;
 
-    (void)state;
     search(&f, &usual, step);
     for (int seed = 0; seed < 3; seed++)
         check_closed(&f, &usual, seed);
@@ -93,11 +92,10 @@ static void a_step_is_found(void **state)
     assert_true(f.n < 30); /* bracket, bisection and verification of three seeds */
 }
 
-static void the_first_rate_does_not_matter(void **state)
+TEST(the_first_rate_does_not_matter)
 {
     static const double first[] = {0.01, 0.5, 6.99, 7.01, 300, 1000};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
         struct load_search s = usual;
         struct found f;
@@ -153,13 +151,12 @@ static double md1(double rate, int seed, int number, struct rng *noise)
     return met / N;
 }
 
-static void a_queue_has_the_known_answer(void **state)
+TEST(a_queue_has_the_known_answer)
 {
     struct load_search s = usual;
     double wanted = erlang_goodput(0.9);
     struct found f;
 
-    (void)state;
     assert_near(erlang_share(0.5), md1(0.5, 0, 0, NULL), 0.02);
     s.first_rps = 0.05;
     s.precision_frac = 0.02;
@@ -182,14 +179,13 @@ static double noisy(double rate, int seed, int number, struct rng *noise)
     return met / 40;
 }
 
-static void noise_widens_and_does_not_mislead(void **state)
+TEST(noise_widens_and_does_not_mislead)
 {
     static const double wanted = 6.934; /* 10 * (1/9)^(1/6) */
     enum { TIMES = 60 };
     double found[TIMES];
     uint64_t seed = test_seed();
 
-    (void)state;
     for (int i = 0; i < TIMES; i++) {
         struct load_search s = usual;
         struct load_trial t[MAX_TRIALS], next;
@@ -221,12 +217,11 @@ static double lucky(double rate, int seed, int number, struct rng *noise)
     return rate <= 2.6 || number == 2 ? 0.95 : 0.6;
 }
 
-static void verification_takes_back_a_lucky_trial(void **state)
+TEST(verification_takes_back_a_lucky_trial)
 {
     struct load_search s = usual;
     struct found f;
 
-    (void)state;
     s.n_seeds = 1;
     search(&f, &s, lucky); /* 1, 2, 4 hold; 8 fails */
     assert_true(f.t[2].rate_rps == 4 && f.t[2].within_frac > 0.9);
@@ -244,12 +239,11 @@ static double dip(double rate, int seed, int number, struct rng *noise)
     return (rate > 2.9 && rate < 3.3) || rate > 6 ? 0.5 : 1;
 }
 
-static void the_lowest_failure_bounds_the_answer(void **state)
+TEST(the_lowest_failure_bounds_the_answer)
 {
     struct load_search s = usual;
     struct found f;
 
-    (void)state;
     search(&f, &s, dip); /* 1, 2, 4, 8: the dip is not met */
     assert_true(f.g.rps <= 6 && f.g.rps * 1.1 >= 6);
     s.first_rps = 3.2;
@@ -279,12 +273,11 @@ static double never(double rate, int seed, int number, struct rng *noise)
     return number % 2 ? NAN : 0; /* no request at all counts as a failure */
 }
 
-static void the_ends_of_the_search_are_named(void **state)
+TEST(the_ends_of_the_search_are_named)
 {
     struct load_search s = usual;
     struct found f;
 
-    (void)state;
     s.max_rps = 5;
     search(&f, &s, always);
     assert_int_equal(f.g.n_at_max, 3);
@@ -301,12 +294,11 @@ static void the_ends_of_the_search_are_named(void **state)
     assert_true(f.g.rps == 2 && f.g.n_at_max == 3 && f.n == 6);
 }
 
-static void trials_run_out(void **state)
+TEST(trials_run_out)
 {
     struct load_search s = usual;
     struct found f;
 
-    (void)state;
     s.max_trials = 4; /* 1, 2, 4, 8 of the first seed */
     search(&f, &s, step);
     assert_int_equal(f.n, 4);
@@ -317,13 +309,12 @@ static void trials_run_out(void **state)
     assert_string_equal(f.g.why, "no trial was measured");
 }
 
-static void searches_are_checked(void **state)
+TEST(searches_are_checked)
 {
     static char poisson[] = "poisson", trace[] = "trace";
     struct load_opts load = {.process = poisson, .rate_rps = 1};
     struct load_search_opts o;
 
-    (void)state;
     assert_ok(opt_init(load_search_opt_table, &o));
     assert_ok(load_search_check(&o, &load, "t"));
     load.rate_rps = 1e-3;
@@ -331,21 +322,4 @@ static void searches_are_checked(void **state)
                "t: expected min_rps <= load.rate_rps <= max_rps, found 0.01, 0.001");
     load.process = trace;
     assert_err(load_search_check(&o, &load, "t"), ERR_ARG, "\"trace\" has no rate");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_found),
-        cmocka_unit_test(the_first_rate_does_not_matter),
-        cmocka_unit_test(a_queue_has_the_known_answer),
-        cmocka_unit_test(noise_widens_and_does_not_mislead),
-        cmocka_unit_test(verification_takes_back_a_lucky_trial),
-        cmocka_unit_test(the_lowest_failure_bounds_the_answer),
-        cmocka_unit_test(the_ends_of_the_search_are_named),
-        cmocka_unit_test(trials_run_out),
-        cmocka_unit_test(searches_are_checked),
-    };
-
-    return cmocka_run_group_tests_name("load/load_search", tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static struct make_opts tiny(enum kern_type type, const char *format, const char
                               .n_threads = 2};
 }
 
-static void threads_do_not_matter(void **state)
+TEST(threads_do_not_matter)
 {
     static const int n_threads[] = {1, 2, 5};
     struct make_opts o = tiny(KERN_BF16, "gguf", in_dir("t.gguf"));
@@ -46,7 +46,6 @@ static void threads_do_not_matter(void **state)
     size_t n_first = 0, n;
     int i;
 
-    (void)state;
     for (i = 0; i < 3; i++) {
         o.n_threads = n_threads[i];
         assert_ok(make_model(&o));
@@ -71,7 +70,7 @@ static void threads_do_not_matter(void **state)
 
 /* The bytes of a release of this code: made models are compared across machines and
  * years. */
-static void bytes_are_frozen(void **state)
+TEST(bytes_are_frozen)
 {
     struct make_opts o = tiny(KERN_F32, "gguf", in_dir("t.gguf"));
     struct format_file *f;
@@ -79,7 +78,6 @@ static void bytes_are_frozen(void **state)
     const uint8_t *p;
     int64_t i, n;
 
-    (void)state;
     assert_ok(make_model(&o));
     assert_ok(format_open(&f, o.out));
     p = f->global[FORMAT_EMBED].data;
@@ -107,7 +105,7 @@ static void same_tensor(const struct format_tensor *g, const struct format_tenso
     }
 }
 
-static void formats_hold_the_same_model(void **state)
+TEST(formats_hold_the_same_model)
 {
     static const enum kern_type types[] = {KERN_F32, KERN_F16, KERN_BF16};
     struct make_opts a, b;
@@ -115,7 +113,6 @@ static void formats_hold_the_same_model(void **state)
     struct format_file *g, *s;
     int t, layer, role;
 
-    (void)state;
     assert_ok(make_config("tiny", &want));
     for (t = 0; t < 3; t++) {
         a = tiny(types[t], "gguf", in_dir("f.gguf"));
@@ -172,7 +169,7 @@ static float half_ulp(float v, int bits, int min_exp)
     return ldexpf(1, (e - bits > min_exp ? e - bits : min_exp) - 1);
 }
 
-static void narrow_types_are_rounded_f32(void **state)
+TEST(narrow_types_are_rounded_f32)
 {
     struct make_opts o[3] = {tiny(KERN_F32, "gguf", in_dir("a.gguf")),
                              tiny(KERN_F16, "gguf", in_dir("b.gguf")),
@@ -183,7 +180,6 @@ static void narrow_types_are_rounded_f32(void **state)
     int64_t i;
     int k;
 
-    (void)state;
     for (k = 0; k < 3; k++) {
         assert_ok(make_model(&o[k]));
         assert_ok(format_open(&f[k], o[k].out));
@@ -232,14 +228,13 @@ static void near(const char *what, double got, double want, double slack)
         fail_msg("%s: %g, wanted %g +- %g", what, got, want, slack);
 }
 
-static void weights_are_normal(void **state)
+TEST(weights_are_normal)
 {
     struct make_opts o = tiny(KERN_F32, "gguf", in_dir("n.gguf"));
     struct format_file *f;
     struct moments m;
     int i;
 
-    (void)state;
     assert_ok(make_model(&o));
     assert_ok(format_open(&f, o.out));
     for (i = 0; i < 2; i++) { /* 84252 and 16968 values; slack is over four deviations */
@@ -259,13 +254,12 @@ static void weights_are_normal(void **state)
     format_close(&f);
 }
 
-static void every_shape_has_a_name(void **state)
+TEST(every_shape_has_a_name)
 {
     const char *const *names = make_names();
     struct model_config c;
     int i;
 
-    (void)state;
     for (i = 0; names[i]; i++) {
         assert_ok(make_config(names[i], &c));
         assert_string_equal(c.name, names[i]);
@@ -309,11 +303,10 @@ static void a_made_tokenizer_works(const char *path, const char *kind)
     tok_close(&t);
 }
 
-static void made_tokenizers_work(void **state)
+TEST(made_tokenizers_work)
 {
     struct make_opts o = tiny(KERN_F16, "gguf", in_dir("tok.gguf"));
 
-    (void)state;
     assert_ok(make_model(&o));
     a_made_tokenizer_works(o.out, "spm");
     o = tiny(KERN_F16, "safetensors", in_dir("tok"));
@@ -321,7 +314,7 @@ static void made_tokenizers_work(void **state)
     a_made_tokenizer_works(o.out, "bpe");
 }
 
-static void tokenizers_are_copied(void **state)
+TEST(tokenizers_are_copied)
 {
     struct make_opts o = tiny(KERN_F16, "gguf", in_dir("from.gguf"));
     const void *ha, *hb;
@@ -331,7 +324,6 @@ static void tokenizers_are_copied(void **state)
     enum gguf_type type;
     uint64_t i, n;
 
-    (void)state;
     assert_ok(make_model(&o));
     o.tokenizer = o.out;
     o.out = in_dir("to.gguf");
@@ -376,12 +368,11 @@ static void count_progress(void *ctx, int64_t done, int64_t all)
     *last = done;
 }
 
-static void progress_ascends(void **state)
+TEST(progress_ascends)
 {
     struct make_opts o = tiny(KERN_F32, "safetensors", in_dir("p"));
     int64_t last = 0;
 
-    (void)state;
     o.progress = count_progress;
     o.progress_ctx = &last;
     o.n_threads = 1;
@@ -389,12 +380,11 @@ static void progress_ascends(void **state)
     assert_int_equal(last, 378252 * 4); /* all parameters */
 }
 
-static void bad_requests_are_refused(void **state)
+TEST(bad_requests_are_refused)
 {
     struct make_opts o = tiny(KERN_F32, "onnx", in_dir("x"));
     char at[400];
 
-    (void)state;
     assert_err(make_model(&o), ERR_ARG, "expected gguf or safetensors, found onnx");
     o.format = "gguf";
     o.out = "/dev/null/x.gguf";
@@ -411,7 +401,7 @@ static void bad_requests_are_refused(void **state)
 }
 
 /* A full disk, as a limit on the size of files: an error, and nothing left behind. */
-static void a_full_disk_leaves_nothing(void **state)
+TEST(a_full_disk_leaves_nothing)
 {
     static const char *const formats[] = {"gguf", "safetensors"};
     static const rlim_t limits[] = {100, 20000, 700000};
@@ -420,7 +410,6 @@ static void a_full_disk_leaves_nothing(void **state)
     char parent[300], out[340];
     int i, rc;
 
-    (void)state;
     snprintf(parent, sizeof(parent), "%s", in_dir("disk"));
     snprintf(out, sizeof(out), "%s/out", parent);
     assert_int_equal(mkdir(parent, 0777), 0);
@@ -439,7 +428,7 @@ static void a_full_disk_leaves_nothing(void **state)
     }
 }
 
-static void memory_may_run_out_anywhere(void **state)
+TEST(memory_may_run_out_anywhere)
 {
     static const char *const formats[] = {"gguf", "safetensors"};
     struct make_opts o;
@@ -447,7 +436,6 @@ static void memory_may_run_out_anywhere(void **state)
     long n, step;
     int i, rc;
 
-    (void)state;
     snprintf(parent, sizeof(parent), "%s", in_dir("mem"));
     snprintf(out, sizeof(out), "%s/out", parent);
     assert_int_equal(mkdir(parent, 0777), 0);
@@ -469,24 +457,4 @@ static void memory_may_run_out_anywhere(void **state)
         if (i == 0)
             assert_int_equal(unlink(out), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_do_not_matter),
-        cmocka_unit_test(bytes_are_frozen),
-        cmocka_unit_test(formats_hold_the_same_model),
-        cmocka_unit_test(narrow_types_are_rounded_f32),
-        cmocka_unit_test(weights_are_normal),
-        cmocka_unit_test(every_shape_has_a_name),
-        cmocka_unit_test(made_tokenizers_work),
-        cmocka_unit_test(tokenizers_are_copied),
-        cmocka_unit_test(progress_ascends),
-        cmocka_unit_test(bad_requests_are_refused),
-        cmocka_unit_test(a_full_disk_leaves_nothing),
-        cmocka_unit_test(memory_may_run_out_anywhere),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,21 +47,19 @@ static void near(double got, double wanted)
         fail_msg("got %g, wanted %g", got, wanted);
 }
 
-static void a_quiet_machine(void **state)
+TEST(a_quiet_machine)
 {
     struct measure_noise n = quiet();
 
-    (void)state;
     none(&n);
     near(measure_noise_lost_cpus(&n), 0.03);
 }
 
-static void others_run(void **state)
+TEST(others_run)
 {
     struct measure_noise n = quiet();
     struct measure_noise_finding f;
 
-    (void)state;
     n.after.busy_ns = 18 * S;
     f = only(&n, "noisy_machine");
     near(f.observed, 0.6);
@@ -79,12 +77,11 @@ static void others_run(void **state)
     none(&n);
 }
 
-static void the_host_steals(void **state)
+TEST(the_host_steals)
 {
     struct measure_noise n = quiet();
     struct measure_noise_finding f;
 
-    (void)state;
     n.after.steal_ns = 76 * S / 10;
     f = only(&n, "steal");
     near(f.observed, 0.76);
@@ -94,12 +91,11 @@ static void the_host_steals(void **state)
     near(measure_noise_lost_cpus(&n), 0.79);
 }
 
-static void it_is_throttled(void **state)
+TEST(it_is_throttled)
 {
     struct measure_noise n = quiet();
     struct measure_noise_finding f;
 
-    (void)state;
     n.after.n_throttled = 7;
     n.after.throttled_ns = S;
     f = only(&n, "throttled");
@@ -124,12 +120,11 @@ static void it_is_throttled(void **state)
 }
 
 /* What cannot be read is neither noise nor 0. */
-static void unknown_is_unknown(void **state)
+TEST(unknown_is_unknown)
 {
     struct measure_noise n = quiet();
     json_t *j;
 
-    (void)state;
     n.before.busy_ns = n.before.steal_ns = n.after.throttled_ns = -1;
     n.after.mhz = n.after.nominal_mhz = n.after.load_1min = NAN;
     n.after.governor[0] = '\0';
@@ -149,13 +144,12 @@ static void unknown_is_unknown(void **state)
 }
 
 /* All at once: the warnings as data, and the record of what they are from. */
-static void all_are_warned_of(void **state)
+TEST(all_are_warned_of)
 {
     struct measure_noise n = quiet();
     struct log_warning w[4];
     json_t *j;
 
-    (void)state;
     n.after.busy_ns = 18 * S;
     n.after.steal_ns = S;
     n.after.n_hot = 1;
@@ -181,12 +175,11 @@ static void all_are_warned_of(void **state)
     json_decref(j);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     struct measure_noise n = quiet();
     json_t *j = NULL;
 
-    (void)state;
     for (long k = 0; !j; k++) {
         err_clear();
         mem_fail_after(k, 0);
@@ -195,16 +188,4 @@ static void memory_runs_out(void **state)
         assert_true(j || strstr(err_msg(), "out of memory"));
     }
     json_decref(j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_quiet_machine),    cmocka_unit_test(others_run),
-        cmocka_unit_test(the_host_steals),    cmocka_unit_test(it_is_throttled),
-        cmocka_unit_test(unknown_is_unknown), cmocka_unit_test(all_are_warned_of),
-        cmocka_unit_test(memory_runs_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,12 +117,11 @@ static void ask_plan(struct answer *a, const char *path)
     topo_machine_close(&machine);
 }
 
-static void run_tune_and_plan_choose_alike(void **state)
+TEST(run_tune_and_plan_choose_alike)
 {
     const char *path = tiny_model(KERN_BF16);
     int n = n_variants();
 
-    (void)state;
     if (n < 2)
         test_skip("this processor has %d GEMM variants for bf16: nothing to choose", n);
     for (int small = 0; small < n; small++) {
@@ -158,11 +157,10 @@ static void run_tune_and_plan_choose_alike(void **state)
 
 /* Without a script, too, an answer is one of the variants that qualify, and under EXACT it
  * is the table's. */
-static void answers_qualify(void **state)
+TEST(answers_qualify)
 {
     struct kern_table table;
 
-    (void)state;
     for (int type = 0; type < KERN_N_TYPES; type++)
         for (int p = 0; p < 2; p++) {
             enum kern_precision precision = p ? KERN_RELAXED : KERN_EXACT;
@@ -181,14 +179,4 @@ static void answers_qualify(void **state)
             if (precision == KERN_EXACT || usual->isa == 0)
                 assert_true(v.large_m == usual && v.small_m == usual && !v.note[0]);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_tune_and_plan_choose_alike),
-        cmocka_unit_test(answers_qualify),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

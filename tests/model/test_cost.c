@@ -19,14 +19,13 @@ static const struct model_cost_types bf16_f32 = {.weight = KERN_BF16, .kv = KERN
 /* "tiny": 3 layers, dim 84, 6 heads and 2 KV heads of 14, hidden 202, vocabulary 1003. A
  * QKV projection has 84 x 140 weights, an output projection 84 x 84, a feed-forward
  * 84 x 606, the head 84 x 1003; a layer keeps 56 numbers of a token. */
-static void tiny_by_hand(void **state)
+TEST(tiny_by_hand)
 {
     const struct model_chunk two[] = {{.n_tok = 4, .pos0 = 0},
                                       {.n_tok = 1, .pos0 = 6, .want_logits = true}};
     struct model_config c;
     struct model_cost x;
 
-    (void)state;
     assert_ok(make_config("tiny", &c));
     x = model_cost_step(&c, bf16_f32, two, 2);
     assert_true(x.qkv.flop == 2 * 84 * 140 * 15); /* 3 layers of 5 rows */
@@ -63,7 +62,7 @@ static void tiny_by_hand(void **state)
     assert_true(x.other.weight_bytes == 4 * 84 * 2 + (5 * 84 + 3 * 140 + 6 * 14) * 4);
 }
 
-static void short_forms_are_steps(void **state)
+TEST(short_forms_are_steps)
 {
     const struct model_chunk seqs[] = {{.n_tok = 1, .pos0 = 9, .want_logits = true},
                                        {.n_tok = 1, .pos0 = 9, .want_logits = true}};
@@ -71,7 +70,6 @@ static void short_forms_are_steps(void **state)
     struct model_config c;
     struct model_cost a, b, d;
 
-    (void)state;
     assert_ok(make_config("llama-160m", &c));
     a = model_cost_step(&c, bf16_f32, seqs, 2);
     b = model_cost_decode(&c, bf16_f32, 10, 2);
@@ -407,23 +405,11 @@ static void one_model(struct rng *r)
     ref_model_fini(&ref);
 }
 
-static void steps_cost_what_they_execute(void **state)
+TEST(steps_cost_what_they_execute)
 {
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "cost");
     for (int i = 0; i < 24; i++)
         one_model(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_by_hand),
-        cmocka_unit_test(short_forms_are_steps),
-        cmocka_unit_test(steps_cost_what_they_execute),
-    };
-
-    return cmocka_run_group_tests_name("model/cost", tests, NULL, NULL);
 }

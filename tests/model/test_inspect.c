@@ -31,12 +31,11 @@ static int64_t get(const json_t *j, const char *key)
 }
 
 /* A name in a file, and a path, need not be UTF-8. */
-static void names_are_any_bytes(void **state)
+TEST(names_are_any_bytes)
 {
     struct format_file *f;
     json_t *j;
 
-    (void)state;
     assert_ok(format_open(&f, gguf));
     snprintf(f->config.name, sizeof(f->config.name), "caf\xe9");
     snprintf(f->path, sizeof(f->path), "/\xff/model.gguf");
@@ -47,14 +46,13 @@ static void names_are_any_bytes(void **state)
     format_close(&f);
 }
 
-static void json_adds_up(void **state)
+TEST(json_adds_up)
 {
     struct format_file *f;
     json_t *j, *t, *tensors;
     int64_t sum = 0;
     size_t i;
 
-    (void)state;
     assert_ok(format_open(&f, gguf));
     assert_ok(model_inspect_json(f, &j));
     assert_int_equal(get(j, "dim"), 84);
@@ -101,12 +99,11 @@ static void json_adds_up(void **state)
     format_close(&f);
 }
 
-static void text_says_the_same(void **state)
+TEST(text_says_the_same)
 {
     struct format_file *f;
     char *text;
 
-    (void)state;
     assert_ok(format_open(&f, st));
     assert_ok(model_inspect_text(f, &text));
     assert_non_null(strstr(text, "hidden size        84\n"));
@@ -121,14 +118,13 @@ static void text_says_the_same(void **state)
     format_close(&f);
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     struct format_file *f;
     char *text;
     long n;
     int rc = ERR_NOMEM;
 
-    (void)state;
     assert_ok(format_open(&f, gguf));
     for (n = 0; rc == ERR_NOMEM && n < 3000; n++) {
         mem_fail_after(n, 1);
@@ -141,14 +137,4 @@ static void every_allocation_may_fail(void **state)
     format_close(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_any_bytes),
-        cmocka_unit_test(json_adds_up),
-        cmocka_unit_test(text_says_the_same),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-
-    return cmocka_run_group_tests(tests, make_models, NULL);
-}
+TEST_GROUP(make_models, NULL);

@@ -111,9 +111,8 @@ static void check_distribution(double temperature, int64_t top_k, double top_p,
     sampler_close(&s);
 }
 
-static void test_distribution(void **state)
+TEST(test_distribution)
 {
-    (void)state;
     check_distribution(1, 0, 1, 0);
     check_distribution(0.5, 0, 1, 0);
     check_distribution(2, 7, 1, 0);
@@ -123,7 +122,7 @@ static void test_distribution(void **state)
     check_distribution(1, 1000, 0.999, 0);
 }
 
-static void test_greedy(void **state)
+TEST(test_greedy)
 {
     enum { N = 300 };
     struct sampler *greedy = open_with(0, 0, 1, 0, N), *top1 = open_with(1, 1, 1, 0, N),
@@ -133,7 +132,6 @@ static void test_greedy(void **state)
     struct rng r;
     float x[N];
 
-    (void)state;
     rng_init(&r, test_seed(), "logits");
     for (int k = 0; k < 200; k++) {
         int best = 0;
@@ -155,14 +153,13 @@ static void test_greedy(void **state)
 }
 
 /* Equal logits: exactly top_k ids, the lowest ones, as argmax takes the lowest. */
-static void test_ties(void **state)
+TEST(test_ties)
 {
     enum { N = 64 };
     struct sampler *s = open_with(1, 3, 1, 0, N);
     bool seen[N] = {false};
     float x[N];
 
-    (void)state;
     for (int i = 0; i < N; i++)
         x[i] = 0.5f;
     for (int k = 0; k < 300; k++)
@@ -173,7 +170,7 @@ static void test_ties(void **state)
 }
 
 /* One logit that is not finite is enough, whatever the options. */
-static void test_not_finite(void **state)
+TEST(test_not_finite)
 {
     enum { N = 50 };
     static const struct {
@@ -185,7 +182,6 @@ static void test_not_finite(void **state)
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     float x[N];
 
-    (void)state;
     for (int i = 0; i < N; i++)
         x[i] = (float)i / 10;
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
@@ -206,7 +202,7 @@ static void test_not_finite(void **state)
     }
 }
 
-static void test_seeds(void **state)
+TEST(test_seeds)
 {
     enum { N = 200, DRAWS = 100 };
     struct sampler_opts o = {.temperature = 1, .top_p = 0.95, .top_k = 50, .seed = 7};
@@ -215,7 +211,6 @@ static void test_seeds(void **state)
     float x[N];
     int differ = 0;
 
-    (void)state;
     assert_ok(sampler_open(&a, &o, N, &kern));
     assert_ok(sampler_open(&b, &o, N, &kern));
     o.seed = 8;
@@ -235,7 +230,7 @@ static void test_seeds(void **state)
     sampler_close(&c);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const struct sampler_opts bad[] = {
         {.temperature = -1, .top_p = 1},
@@ -250,7 +245,6 @@ static void test_refused(void **state)
         "temperature", "temperature", "temperature", "top_p", "top_p", "top_k", "min_p"};
     struct sampler *s;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_err(sampler_open(&s, &bad[i], 10, &kern), ERR_ARG, part[i]);
         assert_null(s);
@@ -259,7 +253,7 @@ static void test_refused(void **state)
                "vocabulary");
 }
 
-static void test_allocation(void **state)
+TEST(test_allocation)
 {
     struct sampler_opts o = {.temperature = 1, .top_p = 0.9, .top_k = 5};
     size_t before = mem_used_bytes(MEM_OTHER);
@@ -268,7 +262,6 @@ static void test_allocation(void **state)
     int rc = ERR_NOMEM;
     long n;
 
-    (void)state;
     for (n = 0; rc != OK; n++) {
         assert_true(n < 10);
         mem_fail_after(n, 1);
@@ -285,14 +278,4 @@ static void test_allocation(void **state)
     sampler_close(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distribution), cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_ties),         cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_seeds),        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_allocation),
-    };
-
-    return cmocka_run_group_tests(tests, setup, NULL);
-}
+TEST_GROUP(setup, NULL);

@@ -72,11 +72,10 @@ static void check_table(const struct par_choice *c)
     }
 }
 
-static void all_ranks_have_rank_0s_table(void **state)
+TEST(all_ranks_have_rank_0s_table)
 {
     struct member m[MAX_RANKS];
 
-    (void)state;
     for (int n_ranks = 2; n_ranks <= MAX_RANKS; n_ranks++)
         for (int n_measured = 1; n_measured <= 2; n_measured++) {
             run(m, n_ranks, n_measured);
@@ -89,11 +88,10 @@ static void all_ranks_have_rank_0s_table(void **state)
         }
 }
 
-static void there_is_a_table_before_anything_is_measured(void **state)
+TEST(there_is_a_table_before_anything_is_measured)
 {
     struct member m[MAX_RANKS];
 
-    (void)state;
     run(m, 3, 0);
     check_table(&m[0].r.choice);
     assert_string_equal(par_choice_of(&m[0].r, 1)->name, "symmetric");
@@ -102,11 +100,10 @@ static void there_is_a_table_before_anything_is_measured(void **state)
     check_table(&m[0].r.choice);
 }
 
-static void rows_hold_up_to_their_bytes(void **state)
+TEST(rows_hold_up_to_their_bytes)
 {
     struct par_rank r = {.choice = {.n = 3, .row = {{8, 2}, {100, 0}, {400, 1}}}};
 
-    (void)state;
     assert_ptr_equal(par_choice_of(&r, 1), par_colls[2]);
     assert_ptr_equal(par_choice_of(&r, 2), par_colls[2]);
     assert_ptr_equal(par_choice_of(&r, 3), par_colls[0]);
@@ -127,14 +124,13 @@ static void *measure_alone(void *arg)
 }
 
 /* A rank without memory for it must not leave the others waiting. */
-static void no_memory_ends_the_measurement_of_all(void **state)
+TEST(no_memory_ends_the_measurement_of_all)
 {
     struct member m = {.rank = 1};
     struct par_rank r;
     struct par_shm shm;
     pthread_t other;
 
-    (void)state;
     assert_ok(par_shm_open(&shm, par_comm_bytes(2, 100)));
     assert_ok(par_comm_init(shm.base, 2, 100));
     m.mem = shm.base;
@@ -146,16 +142,4 @@ static void no_memory_ends_the_measurement_of_all(void **state)
     pthread_join(other, NULL);
     assert_int_equal(m.bad, 0);
     par_shm_close(&shm);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_have_rank_0s_table),
-        cmocka_unit_test(there_is_a_table_before_anything_is_measured),
-        cmocka_unit_test(rows_hold_up_to_their_bytes),
-        cmocka_unit_test(no_memory_ends_the_measurement_of_all),
-    };
-
-    return cmocka_run_group_tests_name("par/choice", tests, NULL, NULL);
 }

@@ -124,9 +124,8 @@ static void run_threads(const struct shared *s, const struct par_coll *c,
 static const size_t sizes[] = {1, 2, 15, 16, 17, 64, 100, 257, 1000, 4096, 4097, 9000};
 #define N_SIZES ((int)(sizeof(sizes) / sizeof(sizes[0])))
 
-static void sums_are_the_serial_ones(void **state)
+TEST(sums_are_the_serial_ones)
 {
-    (void)state;
     for (int i = 0; par_colls[i]; i++)
         for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
             struct shared s;
@@ -137,9 +136,8 @@ static void sums_are_the_serial_ones(void **state)
         }
 }
 
-static void ranks_can_be_processes(void **state)
+TEST(ranks_can_be_processes)
 {
-    (void)state;
     for (int i = 0; par_colls[i]; i++)
         for (int n_ranks = 2; n_ranks <= 5; n_ranks += 3) {
             pid_t pids[8];
@@ -297,13 +295,12 @@ static void check_neighbours(const struct witness *all, int n_ranks, int rank)
     assert_int_equal(n_collected, n_added);
 }
 
-static void rank_shifted_waits_for_the_right_neighbour(void **state)
+TEST(rank_shifted_waits_for_the_right_neighbour)
 {
     static const size_t lengths[] = {1000, 40000}; /* one piece and several */
     struct witness *m = calloc(8, sizeof(*m));
     const struct par_coll *c;
 
-    (void)state;
     assert_non_null(m);
     assert_ok(par_coll_find("rank_shifted", &c));
     for (int n_ranks = 2; n_ranks <= 8; n_ranks++)
@@ -350,9 +347,8 @@ static void *count(void *arg)
     return NULL;
 }
 
-static void buffers_are_used_again_and_again(void **state)
+TEST(buffers_are_used_again_and_again)
 {
-    (void)state;
     for (int i = 0; par_colls[i]; i++)
         for (int n_ranks = 2; n_ranks <= 3; n_ranks++) {
             pthread_t threads[3];
@@ -399,9 +395,8 @@ static void *meet(void *arg)
     return NULL;
 }
 
-static void meetings_order_what_was_written(void **state)
+TEST(meetings_order_what_was_written)
 {
-    (void)state;
     for (int n_ranks = 1; n_ranks <= 4; n_ranks++) {
         pthread_t threads[4];
         struct meeter m[4];
@@ -436,11 +431,10 @@ static void *wait_alone(void *arg)
     return NULL;
 }
 
-static void an_abort_ends_every_wait(void **state)
+TEST(an_abort_ends_every_wait)
 {
     struct timespec a_moment = {.tv_nsec = 3000000};
 
-    (void)state;
     for (int i = 0; par_colls[i]; i++)
         for (int rank = 0; rank < 2; rank++) { /* the other one never comes */
             struct shared s;
@@ -457,7 +451,7 @@ static void an_abort_ends_every_wait(void **state)
         }
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+TEST(what_makes_no_sense_is_refused)
 {
     const struct par_coll *c, unknown = {.name = "unknown"};
     struct par_shm other;
@@ -465,7 +459,6 @@ static void what_makes_no_sense_is_refused(void **state)
     struct shared s;
     float x[5] = {0};
 
-    (void)state;
     assert_ok(par_coll_find("rank_shifted", &c));
     assert_string_equal(c->name, "rank_shifted");
     assert_err(par_coll_find("rank_shift", &c), ERR_NOTFOUND, "rank_shifted");
@@ -494,19 +487,4 @@ static void what_makes_no_sense_is_refused(void **state)
         assert_err(par_comm_join(&r, mem, 0, 0), ERR_STATE, "expected a communicator");
         mem_free(mem);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_the_serial_ones),
-        cmocka_unit_test(ranks_can_be_processes),
-        cmocka_unit_test(rank_shifted_waits_for_the_right_neighbour),
-        cmocka_unit_test(buffers_are_used_again_and_again),
-        cmocka_unit_test(meetings_order_what_was_written),
-        cmocka_unit_test(an_abort_ends_every_wait),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-    };
-
-    return cmocka_run_group_tests_name("par/coll", tests, NULL, NULL);
 }

@@ -86,9 +86,8 @@ static struct par_ranks_opts opts_of(struct crowd *c)
                                    .mem = c->comm};
 }
 
-static void processes_sum(void **state)
+TEST(processes_sum)
 {
-    (void)state;
     for (int n_ranks = 1; n_ranks <= MAX_RANKS; n_ranks++)
         for (int first = 0; first <= (n_ranks > 1); first++) {
             struct par_ranks_opts o;
@@ -162,13 +161,12 @@ static uint64_t hit_one(struct rng *g, int round)
     return start;
 }
 
-static void who_dies_or_stops_is_named(void **state)
+TEST(who_dies_or_stops_is_named)
 {
     int n_fds = left_fds();
     uint64_t slowest = 0;
     struct rng g;
 
-    (void)state;
     rng_init(&g, test_seed(), "moments");
     for (int round = 0; round < N_ROUNDS; round++) {
         uint64_t ns = hit_one(&g, round);
@@ -187,13 +185,12 @@ static int ends_badly(void *arg, int rank)
     return err_set(ERR_FORMAT, "model.gguf: byte 12: expected 3, found 4");
 }
 
-static void an_error_comes_with_its_words(void **state)
+TEST(an_error_comes_with_its_words)
 {
     struct par_ranks_opts o;
     struct par_ranks *p;
     struct crowd c;
 
-    (void)state;
     crowd_open(&c, 3, 0);
     o = opts_of(&c);
     o.fn = ends_badly;
@@ -207,7 +204,7 @@ static void an_error_comes_with_its_words(void **state)
 }
 
 /* Stopped and at once continued, as a terminal may: it goes on. */
-static void who_goes_on_is_not_lost(void **state)
+TEST(who_goes_on_is_not_lost)
 {
     struct par_ranks_opts o;
     struct par_ranks *p;
@@ -215,7 +212,6 @@ static void who_goes_on_is_not_lost(void **state)
     uint64_t start, took;
     long before;
 
-    (void)state;
     crowd_open(&c, 2, 0);
     o = opts_of(&c);
     assert_ok(par_ranks_open(&p, &o));
@@ -243,7 +239,7 @@ static int stay_there(void *arg, int rank)
     return OK;
 }
 
-static void ranks_stay_on_their_cpus(void **state)
+TEST(ranks_stay_on_their_cpus)
 {
     int here = cpu_current(), nowhere = 1023;
     const int *cpus[2] = {&here, &here};
@@ -251,7 +247,6 @@ static void ranks_stay_on_their_cpus(void **state)
         .n_ranks = 2, .fn = stay_there, .cpus = cpus, .n_cpus = (int[]){1, 1}};
     struct par_ranks *p;
 
-    (void)state;
     assert_ok(par_ranks_open(&p, &o));
     assert_ok(par_ranks_wait(p, PATIENCE));
     par_ranks_close(&p);
@@ -308,12 +303,11 @@ static int end_middle(struct crowd *c, int sig)
     return status;
 }
 
-static void ranks_die_with_their_parent(void **state)
+TEST(ranks_die_with_their_parent)
 {
     struct crowd c;
     int status;
 
-    (void)state;
     crowd_open(&c, 3, 0);
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     status = end_middle(&c, SIGKILL);
@@ -327,11 +321,10 @@ static void ranks_die_with_their_parent(void **state)
     par_shm_close(&c.shm);
 }
 
-static void an_interrupt_ends_all_in_order(void **state)
+TEST(an_interrupt_ends_all_in_order)
 {
     struct crowd c;
 
-    (void)state;
     crowd_open(&c, 3, 0);
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     assert_int_equal(end_middle(&c, SIGINT), 0); /* to the whole group, as Ctrl-C does */
@@ -349,12 +342,11 @@ static int hang(void *arg, int rank)
     return OK;
 }
 
-static void who_does_not_listen_is_killed(void **state)
+TEST(who_does_not_listen_is_killed)
 {
     struct par_ranks_opts o = {.n_ranks = 2, .fn = hang};
     struct par_ranks *p;
 
-    (void)state;
     assert_ok(par_ranks_open(&p, &o));
     assert_err(par_ranks_wait(p, 5), ERR_LIMIT, "2 ranks still run after 5 ms");
     par_ranks_close(&p);
@@ -362,12 +354,11 @@ static void who_does_not_listen_is_killed(void **state)
     par_ranks_close(&p);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+TEST(what_makes_no_sense_is_refused)
 {
     struct par_ranks_opts o = {.n_ranks = 0, .fn = hang};
     struct par_ranks *p;
 
-    (void)state;
     assert_err(par_ranks_open(&p, &o), ERR_ARG, "0 ranks");
     o.n_ranks = PAR_RANKS_MAX + 1;
     assert_err(par_ranks_open(&p, &o), ERR_ARG, "expected 1 to");
@@ -380,21 +371,4 @@ static void what_makes_no_sense_is_refused(void **state)
     mem_fail_after(-1, 0);
     assert_null(p);
     left_no_child();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_sum),
-        cmocka_unit_test(who_dies_or_stops_is_named),
-        cmocka_unit_test(an_error_comes_with_its_words),
-        cmocka_unit_test(who_goes_on_is_not_lost),
-        cmocka_unit_test(ranks_stay_on_their_cpus),
-        cmocka_unit_test(ranks_die_with_their_parent),
-        cmocka_unit_test(an_interrupt_ends_all_in_order),
-        cmocka_unit_test(who_does_not_listen_is_killed),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-    };
-
-    return cmocka_run_group_tests_name("par/rank", tests, NULL, NULL);
 }

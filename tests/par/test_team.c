@@ -41,9 +41,8 @@ static struct par_team *open_team(int n, int pin)
     return t;
 }
 
-static void every_thread_runs_once(void **state)
+TEST(every_thread_runs_once)
 {
-    (void)state;
     for (int n = 1; n <= MAX_THREADS; n++) {
         struct par_team *t = open_team(n, 0);
 
@@ -62,14 +61,13 @@ static void every_thread_runs_once(void **state)
 
 /* Phases of changing width: threads that sat out several phases must not run an old one.
  */
-static void widths_change(void **state)
+TEST(widths_change)
 {
     struct par_team *t = open_team(5, 0);
     long expected[MAX_THREADS] = {0};
     struct work w = {0};
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "widths");
     for (int i = 0; i < 20000; i++) {
         w.n_expected = 1 + (int)rng_below(&r, 5);
@@ -83,14 +81,13 @@ static void widths_change(void **state)
     par_team_close(&t);
 }
 
-static void many_runs(void **state)
+TEST(many_runs)
 {
     struct work w = {.n_expected = 2};
     struct par_team *t = open_team(2, 0);
     struct par_thread_stat st;
     long n_allocs = mem_n_allocs();
 
-    (void)state;
     for (int i = 0; i < 100000; i++)
         par_team_run(t, 2, hit, &w);
     assert_int_equal(w.hits[0], 100000);
@@ -122,9 +119,8 @@ static void meet(void *arg, struct par_self *self)
     }
 }
 
-static void barrier_orders(void **state)
+TEST(barrier_orders)
 {
-    (void)state;
     for (int n = 1; n <= MAX_THREADS; n += 2) {
         struct par_team *t = open_team(n, 0);
 
@@ -139,13 +135,12 @@ static void barrier_orders(void **state)
     }
 }
 
-static void one_cpu_for_all(void **state)
+TEST(one_cpu_for_all)
 {
     struct par_team *t = open_team(4, 1);
     struct rounds r = {.n_rounds = 2000};
     struct par_thread_stat st;
 
-    (void)state;
     par_team_run(t, 4, meet, &r);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(r.bad[i], 0);
@@ -169,12 +164,11 @@ static void dawdle(void *arg, struct par_self *self)
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
 }
 
-static void parked_threads_wake(void **state)
+TEST(parked_threads_wake)
 {
     struct par_team *t = open_team(3, 0);
     struct par_thread_stat st;
 
-    (void)state;
     for (int i = 0; i < 10; i++) {
         struct rounds r = {.n_rounds = 2};
 
@@ -213,9 +207,8 @@ static void meet_in_groups(void *arg, struct par_self *self)
     }
 }
 
-static void groups_meet_among_themselves(void **state)
+TEST(groups_meet_among_themselves)
 {
-    (void)state;
     for (int n = 1; n <= 3; n++) {
         struct par_team *t = open_team(2 + n, n == 3); /* on one CPU too */
         struct two *two = mem_new(MEM_TEST, 1, sizeof(*two));
@@ -234,12 +227,11 @@ static void groups_meet_among_themselves(void **state)
 }
 
 /* A parked team uses no processor time: its threads are asleep, not spinning. */
-static void idle_team_sleeps(void **state)
+TEST(idle_team_sleeps)
 {
     struct par_team *t = open_team(4, 0);
     struct par_thread_stat st[2];
 
-    (void)state;
     for (int tries = 0; tries < 1000; tries++) {
         par_team_stat(t, 3, &st[0]);
         if (st[0].n_parks)
@@ -296,11 +288,10 @@ static void start_neighbours(struct neighbours *b)
 
 /* Two, four and eight threads on two CPUs that others use, too: they meet in order, and what
  * they waited for one another is counted, at most the time that has passed. */
-static void cpus_are_shared_with_others(void **state)
+TEST(cpus_are_shared_with_others)
 {
     struct neighbours b = {.stop = false};
 
-    (void)state;
     start_neighbours(&b);
     for (int n = 2; n <= 8; n *= 2) {
         int cpus[8] = {b.cpus[0], b.cpus[1], b.cpus[0], b.cpus[1],
@@ -332,13 +323,12 @@ static void cpus_are_shared_with_others(void **state)
         pthread_join(b.threads[i], NULL);
 }
 
-static void affinity_is_put_back(void **state)
+TEST(affinity_is_put_back)
 {
     cpu_set_t before, during, after;
     struct par_team *t;
     int cpu;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     for (cpu = CPU_SETSIZE - 1; !CPU_ISSET(cpu, &before);)
         cpu--;
@@ -359,14 +349,13 @@ static void where(void *arg, struct par_self *self)
 
 /* Of several teams of a thread, whichever is closed last puts its affinity back, and none changes
  * how many CPUs the process may use. */
-static void teams_of_one_thread(void **state)
+TEST(teams_of_one_thread)
 {
     struct cpu_budget whole, now;
     cpu_set_t before, after;
     struct par_team *t[3];
     int cpu;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     assert_ok(cpu_budget_get(&whole));
     for (int order = 0; order < 2; order++) {
@@ -386,12 +375,11 @@ static void teams_of_one_thread(void **state)
     }
 }
 
-static void bad_arguments(void **state)
+TEST(bad_arguments)
 {
     cpu_set_t before, after;
     struct par_team *t;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     assert_err(par_team_open(&t, NULL, 0, 0), ERR_ARG, "found 0");
     assert_null(t);
@@ -410,11 +398,10 @@ static void bad_arguments(void **state)
     par_team_close(&t); /* NULL is fine */
 }
 
-static void several_teams(void **state)
+TEST(several_teams)
 {
     struct par_team *a = open_team(3, 0), *b = open_team(2, 0);
 
-    (void)state;
     for (int i = 0; i < 100; i++) {
         struct rounds ra = {.n_rounds = 3}, rb = {.n_rounds = 3};
 
@@ -427,11 +414,10 @@ static void several_teams(void **state)
     par_team_close(&b);
 }
 
-static void shares_nest(void **state)
+TEST(shares_nest)
 {
     int64_t lo, hi, lo2, hi2;
 
-    (void)state;
     for (int64_t n = 0; n < 70; n++) {
         int64_t end = 0;
 
@@ -447,12 +433,11 @@ static void shares_nest(void **state)
 }
 
 /* No address space holds these stacks. */
-static void no_thread_can_be_started(void **state)
+TEST(no_thread_can_be_started)
 {
     struct par_team *t = (void *)1;
     pthread_attr_t usual, huge;
 
-    (void)state;
     pthread_getattr_default_np(&usual);
     pthread_attr_init(&huge);
     assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 47), 0);
@@ -464,27 +449,4 @@ static void no_thread_can_be_started(void **state)
     pthread_attr_destroy(&usual);
     t = open_team(4, 0);
     par_team_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_thread_runs_once),
-        cmocka_unit_test(widths_change),
-        cmocka_unit_test(many_runs),
-        cmocka_unit_test(barrier_orders),
-        cmocka_unit_test(groups_meet_among_themselves),
-        cmocka_unit_test(one_cpu_for_all),
-        cmocka_unit_test(parked_threads_wake),
-        cmocka_unit_test(idle_team_sleeps),
-        cmocka_unit_test(cpus_are_shared_with_others),
-        cmocka_unit_test(affinity_is_put_back),
-        cmocka_unit_test(teams_of_one_thread),
-        cmocka_unit_test(bad_arguments),
-        cmocka_unit_test(several_teams),
-        cmocka_unit_test(shares_nest),
-        cmocka_unit_test(no_thread_can_be_started),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,14 +56,13 @@ static void close_place(struct place *p)
 
 /* Two ranks of two threads on nodes 2 and 9: heads 0, 1 and heads 2, 3, of every layer of
  * every sequence. */
-static void test_heads_of_ranks(void **state)
+TEST(test_heads_of_ranks)
 {
     static const int nodes[TEAM] = {2, 2, 9, 9, 2, 2, 2, 2};
     const struct model_numa_owners o = {2, 2, NULL, nodes};
     struct model_numa_row row;
     struct place p;
 
-    (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_place(&p, &o, &longest);
     assert_ptr_equal(invented_nodes.base, p.base);
@@ -82,13 +81,12 @@ static void test_heads_of_ranks(void **state)
 }
 
 /* One rank whose threads are on four nodes: each has whole groups of its own. */
-static void test_heads_of_threads(void **state)
+TEST(test_heads_of_threads)
 {
     static const int nodes[TEAM] = {0, 1, 2, 3, 0, 0, 0, 0};
     const struct model_numa_owners o = {1, 4, NULL, nodes};
     struct place p;
 
-    (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_place(&p, &o, &longest);
     for (int64_t at = 0; at < POOL; at += (int64_t)MODEL_LARGE_PAGE)
@@ -99,13 +97,12 @@ static void test_heads_of_threads(void **state)
 
 /* A head that several nodes read is nobody's: three threads take heads in turn; eight
  * ranks share four heads. */
-static void test_heads_of_several(void **state)
+TEST(test_heads_of_several)
 {
     static const int nodes[TEAM] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const struct model_numa_owners o[] = {{1, 3, NULL, nodes},
                                                  {8, 1, NULL, nodes}};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct model_numa_row row;
         struct place p;
@@ -121,14 +118,13 @@ static void test_heads_of_several(void **state)
 }
 
 /* Short sequences: several heads in a page, which goes to one of their nodes. */
-static void test_short_sequences(void **state)
+TEST(test_short_sequences)
 {
     static const int nodes[TEAM] = {0, 1, 2, 3, 0, 0, 0, 0};
     const struct model_numa_owners o = {4, 1, NULL, nodes};
     struct model_numa_row row;
     struct place p;
 
-    (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_place(&p, &o, &(struct kv_pool_opts){.max_tok = 1000});
     assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
@@ -139,7 +135,7 @@ static void test_short_sequences(void **state)
 }
 
 /* Heads of a block are many in a page. The blocks that fit are all accounted for. */
-static void test_blocks(void **state)
+TEST(test_blocks)
 {
     static const int nodes[TEAM] = {0, 1, 2, 3, 0, 0, 0, 0};
     const struct model_numa_owners o = {4, 1, NULL, nodes};
@@ -148,7 +144,6 @@ static void test_blocks(void **state)
     struct model_numa_row row;
     struct place p;
 
-    (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_place(&p, &o, &kv);
     assert_true(invented_nodes.n_binds > 0);
@@ -159,13 +154,12 @@ static void test_blocks(void **state)
 }
 
 /* Slots of several sizes: each head has a quarter of the pool. */
-static void test_several_sizes(void **state)
+TEST(test_several_sizes)
 {
     static const int nodes[TEAM] = {2, 2, 9, 9, 2, 2, 2, 2};
     const struct model_numa_owners o = {2, 2, NULL, nodes};
     static const char *const names[] = {"s3", "odma"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const struct kv_pool_opts kv = {.alloc = names[i], .max_tok = MAX_TOK};
         struct kv_slot first, second;
@@ -197,14 +191,13 @@ static void test_several_sizes(void **state)
 }
 
 /* One node: nothing is bound, everything is looked at. */
-static void test_one_node(void **state)
+TEST(test_one_node)
 {
     static const int nodes[TEAM] = {0};
     const struct model_numa_owners o = {2, 1, NULL, nodes};
     struct model_numa_row row;
     struct place p;
 
-    (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_place(&p, &o, &longest);
     assert_int_equal(invented_nodes.n_binds, 0);
@@ -213,7 +206,7 @@ static void test_one_node(void **state)
     close_place(&p);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const int nodes[TEAM] = {2, 2, 9, 9, 2, 2, 2, 2};
     const struct model_numa_owners o = {2, 2, NULL, nodes};
@@ -221,7 +214,6 @@ static void test_refusals(void **state)
     struct kv_slot r;
     struct place p;
 
-    (void)state;
     invented_nodes_begin(EPERM, 0);
     open_place(&p, &o, &longest);
     assert_int_equal(invented_nodes_warnings("kv_not_bound"), 1);
@@ -238,16 +230,4 @@ static void test_refusals(void **state)
         mem_fail_after(-1, 0);
     }
     close_place(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads_of_ranks),   cmocka_unit_test(test_heads_of_threads),
-        cmocka_unit_test(test_heads_of_several), cmocka_unit_test(test_short_sequences),
-        cmocka_unit_test(test_blocks),           cmocka_unit_test(test_several_sizes),
-        cmocka_unit_test(test_one_node),         cmocka_unit_test(test_refusals),
-    };
-
-    return cmocka_run_group_tests_name("kv_place", tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void open_on(struct step_model *x, const struct model_numa_owners *owners
     step_model_open(x, &step_traits[0], &o, TEAM);
 }
 
-static void test_one_node(void **state)
+TEST(test_one_node)
 {
     static const int nodes[TEAM] = {0};
     const struct model_numa_owners o = {.n_ranks = 2, .n_threads = 3, .nodes = nodes};
@@ -30,7 +30,6 @@ static void test_one_node(void **state)
     int64_t bytes;
     int rc;
 
-    (void)state;
     open_on(&x, &o);
     rc = model_numa_report_get(x.model, &places); /* the kernel's own word */
     invented_nodes_sum(&places, &all);
@@ -48,14 +47,13 @@ static void test_one_node(void **state)
     assert_true(bytes > 4 * 2 * 48 * 48);
 }
 
-static void test_unknown_nodes(void **state)
+TEST(test_unknown_nodes)
 {
     const struct model_numa_owners o = {0};
     struct model_numa_report places;
     struct model_numa_row all;
     struct step_model x;
 
-    (void)state;
     invented_nodes_begin(0, 0);
     open_on(&x, &o);
     assert_ok(model_numa_report_get(x.model, &places));
@@ -73,7 +71,7 @@ static void two_and_one(int *nodes)
         nodes[t] = t < 4 ? 0 : t < 8 ? 5 : 7;
 }
 
-static void test_strays_are_found(void **state)
+TEST(test_strays_are_found)
 {
     struct model_numa_owners o = {.n_ranks = 2, .n_threads = 4};
     struct model_numa_row all;
@@ -82,7 +80,6 @@ static void test_strays_are_found(void **state)
     struct step_model x;
     int64_t owned;
 
-    (void)state;
     two_and_one(nodes);
     o.nodes = nodes;
     invented_nodes_begin(0, SIZE_MAX);
@@ -111,12 +108,11 @@ static void test_strays_are_found(void **state)
 }
 
 /* Who packs: the owners' nodes alone where first touch decides, else everybody. */
-static void test_helpers(void **state)
+TEST(test_helpers)
 {
     struct model_numa_owners o = {.n_ranks = 2, .n_threads = 4};
     int nodes[TEAM];
 
-    (void)state;
     two_and_one(nodes);
     o.nodes = nodes;
     for (int refuse = 0; refuse < 2; refuse++) {
@@ -141,14 +137,13 @@ static void test_helpers(void **state)
     }
 }
 
-static void test_a_kernel_that_does_not_tell(void **state)
+TEST(test_a_kernel_that_does_not_tell)
 {
     const struct model_numa_owners o = {0};
     struct model_numa_report places;
     struct model_numa_row all;
     struct step_model x;
 
-    (void)state;
     open_on(&x, &o);
     invented_nodes_begin(EPERM, 0);
     invented_nodes.mute = true;
@@ -161,7 +156,7 @@ static void test_a_kernel_that_does_not_tell(void **state)
 }
 
 /* Threads of the team in any order own what their thread slots read. */
-static void test_slots_own(void **state)
+TEST(test_slots_own)
 {
     static const int threads[] = {2, 0, 3, 1};
     static const int nodes[TEAM] = {10, 11, 12, 13};
@@ -169,7 +164,6 @@ static void test_slots_own(void **state)
     const struct model_placement *p;
     struct step_model x;
 
-    (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_on(&x, &o);
     invented_nodes_end();
@@ -178,18 +172,4 @@ static void test_slots_own(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(p->node[p->domain[i]], nodes[threads[i]]);
     step_model_close(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_node),
-        cmocka_unit_test(test_unknown_nodes),
-        cmocka_unit_test(test_strays_are_found),
-        cmocka_unit_test(test_helpers),
-        cmocka_unit_test(test_a_kernel_that_does_not_tell),
-        cmocka_unit_test(test_slots_own),
-    };
-
-    return cmocka_run_group_tests_name("places", tests, NULL, NULL);
 }

@@ -4,13 +4,12 @@
 
 #define LARGE MODEL_LARGE_PAGE
 
-static void test_page_runs(void **state)
+TEST(test_page_runs)
 {
     struct model_page_map m;
     struct model_page_run *runs;
     size_t n;
 
-    (void)state;
     assert_ok(model_page_map_init(&m, NULL, 9 * LARGE - 5, 3));
     assert_int_equal(m.n_pages, 9);
     model_page_map_add(&m, 0, 2 * LARGE + 10, 0);          /* pages 0, 1, a bit of 2 */
@@ -39,13 +38,12 @@ static void test_page_runs(void **state)
 }
 
 /* Pages that two nodes want alike go to them in turn: neither is crowded. */
-static void test_equal_pages_alternate(void **state)
+TEST(test_equal_pages_alternate)
 {
     struct model_page_map m;
     struct model_page_run *runs;
     size_t n, got[2] = {0};
 
-    (void)state;
     assert_ok(model_page_map_init(&m, NULL, 100 * LARGE, 2));
     for (size_t i = 0; i < 200; i++)
         model_page_map_add(&m, i * LARGE / 2, LARGE / 2, (int)(i & 1));
@@ -56,14 +54,4 @@ static void test_equal_pages_alternate(void **state)
     assert_int_equal(got[1], 50 * LARGE);
     mem_free(runs);
     model_page_map_fini(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_page_runs),
-        cmocka_unit_test(test_equal_pages_alternate),
-    };
-
-    return cmocka_run_group_tests_name("page_map", tests, NULL, NULL);
 }

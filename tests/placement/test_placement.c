@@ -94,14 +94,13 @@ static void on_nodes(struct par_team *team, struct model_layer *layers, int n_ra
 
 /* A node's ranks have pages of their own, but for one where each of a matrix's parts ends;
  * of that one they have most. */
-static void test_published_shape(void **state)
+TEST(test_published_shape)
 {
     static const int on[][2] = {{2, 2}, {4, 4}, {8, 8}, {8, 2}, {8, 4}, {4, 2}, {1, 1}};
     struct model_layer *layers = mem_new(MEM_TEST, 32, sizeof(*layers));
     static const int cpus[TEAM];
     struct par_team *team;
 
-    (void)state;
     assert_ok(par_team_open(&team, cpus, TEAM, 0));
     for (size_t i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
         int64_t ends = (4 * 32 + 2) * on[i][1];
@@ -130,14 +129,13 @@ static void test_published_shape(void **state)
 
 /* One rank over two nodes: what is split along N has its pages, of what is split along K
  * every page holds something of both. */
-static void test_one_rank_over_nodes(void **state)
+TEST(test_one_rank_over_nodes)
 {
     struct model_layer *layers = mem_new(MEM_TEST, 32, sizeof(*layers));
     static const int cpus[TEAM];
     struct model_numa_report places;
     struct par_team *team;
 
-    (void)state;
     assert_ok(par_team_open(&team, cpus, TEAM, 0));
     on_nodes(team, layers, 1, 2, &places);
     for (int w = 0; w < MODEL_WEIGHT_NORMS; w++) {
@@ -242,11 +240,10 @@ static void check_owners(const struct step_model *x, const struct step_trait *t,
     ref_model_fini(&again);
 }
 
-static void test_any_owners_same_bytes(void **state)
+TEST(test_any_owners_same_bytes)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "owners");
     for (int i = 0; i < N_ISAS * step_n_traits; i++) {
         const struct step_trait *t = &step_traits[i / N_ISAS];
@@ -272,11 +269,10 @@ static void test_any_owners_same_bytes(void **state)
 }
 
 /* Steps by any phase over weights that others own. */
-static void test_any_owners_same_answers(void **state)
+TEST(test_any_owners_same_answers)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "answers");
     for (int i = 0; i < N_ISAS * step_n_traits; i++) {
         const struct step_trait *t = &step_traits[i / N_ISAS];
@@ -301,14 +297,13 @@ static void test_any_owners_same_answers(void **state)
 
 /* ---- the public API ---- */
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const int twice[] = {0, 1, 1, 3};
     struct model_opts o = step_model_opts();
     struct step_model x;
     struct model *m;
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
     o.owners = (struct model_numa_owners){.n_ranks = 2, .n_threads = 3};
     assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_ARG, "owners: ");
@@ -321,14 +316,13 @@ static void test_refusals(void **state)
 }
 
 /* Every allocation of model_open() with owners on several nodes fails in turn. */
-static void test_alloc_fail(void **state)
+TEST(test_alloc_fail)
 {
     static const int nodes[4] = {0, 1, 2, 0};
     struct model_opts o = step_model_opts();
     struct step_model x;
     long n = 0;
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
     o.owners = (struct model_numa_owners){.n_ranks = 3, .n_threads = 1, .nodes = nodes};
     invented_nodes_begin(0, SIZE_MAX);
@@ -354,18 +348,4 @@ static void test_alloc_fail(void **state)
     assert_true(n >= 12);
     invented_nodes_end();
     step_model_close(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_shape),
-        cmocka_unit_test(test_one_rank_over_nodes),
-        cmocka_unit_test(test_any_owners_same_bytes),
-        cmocka_unit_test(test_any_owners_same_answers),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_alloc_fail),
-    };
-
-    return cmocka_run_group_tests_name("placement", tests, NULL, NULL);
 }

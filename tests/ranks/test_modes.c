@@ -197,47 +197,31 @@ static void check_made(const char *arch, enum kern_type type, int64_t n_tok)
     remove(path);
 }
 
-static void tiny(void **state)
+TEST(tiny)
 {
-    (void)state;
     check_made("tiny", KERN_F32, 100);
 }
 
-static void llama_160m(void **state)
+TEST(llama_160m)
 {
-    (void)state;
     check_made("llama-160m", KERN_BF16, 40);
 }
 
-static void stories(void **state)
+TEST(stories)
 {
-    (void)state;
     check_file("stories260K", test_need_data("models/stories260K.bin"), N_TOK_MAX);
 }
 
-static void golden(void **state)
+TEST(golden)
 {
     static const char *const names[] = {"llama-mha-f32", "llama-gqa-ragged-f32",
                                         "llama-head64-bf16", "llama3-scaled-bf16",
                                         "qwen2-bias-f16"};
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         char file[64];
 
         snprintf(file, sizeof(file), "models/golden/%s.gguf", names[i]);
         check_file(names[i], test_need_data(file), 60);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny),
-        cmocka_unit_test(llama_160m),
-        cmocka_unit_test(stories),
-        cmocka_unit_test(golden),
-    };
-
-    return cmocka_run_group_tests_name("modes", tests, NULL, NULL);
 }

@@ -34,11 +34,10 @@ static struct model_opts shared_opts(bool deterministic)
 /* ---- answers ---- */
 
 /* Every step by another degree than the one before: ranks come and go. */
-static void same_answers(void **state)
+TEST(same_answers)
 {
     const struct model_opts o = shared_opts(false);
 
-    (void)state;
     for (int t = 0; t < step_n_traits; t++) {
         struct step_model x;
 
@@ -57,11 +56,10 @@ static void same_answers(void **state)
 
 /* The bits of one team, one token at a time, are those of any number of processes, with any
  * allocator and type of keys and values. */
-static void same_bits(void **state)
+TEST(same_bits)
 {
     struct model_opts o = shared_opts(true);
 
-    (void)state;
     for (int t = 0; t < step_n_traits; t++) {
         int heads = step_traits[t].n_heads;
         struct step_model x;
@@ -108,14 +106,13 @@ static long private_kb(pid_t pid, const void *at)
     return kb;
 }
 
-static void nobody_has_weights_of_his_own(void **state)
+TEST(nobody_has_weights_of_his_own)
 {
     const struct model_opts o = shared_opts(false);
     const void *weights;
     struct step_model x;
     size_t bytes;
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
     step_model_phase(&x, 1, 2);
     step_model_phase(&x, 3, 1);
@@ -220,13 +217,12 @@ static uint64_t hit_one(struct rng *g, int round)
     return h.at_ns;
 }
 
-static void who_dies_or_stops_is_named(void **state)
+TEST(who_dies_or_stops_is_named)
 {
     int n_fds = left_fds();
     uint64_t slowest[N_MOMENTS] = {0};
     struct rng g;
 
-    (void)state;
     rng_init(&g, test_seed(), "moments");
     for (int round = 0; round < N_ROUNDS; round++) {
         uint64_t ns = hit_one(&g, round), *most = &slowest[round / 3 % N_MOMENTS];
@@ -247,14 +243,13 @@ static void tell(void *ctx)
     atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
-static void the_failure_is_told_once(void **state)
+TEST(the_failure_is_told_once)
 {
     const struct model_opts o = shared_opts(false);
     struct model_procs_opts po = {
         .n_phases = 1, .max_chunks = STEP_MODEL_SEQS, .on_fail = tell, .ctx = &n_told};
     struct step_model x;
 
-    (void)state;
     for (int hit = 0; hit < 2; hit++) {
         n_told = 0;
         step_model_open(&x, &step_traits[0], &o, 3);
@@ -310,12 +305,11 @@ static bool alive(pid_t pid)
     return f && state != 'Z'; /* nobody may be there to wait for it */
 }
 
-static void ranks_end_with_the_program(void **state)
+TEST(ranks_end_with_the_program)
 {
     pid_t pid, ranks[2];
     int fds[2], status;
 
-    (void)state;
     assert_int_equal(pipe(fds), 0);
     pid = fork();
     assert_true(pid >= 0);
@@ -347,14 +341,13 @@ static uint64_t cpu_ns(pid_t pid)
 
 /* A rank that a phase does not use, and every rank between steps, sleeps: less than 1 % of
  * a CPU, whatever else runs here. */
-static void parked_ranks_sleep(void **state)
+TEST(parked_ranks_sleep)
 {
     const struct model_opts o = shared_opts(false);
     struct timespec nap = {.tv_nsec = 500000000};
     struct step_model x;
     uint64_t start, before[4];
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
     step_model_phase(&x, 4, 1);
     step_model_multiprocess(&x);
@@ -376,7 +369,7 @@ static void parked_ranks_sleep(void **state)
 
 /* ---- what makes no sense ---- */
 
-static void the_order_is_kept(void **state)
+TEST(the_order_is_kept)
 {
     struct model_procs_opts po = {.n_phases = 1, .max_chunks = 1};
     const struct model_phase_opts ph = {.n_ranks = 1, .n_threads = 1};
@@ -387,7 +380,6 @@ static void the_order_is_kept(void **state)
     struct step_model x;
     float logits[2];
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 2);
     step_model_phase(&x, 2, 1);
     po.phases = x.phases;
@@ -414,13 +406,12 @@ static void the_order_is_kept(void **state)
 
 /* Memory runs out at every allocation of the opening in turn: an error, and nothing
  * left. */
-static void opening_fails_cleanly(void **state)
+TEST(opening_fails_cleanly)
 {
     const struct model_opts o = shared_opts(false);
     struct model_procs_opts po = {.n_phases = 1, .max_chunks = 1};
     bool opened = false;
 
-    (void)state;
     for (long n = 0; !opened; n++) {
         struct step_model x;
         int rc;
@@ -438,21 +429,4 @@ static void opening_fails_cleanly(void **state)
         step_model_close(&x);
         left_no_child();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_answers),
-        cmocka_unit_test(same_bits),
-        cmocka_unit_test(nobody_has_weights_of_his_own),
-        cmocka_unit_test(who_dies_or_stops_is_named),
-        cmocka_unit_test(the_failure_is_told_once),
-        cmocka_unit_test(ranks_end_with_the_program),
-        cmocka_unit_test(parked_ranks_sleep),
-        cmocka_unit_test(the_order_is_kept),
-        cmocka_unit_test(opening_fails_cleanly),
-    };
-
-    return cmocka_run_group_tests_name("procs", tests, NULL, NULL);
 }

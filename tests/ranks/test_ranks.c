@@ -63,11 +63,10 @@ static void check_parts(const struct model *m, int n_ranks)
     assert_int_equal(stored, m->c.n_kv_heads);
 }
 
-static void test_parts(void **state)
+TEST(test_parts)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "parts");
     for (int i = 0; i < 2000; i++) {
         struct model m;
@@ -79,9 +78,8 @@ static void test_parts(void **state)
 }
 
 /* Where R divides R', a rank of R is whole ranks of R': the same bytes by the same cores. */
-static void test_parts_nest(void **state)
+TEST(test_parts_nest)
 {
-    (void)state;
     for (int n_kv = 1; n_kv <= 16; n_kv++) {
         struct model m;
 
@@ -114,11 +112,10 @@ static void open_all(struct step_model *x, const struct step_trait *t,
 }
 
 /* Every degree alone, from the first token to the last. */
-static void test_any_degree(void **state)
+TEST(test_any_degree)
 {
     const struct model_opts o = step_model_opts();
 
-    (void)state;
     for (int t = 0; t < step_n_traits; t++) {
         struct step_model x;
 
@@ -146,17 +143,15 @@ static void switch_with(struct model_opts o, double tolerance)
     }
 }
 
-static void test_switching(void **state)
+TEST(test_switching)
 {
-    (void)state;
     switch_with(step_model_opts(), 1e-4);
 }
 
-static void test_switching_relaxed(void **state)
+TEST(test_switching_relaxed)
 {
     struct model_opts o = step_model_opts();
 
-    (void)state;
     o.precision = KERN_RELAXED;
     switch_with(o, 2e-2);
     o.precision = KERN_EXACT;
@@ -166,22 +161,20 @@ static void test_switching_relaxed(void **state)
     switch_with(o, STEP_MODEL_Q8_KV);
 }
 
-static void test_switching_ref(void **state)
+TEST(test_switching_ref)
 {
-    (void)state;
     assert_ok(cpu_isa_limit("ref"));
     switch_with(step_model_opts(), 1e-4);
     assert_ok(cpu_isa_limit("auto"));
 }
 
 /* Heads, keys and units run out: most ranks have a share of a head, some no unit. */
-static void test_more_ranks_than_anything(void **state)
+TEST(test_more_ranks_than_anything)
 {
     const struct model_opts o = step_model_opts();
     const struct step_trait *last = &step_traits[step_n_traits - 1];
     struct step_model x;
 
-    (void)state;
     assert_int_equal(last->n_heads, 1);
     step_model_open(&x, last, &o, 60);
     step_model_phase(&x, 5, 1);
@@ -192,14 +185,13 @@ static void test_more_ranks_than_anything(void **state)
 }
 
 /* Threads of the team in any order. */
-static void test_thread_slots(void **state)
+TEST(test_thread_slots)
 {
     static const int threads[] = {3, 0, 5, 1, 4, 2};
     const struct model_opts o = step_model_opts();
     const struct model_phase_opts po = {.n_ranks = 2, .n_threads = 3, .threads = threads};
     struct step_model x;
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 6);
     assert_ok(model_phase_open(&x.phases[x.n_phases++], x.model, &po));
     step_model_run(&x, 3, o.max_step_tok, 1e-4, test_seed(), "thread slots");
@@ -263,11 +255,10 @@ static void check_shapes(const struct model_phase *p)
     }
 }
 
-static void test_nothing_is_copied(void **state)
+TEST(test_nothing_is_copied)
 {
     const struct model_opts o = step_model_opts();
 
-    (void)state;
     for (int t = 0; t < step_n_traits; t++) {
         struct step_model x;
         struct kv_stat before, after;
@@ -297,14 +288,13 @@ static void test_nothing_is_copied(void **state)
 
 /* A matrix that is read elsewhere is found, also where that is in the model's own weights; what
  * only a part of the ranks has left is no copy. */
-static void test_a_copy_is_counted(void **state)
+TEST(test_a_copy_is_counted)
 {
     const struct model_opts o = step_model_opts();
     struct step_model x;
     struct kern_mat *o1;
     void *own;
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 2);
     step_model_phase(&x, 2, 1);
     step_model_phase(&x, 1, 2);
@@ -324,7 +314,7 @@ static void test_a_copy_is_counted(void **state)
 
 /* ---- the public API ---- */
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const int twice[] = {0, 1, 1, 3}, far[] = {0, 1, 2, 4};
     struct model_opts o = step_model_opts();
@@ -335,7 +325,6 @@ static void test_refusals(void **state)
     const struct model_chunk c = {.kv = &kv, .ids = x.ids[0], .n_tok = 3};
     float logits[64];
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
     po.n_threads = 3;
     assert_err(model_phase_open(&p, x.model, &po), ERR_ARG, "team of 4");
@@ -363,14 +352,13 @@ static void test_refusals(void **state)
 }
 
 /* Every allocation of model_phase_open() fails in turn. */
-static void test_alloc_fail(void **state)
+TEST(test_alloc_fail)
 {
     const struct model_phase_opts po = {.n_ranks = 3, .n_threads = 2};
     const struct model_opts o = step_model_opts();
     struct step_model x;
     long n = 0;
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 6);
     for (;; n++) {
         size_t act = mem_used_bytes(MEM_ACTIVATIONS), other = mem_used_bytes(MEM_OTHER);
@@ -391,24 +379,4 @@ static void test_alloc_fail(void **state)
     }
     assert_true(n >= 7);
     step_model_close(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_parts_nest),
-        cmocka_unit_test(test_any_degree),
-        cmocka_unit_test(test_switching),
-        cmocka_unit_test(test_switching_relaxed),
-        cmocka_unit_test(test_switching_ref),
-        cmocka_unit_test(test_more_ranks_than_anything),
-        cmocka_unit_test(test_thread_slots),
-        cmocka_unit_test(test_nothing_is_copied),
-        cmocka_unit_test(test_a_copy_is_counted),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_alloc_fail),
-    };
-
-    return cmocka_run_group_tests_name("ranks", tests, NULL, NULL);
 }

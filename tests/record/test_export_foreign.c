@@ -4,7 +4,7 @@
 #include <hdf5.h>
 #include <unistd.h>
 
-static void refuses(void **state)
+TEST(refuses)
 {
     const char *dir = test_dir();
     enum export_format f;
@@ -13,7 +13,6 @@ static void refuses(void **state)
     size_t n;
     FILE *full = fopen("/dev/full", "w"), *null = fopen("/dev/null", "w");
 
-    (void)state;
     assert_err(export_format_find("jsn", &f), ERR_NOTFOUND, "did you mean \"json\"?");
     assert_err(export_format_find("elephant", &f), ERR_NOTFOUND, "expected csv");
     snprintf(path, sizeof(path), "%s/none.h5", dir);
@@ -41,12 +40,11 @@ static void refuses(void **state)
     fclose(null);
 }
 
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     const char *path = result();
     FILE *null = fopen("/dev/null", "w");
 
-    (void)state;
     for (int form = EXPORT_CSV_REQUESTS; form <= EXPORT_MARKDOWN; form++)
         for (long k = 0;; k += 1 + k / 16) {
             int rc;
@@ -105,13 +103,12 @@ static const char *with_dataset(const char *name, hid_t type, int rank, hsize_t 
 
 /* Type, rank and extent are looked at before anything is read, and no memory is taken for
  * what the file has no bytes for. */
-static void shapes_are_checked(void **state)
+TEST(shapes_are_checked)
 {
     static const char *const scalars[] = {METRIC, "/headline/ttft"};
     size_t used = mem_used_bytes(MEM_HARNESS);
     hid_t text = H5Tcopy(H5T_C_S1);
 
-    (void)state;
     H5Tset_size(text, H5T_VARIABLE);
     for (int i = 0; i < 2; i++) {
         assert_refused(with_dataset(scalars[i], H5T_IEEE_F64LE, 1, 1000000000, 0),
@@ -129,7 +126,7 @@ static void shapes_are_checked(void **state)
 }
 
 /* The same for the columns, which only one format reads. */
-static void columns_are_checked(void **state)
+TEST(columns_are_checked)
 {
     static const struct {
         hsize_t n, chunk;
@@ -145,7 +142,6 @@ static void columns_are_checked(void **state)
     const char *path;
     hid_t text = H5Tcopy(H5T_C_S1);
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         path = with_dataset("/cells/0001/requests/intended_ns", H5T_STD_I64LE,
                             bad[i].rank, bad[i].n, bad[i].chunk);
@@ -162,14 +158,13 @@ static void columns_are_checked(void **state)
 }
 
 /* A cell without its name, and one whose name is a number. */
-static void cells_have_names(void **state)
+TEST(cells_have_names)
 {
     const char *path = copy_of_result("nameless");
     const hsize_t one = 1;
     hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), a;
     hid_t space = H5Screate_simple(1, &one, NULL);
 
-    (void)state;
     assert_true(H5Adelete_by_name(file, "/cells/0001", "key", H5P_DEFAULT) >= 0);
     H5Fclose(file);
     assert_refused(path, "/cells/0001: expected an attribute \"key\"");
@@ -187,7 +182,7 @@ static void cells_have_names(void **state)
 
 /* Bytes changed at many places, in a file of ours and in one of the older layout without
  * checksums: an export or one line, whatever HDF5 does with it. */
-static void damaged_files(void **state)
+TEST(damaged_files)
 {
     char path[600], earliest[600];
     FILE *null = fopen("/dev/null", "w");
@@ -195,7 +190,6 @@ static void damaged_files(void **state)
     int n_refused = 0, n_crashed = 0;
     struct rng r;
 
-    (void)state;
     snprintf(earliest, sizeof(earliest), "%s/earliest.h5", test_dir());
     snprintf(path, sizeof(path), "%s/damaged.h5", test_dir());
     to = H5Fcreate(earliest, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -230,33 +224,17 @@ static void damaged_files(void **state)
 }
 
 /* What older records call truth is their evidence. */
-static void older_records_are_read(void **state)
+TEST(older_records_are_read)
 {
     char *path = copy_of_result("older"), *text;
     hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
     size_t n;
     FILE *f = open_memstream(&text, &n);
 
-    (void)state;
     assert_true(H5Arename(file, "evidence", "truth") >= 0);
     H5Fclose(file);
     assert_ok(export_print(path, EXPORT_MARKDOWN, f));
     fclose(f);
     assert_non_null(strstr(text, "commit 0123456789ab, measured"));
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(memory_fails),
-        cmocka_unit_test(shapes_are_checked),
-        cmocka_unit_test(columns_are_checked),
-        cmocka_unit_test(cells_have_names),
-        cmocka_unit_test(damaged_files),
-        cmocka_unit_test(older_records_are_read),
-    };
-
-    return cmocka_run_group_tests_name("export_foreign", tests, NULL, NULL);
 }

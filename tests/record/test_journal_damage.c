@@ -23,7 +23,7 @@ static int count_cell(void *ctx, const struct record_cell *c)
 
 /* Truncated at any byte: the finished cells before it are there, unharmed, and the
  * journal can be gone on with. */
-static void truncated_anywhere(void **state)
+TEST(truncated_anywhere)
 {
     const char *dir = fixture_dir("cut");
     char path[600];
@@ -31,7 +31,6 @@ static void truncated_anywhere(void **state)
     size_t ends[3], n, step;
     uint8_t *whole;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s", journal_path(j));
     for (int i = 0; i < 3; i++) {
         struct stat st;
@@ -64,7 +63,7 @@ static void truncated_anywhere(void **state)
 
 /* A flipped bit anywhere behind the header ends the journal before it, never within it,
  * and whoever goes on is told what it costs. */
-static void flipped_anywhere(void **state)
+TEST(flipped_anywhere)
 {
     const char *dir = fixture_dir("flip");
     char path[600];
@@ -74,7 +73,6 @@ static void flipped_anywhere(void **state)
     size_t n, head;
     uint8_t *whole;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s", journal_path(j));
     assert_int_equal(stat(path, &st), 0);
     head = (size_t)st.st_size;
@@ -105,7 +103,7 @@ static void flipped_anywhere(void **state)
 }
 
 /* Not a journal at all: kept, not removed. */
-static void foreign_file_is_kept(void **state)
+TEST(foreign_file_is_kept)
 {
     const char *dir = fixture_dir("foreign");
     const char text[] = "these are somebody's notes";
@@ -114,7 +112,6 @@ static void foreign_file_is_kept(void **state)
     size_t n;
     void *got;
 
-    (void)state;
     assert_int_equal(mkdir(dir, 0777), 0);
     snprintf(path, sizeof(path), "%s/toy.journal", dir);
     test_write(path, text, sizeof(text));
@@ -130,13 +127,12 @@ static void foreign_file_is_kept(void **state)
 }
 
 /* The disk fills up: the cells before it stay, the journal takes no more. */
-static void disk_full(void **state)
+TEST(disk_full)
 {
     const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
     struct stat st;
     char path[600];
 
-    (void)state;
     signal(SIGXFSZ, SIG_IGN);
     log_set_level(LOG_ERROR);
     for (int extra = 1; extra < 3000; extra += 97) {
@@ -179,13 +175,12 @@ static void write_until_killed(const char *dir, int ready)
 }
 
 /* kill -9 at random moments: finished cells stay, in order and whole; work goes on. */
-static void killed(void **state)
+TEST(killed)
 {
     const char *dir = fixture_dir("killed");
     struct rng r;
     size_t before = 0;
 
-    (void)state;
     rng_init(&r, test_seed(), "kill");
     log_set_level(LOG_ERROR);
     for (int round = 0; round < 30; round++) {
@@ -220,7 +215,7 @@ static void killed(void **state)
     log_set_level(LOG_INFO);
 }
 
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     const char *dir = fixture_dir("nomem");
     struct journal *j = open_toy(dir);
@@ -228,7 +223,6 @@ static void memory_fails(void **state)
     void *whole;
     size_t n_whole;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s", journal_path(j));
     assert_ok(append_fixture(j, 0));
     journal_close(&j);
@@ -262,18 +256,4 @@ static void memory_fails(void **state)
     log_set_level(LOG_INFO);
     assert_int_equal(read_checked(path), 2);
     mem_free(whole);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(truncated_anywhere),
-        cmocka_unit_test(flipped_anywhere),
-        cmocka_unit_test(foreign_file_is_kept),
-        cmocka_unit_test(memory_fails),
-        cmocka_unit_test(killed),
-        cmocka_unit_test(disk_full),
-    };
-
-    return cmocka_run_group_tests_name("journal_damage", tests, NULL, NULL);
 }

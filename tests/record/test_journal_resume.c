@@ -32,7 +32,7 @@ static int resume_changed(const char *path, const char *from, const char *to)
 }
 
 /* What no record can hold is refused before the run goes on: all cells are read. */
-static void cells_are_checked_on_resuming(void **state)
+TEST(cells_are_checked_on_resuming)
 {
     static const char *const changes[][2] = {
         {"\"p99_ttft_ms\"", "\"mean_ttft_ms\""},
@@ -49,7 +49,6 @@ static void cells_are_checked_on_resuming(void **state)
     struct log_warning w[4];
     char path[600];
 
-    (void)state;
     assert_ok(journal_open(&j, test_dir(), "changed", h, true));
     snprintf(path, sizeof(path), "%s", journal_path(j));
     for (int i = 1; i < 3; i++) {
@@ -74,13 +73,4 @@ static void cells_are_checked_on_resuming(void **state)
     log_set_sink(NULL, NULL);
     assert_int_equal(log_warnings_take(w, 4), 1);
     assert_string_equal(w[0].code, "journal_set_aside");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_are_checked_on_resuming),
-    };
-
-    return cmocka_run_group_tests_name("journal_resume", tests, NULL, NULL);
 }

@@ -1,13 +1,12 @@
 /* A finished record holds what was measured, with units and meanings, the same bytes each time. */
 #include "tests/record/toy_record.h"
 
-static void reads_back(void **state)
+TEST(reads_back)
 {
     const char *dir = fixture_dir("back");
     char want[600], *path = finished(dir);
     json_t *latest, *v;
 
-    (void)state;
     snprintf(want, sizeof(want), "%s/" STEM ".h5", dir);
     assert_string_equal(path, want);
     check_result(path);
@@ -30,7 +29,7 @@ static void reads_back(void **state)
 }
 
 /* Same cells, same bytes; and a second result does not replace the first. */
-static void reproducible(void **state)
+TEST(reproducible)
 {
     const char *dir = fixture_dir("twice");
     char *first = finished(dir), *second;
@@ -39,7 +38,6 @@ static void reproducible(void **state)
     size_t n[2];
     void *p[2];
 
-    (void)state;
     journal_close(&j); /* killed after the rename, before the journal was removed */
     j = filled(dir);
     assert_ok(record_finish(&j, headline, 2, &second)); /* found, not made again */
@@ -79,7 +77,7 @@ static void reproducible(void **state)
 }
 
 /* Cells that serve nothing; a large array, which is compressed; a bad headline. */
-static void odd_cells(void **state)
+TEST(odd_cells)
 {
     json_t *h = fixture_header(UTC), *empty = json_object(), *all, *cells;
     const size_t n = 100000;
@@ -92,7 +90,6 @@ static void odd_cells(void **state)
     char *path;
     hid_t file;
 
-    (void)state;
     for (size_t i = 0; i < n; i++)
         v[i] = sin((double)i);
     assert_ok(journal_open(&j, fixture_dir("odd"), "toy", h, false));
@@ -132,7 +129,7 @@ static herr_t has_unit(hid_t file, const char *name, const H5O_info_t *info, voi
     return 0;
 }
 
-static void units_everywhere(void **state)
+TEST(units_everywhere)
 {
     const char *dir = fixture_dir("units");
     char *path = finished(dir), command[800], line[400];
@@ -140,7 +137,6 @@ static void units_everywhere(void **state)
     int n = 0, found = 0;
     FILE *p;
 
-    (void)state;
     assert_true(
         H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, has_unit, &n, H5O_INFO_BASIC) >= 0);
     assert_true(n > N * 15);
@@ -163,11 +159,10 @@ static void units_everywhere(void **state)
 }
 
 /* results/schema.json is what the table says; UPDATE=1 rewrites it. */
-static void schema_is_current(void **state)
+TEST(schema_is_current)
 {
     json_t *now = record_schema(), *kept;
 
-    (void)state;
     assert_non_null(now);
     if (getenv("UPDATE"))
         assert_ok(json_write_file(now, "results/schema.json"));
@@ -176,15 +171,4 @@ static void schema_is_current(void **state)
         fail_msg("results/schema.json differs from record_fields.c: UPDATE=1 make test");
     json_decref(now);
     json_decref(kept);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_back),        cmocka_unit_test(reproducible),
-        cmocka_unit_test(odd_cells),         cmocka_unit_test(units_everywhere),
-        cmocka_unit_test(schema_is_current),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,12 +70,11 @@ int rename(const char *from, const char *to)
 
 /* Each write, sync and rename fails in turn. Then either nothing new has a result's name,
  * and the journal can be finished later, or the result is whole. */
-static void disk_fails(void **state)
+TEST(disk_fails)
 {
     static const int errors[] = {ENOSPC, EIO};
     int k, rc;
 
-    (void)state;
     log_set_level(LOG_ERROR);
     for (size_t e = 0; e < 2; e++)
         for (k = 0;; k++) {
@@ -109,14 +108,13 @@ static void disk_fails(void **state)
     assert_true(k >= 12);
 }
 
-static void file_size_limit(void **state)
+TEST(file_size_limit)
 {
     const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
     const char *dir = fixture_dir("limit");
     struct rlimit small = none;
     struct journal *j = filled(dir);
 
-    (void)state;
     signal(SIGXFSZ, SIG_IGN);
     small.rlim_cur = 20000;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
@@ -127,10 +125,9 @@ static void file_size_limit(void **state)
     assert_ok(record_finish(&j, headline, 2, NULL));
 }
 
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     log_set_level(LOG_ERROR);
-    (void)state;
     for (int once = 0; once < 2; once++) {
         const char *dir = fixture_dir(once ? "nomem1" : "nomem0");
         struct journal *j = filled_with(dir, 2);
@@ -152,13 +149,12 @@ static void memory_fails(void **state)
     log_set_level(LOG_INFO);
 }
 
-static void killed_while_finishing(void **state)
+TEST(killed_while_finishing)
 {
     const char *dir = fixture_dir("killed");
     char path[600];
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "kill");
     log_set_level(LOG_ERROR);
     snprintf(path, sizeof(path), "%s/" STEM ".h5", dir);
@@ -190,16 +186,4 @@ static void killed_while_finishing(void **state)
         check_result(path);
     }
     log_set_level(LOG_INFO);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(disk_fails),
-        cmocka_unit_test(file_size_limit),
-        cmocka_unit_test(memory_fails),
-        cmocka_unit_test(killed_while_finishing),
-    };
-
-    return cmocka_run_group_tests_name("record_faults", tests, NULL, NULL);
 }

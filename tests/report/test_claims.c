@@ -23,7 +23,7 @@ static json_t *headline(void)
     return h;
 }
 
-static void rules_are_arithmetic(void **state)
+TEST(rules_are_arithmetic)
 {
     static const struct {
         const char *rule;
@@ -74,7 +74,6 @@ static void rules_are_arithmetic(void **state)
     };
     json_t *h = headline();
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct text found = {0};
 
@@ -90,7 +89,7 @@ static void rules_are_arithmetic(void **state)
     json_decref(h);
 }
 
-static void broken_rules_are_refused(void **state)
+TEST(broken_rules_are_refused)
 {
     static const char *const rules[] = {
         "",    "a",        "a <",     "< a",     "a < b and", "a and b",
@@ -98,7 +97,6 @@ static void broken_rules_are_refused(void **state)
         "a<b", "a < *b",   "a == b",  "a < b c", "a < nan*",  "a < b and and",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         if (claim_rule_check(rules[i], "here") != ERR_FORMAT ||
             strncmp(err_msg(), "here: expected ", 15) != 0)
@@ -122,7 +120,7 @@ static int read_text(struct claims *c, const char *text)
     return claims_read(c, path);
 }
 
-static void broken_lists_give_one_line(void **state)
+TEST(broken_lists_give_one_line)
 {
     static const struct {
         const char *text, *part;
@@ -154,7 +152,6 @@ static void broken_lists_give_one_line(void **state)
     };
     struct claims c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int rc = read_text(&c, cases[i].text);
 
@@ -224,7 +221,7 @@ static void change(const char *name, double value)
 
 /* The weaker rule may hold where the stronger one is undecided; what is undecided is told, and
  * is no failure. */
-static void intervals_leave_verdicts_open(void **state)
+TEST(intervals_leave_verdicts_open)
 {
     static const struct {
         double lo, hi;
@@ -239,7 +236,6 @@ static void intervals_leave_verdicts_open(void **state)
                             .shape = "x > 1",
                             .should = CLAIM_IN_SHAPE};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         json_t *record = json_pack("{s:{s:{s:f, s:f, s:f}}}", "headline", "x", "value",
                                    (cases[i].lo + cases[i].hi) / 2, "lo", cases[i].lo,
@@ -255,14 +251,13 @@ static void intervals_leave_verdicts_open(void **state)
     }
 }
 
-static void one_number_flips_the_verdict(void **state)
+TEST(one_number_flips_the_verdict)
 {
     struct claims c;
     struct text found = {0};
     enum claim_verdict v;
     char top[600];
 
-    (void)state;
     assert_non_null(getcwd(top, sizeof(top)));
     assert_ok(read_text(&c, LIST(CLAIM(", \"experiment\": \"e\", \"should\": \"shape\", "
                                        "\"reproduced\": \"2*a < b\", "
@@ -294,12 +289,11 @@ static void one_number_flips_the_verdict(void **state)
     claims_fini(&c);
 }
 
-static void damaged_records_are_reported(void **state)
+TEST(damaged_records_are_reported)
 {
     json_t *record;
     char top[600];
 
-    (void)state;
     assert_non_null(getcwd(top, sizeof(top)));
     assert_int_equal(chdir(test_dir()), 0);
     assert_ok(file_make_dirs("results/bad"));
@@ -333,11 +327,10 @@ static void name_is_known(void *ctx, const char *name)
 }
 
 /* Each rule names headlines that the experiment has; both name one paper. */
-static void shipped_claims_name_headlines(void **state)
+TEST(shipped_claims_name_headlines)
 {
     struct claims c;
 
-    (void)state;
     assert_ok(claims_read(&c, "results/claims.json"));
     assert_true(c.n > 30);
     for (size_t i = 0; i < c.n; i++) {
@@ -363,19 +356,4 @@ static void shipped_claims_name_headlines(void **state)
         job_free(&j);
     }
     claims_fini(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_are_arithmetic),
-        cmocka_unit_test(broken_rules_are_refused),
-        cmocka_unit_test(broken_lists_give_one_line),
-        cmocka_unit_test(intervals_leave_verdicts_open),
-        cmocka_unit_test(one_number_flips_the_verdict),
-        cmocka_unit_test(damaged_records_are_reported),
-        cmocka_unit_test(shipped_claims_name_headlines),
-    };
-
-    return cmocka_run_group_tests_name("report/claims", tests, NULL, NULL);
 }

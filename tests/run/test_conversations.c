@@ -81,12 +81,11 @@ static void check_order(const struct fixture *x, double think_ms)
     }
 }
 
-static void turns_wait_for_their_answer(void **state)
+TEST(turns_wait_for_their_answer)
 {
     static char constant[] = "constant";
     struct fixture x;
 
-    (void)state;
     begin(&x, "{\"adapter\": \"scripted\", \"ttft_ms\": 30, \"itl_ms\": 1}", 4, constant);
     x.load.rate_rps = 200;
     x.load.think_s = 0.004;
@@ -102,12 +101,11 @@ static void turns_wait_for_their_answer(void **state)
     end(&x);
 }
 
-static void a_user_ends_a_conversation_before_the_next(void **state)
+TEST(a_user_ends_a_conversation_before_the_next)
 {
     static char closed[] = "closed";
     struct fixture x;
 
-    (void)state;
     begin(&x, "{\"adapter\": \"scripted\", \"ttft_ms\": 3}", 4, closed);
     x.load.concurrency = 2;
     x.load.n_requests = 4 * TURNS - 1; /* the last conversation is cut */
@@ -133,12 +131,11 @@ static void a_user_ends_a_conversation_before_the_next(void **state)
 
 /* A turn that fails or is canceled is followed like one that is answered, and turns that are
  * still to come keep no other request from its deadline. */
-static void failed_turns_are_followed(void **state)
+TEST(failed_turns_are_followed)
 {
     static char constant[] = "constant";
     struct fixture x;
 
-    (void)state;
     begin(&x,
           "{\"adapter\": \"scripted\", \"ttft_ms\": 2, \"hang_request\": 1, "
           "\"fail_request\": 0}",
@@ -158,7 +155,7 @@ static void failed_turns_are_followed(void **state)
 
 /* --- texts that a filter leaves out, and blocks that prompts share */
 
-static void texts_are_filtered_by_their_tokens(void **state)
+TEST(texts_are_filtered_by_their_tokens)
 {
     static char closed[] = "closed";
     static const struct dataset_item items[] = {
@@ -168,7 +165,6 @@ static void texts_are_filtered_by_their_tokens(void **state)
     };
     struct fixture x;
 
-    (void)state;
     begin(&x, "{\"adapter\": \"scripted\"}", 1, closed);
     x.opts.turns = DATASET_TURNS_FIRST;
     x.opts.filter = DATASET_FILTER_VLLM;
@@ -187,14 +183,13 @@ static void texts_are_filtered_by_their_tokens(void **state)
     end(&x);
 }
 
-static void equal_blocks_are_equal_tokens(void **state)
+TEST(equal_blocks_are_equal_tokens)
 {
     static char closed[] = "closed";
     static const int64_t one[] = {7, 8}, two[] = {7, 9};
     struct fixture x;
     const struct sut_request *v;
 
-    (void)state;
     begin(&x, "{\"adapter\": \"scripted\"}", 1, closed);
     x.opts.turns = DATASET_TURNS_FIRST;
     for (int i = 0; i < 3; i++)
@@ -213,17 +208,4 @@ static void equal_blocks_are_equal_tokens(void **state)
     assert_memory_not_equal(v[0].prompt + DATASET_BLOCK_TOK,
                             v[1].prompt + DATASET_BLOCK_TOK, 100 * sizeof(int32_t));
     end(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turns_wait_for_their_answer),
-        cmocka_unit_test(a_user_ends_a_conversation_before_the_next),
-        cmocka_unit_test(failed_turns_are_followed),
-        cmocka_unit_test(texts_are_filtered_by_their_tokens),
-        cmocka_unit_test(equal_blocks_are_equal_tokens),
-    };
-
-    return cmocka_run_group_tests_name("run/conversations", tests, NULL, NULL);
 }

@@ -113,7 +113,7 @@ static const json_t *attribute(const json_t *cell, const char *name)
     return json_object_get(json_object_get(cell, "attributes"), name);
 }
 
-static void a_queue_is_searched(void **state)
+TEST(a_queue_is_searched)
 {
     const char *out = in_dir("out_queue");
     int n_trials = 0, n_cells = 0, wanted = 0;
@@ -121,7 +121,6 @@ static void a_queue_is_searched(void **state)
     json_t *j, *c;
     size_t i, n;
 
-    (void)state;
     finish(start(write_job("90", "400"), out));
     j = record(out);
     cells = json_object_get(j, "cells");
@@ -153,11 +152,10 @@ static void a_queue_is_searched(void **state)
 }
 
 /* The bracket's end is not passed off as an answer. */
-static void the_limit_is_a_warning(void **state)
+TEST(the_limit_is_a_warning)
 {
     size_t n;
 
-    (void)state;
     finish(start(write_job("3000", "20"), in_dir("out_limit")));
     assert_non_null(
         strstr(test_read(in_dir("log"), &n),
@@ -190,7 +188,7 @@ static struct seen look(const char *journal)
     return s;
 }
 
-static void a_killed_search_goes_on(void **state)
+TEST(a_killed_search_goes_on)
 {
     const char *path = write_job("90", "400"), *out = in_dir("out_killed");
     struct timespec pause = {.tv_nsec = 5000000};
@@ -199,7 +197,6 @@ static void a_killed_search_goes_on(void **state)
     size_t n;
     pid_t pid;
 
-    (void)state;
     snprintf(journal, sizeof(journal), "%s/queue.journal", out);
     pid = start(path, out);
     for (before = look(journal); before.n < 4; before = look(journal)) {
@@ -225,15 +222,4 @@ static void a_killed_search_goes_on(void **state)
     for (int i = before.n; i < after.n; i++) /* none is measured twice */
         for (int k = 0; k < before.n; k++)
             assert_string_not_equal(after.key[i], before.key[k]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_queue_is_searched),
-        cmocka_unit_test(the_limit_is_a_warning),
-        cmocka_unit_test(a_killed_search_goes_on),
-    };
-
-    return cmocka_run_group_tests_name("run/goodput", tests, NULL, NULL);
 }

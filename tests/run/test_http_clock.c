@@ -89,7 +89,7 @@ static void assert_within(const struct metrics *m, const char *name, double low,
 }
 
 /* Each third request is slower than the objective by the script. */
-static void published_numbers_are_the_servers(void **state)
+TEST(published_numbers_are_the_servers)
 {
     struct web_script s = {.dialect = WEB_VLLM,
                            .ttft_ms = 8,
@@ -103,7 +103,6 @@ static void published_numbers_are_the_servers(void **state)
     struct fixture x;
     struct metrics m;
 
-    (void)state;
     run(&x, &s, "poisson", 60, 150, 5, 0);
     start = start_of(&x);
     compute(&m, &x, 200, 50);
@@ -151,7 +150,7 @@ static double mean_wait(const double *arrival_s, size_t n, double service_s, dou
 /* By arithmetic: the arrivals that the harness fixes before a run wait as those of an M/D/1
  * queue do. The tolerance is four standard errors of the mean, by batches that are longer than
  * the dependence of waits. */
-static void arrivals_wait_as_in_theory(void **state)
+TEST(arrivals_wait_as_in_theory)
 {
     enum { N = 100000, BATCHES = 50 };
     static const double loads[] = {0.3, 0.6, 0.8};
@@ -161,7 +160,6 @@ static void arrivals_wait_as_in_theory(void **state)
     double *wait_s = mem_new(MEM_TEST, N, sizeof(double));
     const struct load_process *p;
 
-    (void)state;
     assert_ok(load_process_find("poisson", &p));
     for (size_t k = 0; k < sizeof(loads) / sizeof(loads[0]); k++) {
         const struct load_opts o = {.process = poisson, .rate_rps = loads[k] / service_s};
@@ -179,7 +177,7 @@ static void arrivals_wait_as_in_theory(void **state)
 
 /* Behind HTTP the same arrivals wait no less than that arithmetic says, and what is published
  * is what the server saw. */
-static void a_queue_behind_http_waits_as_it_must(void **state)
+TEST(a_queue_behind_http_waits_as_it_must)
 {
     struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 4, .slots = 1, .closes = 1};
     double ideal_s[200], reported_s[200], low = 0, high = 0, wait_s;
@@ -187,7 +185,6 @@ static void a_queue_behind_http_waits_as_it_must(void **state)
     struct fixture x;
     struct metrics m;
 
-    (void)state;
     run(&x, &s, "poisson", 200, 175, 1, 0);
     start = start_of(&x);
     compute(&m, &x, 1000, 0);
@@ -211,12 +208,11 @@ static void a_queue_behind_http_waits_as_it_must(void **state)
 }
 
 /* One at a time, as the server's own account of its slot shows. */
-static void the_server_serves_one_at_a_time(void **state)
+TEST(the_server_serves_one_at_a_time)
 {
     struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 2, .slots = 1};
     struct fixture x;
 
-    (void)state;
     run(&x, &s, "poisson", 40, 400, 2, 0);
     for (size_t i = 0; i < x.result.n; i++)
         for (size_t k = 0; k < x.result.n; k++) {
@@ -230,29 +226,15 @@ static void the_server_serves_one_at_a_time(void **state)
 /* --- connections */
 
 /* One that is idle is used again: no more of them than requests were ever under way. */
-static void connections_are_used_again(void **state)
+TEST(connections_are_used_again)
 {
     struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 1};
     struct fixture x;
 
-    (void)state;
     run(&x, &s, "closed", 60, 0, 2, 0); /* four at a time */
     assert_int_equal(web_n_seen(x.web), 61);
     /* Those of the open, which asks what the server is, are closed when it is done; an end may
      * be reported before its connection is free, and the next request then opens another. */
     assert_true(web_n_accepted(x.web) <= 30);
     end(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_numbers_are_the_servers),
-        cmocka_unit_test(arrivals_wait_as_in_theory),
-        cmocka_unit_test(a_queue_behind_http_waits_as_it_must),
-        cmocka_unit_test(the_server_serves_one_at_a_time),
-        cmocka_unit_test(connections_are_used_again),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

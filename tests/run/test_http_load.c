@@ -14,14 +14,13 @@
  * its dispatch, and each token came after it was sent, so the start is between the latest
  * `sent - came` and the earliest `got - dispatched`. One early stamp would turn these
  * around. */
-static void stamps_are_the_servers(void **state)
+TEST(stamps_are_the_servers)
 {
     struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 12, .itl_ms = 4};
     int64_t low = INT64_MIN, high = INT64_MAX;
     struct fixture x;
     struct metrics m;
 
-    (void)state;
     run(&x, &s, "constant", 20, 50, 6, 0);
     assert_int_equal(web_n_seen(x.web), 21);
     for (size_t i = 0; i < x.result.n; i++) {
@@ -50,13 +49,12 @@ static void stamps_are_the_servers(void **state)
 }
 
 /* Two tokens in one event have one time, and are on record as such. */
-static void tokens_of_one_event_share_a_time(void **state)
+TEST(tokens_of_one_event_share_a_time)
 {
     struct web_script s = {.dialect = WEB_LLAMA, .itl_ms = 10};
     struct fixture x;
     json_t *d;
 
-    (void)state;
     run(&x, &s, "closed", 4, 0, 6, 0);
     for (size_t i = 0; i < x.result.n; i++) {
         const struct metrics_row *r = &x.result.rows[i];
@@ -77,14 +75,13 @@ static void tokens_of_one_event_share_a_time(void **state)
 
 /* Each third request is slow by more than the objective; it cannot count as met, and what
  * is reported is the share of rows that meet it. */
-static void attainment_counts_what_was_slow(void **state)
+TEST(attainment_counts_what_was_slow)
 {
     struct web_script s = {.dialect = WEB_VLLM, .slow_every = 3, .slow_ms = 400};
     size_t n_met = 0;
     struct fixture x;
     struct metrics m;
 
-    (void)state;
     run(&x, &s, "constant", 30, 200, 2, 0);
     for (size_t i = 0; i < x.result.n; i++) {
         const struct metrics_row *r = &x.result.rows[i];
@@ -104,13 +101,12 @@ static void attainment_counts_what_was_slow(void **state)
 
 /* One request is served at a time and takes 5 ms, and they come each 2 ms: whatever the
  * order, the k-th end is no earlier than in a queue that never idles longer. */
-static void a_queue_of_one_is_seen_as_one(void **state)
+TEST(a_queue_of_one_is_seen_as_one)
 {
     struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 5, .slots = 1};
     int64_t last = 0;
     struct fixture x;
 
-    (void)state;
     run(&x, &s, "constant", 40, 500, 1, 0);
     for (size_t i = 0; i < x.result.n; i++) {
         const struct metrics_row *r = &x.result.rows[i];
@@ -126,7 +122,7 @@ static void a_queue_of_one_is_seen_as_one(void **state)
 
 /* The server stalls for 150 ms at the fifth request. Those that were due meanwhile waited
  * from when they were due, although each was answered at once when it was its turn. */
-static void a_stall_is_charged_to_all(void **state)
+TEST(a_stall_is_charged_to_all)
 {
     struct web_script s = {
         .dialect = WEB_VLLM, .slots = 1, .stall_request = 5, .stall_ms = 150};
@@ -134,7 +130,6 @@ static void a_stall_is_charged_to_all(void **state)
     struct fixture x;
     int n_charged = 0;
 
-    (void)state;
     run(&x, &s, "constant", 24, 100, 1, 0);
     stalled = x.result.rows[4].dispatch_ns + 150 * MS; /* not over before */
     for (size_t i = 5; i < x.result.n; i++) {
@@ -154,12 +149,11 @@ static void a_stall_is_charged_to_all(void **state)
 
 /* --- the end of a request */
 
-static void a_trickle_ends_at_the_deadline(void **state)
+TEST(a_trickle_ends_at_the_deadline)
 {
     struct web_script s = {.fault = WEB_TRICKLE, .fault_from = 1};
     struct fixture x;
 
-    (void)state;
     run(&x, &s, "constant", 5, 100, 4, 0.3);
     assert_false(x.result.system_stuck);
     for (size_t i = 0; i < x.result.n; i++) {
@@ -170,13 +164,12 @@ static void a_trickle_ends_at_the_deadline(void **state)
     end(&x);
 }
 
-static void faults_are_rows(void **state)
+TEST(faults_are_rows)
 {
     struct web_script s = {.fault = WEB_429, .fault_from = 4};
     int n_failed = 0;
     struct fixture x;
 
-    (void)state;
     run(&x, &s, "closed", 12, 0, 3, 0);
     for (size_t i = 0; i < x.result.n; i++) {
         const struct metrics_row *r = &x.result.rows[i];
@@ -192,14 +185,13 @@ static void faults_are_rows(void **state)
 }
 
 /* A server that refuses connections gives no reason; the row states the likely one. */
-static void a_limit_of_connections_is_suspected(void **state)
+TEST(a_limit_of_connections_is_suspected)
 {
     struct web_script s = {
         .dialect = WEB_VLLM, .ttft_ms = 30, .slots = 1, .max_connections = 66};
     int n_suspected = 0;
     struct fixture x;
 
-    (void)state;
     run(&x, &s, "constant", 100, 20000, 1, 0); /* in 5 ms, before the first has ended */
     for (size_t i = 0; i < x.result.n; i++) {
         const struct metrics_row *r = &x.result.rows[i];
@@ -212,13 +204,12 @@ static void a_limit_of_connections_is_suspected(void **state)
 }
 
 /* P9: each request's own lateness stands in the record. */
-static void dispatch_lag_is_recorded(void **state)
+TEST(dispatch_lag_is_recorded)
 {
     struct fixture x;
     const json_t *lag;
     json_t *d;
 
-    (void)state;
     run(&x, &(struct web_script){.dialect = WEB_VLLM}, "poisson", 30, 300, 3, 0);
     assert_ok(run_system_describe(x.system, &d));
     lag = json_object_get(json_object_get(d, "streams"), "dispatch_lag_ms");
@@ -264,14 +255,13 @@ static int n_lines(const char *text)
     return n;
 }
 
-static void bench_answers_in_sentences_and_a_table(void **state)
+TEST(bench_answers_in_sentences_and_a_table)
 {
     struct web_server *w = web_start(&(struct web_script){
         .dialect = WEB_VLLM, .ttft_ms = 20, .itl_ms = 2, .slots = 1});
     char *text;
     int rc;
 
-    (void)state;
     text = bench(web_url(w) + strlen("http://"), 500, &rc);
     assert_ok(rc);
     assert_non_null(strstr(text, "serves scripted-model"));
@@ -289,13 +279,12 @@ static void bench_answers_in_sentences_and_a_table(void **state)
     web_stop(w);
 }
 
-static void bench_refuses_in_one_line(void **state)
+TEST(bench_refuses_in_one_line)
 {
     struct web_server *w = web_start(&(struct web_script){.no_models = 1});
     char *text;
     int rc;
 
-    (void)state;
     text = bench(web_url(w), 500, &rc);
     assert_int_equal(rc, ERR_IO);
     assert_non_null(strstr(err_msg(), "/v1/models: the server answers HTTP 404"));
@@ -318,23 +307,4 @@ static void bench_refuses_in_one_line(void **state)
     text = bench("ftp://x", 500, &rc);
     assert_int_equal(rc, ERR_ARG);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stamps_are_the_servers),
-        cmocka_unit_test(tokens_of_one_event_share_a_time),
-        cmocka_unit_test(attainment_counts_what_was_slow),
-        cmocka_unit_test(a_queue_of_one_is_seen_as_one),
-        cmocka_unit_test(a_stall_is_charged_to_all),
-        cmocka_unit_test(a_trickle_ends_at_the_deadline),
-        cmocka_unit_test(faults_are_rows),
-        cmocka_unit_test(a_limit_of_connections_is_suspected),
-        cmocka_unit_test(dispatch_lag_is_recorded),
-        cmocka_unit_test(bench_answers_in_sentences_and_a_table),
-        cmocka_unit_test(bench_refuses_in_one_line),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

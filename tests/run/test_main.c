@@ -95,11 +95,10 @@ static const char *out_dir(const char *name)
     return path;
 }
 
-static void usage_is_status_2(void **state)
+TEST(usage_is_status_2)
 {
     const char *bad = write_job("bad", "{\"about\": \"x\", \"lod\": {}}");
 
-    (void)state;
     EXPECT(2, "did you mean \"describe\"", "descrbe");
     EXPECT(2, "(usage: testbed run", "run");
     EXPECT(2, "did you mean", "run", "x", "--smok");
@@ -111,7 +110,7 @@ static void usage_is_status_2(void **state)
 }
 
 /* Each verb's help names every option of the verb and shows two examples. */
-static void help_is_complete(void **state)
+TEST(help_is_complete)
 {
     static const char *const verbs[][11] = {
         {"run", "--smoke", "--dry-run", "--quiet", "--fresh", "--draw", "--tag", "--out",
@@ -131,7 +130,6 @@ static void help_is_complete(void **state)
     char usage[64], example[64];
     const char *text, *at;
 
-    (void)state;
     for (size_t v = 0; v < sizeof(verbs) / sizeof(verbs[0]); v++) {
         snprintf(usage, sizeof(usage), "Usage: testbed %s", verbs[v][0]);
         snprintf(example, sizeof(example), "\n  testbed %s", verbs[v][0]);
@@ -160,11 +158,10 @@ static const char small[] =
     "\"p50_ttft_ms\", \"better\": \"lower\", \"where\": {\"ttft_ms\": 2}}], \"smoke\": "
     "{\"load\": {\"n_requests\": 2}}}";
 
-static void words_about_jobs(void **state)
+TEST(words_about_jobs)
 {
     const char *path = write_job("small", small);
 
-    (void)state;
     EXPECT(0, "2 cells", "run", path, "--dry-run");
     EXPECT(0, "(2 requests)", "run", path, "--dry-run", "--smoke");
     EXPECT(0, "(4 requests)", "run", path, "--dry-run", "--set", "load.n_requests=4");
@@ -208,16 +205,15 @@ static char *record_in(const char *dir, char path[600])
     return path;
 }
 
-static void a_run_leaves_its_headline(void **state)
+TEST(a_run_leaves_its_headline)
 {
     const char *path = write_job("small", small), *dir = out_dir("small");
 
-    (void)state;
     EXPECT(0, "TTFT p50", "run", path, "--out", dir, "--quiet");
     assert_true(latest(dir, "t") >= 2); /* what the script waits, in ms */
 }
 
-static void failed_cells_are_status_3(void **state)
+TEST(failed_cells_are_status_3)
 {
     static const char text[] =
         "{\"about\": \"one of two systems is broken\", \"system\": {\"adapter\": "
@@ -225,31 +221,28 @@ static void failed_cells_are_status_3(void **state)
         "\"lengths_csv\", \"path\": \"no-such-file.csv\"}}";
     const char *path = write_job("broken", text), *dir = out_dir("broken");
 
-    (void)state;
     EXPECT(3, "no-such-file.csv", "run", path, "--out", dir);
     EXPECT(3, "no cell could be measured", "run", path, "--out", dir);
 }
 
-static void an_invalid_run_is_status_3(void **state)
+TEST(an_invalid_run_is_status_3)
 {
     static const char text[] =
         "{\"about\": \"nobody answers\", \"system\": {\"adapter\": \"scripted\", "
         "\"hang_request\": 0}, \"dataset\": {\"n\": 1}, \"load\": {\"n_requests\": 1, "
         "\"timeout_s\": 0.05}}";
 
-    (void)state;
     EXPECT(3, "no measured request completed", "run", write_job("hang", text), "--out",
            out_dir("hang"));
 }
 
-static void failed_requests_are_said(void **state)
+TEST(failed_requests_are_said)
 {
     static const char text[] =
         "{\"about\": \"one fails\", \"system\": {\"adapter\": \"scripted\", "
         "\"fail_request\": 2}, \"dataset\": {\"n\": 5, \"max_prompt_tok\": 8, "
         "\"max_output_tok\": 3}, \"load\": {\"n_requests\": 5}}";
 
-    (void)state;
     EXPECT(0, "1 of 5 requests failed; the first: failed as scripted", "run",
            write_job("fails", text), "--out", out_dir("fails"));
 }
@@ -342,7 +335,7 @@ static void assert_same_cells(const struct seen *before, const struct seen *afte
             assert_string_not_equal(after->key[i], after->key[k]);
 }
 
-static void a_killed_run_resumes(void **state)
+TEST(a_killed_run_resumes)
 {
     char dir[300], journal[400], log[400], part[64];
     const char *path = write_job("long", long_job), *text;
@@ -350,7 +343,6 @@ static void a_killed_run_resumes(void **state)
     struct seen first, second;
     size_t n;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s", out_dir("long"));
     snprintf(journal, sizeof(journal), "%s/long.journal", dir);
     snprintf(log, sizeof(log), "%s/killed", test_dir());
@@ -377,7 +369,7 @@ static const char endless_job[] =
     "\"max_output_tok\": 4}, \"load\": {\"n_requests\": 1, \"timeout_s\": 1000}}";
 
 /* The line that an interrupt prints is a command that continues the run. */
-static void an_interrupt_says_how_to_resume(void **state)
+TEST(an_interrupt_says_how_to_resume)
 {
     static const int signals[] = {SIGINT, SIGTERM};
     struct timespec pause = {.tv_nsec = 2000000};
@@ -388,7 +380,6 @@ static void an_interrupt_says_how_to_resume(void **state)
     char *text;
     size_t n;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s", out_dir("it's stopped"));
     snprintf(journal, sizeof(journal), "%s/stopped.journal", dir);
     snprintf(log, sizeof(log), "%s/stopped", test_dir());
@@ -416,7 +407,7 @@ static void an_interrupt_says_how_to_resume(void **state)
     }
 }
 
-static void fresh_forgets(void **state)
+TEST(fresh_forgets)
 {
     char dir[300], journal[400], log[400];
     const char *path = write_job("forget", long_job), *text;
@@ -425,7 +416,6 @@ static void fresh_forgets(void **state)
     struct seen before;
     size_t n;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s", out_dir("forget"));
     snprintf(journal, sizeof(journal), "%s/forget.journal", dir);
     snprintf(log, sizeof(log), "%s/killed", test_dir());
@@ -438,7 +428,7 @@ static void fresh_forgets(void **state)
 }
 
 /* --fresh while another run of the job goes on: refused, and that run loses nothing. */
-static void fresh_leaves_a_running_run_alone(void **state)
+TEST(fresh_leaves_a_running_run_alone)
 {
     char dir[300], journal[400], log[400], record[600];
     const char *path = write_job("second", long_job);
@@ -446,7 +436,6 @@ static void fresh_leaves_a_running_run_alone(void **state)
     struct timespec pause = {.tv_nsec = 2000000};
     pid_t pid;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s", out_dir("second"));
     snprintf(journal, sizeof(journal), "%s/second.journal", dir);
     snprintf(log, sizeof(log), "%s/first", test_dir());
@@ -462,14 +451,13 @@ static void fresh_leaves_a_running_run_alone(void **state)
 }
 
 /* What stands at the target of --out stays until a whole export replaces it. */
-static void export_out_destroys_nothing(void **state)
+TEST(export_out_destroys_nothing)
 {
     const char *path = write_job("small", small), *dir = out_dir("exported");
     char record[600], out[600], older[] = "an older export";
     void *before, *after;
     size_t n_before, n_after;
 
-    (void)state;
     EXPECT(0, "TTFT p50", "run", path, "--out", dir, "--quiet");
     record_in(dir, record);
     snprintf(out, sizeof(out), "%s/export.csv", test_dir());
@@ -495,7 +483,7 @@ static void export_out_destroys_nothing(void **state)
 }
 
 /* Each verb that only prints, to a device that is full. */
-static void lost_output_is_status_3(void **state)
+TEST(lost_output_is_status_3)
 {
     static const char *const words[][3] = {{"list"},
                                            {"describe", "quickstart"},
@@ -506,7 +494,6 @@ static void lost_output_is_status_3(void **state)
                                            {"--version"}};
     char log[300];
 
-    (void)state;
     snprintf(log, sizeof(log), "%s/full", test_dir());
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         char command[700], *argv[] = {"/bin/sh", "-c", command, NULL}, *text;
@@ -522,25 +509,4 @@ static void lost_output_is_status_3(void **state)
             fail_msg("%s: %s", command, text);
         mem_free(text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(usage_is_status_2),
-        cmocka_unit_test(help_is_complete),
-        cmocka_unit_test(words_about_jobs),
-        cmocka_unit_test(a_run_leaves_its_headline),
-        cmocka_unit_test(failed_cells_are_status_3),
-        cmocka_unit_test(an_invalid_run_is_status_3),
-        cmocka_unit_test(failed_requests_are_said),
-        cmocka_unit_test(a_killed_run_resumes),
-        cmocka_unit_test(an_interrupt_says_how_to_resume),
-        cmocka_unit_test(fresh_forgets),
-        cmocka_unit_test(fresh_leaves_a_running_run_alone),
-        cmocka_unit_test(export_out_destroys_nothing),
-        cmocka_unit_test(lost_output_is_status_3),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,12 +23,11 @@ static void stop(struct progress **p, FILE *f)
     fclose(f);
 }
 
-static void live_line_with_estimate(void **state)
+TEST(live_line_with_estimate)
 {
     FILE *f;
     struct progress *p = start(&f, PROGRESS_LIVE);
 
-    (void)state;
     progress_cell(p, "rate=2", 100, 100, 10 * S);
     progress_tick(p, 50, 2, 30 * S); /* 50 of 200 in 20 s: 60 s to go */
     fflush(f);
@@ -46,12 +45,11 @@ static void live_line_with_estimate(void **state)
 
 /* Two cells of a study: a quarter of the whole in 20 s leaves 60 s. Half of it in 40 s leaves
  * 40 s, and 10 s later no more. */
-static void a_study_counts_in_fractions(void **state)
+TEST(a_study_counts_in_fractions)
 {
     struct progress *p;
     FILE *f = open_memstream(&text, &n_text);
 
-    (void)state;
     assert_ok(progress_open(&p, f, PROGRESS_LIVE, 2, 0, 2, 10 * S));
     progress_study(p, "m=4", 1, 10 * S);
     progress_step(p, 0.5, "tune", 30 * S);
@@ -83,14 +81,13 @@ static double last_left(const char *s, bool *more)
 
 /* Requests stall, and each cell is slower than the one before: an estimate from the mean
  * rate would climb all the time. */
-static void the_time_left_never_climbs(void **state)
+TEST(the_time_left_never_climbs)
 {
     double now = 10, shown = 1e9;
     bool more, was_more = false;
     struct progress *p;
     FILE *f = open_memstream(&text, &n_text);
 
-    (void)state;
     assert_ok(progress_open(&p, f, PROGRESS_LIVE, 3, 0, 30, 10 * S));
     for (int cell = 0; cell < 3; cell++) {
         progress_cell(p, "a", 10, 10, (uint64_t)(now * S));
@@ -116,12 +113,11 @@ static void the_time_left_never_climbs(void **state)
 }
 
 /* Cells of a tenth and nine tenths of the time, whatever their numbers of requests are. */
-static void cells_have_weights(void **state)
+TEST(cells_have_weights)
 {
     struct progress *p;
     FILE *f = open_memstream(&text, &n_text);
 
-    (void)state;
     assert_ok(progress_open(&p, f, PROGRESS_LIVE, 2, 0, 10, 10 * S));
     progress_cell(p, "fast", 50, 1, 10 * S);
     progress_tick(p, 50, 0, 15 * S);
@@ -131,13 +127,12 @@ static void cells_have_weights(void **state)
     free(text);
 }
 
-static void elsewhere_one_line_a_minute(void **state)
+TEST(elsewhere_one_line_a_minute)
 {
     FILE *f;
     struct progress *p = start(&f, PROGRESS_MINUTE);
     int n_lines = 0;
 
-    (void)state;
     progress_cell(p, "a", 100, 100, 10 * S);
     for (uint64_t t = 10; t <= 200; t++)
         progress_tick(p, t / 2, 0, t * S);
@@ -149,12 +144,11 @@ static void elsewhere_one_line_a_minute(void **state)
     free(text);
 }
 
-static void quiet_says_nothing_but_logs(void **state)
+TEST(quiet_says_nothing_but_logs)
 {
     FILE *f;
     struct progress *p = start(&f, PROGRESS_QUIET);
 
-    (void)state;
     progress_note(p, "open", 11 * S);
     progress_cell(p, "a", 100, 100, 200 * S);
     progress_tick(p, 50, 0, 500 * S);
@@ -164,18 +158,4 @@ static void quiet_says_nothing_but_logs(void **state)
     stop(&p, f);
     assert_string_equal(text, "error: broken\n");
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(live_line_with_estimate),
-        cmocka_unit_test(a_study_counts_in_fractions),
-        cmocka_unit_test(the_time_left_never_climbs),
-        cmocka_unit_test(cells_have_weights),
-        cmocka_unit_test(elsewhere_one_line_a_minute),
-        cmocka_unit_test(quiet_says_nothing_but_logs),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

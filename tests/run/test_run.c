@@ -131,7 +131,7 @@ static void assert_between(int64_t stamp, int64_t zero, const struct event *e,
     assert_true(stamp - zero <= high);
 }
 
-static void stamps_are_what_the_system_reported(void **state)
+TEST(stamps_are_what_the_system_reported)
 {
     struct load_opts load = constant(12, 400);
     struct fixture x = {0};
@@ -140,7 +140,6 @@ static void stamps_are_what_the_system_reported(void **state)
     struct run_result r;
     size_t n;
 
-    (void)state;
     snprintf(log, sizeof(log), "%s/events.csv", test_dir());
     snprintf(
         config, sizeof(config),
@@ -169,12 +168,11 @@ static void stamps_are_what_the_system_reported(void **state)
     mem_free(e);
 }
 
-static void open_loop_keeps_its_schedule(void **state)
+TEST(open_loop_keeps_its_schedule)
 {
     struct load_opts load = constant(10, 500);
     struct fixture x = {0};
 
-    (void)state;
     run_plain(&x, "{\"adapter\": \"scripted\", \"ttft_ms\": 20}", 1, &load);
     for (size_t i = 0; i < x.result.n; i++) {
         assert_int_equal(x.result.rows[i].intended_ns, (int64_t)i * 2 * MS);
@@ -191,12 +189,11 @@ static void open_loop_keeps_its_schedule(void **state)
 /* Submitting request 3 blocks us for 60 ms: requests 4 to 8 were due meanwhile, at 10 ms
  * spacing, and their latency counts from then although the system answered each quickly.
  */
-static void a_blocked_sender_hides_nothing(void **state)
+TEST(a_blocked_sender_hides_nothing)
 {
     struct load_opts load = constant(10, 100);
     struct fixture x = {0};
 
-    (void)state;
     run_plain(&x,
               "{\"adapter\": \"scripted\", \"ttft_ms\": 1, \"block_request\": 3, "
               "\"block_ms\": 60}",
@@ -214,12 +211,11 @@ static void a_blocked_sender_hides_nothing(void **state)
 }
 
 /* The whole system stalls for 50 ms when request 2 starts; those sent meanwhile wait. */
-static void a_stalled_system_is_seen(void **state)
+TEST(a_stalled_system_is_seen)
 {
     struct load_opts load = constant(6, 200);
     struct fixture x = {0};
 
-    (void)state;
     run_plain(&x,
               "{\"adapter\": \"scripted\", \"slots\": 1, \"stall_request\": 2, "
               "\"stall_ms\": 50}",
@@ -229,12 +225,11 @@ static void a_stalled_system_is_seen(void **state)
     close_system(&x);
 }
 
-static void closed_loop_keeps_its_number(void **state)
+TEST(closed_loop_keeps_its_number)
 {
     struct load_opts load = closed(12, 3);
     struct fixture x = {0};
 
-    (void)state;
     run_plain(&x, "{\"adapter\": \"scripted\", \"ttft_ms\": 2, \"itl_ms\": 1}", 3, &load);
     for (size_t i = 0; i < x.result.n; i++) {
         const struct metrics_row *r = &x.result.rows[i];
@@ -258,12 +253,11 @@ static void closed_loop_keeps_its_number(void **state)
     close_system(&x);
 }
 
-static void failures_are_rows(void **state)
+TEST(failures_are_rows)
 {
     struct load_opts load = closed(6, 1);
     struct fixture x = {0};
 
-    (void)state;
     load.timeout_s = 0.05;
     load.warmup_requests = 1;
     run_plain(&x,
@@ -287,13 +281,12 @@ static void failures_are_rows(void **state)
     close_system(&x);
 }
 
-static void too_many_outstanding_are_rejected(void **state)
+TEST(too_many_outstanding_are_rejected)
 {
     struct load_opts load = constant(8, 1000);
     struct fixture x = {0};
     size_t n_rejected = 0;
 
-    (void)state;
     load.max_requests_outstanding = 2;
     load.timeout_s = 0.1;
     run_plain(&x, "{\"adapter\": \"scripted\", \"hang_request\": 0, \"ttft_ms\": 100000}",
@@ -311,13 +304,12 @@ static void too_many_outstanding_are_rejected(void **state)
 
 /* A refused request, and a system used for two cells: no event of the first reaches the
  * second. */
-static void refusals_and_a_second_cell(void **state)
+TEST(refusals_and_a_second_cell)
 {
     struct load_opts load = constant(3, 2000);
     struct item item = {.n_prompt = 5, .n_output = 2};
     struct fixture x = {0};
 
-    (void)state;
     load.timeout_s = 0.5;
     run_plain(&x, "{\"adapter\": \"scripted\", \"max_requests\": 1, \"hang_request\": 0}",
               2, &load);
@@ -338,12 +330,11 @@ static void refusals_and_a_second_cell(void **state)
     close_system(&x);
 }
 
-static void null_answers_inside_submit(void **state)
+TEST(null_answers_inside_submit)
 {
     struct load_opts load = closed(200, 4);
     struct fixture x = {0};
 
-    (void)state;
     run_plain(&x, "{\"adapter\": \"null\"}", 16, &load);
     for (size_t i = 0; i < x.result.n; i++) {
         assert_int_equal(x.result.rows[i].status, METRICS_OK);
@@ -358,7 +349,7 @@ static void null_answers_inside_submit(void **state)
 
 /* --- the requests */
 
-static void texts_by_the_systems_tokenizer(void **state)
+TEST(texts_by_the_systems_tokenizer)
 {
     const struct item items[] = {{.text = "two words", .n_output = 3},
                                  {.text = "", .n_output = 2},
@@ -366,7 +357,6 @@ static void texts_by_the_systems_tokenizer(void **state)
     struct load_opts load = closed(0, 1);
     struct fixture x = {0};
 
-    (void)state;
     open_system(&x, "{\"adapter\": \"scripted\", \"vocab\": 100}");
     assert_ok(make_requests(&x, items, 3, &load));
     assert_int_equal(x.requests.n, 3);
@@ -385,7 +375,7 @@ static void texts_by_the_systems_tokenizer(void **state)
     close_system(&x);
 }
 
-static void lengths_are_fitted_and_seeded(void **state)
+TEST(lengths_are_fitted_and_seeded)
 {
     const struct item items[] = {{.n_prompt = 50, .n_output = 10},
                                  {.n_prompt = 3, .n_output = 100},
@@ -393,7 +383,6 @@ static void lengths_are_fitted_and_seeded(void **state)
     struct load_opts load = closed(5, 1);
     struct fixture x = {0}, y = {0};
 
-    (void)state;
     load.order = LOAD_ORDER_SHUFFLE;
     open_system(&x, "{\"adapter\": \"null\", \"max_tok\": 32}");
     open_system(&y, "{\"adapter\": \"null\", \"max_tok\": 32}");
@@ -413,12 +402,11 @@ static void lengths_are_fitted_and_seeded(void **state)
     close_system(&y);
 }
 
-static void bad_systems_are_refused(void **state)
+TEST(bad_systems_are_refused)
 {
     struct run_system *s;
     json_t *j = json_loads("{\"adapter\": \"scriptd\"}", 0, NULL);
 
-    (void)state;
     assert_err(run_system_open(&s, j), ERR_NOTFOUND, "did you mean \"scripted\"");
     json_object_set_new(j, "adapter", json_string("scripted"));
     json_object_set_new(j, "ttft", json_integer(1));
@@ -428,14 +416,13 @@ static void bad_systems_are_refused(void **state)
 }
 
 /* One slot, 20 ms a request: 50 a second. A waiting loop that is late makes it slower. */
-static void overload_is_seen(void **state)
+TEST(overload_is_seen)
 {
     struct load_opts load = constant(30, 500);
     struct metrics_overload over;
     struct fixture x = {0};
     struct metrics m;
 
-    (void)state;
     run_plain(&x, "{\"adapter\": \"scripted\", \"slots\": 1, \"ttft_ms\": 20}", 1, &load);
     assert_ok(metrics_compute(&m, &(struct metrics_input){.rows = x.result.rows,
                                                           .n_rows = x.result.n,
@@ -450,12 +437,11 @@ static void overload_is_seen(void **state)
     close_system(&x);
 }
 
-static void short_of_memory(void **state)
+TEST(short_of_memory)
 {
     size_t before = mem_used_bytes(MEM_HARNESS);
     int n_failed = 0;
 
-    (void)state;
     for (long n = 0; n < 40; n++) {
         struct load_opts load = closed(2, 1);
         const struct item items[] = {{.text = "a b", .n_output = 2}};
@@ -487,26 +473,4 @@ static void short_of_memory(void **state)
         assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
     }
     assert_true(n_failed >= 8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stamps_are_what_the_system_reported),
-        cmocka_unit_test(open_loop_keeps_its_schedule),
-        cmocka_unit_test(a_blocked_sender_hides_nothing),
-        cmocka_unit_test(a_stalled_system_is_seen),
-        cmocka_unit_test(closed_loop_keeps_its_number),
-        cmocka_unit_test(failures_are_rows),
-        cmocka_unit_test(too_many_outstanding_are_rejected),
-        cmocka_unit_test(refusals_and_a_second_cell),
-        cmocka_unit_test(null_answers_inside_submit),
-        cmocka_unit_test(texts_by_the_systems_tokenizer),
-        cmocka_unit_test(lengths_are_fitted_and_seeded),
-        cmocka_unit_test(bad_systems_are_refused),
-        cmocka_unit_test(overload_is_seen),
-        cmocka_unit_test(short_of_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

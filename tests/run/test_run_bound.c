@@ -9,11 +9,10 @@
 #include "experiments/run/session.h"
 #include "measure/card.h"
 
-static void a_disturbed_card_is_no_bound(void **state)
+TEST(a_disturbed_card_is_no_bound)
 {
     char reason[96] = "";
 
-    (void)state;
     assert_near(run_trusted_bound(86, 44, NULL, reason), 86, 0);
     assert_near(run_trusted_bound(44, 44, NULL, reason), 44, 0);
     assert_near(run_trusted_bound(44, NAN, NULL, reason), 44, 0);
@@ -27,18 +26,16 @@ static void a_disturbed_card_is_no_bound(void **state)
 }
 
 /* A cache may have held as much of the weights as it can; the rest came from memory. */
-static void caches_may_serve_a_part(void **state)
+TEST(caches_may_serve_a_part)
 {
-    (void)state;
     assert_near(run_surely_read_gbps(80, 400e6, 100e6), 60, 1e-9);
     assert_near(run_surely_read_gbps(80, 100e6, 400e6), 0, 0);
     assert_near(run_surely_read_gbps(80, 400e6, 0), 80, 0);
     assert_true(isnan(run_surely_read_gbps(NAN, 400e6, 0)));
 }
 
-static void the_larger_of_before_and_after(void **state)
+TEST(the_larger_of_before_and_after)
 {
-    (void)state;
     assert_near(run_bound_scaled(40, 80, 80, 80), 40, 1e-12);
     assert_near(run_bound_scaled(40, 80, 40, 60), 30, 1e-12);
     assert_near(run_bound_scaled(40, 80, 160, 60), 80, 1e-12);
@@ -78,13 +75,12 @@ static json_t *described(const char *type)
                      "prefill_threads", b.n);
 }
 
-static void found_for_a_system(void **state)
+TEST(found_for_a_system)
 {
     struct run_session s = {.card = made_card()};
     json_t *d = described("bf16"), *record;
     struct run_bound b;
 
-    (void)state;
     run_bound_init(&b);
     run_bound_find(&b, &s, "cell", d);
     assert_near(b.read_gbps, 80, 1e-9); /* nothing else was measured */
@@ -120,13 +116,12 @@ static void found_for_a_system(void **state)
     json_decref(s.card);
 }
 
-static void none_is_found(void **state)
+TEST(none_is_found)
 {
     struct run_session s = {.card_why = "no card here"};
     json_t *d = json_object();
     struct run_bound b;
 
-    (void)state;
     run_bound_init(&b);
     run_bound_look(&b, &s, RUN_BEFORE);
     assert_true(isnan(b.now[RUN_BEFORE].read_gbps));
@@ -142,13 +137,12 @@ static void none_is_found(void **state)
 }
 
 /* Where there is a card, the machine is measured. */
-static void the_machine_is_looked_at(void **state)
+TEST(the_machine_is_looked_at)
 {
     struct run_session s = {.card = made_card()};
     struct cpu_budget cpus;
     struct run_bound b;
 
-    (void)state;
     run_bound_init(&b);
     run_bound_look(&b, &s, RUN_AFTER);
     assert_true(b.now[RUN_AFTER].read_gbps > 0 && b.now[RUN_AFTER].peak_gflops > 0);
@@ -159,7 +153,7 @@ static void the_machine_is_looked_at(void **state)
 }
 
 /* A bound that is exceeded is none, and the card it came from is dropped. */
-static void exceeded(void **state)
+TEST(exceeded)
 {
     const char *dir = test_dir();
     const struct run_options o = {.machine_dir = dir};
@@ -167,7 +161,6 @@ static void exceeded(void **state)
     struct run_bound b;
     char path[1200];
 
-    (void)state;
     run_bound_init(&b);
     b.read_gbps = 80, b.peak_gflops = 200;
     assert_ok(measure_card_path(path, sizeof(path), dir, ""));
@@ -182,19 +175,4 @@ static void exceeded(void **state)
     assert_true(test_warned("bound_exceeded"));
     assert_int_equal(access(path, F_OK), -1);
     json_decref(s.card);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_disturbed_card_is_no_bound),
-        cmocka_unit_test(caches_may_serve_a_part),
-        cmocka_unit_test(the_larger_of_before_and_after),
-        cmocka_unit_test(found_for_a_system),
-        cmocka_unit_test(none_is_found),
-        cmocka_unit_test(the_machine_is_looked_at),
-        cmocka_unit_test(exceeded),
-    };
-
-    return cmocka_run_group_tests_name("run/run_bound", tests, NULL, NULL);
 }

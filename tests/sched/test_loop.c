@@ -308,12 +308,20 @@ static void run_history(struct world *w, const struct sched_policy *policy, uint
     sched_loop_close(&w->loop);
 }
 
-static void random_histories(void **state)
+static int print_history(void **state)
+{
+    (void)state;
+    if (history_policy)
+        print_message("# failed: policy %s, seed %llu\n", history_policy,
+                      (unsigned long long)history_seed);
+    return 0;
+}
+
+TEST_WITH(random_histories, NULL, print_history)
 {
     static struct world w;
     int64_t n_preempted = 0, n_refused = 0;
 
-    (void)state;
     for (int i = 0; sched_policies[i]; i++)
         for (uint64_t k = 0; k < 1500; k++) {
             history_policy = sched_policies[i]->name;
@@ -325,15 +333,6 @@ static void random_histories(void **state)
     history_policy = NULL;
     assert_true(n_preempted > 1000 && n_refused > 100); /* they were not all easy */
     assert_int_equal(mem_used_bytes(MEM_OTHER), 0);
-}
-
-static int print_history(void **state)
-{
-    (void)state;
-    if (history_policy)
-        print_message("# failed: policy %s, seed %llu\n", history_policy,
-                      (unsigned long long)history_seed);
-    return 0;
 }
 
 /* ---- one by one ---- */
@@ -379,11 +378,10 @@ static int one_step(struct world *w)
 
 /* The bucket that was admitted last goes first, then the oldest, and none of a bucket that was
  * refused; here bucket 0 is that of ids that three divides. */
-static void batches_are_of_one_bucket(void **state)
+TEST(batches_are_of_one_bucket)
 {
     static struct world w;
 
-    (void)state;
     open_small(&w, 100, 1);
     w.buckets = true;
     add(&w, 1, 1, 1, 1);
@@ -404,13 +402,12 @@ static void batches_are_of_one_bucket(void **state)
 
 /* However many requests of the preferred bucket come, the oldest is admitted once it has
  * waited for more than max_age steps, and nobody passes it then. */
-static void nobody_starves(void **state)
+TEST(nobody_starves)
 {
     static struct world w;
     int64_t id = 1;
     int step = 0;
 
-    (void)state;
     open_small(&w, 100, 1);
     w.buckets = true;
     add(&w, id, 1, 1, 1);
@@ -427,11 +424,10 @@ static void nobody_starves(void **state)
 
 /* The first outgrows its memory where none is free: it waits for three steps, in which nobody is
  * admitted, then the youngest begins again, and the oldest goes on. */
-static void the_youngest_is_preempted(void **state)
+TEST(the_youngest_is_preempted)
 {
     static struct world w;
 
-    (void)state;
     open_small(&w, 30, 8);
     add(&w, 0, 4, 20, 1);
     add(&w, 1, 4, 10, 8);
@@ -455,14 +451,13 @@ static void the_youngest_is_preempted(void **state)
 }
 
 /* Memory follows the live requests, and a step takes none. */
-static void steps_take_no_memory(void **state)
+TEST(steps_take_no_memory)
 {
     static struct world w;
     int64_t id = 0;
     long before;
     int rc;
 
-    (void)state;
     open_small(&w, 100, 8);
     before = mem_n_allocs();
     mem_fail_after(0, 1);
@@ -478,17 +473,4 @@ static void steps_take_no_memory(void **state)
         (void)one_step(&w);
     assert_int_equal(mem_n_allocs(), before);
     sched_loop_close(&w.loop);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(random_histories, print_history),
-        cmocka_unit_test(batches_are_of_one_bucket),
-        cmocka_unit_test(nobody_starves),
-        cmocka_unit_test(the_youngest_is_preempted),
-        cmocka_unit_test(steps_take_no_memory),
-    };
-
-    return cmocka_run_group_tests_name("sched/loop", tests, NULL, NULL);
 }

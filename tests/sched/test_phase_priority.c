@@ -129,7 +129,7 @@ static void check_order(const struct sched_view *v, const struct sched_batch_ent
     }
 }
 
-static void test_views(void **state)
+TEST(test_views)
 {
     const struct sched_policy *p = find("phase_priority");
     struct sched_batch_entry e[VIEW_MAX], again[VIEW_MAX];
@@ -138,7 +138,6 @@ static void test_views(void **state)
     struct sched_view v;
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "views");
     for (int k = 0; k < 20000; k++) {
         int max = 1 + (int)rng_below(&r, VIEW_MAX), n;
@@ -161,14 +160,13 @@ static void test_views(void **state)
     assert_true(n_prompts > 2000 && n_decodes > 2000);
 }
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
     struct sched_batch_entry e[VIEW_MAX];
     struct sched_seq seqs[VIEW_MAX];
     struct sched_view v;
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "memory");
     for (int k = 0; k < 5000; k++) {
         int max = 1 + (int)rng_below(&r, VIEW_MAX);
@@ -284,24 +282,12 @@ static void endure(int64_t max_step_tok, int max_seqs, uint64_t seed)
     assert_true(prompt_steps > 0 && prompt_steps < steps);
 }
 
-static void test_nobody_starves(void **state)
+TEST(test_nobody_starves)
 {
-    (void)state;
     for (uint64_t i = 0; i < 10; i++) {
         endure(64, 8, test_seed() + i); /* a step holds all that decode */
         endure(8, 8, test_seed() + i);
         endure(3, 12, test_seed() + i); /* a round takes several steps */
         endure(1, 5, test_seed() + i);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_nobody_starves),
-    };
-
-    return cmocka_run_group_tests_name("phase_priority", tests, NULL, NULL);
 }

@@ -86,33 +86,30 @@ static void drive(const struct sched_policy *policy, uint64_t seed)
     assert_int_equal(w.n_slots, 3);
 }
 
-static void test_drive(void **state)
+TEST(test_drive)
 {
-    (void)state;
     for (int i = 0; sched_policies[i]; i++)
         for (uint64_t s = 0; s < 20; s++)
             drive(sched_policies[i], test_seed() + s);
 }
 
-static void test_find(void **state)
+TEST(test_find)
 {
     const struct sched_policy *p;
 
-    (void)state;
     assert_ok(sched_policy_find("fcfs", &p));
     assert_string_equal(p->name, "fcfs");
     assert_err(sched_policy_find("fcsf", &p), ERR_NOTFOUND, "fcfs");
     assert_null(p);
 }
 
-static void test_fcfs_waits_for_memory(void **state)
+TEST(test_fcfs_waits_for_memory)
 {
     const struct sched_seq s = {.state = SCHED_WAITING, .n_prompt_left = 4, .n_max = 5};
     struct sched_view v = {.seqs = &s, .n_seqs = 1, .max_step_tok = 8};
     const struct sched_policy *p;
     struct sched_batch_entry pick;
 
-    (void)state;
     assert_ok(sched_policy_find("fcfs", &p));
     assert_int_equal(p->step(&v, &pick, 1), 0);
     v.n_free_slots = 1;
@@ -124,7 +121,7 @@ static void test_fcfs_waits_for_memory(void **state)
 }
 
 /* Prompts that fit go together; then all decode together; a waiting prompt does not overtake. */
-static void test_continuous(void **state)
+TEST(test_continuous)
 {
     struct sched_seq seqs[] = {
         {.id = 1, .state = SCHED_DECODE, .n_ctx = 9, .n_max = 20},
@@ -137,7 +134,6 @@ static void test_continuous(void **state)
     const struct sched_policy *p;
     struct sched_batch_entry entries[4];
 
-    (void)state;
     assert_ok(sched_policy_find("continuous", &p));
     assert_int_equal(p->step(&v, entries, 4), 2);
     assert_int_equal(entries[0].seq, 1);
@@ -225,7 +221,7 @@ static void check_chunked(const struct sched_view *v,
     assert_true(room >= 0 && slots >= 0);
 }
 
-static void test_chunked_views(void **state)
+TEST(test_chunked_views)
 {
     const struct sched_policy *p;
     struct sched_batch_entry entries[VIEW_MAX];
@@ -233,7 +229,6 @@ static void test_chunked_views(void **state)
     struct sched_view v;
     struct rng r;
 
-    (void)state;
     assert_ok(sched_policy_find("chunked", &p));
     rng_init(&r, test_seed(), "views");
     for (int k = 0; k < 5000; k++) {
@@ -250,7 +245,7 @@ static void test_chunked_views(void **state)
 
 /* Prompts never hold up who decodes, and new ones never hold up a prompt that has begun:
  * while requests keep coming, each ends within the steps that those before it take. */
-static void test_chunked_starves_nobody(void **state)
+TEST(test_chunked_starves_nobody)
 {
     const struct sched_policy *p;
     struct world w = {.n = 0, .n_slots = 4, .max_step_tok = 8};
@@ -258,7 +253,6 @@ static void test_chunked_starves_nobody(void **state)
     int64_t came[200], next = 0, ended = 0;
     struct rng r;
 
-    (void)state;
     assert_ok(sched_policy_find("chunked", &p));
     rng_init(&r, test_seed(), "arrivals");
     for (int64_t step = 0; ended < 200; step++) {
@@ -289,18 +283,4 @@ static void test_chunked_starves_nobody(void **state)
             ended++;
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_drive),
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_fcfs_waits_for_memory),
-        cmocka_unit_test(test_continuous),
-        cmocka_unit_test(test_chunked_views),
-        cmocka_unit_test(test_chunked_starves_nobody),
-    };
-
-    return cmocka_run_group_tests_name("sched", tests, NULL, NULL);
 }

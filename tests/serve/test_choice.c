@@ -15,12 +15,11 @@ static void plan_of(struct plan *p, int prefill_threads, int decode_threads)
         p->prefill.cpus[i] = p->decode.cpus[i] = i;
 }
 
-static void test_one(void **state)
+TEST(test_one)
 {
     struct serve_choice c;
     struct plan p;
 
-    (void)state;
     plan_of(&p, 2, 2);
     serve_choice_init(&c, &p, 4, MAX_STEP_TOK);
     assert_string_equal(serve_choice_by_name(&c), "one");
@@ -29,12 +28,11 @@ static void test_one(void **state)
     assert_int_equal(serve_choice_next(&c, 300, false), SERVE_DECODE);
 }
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
     struct serve_choice c;
     struct plan p;
 
-    (void)state;
     plan_of(&p, 2, 1);
     serve_choice_init(&c, &p, 4, MAX_STEP_TOK);
     assert_string_equal(serve_choice_by_name(&c), "rows");
@@ -62,12 +60,11 @@ static void crossing(struct plan *p)
     p->decode.costs = (struct plan_costs){2, {1, 512}, {1.02, 11.24}};
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
     struct serve_choice c;
     struct plan p;
 
-    (void)state;
     crossing(&p);
     serve_choice_init(&c, &p, 4, MAX_STEP_TOK);
     assert_string_equal(serve_choice_by_name(&c), "table");
@@ -103,13 +100,12 @@ static int count_switches(struct serve_choice *c, int n, int64_t lo, int64_t hi,
     return switches;
 }
 
-static void test_no_flapping(void **state)
+TEST(test_no_flapping)
 {
     struct serve_choice c;
     struct plan p;
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "rows");
     crossing(&p);
     serve_choice_init(&c, &p, 4, MAX_STEP_TOK);
@@ -124,12 +120,11 @@ static void test_no_flapping(void **state)
 
 /* 2 % of a step of a second: the third step in a row owes 60 ms, more than 5 %. A step
  * that favours the present phase by as much forgives one. */
-static void test_small_gain_has_to_last(void **state)
+TEST(test_small_gain_has_to_last)
 {
     struct serve_choice c;
     struct plan p;
 
-    (void)state;
     plan_of(&p, 2, 1);
     p.prefill.costs = (struct plan_costs){2, {1, 2}, {1, 0.98}};
     p.decode.costs = (struct plan_costs){2, {1, 2}, {0.98, 1}};
@@ -221,14 +216,13 @@ static void check_walk(const struct plan *p, const struct walk *w, int64_t rows_
     }
 }
 
-static void test_promises(void **state)
+TEST(test_promises)
 {
     struct serve_choice c;
     struct walk w;
     struct plan p;
     struct rng r;
 
-    (void)state;
     rng_init(&r, test_seed(), "walk");
     for (int k = 0; k < 60; k++) {
         double scale_s = k % 3 ? 0.01 : 50e-6; /* where a switch counts, too */
@@ -249,18 +243,4 @@ static void test_promises(void **state)
         check_walk(&p, &w, c.decode_rows_max);
         assert_true(switches < N_STEPS);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_no_flapping),
-        cmocka_unit_test(test_small_gain_has_to_last),
-        cmocka_unit_test(test_promises),
-    };
-
-    return cmocka_run_group_tests_name("choice", tests, NULL, NULL);
 }

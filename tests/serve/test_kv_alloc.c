@@ -136,11 +136,10 @@ static struct serve_kv_stat run_opts(struct serve_opts *o, const struct tiny_got
     return kv;
 }
 
-static void test_same_tokens(void **state)
+TEST(test_same_tokens)
 {
     struct tiny_got alone[N_REQUESTS];
 
-    (void)state;
     twelve_alone(alone);
     for (int a = 0; kv_allocs[a]; a++)
         for (int h = 0; h < N_HOWS; h++) {
@@ -158,12 +157,11 @@ static void test_same_tokens(void **state)
         }
 }
 
-static void test_policies_and_blocks(void **state)
+TEST(test_policies_and_blocks)
 {
     static const int64_t blocks[] = {16, 64, 512};
     struct tiny_got alone[N_REQUESTS];
 
-    (void)state;
     twelve_alone(alone);
     for (int p = 0; sched_policies[p]; p++)
         for (int a = 0; kv_allocs[a]; a++) {
@@ -200,7 +198,7 @@ int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 
 /* One, two and four ranks, as threads and as processes, with and without moves: tables of blocks
  * are read by all. */
-static void test_ranks(void **state)
+TEST(test_ranks)
 {
     static const struct {
         const char *alloc;
@@ -212,7 +210,6 @@ static void test_ranks(void **state)
     struct tiny_got alone[N_REQUESTS];
     struct cpu_budget b;
 
-    (void)state;
     twelve_alone(alone);
     n_cpus_given = 4;
     assert_ok(cpu_budget_get(&b));
@@ -238,11 +235,10 @@ static void test_ranks(void **state)
 
 /* Where all wait for memory the youngest loses its own; a request that outgrew the only memory
  * there is starts again with all of it. */
-static void test_one_sequence_of_memory(void **state)
+TEST(test_one_sequence_of_memory)
 {
     struct tiny_got alone[N_REQUESTS];
 
-    (void)state;
     twelve_alone(alone);
     for (int a = 0; kv_allocs[a]; a++) {
         struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
@@ -256,9 +252,8 @@ static void test_one_sequence_of_memory(void **state)
 }
 
 /* Bounds are learned from requests that ended by themselves, between steps. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
-    (void)state;
     for (int64_t every = 0; every <= 4; every += 4) {
         struct serve_opts o = opts("odma", &hows[2]);
         struct tiny_got got[N_REQUESTS];
@@ -281,7 +276,7 @@ static void test_bounds(void **state)
 
 /* While short requests of one bucket keep coming, a long one that they leave no memory for is
  * passed by them for 256 steps, and not much longer. */
-static void test_the_oldest_is_not_starved(void **state)
+TEST(test_the_oldest_is_not_starved)
 {
     enum { N_SHORT = 5, LONGEST_STEPS = 256 + 60 };
     struct serve_opts o = opts("odma", &hows[2]);
@@ -292,7 +287,6 @@ static void test_the_oldest_is_not_starved(void **state)
     struct serve *s;
     int64_t id;
 
-    (void)state;
     o.kv_budget = 2 * SEQ * TOKEN_BYTES;
     s = tiny_open(&o);
     for (int i = 0; i < N_SHORT; i++)
@@ -327,7 +321,7 @@ static void refused(struct serve_opts *o, int rc, const char *why)
     assert_int_equal(mem_used_bytes(MEM_KV), 0);
 }
 
-static void test_errors(void **state)
+TEST(test_errors)
 {
     const struct how *oracle = &hows[2];
     struct serve_opts o = opts("pagd", oracle);
@@ -337,7 +331,6 @@ static void test_errors(void **state)
     struct serve *s;
     int64_t id;
 
-    (void)state;
     refused(&o, ERR_NOTFOUND, "paged");
     o = opts("paged", oracle);
     o.kv_block = 48;
@@ -379,7 +372,7 @@ static void on_any_token(void *ctx, int64_t request, int32_t id, const float *lo
 
 /* What was learned is read from a file and asked with the text of a prompt, which is ids: without a
  * tokenizer there is none. */
-static void test_learned(void **state)
+TEST(test_learned)
 {
     const struct kv_learned_from from = {
         .format = "test", .tokens = "test", .n_examples = 200, .folds = 2};
@@ -387,7 +380,6 @@ static void test_learned(void **state)
     struct kv_example e[200];
     struct kv_learned *l;
 
-    (void)state;
     for (int i = 0; i < 200; i++) {
         snprintf(text[i], sizeof(text[i]), "%s %d", i % 2 ? "long" : "short", i);
         e[i] = (struct kv_example){.text = text[i],
@@ -434,7 +426,7 @@ static void test_learned(void **state)
 }
 
 /* A limit of the output that is not its length bounds what a request is given. */
-static void test_limit_of_output(void **state)
+TEST(test_limit_of_output)
 {
     struct serve_opts o = opts("odma", &hows[N_HOWS - 1]); /* always the longest */
     struct serve *s = tiny_open(&o);
@@ -444,7 +436,6 @@ static void test_limit_of_output(void **state)
     int64_t id;
     bool busy;
 
-    (void)state;
     r = tiny_request(ids, 4, 8, &g);
     for (int limit = 0; limit < 2; limit++) {
         memset(&g, 0, sizeof(g));
@@ -460,9 +451,8 @@ static void test_limit_of_output(void **state)
 
 /* Short of memory anywhere while the engine opens or a request comes: an error, and nothing is
  * lost. */
-static void test_out_of_memory(void **state)
+TEST(test_out_of_memory)
 {
-    (void)state;
     for (int a = 0; kv_allocs[a]; a++) {
         struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
         struct serve *s = NULL;
@@ -504,12 +494,11 @@ static void test_out_of_memory(void **state)
 
 /* Clients that leave at any step, whatever their request is about to do: waiting, growing,
  * preempted. All memory comes back, and the others get their tokens. */
-static void test_canceled_anywhere(void **state)
+TEST(test_canceled_anywhere)
 {
     struct tiny_got alone[N_REQUESTS];
     struct rng rng;
 
-    (void)state;
     twelve_alone(alone);
     rng_init(&rng, test_seed(), "leave");
     for (int a = 0; kv_allocs[a]; a++)
@@ -546,21 +535,4 @@ static void test_canceled_anywhere(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_tokens),
-        cmocka_unit_test(test_policies_and_blocks),
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_one_sequence_of_memory),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_the_oldest_is_not_starved),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_learned),
-        cmocka_unit_test(test_limit_of_output),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_canceled_anywhere),
-    };
-
-    return cmocka_run_group_tests_name("kv_alloc", tests, tiny_make, NULL);
-}
+TEST_GROUP(tiny_make, NULL);

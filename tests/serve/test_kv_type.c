@@ -47,14 +47,13 @@ static struct serve_kv_stat run(const char *alloc, int rank_mode, int64_t ranks,
     return kv;
 }
 
-static void same_tokens(void **state)
+TEST(same_tokens)
 {
     struct tiny_got alone[N_REQUESTS], f32[N_REQUESTS];
     int64_t n_preempted = 0, migrated_bytes = 0;
     struct cpu_budget b;
     int n_other = 0;
 
-    (void)state;
     twelve_alone(f32);
     twelve_alone_in(alone, "q8");
     for (int i = 0; i < N_REQUESTS; i++)
@@ -75,14 +74,13 @@ static void same_tokens(void **state)
 }
 
 /* 64 tokens take what the type says. */
-static void bytes_by_type(void **state)
+TEST(bytes_by_type)
 {
     static const struct {
         const char *type;
         int64_t vec_bytes; /* head_dim 8 */
     } rows[] = {{"f32", 32}, {"bf16", 16}, {"q8", 12}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct serve_opts o = tiny_opts();
         struct serve_kv_stat kv;
@@ -96,23 +94,13 @@ static void bytes_by_type(void **state)
     }
 }
 
-static void other_types_are_refused(void **state)
+TEST(other_types_are_refused)
 {
     struct serve_opts o = tiny_opts();
 
-    (void)state;
     assert_err(opt_set(serve_opt_table, &o, "kv_type", "f16", "test"), ERR_ARG,
                "expected one of f32|bf16|q8, found \"f16\"");
     tiny_free_opts(&o);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_tokens),
-        cmocka_unit_test(bytes_by_type),
-        cmocka_unit_test(other_types_are_refused),
-    };
-
-    return cmocka_run_group_tests_name("serve/kv_type", tests, tiny_make, NULL);
-}
+TEST_GROUP(tiny_make, NULL);

@@ -153,11 +153,10 @@ static void check_others(const struct mode *m, const struct outcome *clean,
                  got->got.finish, got->got.n, n + 1);
 }
 
-static void one_request_of_a_batch(void **state)
+TEST(one_request_of_a_batch)
 {
     static struct outcome clean[2][N_REQUESTS], got[2][N_REQUESTS];
 
-    (void)state;
     for (int i = 0; i < N_MODES; i++) {
         make(-1, 0);
         run(&modes[i], -1, clean);
@@ -176,7 +175,7 @@ static void one_request_of_a_batch(void **state)
 }
 
 /* A weight that every token meets: no request gets a single one. */
-static void every_request(void **state)
+TEST(every_request)
 {
     static const struct {
         const char *tensor;
@@ -193,7 +192,6 @@ static void every_request(void **state)
     static const float values[] = {NAN, INFINITY, -INFINITY};
     static struct outcome got[2][N_REQUESTS];
 
-    (void)state;
     for (size_t p = 0; p < sizeof(places) / sizeof(places[0]); p++) {
         for (int v = 0; v < 3; v++) {
             const struct mode *m = &modes[((int)p * 3 + v) % N_MODES];
@@ -212,7 +210,7 @@ static void every_request(void **state)
     }
 }
 
-static void norms_are_checked_while_loading(void **state)
+TEST(norms_are_checked_while_loading)
 {
     static const struct {
         int at;
@@ -225,7 +223,6 @@ static void norms_are_checked_while_loading(void **state)
     };
     struct log_warning w[8];
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct serve *s;
         bool seen = false;
@@ -252,12 +249,6 @@ static void norms_are_checked_while_loading(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_request_of_a_batch),
-        cmocka_unit_test(every_request),
-        cmocka_unit_test(norms_are_checked_while_loading),
-    };
-
     log_set_sink(no_sink, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main();
 }

@@ -87,13 +87,12 @@ static void need_two_cpus(void)
 
 /* The same tokens, by one rank and by two, and by plans that change ranks, threads and
  * order between the phases; what a switch would have to copy is counted, and is nothing. */
-static void test_ranks(void **state)
+TEST(test_ranks)
 {
     struct serve *s = tiny_open_default();
     struct serve_opts o;
     struct tiny_got one, g;
 
-    (void)state;
     assert_chosen_by(s, "one");
     tiny_generate(s, 40, 20, 7, &one);
     tiny_assert_same(&one, &one);
@@ -168,7 +167,7 @@ static void assert_sums(struct serve *s, const char *phase, const char *by,
 
 /* Chosen by measuring when the engine opens, unless the plan names it; a deterministic engine
  * has an order of its own. */
-static void test_sums(void **state)
+TEST(test_sums)
 {
     struct serve_opts o = tiny_opts();
     struct tiny_got one, g;
@@ -176,7 +175,6 @@ static void test_sums(void **state)
     struct plan p;
     json_t *sums;
 
-    (void)state;
     assert_sums(s, "decode", "one rank", 0);
     tiny_generate(s, 40, 20, 7, &one);
     serve_close(&s);
@@ -212,14 +210,13 @@ static void test_sums(void **state)
 
 /* They are looked up for what the ranks of each phase compute, on the CPUs of that phase in
  * its order, and the engine needs no file but the plan. */
-static void test_schedules(void **state)
+TEST(test_schedules)
 {
     struct serve *s = tiny_open_default();
     struct tiny_got one, g;
     struct serve_opts o;
     struct plan p;
 
-    (void)state;
     tiny_generate(s, 40, 20, 7, &one);
     assert_int_equal(fact(s, "schedules", "n_tuned"), 0);
     serve_close(&s);
@@ -251,7 +248,7 @@ static void set_costs(struct plan *p, double prefill_s, double decode_s, double 
 
 /* A short prompt is decode's by the rule of rows; a table says otherwise, or from how many
  * rows on. What a step was counts by its content, whoever ran it. */
-static void test_short_prompts(void **state)
+TEST(test_short_prompts)
 {
     static const struct {
         double prefill_s, decode_s, per_row_s; /* prefill's costs are flat */
@@ -266,7 +263,6 @@ static void test_short_prompts(void **state)
     struct tiny_got g;
     struct plan p;
 
-    (void)state;
     need_two_cpus();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct serve_opts o = tiny_opts();
@@ -395,7 +391,7 @@ static int64_t check_mixed(const struct mix *x, const struct traffic *t, struct 
 }
 
 /* Whatever policy, phases and table. */
-static void test_arrivals(void **state)
+TEST(test_arrivals)
 {
     static const char *const policies[] = {"fcfs", "continuous", "chunked"};
     static const int some[] = {1, DIFFER, 4};
@@ -404,7 +400,6 @@ static void test_arrivals(void **state)
     struct traffic t;
     struct rng r;
 
-    (void)state;
     need_two_cpus();
     rng_init(&r, test_seed(), "traffic");
     draw_traffic(&t, &r);
@@ -430,7 +425,7 @@ static void test_arrivals(void **state)
 }
 
 /* A prompt comes while another decodes: its pieces and the tokens share steps. */
-static void test_chunked_mixes(void **state)
+TEST(test_chunked_mixes)
 {
     struct serve_opts o = tiny_opts();
     int32_t ids[SEQ] = {0};
@@ -439,7 +434,6 @@ static void test_chunked_mixes(void **state)
     int64_t id;
     bool busy;
 
-    (void)state;
     mem_free(o.policy);
     o.policy = mem_strdup(MEM_TEST, "chunked");
     assert_non_null(o.policy);
@@ -465,13 +459,4 @@ static void test_chunked_mixes(void **state)
     serve_close(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),     cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_short_prompts),
-        cmocka_unit_test(test_arrivals), cmocka_unit_test(test_chunked_mixes),
-    };
-
-    return cmocka_run_group_tests_name("phases", tests, tiny_make, NULL);
-}
+TEST_GROUP(tiny_make, NULL);

@@ -133,11 +133,10 @@ static void check_one_node(struct serve *s)
     json_decref(j);
 }
 
-static void test_one_node(void **state)
+TEST(test_one_node)
 {
     static const char *const isas[] = {"ref", "auto"};
 
-    (void)state;
     needs_one_node();
     for (int i = 0; i < 4; i++) {
         struct serve *s = open_isa(isas[i / 2], 1 + i % 2);
@@ -148,13 +147,12 @@ static void test_one_node(void **state)
     assert_ok(cpu_isa_limit("auto"));
 }
 
-static void test_huge_pages(void **state)
+TEST(test_huge_pages)
 {
     struct serve *s = tiny_open_default();
     json_t *j = placement(s);
     static const char *const of[] = {"weights", "kv", "activations"};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         json_t *h = member(j, of[i], "huge_pages");
         double frac = json_real_value(json_object_get(h, "huge_frac"));
@@ -196,14 +194,13 @@ static long far_pages(unsigned long n, void **pages, int *status)
     return 0;
 }
 
-static void test_elsewhere_is_a_warning(void **state)
+TEST(test_elsewhere_is_a_warning)
 {
     static const struct mem_kernel far = {refuse_mbind, far_pages, "/proc/self/smaps"};
     struct log_warning w = {{0}, 0, 0, {0}};
     struct serve *s;
     json_t *j;
 
-    (void)state;
     needs_one_node();
     s = tiny_open_default();
     take_warnings(&w);
@@ -231,12 +228,11 @@ static void unavailable(const json_t *j, const char *a, const char *b, const cha
         fail_msg("%s, %s: \"%s\", wanted \"%s\"", a, b, text ? text : "none", why);
 }
 
-static void test_a_kernel_that_does_not_tell(void **state)
+TEST(test_a_kernel_that_does_not_tell)
 {
     static const struct mem_kernel mute = {refuse_mbind, refuse_pages, "/nowhere/smaps"};
     struct serve *s = tiny_open_default();
 
-    (void)state;
     mem_kernel_set(&mute);
     for (int i = 0; i < 2; i++) {
         const char *why = i ? "not implemented" : "not permitted";
@@ -257,14 +253,4 @@ static void test_a_kernel_that_does_not_tell(void **state)
     serve_close(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_node),
-        cmocka_unit_test(test_huge_pages),
-        cmocka_unit_test(test_elsewhere_is_a_warning),
-        cmocka_unit_test(test_a_kernel_that_does_not_tell),
-    };
-
-    return cmocka_run_group_tests_name("placement", tests, tiny_make, NULL);
-}
+TEST_GROUP(tiny_make, NULL);

@@ -88,11 +88,10 @@ static void run_all(const char *policy, int64_t budget_tok, int64_t max_step_tok
     serve_close(&s);
 }
 
-static void test_same_tokens(void **state)
+TEST(test_same_tokens)
 {
     struct tiny_got alone[N_REQUESTS];
 
-    (void)state;
     twelve_alone(alone);
     for (int i = 0; sched_policies[i]; i++) {
         run_all(sched_policies[i]->name, 40, 512, 1, alone);
@@ -102,7 +101,7 @@ static void test_same_tokens(void **state)
 }
 
 /* The tokens computed in steps are those of the requests and those computed again. */
-static void test_counts(void **state)
+TEST(test_counts)
 {
     struct serve_opts o = twelve_opts("continuous", 40);
     struct serve *s = tiny_open(&o);
@@ -110,7 +109,6 @@ static void test_counts(void **state)
     struct serve_kv_stat kv;
     int64_t id, want = 0;
 
-    (void)state;
     for (int i = 0; i < N_REQUESTS; i++) {
         twelve_submit(s, i, &got[i], &id);
         want +=
@@ -126,7 +124,7 @@ static void test_counts(void **state)
 }
 
 /* Admission for the longest output: whoever starts ends, so nobody is preempted. */
-static void test_admit_max(void **state)
+TEST(test_admit_max)
 {
     struct serve_opts o = twelve_opts("continuous", 64);
     struct tiny_got alone[N_REQUESTS], got[N_REQUESTS];
@@ -134,7 +132,6 @@ static void test_admit_max(void **state)
     struct serve *s;
     int64_t id;
 
-    (void)state;
     twelve_alone(alone);
     o.kv_admit = SERVE_ADMIT_MAX;
     s = tiny_open(&o);
@@ -164,7 +161,7 @@ static struct serve_seq *until_preempted(struct serve *s)
     return NULL;
 }
 
-static void test_cancel(void **state)
+TEST(test_cancel)
 {
     struct serve_opts o = twelve_opts("continuous", 40);
     struct serve *s = tiny_open(&o);
@@ -176,7 +173,6 @@ static void test_cancel(void **state)
     bool busy;
     int n;
 
-    (void)state;
     for (int i = 0; i < N_REQUESTS; i++)
         twelve_submit(s, i, &got[i], &id[i]);
     g = until_preempted(s)->ctx;
@@ -194,14 +190,13 @@ static void test_cancel(void **state)
     serve_close(&s);
 }
 
-static void test_close(void **state)
+TEST(test_close)
 {
     struct serve_opts o = twelve_opts("continuous", 40);
     struct serve *s = tiny_open(&o);
     struct tiny_got got[N_REQUESTS];
     int64_t id;
 
-    (void)state;
     for (int i = 0; i < N_REQUESTS; i++)
         twelve_submit(s, i, &got[i], &id);
     (void)until_preempted(s);
@@ -211,7 +206,7 @@ static void test_close(void **state)
     assert_int_equal(mem_used_bytes(MEM_KV), 0);
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
     struct serve_opts o = twelve_opts("continuous", 20);
     struct serve *s = tiny_open(&o);
@@ -220,7 +215,6 @@ static void test_limits(void **state)
     struct tiny_got g;
     int64_t id;
 
-    (void)state;
     assert_int_equal(serve_max_tok(s), 20); /* a longer one could never have its memory */
     r = tiny_request(ids, 10, 11, &g);
     assert_err(serve_submit(s, &r, &id), ERR_LIMIT,
@@ -232,7 +226,7 @@ static void test_limits(void **state)
     serve_close(&s);
 }
 
-static void test_steps_take_no_memory(void **state)
+TEST(test_steps_take_no_memory)
 {
     struct serve_opts o = twelve_opts("chunked", 40);
     struct serve *s = tiny_open(&o);
@@ -241,7 +235,6 @@ static void test_steps_take_no_memory(void **state)
     int64_t id;
     long before;
 
-    (void)state;
     for (int i = 0; i < N_REQUESTS; i++)
         twelve_submit(s, i, &got[i], &id);
     before = mem_n_allocs();
@@ -273,7 +266,7 @@ static int look_step(const struct sched_view *v, struct sched_batch_entry *e, in
     return v->n_seqs > 0;
 }
 
-static void test_view(void **state)
+TEST(test_view)
 {
     static const struct sched_policy look = {.name = "look", .step = look_step};
     struct serve_opts o = twelve_opts("fcfs", 50);
@@ -282,7 +275,6 @@ static void test_view(void **state)
     int64_t id;
     bool busy;
 
-    (void)state;
     s->loop.o.policy = &look;
     for (int i = 0; i < 3; i++)
         twelve_submit(s, i, &got[i], &id);
@@ -299,18 +291,4 @@ static void test_view(void **state)
     serve_close(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_tokens),
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_admit_max),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_close),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_steps_take_no_memory),
-        cmocka_unit_test(test_view),
-    };
-
-    return cmocka_run_group_tests_name("preempt", tests, tiny_make, NULL);
-}
+TEST_GROUP(tiny_make, NULL);

@@ -130,11 +130,10 @@ static void waits_are_counted(struct serve *s)
     json_decref(d);
 }
 
-static void same_tokens(void **state)
+TEST(same_tokens)
 {
     struct got got[2][N_SEQS];
 
-    (void)state;
     if (!write_plan())
         test_skip("one CPU only");
     for (int mode = 0; mode < 2; mode++) {
@@ -157,11 +156,10 @@ static void same_tokens(void **state)
     }
 }
 
-static void a_dead_rank_ends_the_steps(void **state)
+TEST(a_dead_rank_ends_the_steps)
 {
     static const char *const allocs[] = {"static", "paged", "odma"};
 
-    (void)state;
     if (!write_plan())
         test_skip("one CPU only");
     for (int round = 0; round < 6; round++) {
@@ -208,14 +206,4 @@ static void a_dead_rank_ends_the_steps(void **state)
         assert_int_equal(mem_used_bytes(MEM_KV), 0);
         left_no_child();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_tokens),
-        cmocka_unit_test(a_dead_rank_ends_the_steps),
-    };
-
-    return cmocka_run_group_tests_name("rank_modes", tests, NULL, NULL);
 }

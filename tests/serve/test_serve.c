@@ -6,13 +6,12 @@
 #include "tests/support/fake_root.h"
 
 /* Whether in one step or in pieces, with 1 thread or 2, the ids are the same. */
-static void test_pieces(void **state)
+TEST(test_pieces)
 {
     struct tiny_got whole, again, pieces, two;
     struct serve *s = tiny_open_default();
     struct serve_opts o = tiny_opts();
 
-    (void)state;
     tiny_generate(s, 30, 20, 7, &whole);
     tiny_generate(s, 30, 20, 7, &again); /* in used memory */
     serve_close(&s);
@@ -30,13 +29,12 @@ static void test_pieces(void **state)
     tiny_assert_same(&whole, &two);
 }
 
-static void test_queue(void **state)
+TEST(test_queue)
 {
     struct tiny_got alone[5], queued[5];
     struct serve *s = tiny_open_default();
     int32_t ids[SEQ] = {0};
 
-    (void)state;
     for (int i = 0; i < 5; i++)
         tiny_generate(s, 1 + 9 * i, 3 + i, (uint64_t)i, &alone[i]);
     for (int i = 0; i < 5; i++) {
@@ -52,7 +50,7 @@ static void test_queue(void **state)
     serve_close(&s);
 }
 
-static void test_eos(void **state)
+TEST(test_eos)
 {
     struct serve *s = tiny_open_default();
     struct tiny_got free_run, stopped;
@@ -60,7 +58,6 @@ static void test_eos(void **state)
     int first = -1;
     int64_t id;
 
-    (void)state;
     assert_true(serve_is_stop(s, 2) && !serve_is_stop(s, 1));
     tiny_prompt(ids, 4, 1);
     /* A hot sampler meets the id 2 of 50 sooner or later; the seed is searched for it. */
@@ -85,7 +82,7 @@ static void test_eos(void **state)
     serve_close(&s);
 }
 
-static void test_cancel(void **state)
+TEST(test_cancel)
 {
     struct serve *s = tiny_open_default();
     struct tiny_got g[4];
@@ -93,7 +90,6 @@ static void test_cancel(void **state)
     int64_t id[4];
     bool busy;
 
-    (void)state;
     tiny_prompt(ids, 8, 3);
     for (int i = 0; i < 4; i++) {
         struct serve_request r = tiny_request(ids, 8, 10, &g[i]);
@@ -118,7 +114,7 @@ static void test_cancel(void **state)
     assert_int_equal(g[3].n, 0);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct serve *s = tiny_open_default();
     int32_t ids[SEQ + 1] = {0};
@@ -128,7 +124,6 @@ static void test_refusals(void **state)
     int32_t *enc;
     int64_t id;
 
-    (void)state;
     r = tiny_request(ids, 0, 1, &g);
     assert_err(serve_submit(s, &r, &id), ERR_ARG, "0 prompt tokens");
     r = tiny_request(ids, 1, 0, &g);
@@ -148,7 +143,7 @@ static void test_refusals(void **state)
     serve_close(&s);
 }
 
-static void test_open_refusals(void **state)
+TEST(test_open_refusals)
 {
     static const struct {
         const char *key, *value, *part;
@@ -160,7 +155,6 @@ static void test_open_refusals(void **state)
         {"ranks", "63", "divide by 63"},      {"model", "/none.gguf", "/none.gguf"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct serve_opts o = tiny_opts();
         struct serve *s;
@@ -181,7 +175,7 @@ static void test_open_refusals(void **state)
 }
 
 /* Refused before a weight is packed, wherever the limit is and whatever needs the memory. */
-static void test_memory_limit(void **state)
+TEST(test_memory_limit)
 {
     struct fake_file files[] = {
         {"/proc/meminfo", "MemAvailable:    1000000 kB\n"},
@@ -193,7 +187,6 @@ static void test_memory_limit(void **state)
     struct serve_opts o = tiny_opts();
     struct serve *s;
 
-    (void)state;
     cpu_memory_set_root(fake_root(files));
     assert_ok(serve_open(&s, &o));
     serve_close(&s);
@@ -238,13 +231,12 @@ static void *client_main(void *arg)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     struct client c = {.s = tiny_open_default()};
     pthread_t t;
     bool busy;
 
-    (void)state;
     assert_int_equal(pthread_create(&t, NULL, client_main, &c), 0);
     do { /* until the client is gone, then until nothing is left */
         serve_wait(c.s, 1000000);
@@ -260,7 +252,7 @@ static void test_threads(void **state)
     serve_close(&c.s);
 }
 
-static void test_steps_take_no_memory(void **state)
+TEST(test_steps_take_no_memory)
 {
     struct serve *s = tiny_open_default();
     int32_t ids[10] = {0};
@@ -269,7 +261,6 @@ static void test_steps_take_no_memory(void **state)
     int64_t id;
     long before;
 
-    (void)state;
     tiny_prompt(ids, 10, 4);
     assert_ok(serve_submit(s, &r, &id));
     before = mem_n_allocs();
@@ -279,14 +270,13 @@ static void test_steps_take_no_memory(void **state)
     serve_close(&s);
 }
 
-static void test_alloc_fail(void **state)
+TEST(test_alloc_fail)
 {
     struct serve_opts o = tiny_opts();
     int32_t ids[3] = {1, 5, 7};
     long n = 0, n_failed = 0;
     bool done = false;
 
-    (void)state;
     for (; !done; n++) {
         struct serve *s = NULL;
         struct tiny_got g;
@@ -314,7 +304,7 @@ static void test_alloc_fail(void **state)
     tiny_free_opts(&o);
 }
 
-static void test_describe(void **state)
+TEST(test_describe)
 {
     enum {
         qkv = DIM * DIM + 2 * DIM * KV_HEADS * (DIM / HEADS),
@@ -324,7 +314,6 @@ static void test_describe(void **state)
     struct tiny_got g;
     json_t *j;
 
-    (void)state;
     tiny_generate(s, 10, 5, 1, &g);
     assert_ok(serve_describe(s, &j));
     assert_string_equal(
@@ -355,21 +344,4 @@ static void test_describe(void **state)
     serve_close(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_queue),
-        cmocka_unit_test(test_eos),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_open_refusals),
-        cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_steps_take_no_memory),
-        cmocka_unit_test(test_alloc_fail),
-        cmocka_unit_test(test_describe),
-    };
-
-    return cmocka_run_group_tests_name("serve", tests, tiny_make, NULL);
-}
+TEST_GROUP(tiny_make, NULL);

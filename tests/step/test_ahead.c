@@ -67,11 +67,10 @@ static const char *byte_at(int n_chunks, int layer, int lo, int hi, int64_t i)
     return NULL;
 }
 
-static void every_byte_once(void **state)
+TEST(every_byte_once)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "ahead");
     for (int round = 0; round < 2000; round++) {
         int n_chunks = random_chunks(&rng), layer = (int)rng_below(&rng, LAYERS);
@@ -103,11 +102,10 @@ static void every_byte_once(void **state)
 /* At no time is more prefetched than its share of what was multiplied, and at the end little is
  * left. No call asks for more than a token's key, so at least half of a call's bytes are in the
  * run on average, and half is the most that is due. */
-static void is_spread(void **state)
+TEST(is_spread)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "spread");
     for (int round = 0; round < 500; round++) {
         int n = random_chunks(&rng);
@@ -129,12 +127,4 @@ static void is_spread(void **state)
         }
         assert_true(a.left <= 2 * step);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_byte_once),
-                                       cmocka_unit_test(is_spread)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

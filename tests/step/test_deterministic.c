@@ -53,12 +53,11 @@ static void check(const struct step_trait *t, const struct model_opts *o, const 
     step_model_close(&x);
 }
 
-static void test_bits(void **state)
+TEST(test_bits)
 {
     const struct model_opts o = opts();
     uint64_t have = cpu_isa_detected();
 
-    (void)state;
     for (int b = -1; b < CPU_N_ISA; b++) {
         const char *isa = b < 0 ? "ref" : cpu_isa_word(b);
 
@@ -71,11 +70,10 @@ static void test_bits(void **state)
     assert_ok(cpu_isa_limit("auto"));
 }
 
-static void test_bits_of_kv_types(void **state)
+TEST(test_bits_of_kv_types)
 {
     struct model_opts o = opts();
 
-    (void)state;
     for (int t = 0; t < step_n_traits; t++) {
         o.kv_type = t % 2 ? KERN_KV_BF16 : KERN_KV_Q8;
         check(&step_traits[t], &o, "auto", t % 2 ? 3e-2 : STEP_MODEL_Q8_KV);
@@ -89,11 +87,10 @@ static const struct step_trait wide = {"wide", 272,  2,  16,        8,
 static const struct step_trait few_groups = {
     "few groups", 96, 2, 12, 2, 16, 700, 50, KERN_F32, .scale_factor = 1};
 
-static void test_bits_of_wide(void **state)
+TEST(test_bits_of_wide)
 {
     struct model_opts o = opts();
 
-    (void)state;
     check(&wide, &o, "auto", 1e-4);
     check(&few_groups, &o, "auto", 1e-4);
     o.max_step_tok = 7; /* other memory, other slabs, other cuts of prompts */
@@ -101,14 +98,13 @@ static void test_bits_of_wide(void **state)
 }
 
 /* The test can fail: without the mode, bits do differ. */
-static void test_bits_differ_without(void **state)
+TEST(test_bits_differ_without)
 {
     const struct model_opts o = step_model_opts();
     struct step_model x;
     static float logits[2][90];
     bool differ = false;
 
-    (void)state;
     step_model_open(&x, &wide, &o, 8);
     step_model_phase(&x, 1, 1);
     step_model_phase(&x, 8, 1);
@@ -128,7 +124,7 @@ static void test_bits_differ_without(void **state)
     step_model_close(&x);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct model_opts o = opts();
     struct model_phase_opts po = {.n_ranks = 5, .n_threads = 1};
@@ -136,7 +132,6 @@ static void test_refusals(void **state)
     struct step_model x;
     struct model *m;
 
-    (void)state;
     step_model_open(&x, &step_traits[0], &o, 8); /* four query heads */
     assert_err(model_phase_open(&p, x.model, &po), ERR_UNSUPPORTED, "found 5 ranks");
     po.n_ranks = 6;
@@ -146,15 +141,4 @@ static void test_refusals(void **state)
     o.precision = KERN_RELAXED;
     assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_ARG, "precision exact");
     step_model_close(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),         cmocka_unit_test(test_bits_of_kv_types),
-        cmocka_unit_test(test_bits_of_wide), cmocka_unit_test(test_bits_differ_without),
-        cmocka_unit_test(test_refusals),
-    };
-
-    return cmocka_run_group_tests_name("deterministic", tests, NULL, NULL);
 }

@@ -44,9 +44,8 @@ static void exact_on(const char *isa)
             run_trait(&step_traits[t], isa, &o, n, 1e-4);
 }
 
-static void test_exact(void **state)
+TEST(test_exact)
 {
-    (void)state;
     step_model_each_isa(exact_on);
 }
 
@@ -64,9 +63,8 @@ static void kv_types_on(const char *isa)
     }
 }
 
-static void test_kv_types(void **state)
+TEST(test_kv_types)
 {
-    (void)state;
     step_model_each_isa(kv_types_on);
 }
 
@@ -84,14 +82,13 @@ static void one_rank_on(const char *isa)
     }
 }
 
-static void test_one_rank(void **state)
+TEST(test_one_rank)
 {
     const struct model_phase_opts two = {.n_ranks = 2, .n_threads = 1};
     struct model_opts o = step_model_opts();
     struct model_phase *p = NULL;
     struct step_model x;
 
-    (void)state;
     step_model_each_isa(one_rank_on);
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         o.one_rank = true, o.deterministic = deterministic;
@@ -115,33 +112,30 @@ static void relaxed_on(const char *isa)
         run_trait(&step_traits[t], isa, &o, 2, 2e-2);
 }
 
-static void test_relaxed(void **state)
+TEST(test_relaxed)
 {
-    (void)state;
     step_model_each_isa(relaxed_on);
 }
 
 /* f16 and bf16 files widened to f32 give the same answer. */
-static void test_widened(void **state)
+TEST(test_widened)
 {
     struct model_opts o = step_model_opts();
 
-    (void)state;
     o.weight_type = KERN_F32;
     for (int t = 0; t < step_n_traits; t++)
         run_trait(&step_traits[t], "auto", &o, 2, 1e-4);
 }
 
-static void test_small_steps(void **state)
+TEST(test_small_steps)
 {
     struct model_opts o = step_model_opts();
 
-    (void)state;
     for (o.max_step_tok = 1; o.max_step_tok <= 5; o.max_step_tok += 2)
         run_trait(&step_traits[0], "auto", &o, 2, 1e-4);
 }
 
-static void test_allocates_nothing(void **state)
+TEST(test_allocates_nothing)
 {
     const struct model_opts o = step_model_opts();
     struct kv_slot kv;
@@ -149,7 +143,6 @@ static void test_allocates_nothing(void **state)
     float logits[64];
     long before;
 
-    (void)state;
     open_one(&x, &step_traits[0], &o, 2);
     test_kv_reserve(x.pool, STEP_MODEL_TOK, &kv);
     before = mem_n_allocs();
@@ -165,12 +158,11 @@ static void test_allocates_nothing(void **state)
 }
 
 /* A step may use fewer threads than the team has: plans give phases different ones. */
-static void test_fewer_threads(void **state)
+TEST(test_fewer_threads)
 {
     const struct model_opts o = step_model_opts();
     struct step_model x;
 
-    (void)state;
     open_one(&x, &step_traits[4], &o, 3);
     for (int n = 3; n >= 1; n--) {
         step_model_close_phases(&x);
@@ -180,7 +172,7 @@ static void test_fewer_threads(void **state)
     step_model_close(&x);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct model_opts o = step_model_opts();
     int32_t ids[STEP_MODEL_TOK + 1] = {0};
@@ -190,7 +182,6 @@ static void test_refusals(void **state)
     struct model *m;
     float logits[64];
 
-    (void)state;
     open_one(&x, &step_traits[0], &o, 1);
     test_kv_reserve(x.pool, STEP_MODEL_TOK, &kv);
     c.kv = &kv;
@@ -220,7 +211,7 @@ static void test_refusals(void **state)
 }
 
 /* Every allocation of model_open() fails in turn: a clean error, nothing kept. */
-static void test_alloc_fail(void **state)
+TEST(test_alloc_fail)
 {
     struct model_opts o = step_model_opts();
     struct model_config c;
@@ -229,7 +220,6 @@ static void test_alloc_fail(void **state)
     const int cpus[1] = {0};
     long n = 0;
 
-    (void)state;
     o.precision = KERN_RELAXED; /* walks the choice by measurement too */
     step_trait_config(&step_traits[4], &c);
     ref_model_init(&ref, &c, false, false, test_seed());
@@ -257,7 +247,7 @@ static void test_alloc_fail(void **state)
     ref_model_fini(&ref);
 }
 
-static void test_facts(void **state)
+TEST(test_facts)
 {
     const struct model_opts o = step_model_opts();
     const struct model_load_stat *l;
@@ -265,7 +255,6 @@ static void test_facts(void **state)
     struct kv_shape shape;
     struct step_model x;
 
-    (void)state;
     open_one(&x, &step_traits[4], &o, 2);
     l = model_load_stat_of(x.model);
     assert_true(l->packed_bytes >= l->tensor_bytes);
@@ -279,23 +268,4 @@ static void test_facts(void **state)
     model_times_take(x.model, ns);
     assert_int_equal(ns[MODEL_T_LINEAR], 0);
     step_model_close(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_kv_types),
-        cmocka_unit_test(test_one_rank),
-        cmocka_unit_test(test_relaxed),
-        cmocka_unit_test(test_widened),
-        cmocka_unit_test(test_small_steps),
-        cmocka_unit_test(test_allocates_nothing),
-        cmocka_unit_test(test_fewer_threads),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_alloc_fail),
-        cmocka_unit_test(test_facts),
-    };
-
-    return cmocka_run_group_tests_name("forward", tests, NULL, NULL);
 }

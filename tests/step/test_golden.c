@@ -225,25 +225,22 @@ static void check_golden(const char *suffix)
     }
 }
 
-static void test_golden_gguf(void **state)
+TEST(test_golden_gguf)
 {
-    (void)state;
     check_golden(".gguf");
 }
 
-static void test_golden_safetensors(void **state)
+TEST(test_golden_safetensors)
 {
-    (void)state;
     check_golden("");
 }
 
-static void test_stories(void **state)
+TEST(test_stories)
 {
     const char *model = test_need_data("models/stories260K.bin");
     const char *json = test_need_data("models/stories260K.greedy.json");
     struct answer a;
 
-    (void)state;
     read_stories(json, &a);
     check_everywhere(model, &a);
 }
@@ -299,7 +296,7 @@ static void update(const char *model, const char *json)
 
 /* A model of each family, that every checkout can make: the same weights as GGUF and as
  * safetensors. */
-static void test_made(void **state)
+TEST(test_made)
 {
     static const struct {
         const char *arch;
@@ -310,7 +307,6 @@ static void test_made(void **state)
                 {"tiny-qwen2", KERN_F16},
                 {"tiny-qwen3", KERN_BF16}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
         struct make_opts o = {
             .arch = made[i].arch, .type = made[i].type, .seed = 1, .n_threads = 1};
@@ -332,16 +328,4 @@ static void test_made(void **state)
         r.path = path;
         check_run(&r, &a);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_gguf),
-        cmocka_unit_test(test_golden_safetensors),
-        cmocka_unit_test(test_stories),
-        cmocka_unit_test(test_made),
-    };
-
-    return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
 }

@@ -135,24 +135,22 @@ static void check(const char *path, const int32_t *ids, int n, const struct cost
     format_close(&f);
 }
 
-static void trained(void **state)
+TEST(trained)
 {
     const char *model = test_need_data("models/stories260K.bin");
     const char *json = test_need_data("models/stories260K.greedy.json");
     int32_t ids[TOK_MAX];
     int n = read_ids(json, "greedy_tokens", ids, 0);
 
-    (void)state;
     check(model, ids, n, (struct cost){1e-1, 2e-3, n / 20});
 }
 
-static void golden(void **state)
+TEST(golden)
 {
     static const char *const names[] = {"llama-mha-f32", "llama-gqa-ragged-f32",
                                         "llama-head64-bf16", "llama3-scaled-bf16",
                                         "qwen2-bias-f16"};
 
-    (void)state;
     test_need_data("models/golden");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char file[128], model[600];
@@ -170,23 +168,11 @@ static void golden(void **state)
     }
 }
 
-static void made(void **state)
+TEST(made)
 {
     int32_t ids[96];
 
-    (void)state;
     for (int i = 0; i < 96; i++)
         ids[i] = 5 + i * 37 % 200;
     check(tiny_model(KERN_F32), ids, 96, (struct cost){4e-2, 5e-4, 9});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trained),
-        cmocka_unit_test(golden),
-        cmocka_unit_test(made),
-    };
-
-    return cmocka_run_group_tests_name("model/kv_type", tests, NULL, NULL);
 }

@@ -40,28 +40,25 @@ static void exact_on(const char *isa)
         }
 }
 
-static void test_exact(void **state)
+TEST(test_exact)
 {
-    (void)state;
     step_model_each_isa(exact_on);
 }
 
-static void test_as_f32(void **state)
+TEST(test_as_f32)
 {
     struct model_opts o = step_model_opts();
 
-    (void)state;
     o.weight_type = KERN_F32;
     for (int t = 0; t < step_n_quant_traits; t++)
         run_trait(&step_quant_traits[t], "auto", &o, 1, 2, 1e-4);
 }
 
 /* Ranks whose rows are whole blocks; the others are refused before anything is computed. */
-static void test_ranks(void **state)
+TEST(test_ranks)
 {
     const struct model_opts o = step_model_opts();
 
-    (void)state;
     for (int t = 0; t < step_n_quant_traits; t++)
         for (int n = 2; n <= 4; n++) {
             const struct step_trait *trait = &step_quant_traits[t];
@@ -85,12 +82,11 @@ static void test_ranks(void **state)
         }
 }
 
-static void test_v_is_split(void **state)
+TEST(test_v_is_split)
 {
     const struct model_opts o = step_model_opts();
     struct step_model x;
 
-    (void)state;
     for (int t = 0; t < step_n_quant_traits; t++) {
         const struct step_trait *trait = &step_quant_traits[t];
         const struct model_layer *l;
@@ -112,11 +108,10 @@ static void test_v_is_split(void **state)
 }
 
 /* The same bits for any batch, threads and supported ranks. */
-static void test_deterministic(void **state)
+TEST(test_deterministic)
 {
     struct model_opts o = step_model_opts();
 
-    (void)state;
     o.deterministic = true;
     for (int t = 0; t < step_n_quant_traits; t++) {
         struct step_model x;
@@ -214,13 +209,12 @@ static double error_of(const struct step_model *x, const float *logits)
  * more; to first order their errors add up, and the operators between them do not enlarge them.
  * Activations of these models have no outliers, so that a scale for a row does as well as one
  * for 32. All variants give the same bits. */
-static void test_a8(void **state)
+TEST(test_a8)
 {
     uint64_t mask[CPU_N_ISA + 1];
     const int n_levels = a8_levels(mask);
     struct model_opts o = step_model_opts();
 
-    (void)state;
     o.precision = KERN_A8;
     for (int t = 0; t < step_n_quant_traits; t++) {
         const struct step_trait *trait = &step_quant_traits[t];
@@ -272,11 +266,10 @@ static void refused(const struct model_config *c, enum format_role role,
     ref_model_fini(&r);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct model_config c;
 
-    (void)state;
     step_trait_config(&step_quant_traits[0], &c);
     refused(&c, FORMAT_K, KERN_Q4_1, KERN_N_TYPES,
             "the QKV projection: expected tensors of one quantised type, found q4_0 and "
@@ -436,11 +429,10 @@ static bool has_down(const char *path, enum kern_type type)
     return has;
 }
 
-static void test_made_files(void **state)
+TEST(test_made_files)
 {
     char path[400];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/made.gguf", test_dir());
     for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
         struct make_opts o = tiny_quant(path);
@@ -465,7 +457,7 @@ static void llama_quantize(const char *from, const char *to, const char *type)
 
 /* Files of the program that most published ones come from. For rows that are not whole blocks of
  * 256 weights it falls back to types with blocks of 32. */
-static void test_llama_quantize(void **state)
+TEST(test_llama_quantize)
 {
     static const struct {
         const char *type;
@@ -476,7 +468,6 @@ static void test_llama_quantize(void **state)
     char plain[400], path[400];
     struct make_opts o = tiny_quant(plain);
 
-    (void)state;
     if (system("command -v llama-quantize >/dev/null") != 0)
         test_skip("llama-quantize is not in PATH");
     snprintf(plain, sizeof(plain), "%s/plain.gguf", test_dir());
@@ -493,18 +484,4 @@ static void test_llama_quantize(void **state)
         assert_true(has_down(path, fallback[i].down));
         check_file(path);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),          cmocka_unit_test(test_as_f32),
-        cmocka_unit_test(test_ranks),          cmocka_unit_test(test_v_is_split),
-        cmocka_unit_test(test_deterministic),  cmocka_unit_test(test_a8),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_made_files),
-        cmocka_unit_test(test_llama_quantize),
-
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

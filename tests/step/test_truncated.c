@@ -36,13 +36,12 @@ static int load(const char *path, char *file, struct par_team *team)
     return rc;
 }
 
-static void names_the_file(void **state)
+TEST(names_the_file)
 {
     static const char *const formats[] = {"gguf", "safetensors"};
     static const int cpus[2];
     struct par_team *team = NULL;
 
-    (void)state;
     assert_ok(par_team_open(&team, cpus, 2, 0));
     for (int i = 0; i < 2; i++) {
         char path[300], file[400];
@@ -59,11 +58,4 @@ static void names_the_file(void **state)
         assert_err(load(path, file, team), ERR_IO, file);
     }
     par_team_close(&team);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names_the_file)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

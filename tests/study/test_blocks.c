@@ -32,12 +32,11 @@ static void check_best(const char *sweep, const char *of)
                  ceil(24 / series_of("bm")->v[at]) * ceil(96 / series_of("bn")->v[at]));
 }
 
-static void every_slice_is_measured_on_one_thread_and_all(void **state)
+TEST(every_slice_is_measured_on_one_thread_and_all)
 {
     static const char *const dealings[] = {"slices", "m", "n", "k"};
     char options[256];
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         snprintf(options, sizeof(options),
                  "{\"matrix\": \"x 96x64\", \"m\": 24, \"mr\": 4, \"np\": 1, \"bms\": "
@@ -63,9 +62,8 @@ static void every_slice_is_measured_on_one_thread_and_all(void **state)
     }
 }
 
-static void bad_slices_are_refused(void **state)
+TEST(bad_slices_are_refused)
 {
-    (void)state;
     assert_err(capture_run(&study_block_thread,
                            "{\"matrix\": \"x 96x64\", \"m\": 24, \"bns\": \"32 40\"}"),
                ERR_ARG, "40 is not a multiple of 16");
@@ -79,9 +77,8 @@ static void bad_slices_are_refused(void **state)
 }
 
 /* Of every variant that this processor runs, and only those that it has. */
-static void micro_kernels_come_from_the_kernel(void **state)
+TEST(micro_kernels_come_from_the_kernel)
 {
-    (void)state;
     for (int i = 0; kern_variants[i]; i++) {
         const struct kern_variant *v = kern_variants[i];
         int64_t mr = 0, np = 0, mr_of_1 = 0, one = 1, too_many = 64;
@@ -104,14 +101,13 @@ static void micro_kernels_come_from_the_kernel(void **state)
                ERR_UNSUPPORTED, "at most");
 }
 
-static void growth_goes_by_whole_tiles(void **state)
+TEST(growth_goes_by_whole_tiles)
 {
     const double *rate;
     char options[256];
     double best;
     size_t knee = 0;
 
-    (void)state;
     assert_ok(capture_run(
         &study_block_growth,
         "{\"matrix\": \"x 96x64\", \"m\": 32, \"cache_mb\": 1, \"mr\": 4, \"step\": 2, "
@@ -136,14 +132,4 @@ static void growth_goes_by_whole_tiles(void **state)
     assert_int_equal(length_of("side"), 3); /* 32, 64, 96 columns */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_slice_is_measured_on_one_thread_and_all),
-        cmocka_unit_test(bad_slices_are_refused),
-        cmocka_unit_test(micro_kernels_come_from_the_kernel),
-        cmocka_unit_test(growth_goes_by_whole_tiles),
-    };
-
-    return cmocka_run_group_tests_name("study/blocks", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

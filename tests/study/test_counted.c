@@ -139,12 +139,11 @@ static void assert_same_totals(const struct study_counted *w)
     }
 }
 
-static void each_thread_its_own(void **state)
+TEST_WITH(each_thread_its_own, begin, fake_end)
 {
     int n = n_threads_here(), n_of[2] = {0};
     struct study_counted *w;
 
-    (void)state;
     fake.group_room = 3;
     w = counted(SERVE_DECODE);
     assert_int_equal(w->n_threads, n);
@@ -161,12 +160,11 @@ static void each_thread_its_own(void **state)
 
 /* Nine events, three at once: as many passes as that takes, and each event was counted the
  * whole of one of them by every thread. */
-static void passes_in_place_of_turns(void **state)
+TEST_WITH(passes_in_place_of_turns, begin, fake_end)
 {
     int n = n_threads_here(), n_fake = 0;
     struct study_counted *w;
 
-    (void)state;
     fake.group_room = 3;
     w = counted(SERVE_PREFILL);
     for (int i = 0; i < w->list.n_events; i++) {
@@ -183,12 +181,11 @@ static void passes_in_place_of_turns(void **state)
     mem_free(w);
 }
 
-static void short_running_is_told(void **state)
+TEST_WITH(short_running_is_told, begin, fake_end)
 {
     int n = n_threads_here(), n_short = 0;
     struct study_counted *w;
 
-    (void)state;
     fake.running_ns = 400000;
     w = counted(SERVE_DECODE);
     for (int i = 0; i < w->list.n_events; i++) {
@@ -206,11 +203,10 @@ static void short_running_is_told(void **state)
     mem_free(w);
 }
 
-static void refused_is_told(void **state)
+TEST_WITH(refused_is_told, begin, fake_end)
 {
     static const int refusals[] = {EACCES, ENOENT, EINVAL};
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         struct study_counted *w;
 
@@ -229,16 +225,4 @@ static void refused_is_told(void **state)
     }
 }
 
-#define FAKE_TEST(f) cmocka_unit_test_setup_teardown(f, begin, fake_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(each_thread_its_own),
-        FAKE_TEST(passes_in_place_of_turns),
-        FAKE_TEST(short_running_is_told),
-        FAKE_TEST(refused_is_told),
-    };
-
-    return cmocka_run_group_tests_name("study/counted", tests, prepare, NULL);
-}
+TEST_GROUP(prepare, NULL);

@@ -17,13 +17,12 @@ static const char *with_model(const char *rest)
 }
 
 /* Of up to ten rounds the estimate is the fastest. */
-static void a_switch_copies_nothing(void **state)
+TEST(a_switch_copies_nothing)
 {
     static const char *const ways[] = {"request_s", "request_s_prefill_plan",
                                        "request_s_decode_plan"};
     struct cpu_budget b;
 
-    (void)state;
     assert_ok(capture_run(
         &study_phase_switch,
         with_model("\"n_prompt_tok\": 9, \"n_output_tok\": 3, \"prefill_threads\": 1, "
@@ -50,20 +49,11 @@ static void a_switch_copies_nothing(void **state)
     assert_true(value_of("bytes_copied") == 0);
 }
 
-static void ranks_beyond_the_budget_are_refused(void **state)
+TEST(ranks_beyond_the_budget_are_refused)
 {
-    (void)state;
     assert_err(capture_run(&study_phase_switch, with_model("\"prefill_threads\": 1000")),
                ERR_ARG, "");
     assert_err(capture_run(&study_phase_switch, "{}"), ERR_ARG, "study.model");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_switch_copies_nothing),
-        cmocka_unit_test(ranks_beyond_the_budget_are_refused),
-    };
-
-    return cmocka_run_group_tests_name("study/engine", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

@@ -8,11 +8,10 @@
 #include "measure/compare.h"
 #include "tests/support/test.h"
 
-static void a_matrix_is_read(void **state)
+TEST(a_matrix_is_read)
 {
     struct study_matrix m;
 
-    (void)state;
     assert_ok(study_matrix_parse("sheared-llama-1.3b/qkv 6144x2048", &m));
     assert_string_equal(m.name, "sheared-llama-1.3b/qkv");
     assert_int_equal(m.n, 6144);
@@ -22,7 +21,7 @@ static void a_matrix_is_read(void **state)
     assert_int_equal(m.k_unit, 128);
 }
 
-static void a_bad_matrix_is_refused(void **state)
+TEST(a_bad_matrix_is_refused)
 {
     static const char *const bad[] = {
         "",        "o",      "o 12",      "o 12x",          "o 0x4",
@@ -30,19 +29,17 @@ static void a_bad_matrix_is_refused(void **state)
         "o 4x4 4", "12x4",   "o 4x4/2/2", "o 9999999999x4", "o 4y4"};
     struct study_matrix m;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         if (study_matrix_parse(bad[i], &m) != ERR_ARG)
             fail_msg("\"%s\" was taken for a matrix", bad[i]);
     assert_non_null(strstr(err_msg(), "NAME NxK/UNIT"));
 }
 
-static void numbers_ascend(void **state)
+TEST(numbers_ascend)
 {
     int64_t v[4];
     int n;
 
-    (void)state;
     assert_ok(study_numbers_parse("1 2 40", "ms", v, 4, &n));
     assert_int_equal(n, 3);
     assert_int_equal(v[2], 40);
@@ -54,9 +51,8 @@ static void numbers_ascend(void **state)
                "more than 4");
 }
 
-static void a_roof_is_the_lower_bound(void **state)
+TEST(a_roof_is_the_lower_bound)
 {
-    (void)state;
     /* 30 GB/s of f32 weights are 7.5 G weights, each used for a multiplication and an
      * addition a row. */
     assert_true(study_memory_roof_gflops(STUDY_F32, 1, 30) == 15);
@@ -70,11 +66,10 @@ static void a_roof_is_the_lower_bound(void **state)
     assert_true(isnan(study_memory_roof_gflops(STUDY_F32, 8, NAN)));
 }
 
-static void a_rate_counts_both_operations(void **state)
+TEST(a_rate_counts_both_operations)
 {
     struct tune_shape s = {.m = 10, .n = 1000, .k = 100000};
 
-    (void)state;
     assert_true(fabs(study_gflops(&s, 0.5) - 4) < 1e-12);
 }
 
@@ -87,11 +82,10 @@ static json_t *card_of(double one, double two)
                      "estimate", two);
 }
 
-static void a_peak_that_falls_with_threads_is_not_believed(void **state)
+TEST(a_peak_that_falls_with_threads_is_not_believed)
 {
     json_t *busy = card_of(200, 150), *quiet = card_of(200, 390);
 
-    (void)state;
     assert_true(isnan(study_peak_gflops(NULL, STUDY_F32, 2)));
     if (isnan(measure_card_peak_gflops(quiet, "f32", "exact", 2)))
         fail_msg("the made-up card is not a card");
@@ -102,11 +96,10 @@ static void a_peak_that_falls_with_threads_is_not_believed(void **state)
     json_decref(quiet);
 }
 
-static void drawn_shapes_differ_ascend_and_repeat(void **state)
+TEST(drawn_shapes_differ_ascend_and_repeat)
 {
     struct study_shapes *a = calloc(2, sizeof(*a)), *b = a + 1;
 
-    (void)state;
     assert_non_null(a);
     assert_ok(study_shapes_make(a, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
     assert_ok(study_shapes_make(b, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
@@ -128,18 +121,17 @@ static void drawn_shapes_differ_ascend_and_repeat(void **state)
     free(a);
 }
 
-static void more_threads_than_cpus_are_refused(void **state)
+TEST(more_threads_than_cpus_are_refused)
 {
     struct study_threads t;
 
-    (void)state;
     assert_err(study_threads_open(&t, CPU_MAX, 0), ERR_ARG, "threads:");
     study_threads_close(&t);
 }
 
 /* The exact kernel errs by roundings of f32 sums, the relaxed one by no more than rounding
  * activations to bf16 does. */
-static void errors_are_those_of_the_precision(void **state)
+TEST(errors_are_those_of_the_precision)
 {
     static const struct {
         int mode;
@@ -150,7 +142,6 @@ static void errors_are_those_of_the_precision(void **state)
     struct study_threads t;
     struct tune_bench *b;
 
-    (void)state;
     assert_ok(study_threads_open(&t, 0, 1));
     assert_ok(tune_bench_open(&b, t.team, &o));
     for (size_t i = 0; i < 3; i++) {
@@ -174,12 +165,11 @@ static void errors_are_those_of_the_precision(void **state)
     study_threads_close(&t);
 }
 
-static void the_variant_depends_on_the_rows(void **state)
+TEST(the_variant_depends_on_the_rows)
 {
     const struct kern_variant *a = kern_variants[0], *b = kern_variants[1];
     struct model_variants v = {.small_m = a, .large_m = b, .small_m_rows = 8};
 
-    (void)state;
     assert_ptr_equal(model_variants_at(&v, 7), a);
     assert_ptr_equal(model_variants_at(&v, 8), b);
     v.small_m_rows = 0;
@@ -202,14 +192,13 @@ static double no_run(void *arg, const struct tune_shape *shape,
     return 1;
 }
 
-static void a_choice_is_made_once_a_matrix(void **state)
+TEST(a_choice_is_made_once_a_matrix)
 {
     struct tune_shape s = {.m = 2, .n = 64, .k = 64};
     struct study_choices *c = calloc(1, sizeof(*c));
     struct tune_bench *b;
     int n_runs = 0, n_first;
 
-    (void)state;
     assert_non_null(c);
     assert_ok(tune_bench_open_model(&b, no_run, NULL));
     measure_script(one_second, &n_runs);
@@ -236,23 +225,4 @@ static void a_choice_is_made_once_a_matrix(void **state)
     measure_script(NULL, NULL);
     tune_bench_close(&b);
     free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_matrix_is_read),
-        cmocka_unit_test(a_bad_matrix_is_refused),
-        cmocka_unit_test(numbers_ascend),
-        cmocka_unit_test(a_roof_is_the_lower_bound),
-        cmocka_unit_test(a_rate_counts_both_operations),
-        cmocka_unit_test(a_peak_that_falls_with_threads_is_not_believed),
-        cmocka_unit_test(drawn_shapes_differ_ascend_and_repeat),
-        cmocka_unit_test(more_threads_than_cpus_are_refused),
-        cmocka_unit_test(the_variant_depends_on_the_rows),
-        cmocka_unit_test(a_choice_is_made_once_a_matrix),
-        cmocka_unit_test(errors_are_those_of_the_precision),
-    };
-
-    return cmocka_run_group_tests_name("study/gemm", tests, NULL, NULL);
 }

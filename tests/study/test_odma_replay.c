@@ -79,7 +79,7 @@ static const char *const allocs[] = {"static", "paged", "s3", "odma"};
 
 /* Every token of every request, also where the predictor always says 1 or the most there is;
  * and the same again. */
-static void every_request_is_answered(void **state)
+TEST(every_request_is_answered)
 {
     static const struct {
         const char *predictor;
@@ -90,7 +90,6 @@ static void every_request_is_answered(void **state)
     };
     int64_t sum = make_requests(test_seed(), N / 2, 30, 90);
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 6; k++) {
             struct study_kv_opts o = make_opts(allocs[i], all[k].predictor);
@@ -124,11 +123,10 @@ static void every_request_is_answered(void **state)
 
 /* In an arena of one sequence, one that outgrows its memory has nowhere to go but to begin
  * again. */
-static void memory_for_one_is_enough(void **state)
+TEST(memory_for_one_is_enough)
 {
     int64_t sum = make_requests(test_seed() + 1, N, 30, 30);
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct study_kv_opts o = make_opts(allocs[i], "constant");
         struct study_kv_result a;
@@ -140,13 +138,12 @@ static void memory_for_one_is_enough(void **state)
     }
 }
 
-static void no_buckets_are_static(void **state)
+TEST(no_buckets_are_static)
 {
     struct study_kv_opts o = make_opts("odma", "noisy"),
                          fixed = make_opts("static", "noisy");
     struct study_kv_result a, b;
 
-    (void)state;
     make_requests(test_seed(), N / 2, 30, 90);
     o.buckets.n = 0;
     assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
@@ -169,12 +166,11 @@ static double late_utilization(const struct study_kv_result *r)
 
 /* Lengths become a quarter of what they were. Bounds that are learned again use memory
  * about as well as if it had always been so, those learned once do not. */
-static void bounds_follow_a_change(void **state)
+TEST(bounds_follow_a_change)
 {
     struct study_kv_opts o = make_opts("odma", "oracle");
     struct study_kv_result again, once, always;
 
-    (void)state;
     make_requests(test_seed(), N, 30, 30);
     assert_ok(study_kv_replay(&always, &o, requests, N, outcomes));
     make_requests(test_seed(), N / 3, 120, 30);
@@ -189,13 +185,12 @@ static void bounds_follow_a_change(void **state)
                 late_utilization(&again) - late_utilization(&once));
 }
 
-static void nobody_passes_the_limits(void **state)
+TEST(nobody_passes_the_limits)
 {
     struct study_kv_opts o = make_opts("odma", "oracle");
     struct study_kv_result a;
     int rc = ERR_NOMEM;
 
-    (void)state;
     make_requests(test_seed(), N, 30, 30);
     requests[7] = (struct kv_example){.prompt_tok = LONGEST, .output_tok = 1};
     assert_err(study_kv_replay(&a, &o, requests, N, outcomes), ERR_LIMIT,
@@ -212,13 +207,12 @@ static void nobody_passes_the_limits(void **state)
 
 /* What parts of the design are worth: with any of them missing every request is answered, and
  * what is missing does not happen. */
-static void parts_can_be_left_out(void **state)
+TEST(parts_can_be_left_out)
 {
     int64_t sum = make_requests(test_seed(), N / 2, 30, 90);
     struct study_kv_opts o = make_opts("odma", "noisy"), all = o;
     struct study_kv_result a;
 
-    (void)state;
     o.migrate = false;
     assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
     assert_true(a.output_tok == sum && a.migrated_tok == 0 && a.n_moved == 0);
@@ -237,13 +231,12 @@ static void parts_can_be_left_out(void **state)
 }
 
 /* Earlier requests of other lengths are what the first bounds are made from. */
-static void the_window_can_begin_filled(void **state)
+TEST(the_window_can_begin_filled)
 {
     static struct kv_example earlier[200];
     struct study_kv_opts o = make_opts("odma", "oracle");
     struct study_kv_result a;
 
-    (void)state;
     make_requests(test_seed(), N, 30, 30);
     for (int i = 0; i < 200; i++)
         earlier[i] = (struct kv_example){.prompt_tok = 100, .output_tok = 1 + i};
@@ -306,13 +299,12 @@ static void accuracy_by_definition(void)
         assert_true(isnan(value_of("kendall_tau")));
 }
 
-static void accuracies_follow_from_the_requests(void **state)
+TEST(accuracies_follow_from_the_requests)
 {
     static const char *const predictors[] = {"learned", "constant", "noisy"};
     static const char *const of[] = {"s3", "odma"};
     char options[512];
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 2; k++) {
             snprintf(options, sizeof(options),
@@ -327,13 +319,12 @@ static void accuracies_follow_from_the_requests(void **state)
 }
 
 /* Texts that tell more make better predictions; texts that tell nothing make none. */
-static void texts_tell_what_they_should(void **state)
+TEST(texts_tell_what_they_should)
 {
     static const double tells[] = {0, 0.5, 1}, bits[] = {0, 0.783, 3};
     double over[3];
     char options[256];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         snprintf(options, sizeof(options),
                  "{\"stream\": \"sharegpt\", \"predictor\": \"learned\", \"tells\": %g, "
@@ -349,12 +340,11 @@ static void texts_tell_what_they_should(void **state)
 
 /* The requests until the latest 256 use memory nearly as well as they could, worked out from
  * the requests; only where the lengths change, and bounds follow. */
-static void recovery_is_counted(void **state)
+TEST(recovery_is_counted)
 {
     static const char *const bounds[] = {"again", "never"};
     char options[512];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         double wanted, used, memory;
         int at, n;
@@ -388,11 +378,10 @@ static void recovery_is_counted(void **state)
                 isnan(value_of("utilization_after")));
 }
 
-static void one_option_is_changed(void **state)
+TEST(one_option_is_changed)
 {
     double usual, inflated;
 
-    (void)state;
     assert_ok(capture_run(&study_odma_replay, "{\"n_requests\": 500, \"alpha\": 3}"));
     inflated = value_of("overflow_frac");
     assert_ok(capture_run(&study_odma_replay, "{\"n_requests\": 500}"));
@@ -409,9 +398,8 @@ static void one_option_is_changed(void **state)
                "expected option=value");
 }
 
-static void a_cell_reports(void **state)
+TEST(a_cell_reports)
 {
-    (void)state;
     assert_ok(capture_run(&study_odma_replay,
                           "{\"n_requests\": 400, \"clients\": 64, \"stream\": "
                           "\"alpaca+sharegpt\", \"max_tok\": 1024, \"budget_seqs\": 8}"));
@@ -449,14 +437,13 @@ static void a_cell_reports(void **state)
 
 /* Real instructions: each part replayed in turn, with what was learned from the others. With
  * learned lengths more of them fit the memory that they get first. */
-static void conversations_are_learned_from(void **state)
+TEST(conversations_are_learned_from)
 {
     const char *path = test_need_data("alpaca/alpaca_sample_dev.json"),
                *tokenizer = test_need_data("tokenizers/ggml-vocab-llama-spm.gguf");
     double safe[2], n = 0;
     char options[1024];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         snprintf(options, sizeof(options),
                  "{\"stream\": \"%s\", \"tokenizer\": \"%s\", \"predictor\": \"%s\", "
@@ -480,23 +467,4 @@ static void conversations_are_learned_from(void **state)
     assert_true(n == value_of("n_requests") + value_of("n_learned"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_request_is_answered),
-        cmocka_unit_test(memory_for_one_is_enough),
-        cmocka_unit_test(no_buckets_are_static),
-        cmocka_unit_test(bounds_follow_a_change),
-        cmocka_unit_test(nobody_passes_the_limits),
-        cmocka_unit_test(parts_can_be_left_out),
-        cmocka_unit_test(the_window_can_begin_filled),
-        cmocka_unit_test(accuracies_follow_from_the_requests),
-        cmocka_unit_test(texts_tell_what_they_should),
-        cmocka_unit_test(recovery_is_counted),
-        cmocka_unit_test(one_option_is_changed),
-        cmocka_unit_test(a_cell_reports),
-        cmocka_unit_test(conversations_are_learned_from),
-    };
-
-    return cmocka_run_group_tests_name("study/odma_replay", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

@@ -34,9 +34,8 @@ static void run(const char *path, const char *scheme, const char *precision)
 }
 
 /* A model that is not rounded is itself. */
-static void nothing_costs_nothing(void **state)
+TEST(nothing_costs_nothing)
 {
-    (void)state;
     run(model(), "none", "exact");
     assert_true(value_of("weight_error") == 0 && isnan(value_of("weight_bits")));
     assert_true(value_of("logit_error") < 1e-6 && value_of("kl_max") < 1e-9);
@@ -45,7 +44,7 @@ static void nothing_costs_nothing(void **state)
     assert_true(value_of("perplexity") > 1 && value_of("perplexity") < 1e6);
 }
 
-static void coarser_schemes_cost_more(void **state)
+TEST(coarser_schemes_cost_more)
 {
     static const struct {
         const char *scheme;
@@ -53,7 +52,6 @@ static void coarser_schemes_cost_more(void **state)
     } of[] = {{"q8_0", 8.5}, {"q4_1", 5}, {"w4c", 5}};
     double last = 0;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         run(model(), of[i].scheme, "exact");
         assert_true(value_of("weight_bits") == of[i].bits);
@@ -68,16 +66,15 @@ static void coarser_schemes_cost_more(void **state)
     assert_true(fabs(value_of("weight_error") - last) < 1e-12);
 }
 
-static void the_error_is_a_steps(void **state)
+TEST(the_error_is_a_steps)
 {
-    (void)state;
     run(model(), "q8_0", "exact");
     /* The largest of 32 normal numbers has the root mean square 2.40. A step is a 127th of
      * it, and errors are uniform within a step. */
     assert_true(fabs(value_of("weight_error") / (2.40 / 127 / sqrt(12)) - 1) < 0.05);
 }
 
-static void odd_rows_stay_plain(void **state)
+TEST(odd_rows_stay_plain)
 {
     char path[400];
     const struct make_opts o = {.arch = "tiny",
@@ -87,7 +84,6 @@ static void odd_rows_stay_plain(void **state)
                                 .out = path,
                                 .n_threads = 1};
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/odd.gguf", test_dir());
     assert_ok(make_model(&o));
     run(path, "q4_0", "exact");
@@ -95,11 +91,10 @@ static void odd_rows_stay_plain(void **state)
     assert_true(value_of("weight_error") > 0.05 && value_of("kl_mean") > 0);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     char options[700];
 
-    (void)state;
     assert_err(capture_run(&study_mnn_quant_error, "{}"), ERR_ARG, "model");
     assert_err(capture_run(&study_mnn_quant_error, "{\"model\": \"none.gguf\"}"),
                ERR_NOTFOUND, "none.gguf");
@@ -108,15 +103,4 @@ static void refusals(void **state)
     assert_err(capture_run(&study_mnn_quant_error, options), ERR_ARG, "found \"q3\"");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_costs_nothing),
-        cmocka_unit_test(coarser_schemes_cost_more),
-        cmocka_unit_test(the_error_is_a_steps),
-        cmocka_unit_test(odd_rows_stay_plain),
-        cmocka_unit_test(refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

@@ -136,13 +136,12 @@ static void run_replay(const struct serve *s, const char *alloc, const char *pre
     assert_ok(study_kv_replay(out, &o, requests, N, outcomes));
 }
 
-static void the_same_order(void **state)
+TEST(the_same_order)
 {
     static const char *const predictors[] = {"oracle", "noisy", "constant"};
     static struct events engine, replay;
     int64_t n_preempted = 0, n_overflow = 0;
 
-    (void)state;
     draw_requests();
     for (int a = 0; kv_allocs[a]; a++)
         for (int p = 0; p < 3; p++) {
@@ -175,9 +174,4 @@ static void the_same_order(void **state)
     assert_true(n_preempted > 10 && n_overflow > 10); /* or there was little to compare */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_order)};
-
-    return cmocka_run_group_tests_name("study/replay_order", tests, tiny_make, NULL);
-}
+TEST_GROUP(tiny_make, NULL);

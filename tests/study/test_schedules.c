@@ -24,13 +24,12 @@ static void search(struct fixture *f, const char *key, int64_t m, struct kern_sc
 }
 
 /* What was found for fewer rows spares the search of more, for the same matrix only. */
-static void a_search_begins_with_fewer_rows(void **state)
+TEST(a_search_begins_with_fewer_rows)
 {
     static struct fixture f;
     struct tune_cost first, second, again, other;
     struct kern_schedule s;
 
-    (void)state;
     memset(&f, 0, sizeof(f));
     f.model = (struct bench_model){.cache_bytes = 512 << 10, .start_s = 2e-7};
     assert_ok(tune_bench_open_model(&f.bench, bench_model_s, &f.model));
@@ -47,14 +46,13 @@ static void a_search_begins_with_fewer_rows(void **state)
     opt_free(tune_opt_table, &f.o);
 }
 
-static void many_rows_and_matrices_fit(void **state)
+TEST(many_rows_and_matrices_fit)
 {
     static struct fixture f;
     struct kern_schedule s;
     struct tune_cost cost;
     char key[16];
 
-    (void)state;
     memset(&f, 0, sizeof(f));
     f.model = (struct bench_model){.cache_bytes = 512 << 10, .start_s = 2e-7};
     assert_ok(tune_bench_open_model(&f.bench, bench_model_s, &f.model));
@@ -86,12 +84,11 @@ static void check(int64_t m, int64_t k_unit, struct kern_schedule s, double seco
 }
 
 /* 48 columns are three panels; 192 MB of weights fit no second-level cache. */
-static void particulars_are_named(void **state)
+TEST(particulars_are_named)
 {
     struct kern_schedule s = {
         .mr = 14, .np = 1, .bm = 14, .bn = 1, .bk = 64, .pm = 1, .pn = 3, .pk = 1};
 
-    (void)state;
     check(60, 0, s, 1, "");
     check(2, 0, s, 1, "few rows: a micro-kernel takes 30");
     check(60, 64, s, 1, "split along K in units of 64 rows");
@@ -103,15 +100,4 @@ static void particulars_are_named(void **state)
     check(2, 64, s, 1,
           "few rows: a micro-kernel takes 30; split along K in units of 64 rows; "
           "K divided among 2 threads");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_search_begins_with_fewer_rows),
-        cmocka_unit_test(many_rows_and_matrices_fit),
-        cmocka_unit_test(particulars_are_named),
-    };
-
-    return cmocka_run_group_tests_name("study/schedules", tests, NULL, NULL);
 }

@@ -56,12 +56,11 @@ static void run_tiny(void)
     assert_ok(capture_run(&study_ablation, options));
 }
 
-static void rates_follow_from_the_recorded_rounds(void **state)
+TEST(rates_follow_from_the_recorded_rounds)
 {
     char name[64], series[64];
     double kept[N_STEPS];
 
-    (void)state;
     run_tiny();
     for (int s = 0; s < N_STEPS; s++) {
         snprintf(name, sizeof(name), "raw_tok_s_%s", steps[s]);
@@ -82,11 +81,10 @@ static void rates_follow_from_the_recorded_rounds(void **state)
 
 /* By scripted times: a slower step is taken back in both phases, a faster one is kept, and the
  * raw rows are those of the steps whatever is kept. */
-static void a_slower_step_is_taken_back(void **state)
+TEST(a_slower_step_is_taken_back)
 {
     char name[64];
 
-    (void)state;
     measure_script(rising, NULL);
     run_tiny();
     for (int s = 0; s < N_STEPS; s++) {
@@ -123,9 +121,8 @@ static int n_ranks(const char *phase)
     return (int)json_array_size(json_object_get(p, "ranks"));
 }
 
-static void the_plan_of_the_host_is_recorded(void **state)
+TEST(the_plan_of_the_host_is_recorded)
 {
-    (void)state;
     assert_int_equal((int)value_of("prefill_ranks"), n_ranks("prefill"));
     assert_int_equal((int)value_of("decode_ranks"), n_ranks("decode"));
     assert_string_equal(json_string_value(json_object_get(
@@ -177,13 +174,12 @@ static double tok_s(double prefill_s, double decode_s)
     return BATCH * OUTPUT_TOK / (BATCH * prefill_s + (OUTPUT_TOK - 1) * decode_s);
 }
 
-static void the_configuration_is_that_of_the_plan_method(void **state)
+TEST(the_configuration_is_that_of_the_plan_method)
 {
     static struct plan_search_result search, even;
     char options[300], name[64];
     json_t *plan;
 
-    (void)state;
     snprintf(options, sizeof(options),
              "{\"model\": \"%s\", \"batch\": %d, \"n_prompt_tok\": %d, \"n_output_tok\": "
              "%d, \"seed\": 7}",
@@ -213,9 +209,8 @@ static void the_configuration_is_that_of_the_plan_method(void **state)
     plan_search_result_free(&even);
 }
 
-static void targets_that_are_none_are_refused(void **state)
+TEST(targets_that_are_none_are_refused)
 {
-    (void)state;
     assert_err(capture_run(&study_ablation, "{\"model\": \"no/such.gguf\"}"), ERR_IO,
                "no/such.gguf");
     assert_err(capture_run(&study_ablation, "{}"), ERR_ARG, "study.model");
@@ -230,12 +225,11 @@ static void targets_that_are_none_are_refused(void **state)
 
 /* ---- what the search costs ---- */
 
-static void the_cost_is_that_of_the_machine(void **state)
+TEST(the_cost_is_that_of_the_machine)
 {
     char options[600];
     double first;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         assert_ok(capture_run(&study_plan_search,
                               "{\"model\": \"llama-160m:f32@xeon6230x2\", "
@@ -260,11 +254,10 @@ static void the_cost_is_that_of_the_machine(void **state)
 
 /* ---- the window ---- */
 
-static void requests_follow_from_the_recorded_rounds(void **state)
+TEST(requests_follow_from_the_recorded_rounds)
 {
     char options[700];
 
-    (void)state;
     snprintf(
         options, sizeof(options),
         "{\"model\": \"%s\", \"rounds\": %d, \"sigma\": 3, \"freeze\": 1, "
@@ -287,7 +280,7 @@ static void requests_follow_from_the_recorded_rounds(void **state)
 }
 
 /* A longer window searches more; without a run of like choices nothing is frozen. */
-static void the_window_and_freezing_reach_the_policy(void **state)
+TEST(the_window_and_freezing_reach_the_policy)
 {
     static const char form[] =
         "{\"model\": \"%s\", \"rounds\": 3, \"sigma\": %d, \"freeze\": %d, \"n_shapes\": "
@@ -295,7 +288,6 @@ static void the_window_and_freezing_reach_the_policy(void **state)
         "\"n_prompt_tok\": 12, \"n_output_tok\": 2, \"cache_mb\": 1}";
     char options[700];
 
-    (void)state;
     snprintf(options, sizeof(options), form, tiny_model(KERN_F32), 1, 1000);
     assert_ok(capture_run(&study_window, options));
     assert_true(value_of("n_frozen") == 0);
@@ -304,18 +296,4 @@ static void the_window_and_freezing_reach_the_policy(void **state)
     assert_true(value_of("n_frozen") < value_of("n_shapes"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_follow_from_the_recorded_rounds),
-        cmocka_unit_test(a_slower_step_is_taken_back),
-        cmocka_unit_test(the_plan_of_the_host_is_recorded),
-        cmocka_unit_test(the_configuration_is_that_of_the_plan_method),
-        cmocka_unit_test(targets_that_are_none_are_refused),
-        cmocka_unit_test(the_cost_is_that_of_the_machine),
-        cmocka_unit_test(requests_follow_from_the_recorded_rounds),
-        cmocka_unit_test(the_window_and_freezing_reach_the_policy),
-    };
-
-    return cmocka_run_group_tests_name("study/tables", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

@@ -98,13 +98,12 @@ static void check_row(const json_t *row)
     assert_null(m);
 }
 
-static void real_machines(void **state)
+TEST(real_machines)
 {
     const char *path = test_need_data("hwloc/topologies.json");
     json_t *rows, *row;
     size_t i;
 
-    (void)state;
     assert_ok(json_read_file(&rows, path, 1 << 20));
     assert_true(json_array_size(rows) > 0);
     json_array_foreach(rows, i, row) check_row(row);
@@ -121,11 +120,10 @@ static struct topo_machine *open_data(const char *relative)
 }
 
 /* Knights Landing in flat mode: MCDRAM and DRAM; CPUs belong to their DRAM. */
-static void fast_memory_is_not_the_default(void **state)
+TEST(fast_memory_is_not_the_default)
 {
     struct topo_machine *m = open_data("hwloc/deeper-knl-snc4-flat.xml");
 
-    (void)state;
     for (int i = 0; i < m->n_pus; i++) {
         assert_true(m->nodes[m->pus[i].node].bytes > INT64_C(20) << 30);
         assert_int_equal(m->pus[i].l3, -1);
@@ -136,12 +134,11 @@ static void fast_memory_is_not_the_default(void **state)
     topo_machine_close(&m);
 }
 
-static void hybrid_kinds(void **state)
+TEST(hybrid_kinds)
 {
     struct topo_machine *m = open_data("hwloc/hwloc-RaptorLake-i7-1370P-hybrid.xml");
     int weak = 0, strong = 0;
 
-    (void)state;
     for (int i = 0; i < m->n_pus; i++) {
         weak += m->pus[i].kind == 0;
         strong += m->pus[i].kind > 0;
@@ -152,12 +149,11 @@ static void hybrid_kinds(void **state)
 }
 
 /* Five kinds by capacity, 718 731 997 1017 1024: two types of core. */
-static void kinds_that_hardly_differ(void **state)
+TEST(kinds_that_hardly_differ)
 {
     struct topo_machine *m = open_data("hwloc/hwloc-DGX-GB10-biglittle.xml");
     int n[2] = {0};
 
-    (void)state;
     for (int i = 0; i < m->n_pus; i++) {
         assert_in_range(m->pus[i].kind, 0, 1);
         n[m->pus[i].kind]++;
@@ -167,11 +163,10 @@ static void kinds_that_hardly_differ(void **state)
     topo_machine_close(&m);
 }
 
-static void synthetic(void **state)
+TEST(synthetic)
 {
     struct topo_machine *m;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, "synthetic:node:2 l3:1 core:4 pu:2"));
     check_sane(m);
     assert_int_equal(m->n_pus, 16);
@@ -216,13 +211,12 @@ static void assert_same(const struct topo_machine *a, const struct topo_machine 
 }
 
 /* From a string, and from the file that hwloc once made of it. */
-static void xml_of_synthetic(void **state)
+TEST(xml_of_synthetic)
 {
     struct topo_machine *a, *b;
     char *xml;
     size_t n;
 
-    (void)state;
     assert_ok(topo_machine_open(&a, "synthetic:package:2 node:2 l3:1 l2:2 core:1 pu:2"));
     assert_ok(topo_machine_open(&b, "tests/fuzz/corpus/topology/good.xml"));
     assert_string_equal(b->name, "good");
@@ -235,13 +229,12 @@ static void xml_of_synthetic(void **state)
 }
 
 /* What a child read of this host's XML is what this process read of the host. */
-static void xml_of_this_host(void **state)
+TEST(xml_of_this_host)
 {
     struct topo_machine *a, *b;
     char path[512], *xml;
     size_t n;
 
-    (void)state;
     assert_ok(topo_machine_open(&a, NULL));
     assert_ok(topo_machine_xml(a, &xml, &n));
     assert_int_equal(strlen(xml), n);
@@ -256,12 +249,11 @@ static void xml_of_this_host(void **state)
     topo_machine_close(&b);
 }
 
-static void this_host(void **state)
+TEST(this_host)
 {
     struct topo_machine *m;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-    (void)state;
     assert_ok(topo_machine_open(&m, NULL));
     check_sane(m);
     assert_string_equal(m->source, "host");
@@ -269,7 +261,7 @@ static void this_host(void **state)
     topo_machine_close(&m);
 }
 
-static void sysfs_dumps(void **state)
+TEST(sysfs_dumps)
 {
     static const struct {
         const char *stem;
@@ -277,7 +269,6 @@ static void sysfs_dumps(void **state)
     } dumps[] = {{"128arm-2pa2n8cluster4co", 128, 4, 2, 32, 4},
                  {"nvidia-dgx-gb10", 20, 1, 1, 2, 10}}; /* its clusters are caches too */
 
-    (void)state;
     unsetenv("HWLOC_DONT_MERGE_CLUSTER_GROUPS");
     setenv("HWLOC_COMPONENTS", "no_os", 1); /* not asked, and not lost */
     for (size_t i = 0; i < 2; i++) {
@@ -309,12 +300,11 @@ static void sysfs_dumps(void **state)
     unsetenv("HWLOC_COMPONENTS");
 }
 
-static void bad_input_is_refused(void **state)
+TEST(bad_input_is_refused)
 {
     struct topo_machine *m;
     char path[512], spec[600];
 
-    (void)state;
     assert_err(topo_machine_open(&m, "nonsense"), ERR_ARG, "expected host");
     assert_null(m);
     assert_err(topo_machine_open(&m, "/no/such.xml"), ERR_IO, "/no/such.xml");
@@ -336,13 +326,12 @@ static void bad_input_is_refused(void **state)
 }
 
 /* A cut file is refused; the error is ours, not a crash. */
-static void truncated_xml(void **state)
+TEST(truncated_xml)
 {
     struct topo_machine *m;
     char path[512], *xml;
     size_t n;
 
-    (void)state;
     xml = test_read("tests/fuzz/corpus/topology/good.xml", &n);
     snprintf(path, sizeof(path), "%s/cut.xml", test_dir());
     for (size_t cut = 0; cut + 12 < n; cut += 1 + n / 97) {
@@ -354,13 +343,12 @@ static void truncated_xml(void **state)
 
 /* Files on which hwloc 2.9 ends the process that reads them: a set that is missing, and a set
  * that begins with a comma. Other versions may refuse or load them. */
-static void xml_that_crashes_hwloc(void **state)
+TEST(xml_that_crashes_hwloc)
 {
     static const char *const names[] = {"no_nodeset.xml", "odd_set.xml"};
     struct topo_machine *m;
     char path[128];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "tests/fuzz/corpus/topology/%s", names[i]);
         if (topo_machine_open(&m, path) == OK)
@@ -372,7 +360,7 @@ static void xml_that_crashes_hwloc(void **state)
 }
 
 /* What a broken process might print is checked. */
-static void text_is_checked(void **state)
+TEST(text_is_checked)
 {
     static const char good[] = "2 1 1 0 0 0 1\n32768 0 0\nno L2\n0 1024 2 HBM\n"
                                "0 0 -1 -1 -1 0 0 -1\n3 0 -1 -1 -1 0 0 1\n";
@@ -395,7 +383,6 @@ static void text_is_checked(void **state)
     };
     struct topo_machine m = {.name = "made up"};
 
-    (void)state;
     assert_ok(topo_machine_parse(&m, good, "good"));
     assert_int_equal(m.pus[1].os_index, 3);
     assert_int_equal(m.pus[1].kind, 1);
@@ -417,13 +404,12 @@ static void text_is_checked(void **state)
     }
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     struct topo_machine *m;
     long n = 0;
     int rc;
 
-    (void)state;
     do {
         mem_fail_after(n, 1);
         rc = topo_machine_open(&m, "synthetic:node:2 core:2 pu:1");
@@ -435,26 +421,4 @@ static void memory_runs_out(void **state)
     } while (rc != OK && n++ < 100);
     assert_true(n >= 3); /* the machine, its nodes, its CPUs */
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(real_machines),
-        cmocka_unit_test(fast_memory_is_not_the_default),
-        cmocka_unit_test(hybrid_kinds),
-        cmocka_unit_test(kinds_that_hardly_differ),
-        cmocka_unit_test(synthetic),
-        cmocka_unit_test(xml_of_synthetic),
-        cmocka_unit_test(xml_of_this_host),
-        cmocka_unit_test(this_host),
-        cmocka_unit_test(sysfs_dumps),
-        cmocka_unit_test(bad_input_is_refused),
-        cmocka_unit_test(truncated_xml),
-        cmocka_unit_test(xml_that_crashes_hwloc),
-        cmocka_unit_test(text_is_checked),
-        cmocka_unit_test(memory_runs_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

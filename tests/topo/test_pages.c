@@ -7,7 +7,7 @@
 
 #define BYTES ((size_t)6 << 20)
 
-static void pages_are_found(void **state)
+TEST(pages_are_found)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct topo_machine *m;
@@ -15,7 +15,6 @@ static void pages_are_found(void **state)
     char *p;
     int rc;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, NULL));
     counts = mem_new(MEM_TEST, (size_t)m->n_nodes + 1, sizeof(*counts));
     p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
@@ -42,13 +41,4 @@ static void pages_are_found(void **state)
     if (rc == ERR_UNSUPPORTED)
         test_skip("%s", err_msg());
     assert_ok(rc);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_are_found),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void check_imbalance(int heads, int kv_heads, int units, int ranks,
 
 /* Heads, KV heads, units of 32 and of 128 columns; then per number of ranks the largest
  * share of attention and of both kinds of units, to two decimals; 0: sequence split. */
-static void shares_of_the_models(void **state)
+TEST(shares_of_the_models)
 {
     static const int ranks[] = {2, 4, 6, 8, 12, 16, 24};
     static const struct {
@@ -85,7 +85,6 @@ static void shares_of_the_models(void **state)
          {1, 1, 1.02, 1, 1.07, 1, 1.07}},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         for (int k = 0; k < 7; k++) {
             check_imbalance(rows[i].heads, rows[i].kv_heads, rows[i].columns / 32,
@@ -96,12 +95,11 @@ static void shares_of_the_models(void **state)
 }
 
 /* The formula against handing out the parts one by one. */
-static void shares_are_floor_parts(void **state)
+TEST(shares_are_floor_parts)
 {
     struct topo_limits l = {0};
     struct topo_config c;
 
-    (void)state;
     for (int units = 1; units <= 40; units++)
         for (int ranks = 1; ranks <= units; ranks++) {
             int largest = 0;
@@ -119,12 +117,11 @@ static void shares_are_floor_parts(void **state)
 }
 
 /* Rank r of R > H helps head floor(r H / R). */
-static void sequences_are_split(void **state)
+TEST(sequences_are_split)
 {
     struct topo_limits l = {0};
     struct topo_config c;
 
-    (void)state;
     for (int heads = 1; heads <= 12; heads++)
         for (int ranks = heads + 1; ranks <= 40; ranks++) {
             int helpers[12] = {0}, fewest = ranks, most = 0;
@@ -144,13 +141,12 @@ static void sequences_are_split(void **state)
         }
 }
 
-static void limits_are_named(void **state)
+TEST(limits_are_named)
 {
     struct topo_tree *t = with_ranks(12), *t48 = with_ranks(48);
     struct topo_limits l = {.max_ranks = 8};
     struct topo_config c;
 
-    (void)state;
     assert_err(topo_config_cut(&c, t, 1, &l), ERR_UNSUPPORTED, "at most 8");
     assert_null(c.tree);
     l = (struct topo_limits){.n_heads = 16, .n_kv_heads = 16, .strict = true};
@@ -200,7 +196,7 @@ static struct flat flatten(const struct topo_config *c)
 }
 
 /* Over random trees of one machine: equal keys exactly for equal sets. */
-static void keys_tell_sets(void **state)
+TEST(keys_tell_sets)
 {
     struct topo_tree *t =
         tree_open("synthetic:node:2 l3:2 core:4 pu:2(indexes=2*16:16*1)");
@@ -209,7 +205,6 @@ static void keys_tell_sets(void **state)
     struct rng rng;
     int n_equal = 0, n = 0;
 
-    (void)state;
     rng_init(&rng, test_seed(), "keys");
     while (n < 200) {
         struct topo_tree *g = tree_random_group(&rng, t, 1);
@@ -237,7 +232,7 @@ static void keys_tell_sets(void **state)
 
 /* ---- memory nodes ---- */
 
-static void nodes_and_words(void **state)
+TEST(nodes_and_words)
 {
     struct topo_tree *t = tree_open("synthetic:package:4 node:2 core:24 pu:1"), *ccl,
                      *kept;
@@ -250,7 +245,6 @@ static void nodes_and_words(void **state)
     int nodes[8];
     char text[96];
 
-    (void)state;
     assert_ok(topo_tree_group(&ccl, t, 4, 1, 3));
     assert_ok(topo_tree_remove(&kept, ccl, 1, 4));
     for (int l = 0; l < 5; l++) {
@@ -273,7 +267,7 @@ static void nodes_and_words(void **state)
     tree_close(t);
 }
 
-static void uneven_nodes_are_said(void **state)
+TEST(uneven_nodes_are_said)
 {
     /* Three nodes of four CPUs cut in two: one node each and a shared one. */
     struct topo_tree *t = tree_open("synthetic:pu:12"), *g;
@@ -282,7 +276,6 @@ static void uneven_nodes_are_said(void **state)
     struct topo_config c;
     char text[96];
 
-    (void)state;
     m->nodes = three;
     m->n_nodes = 3;
     for (int i = 0; i < 12; i++)
@@ -295,16 +288,4 @@ static void uneven_nodes_are_said(void **state)
     m->nodes = own;
     m->n_nodes = 1;
     tree_close(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_of_the_models),  cmocka_unit_test(shares_are_floor_parts),
-        cmocka_unit_test(sequences_are_split),   cmocka_unit_test(limits_are_named),
-        cmocka_unit_test(keys_tell_sets),        cmocka_unit_test(nodes_and_words),
-        cmocka_unit_test(uneven_nodes_are_said),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

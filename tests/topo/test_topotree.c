@@ -39,11 +39,10 @@ static bool tiles(int c, int n, int stride, int *owner)
     return true;
 }
 
-static void group_is_legal_where_progressions_tile(void **state)
+TEST(group_is_legal_where_progressions_tile)
 {
     int n_legal = 0, owner[60], block[60];
 
-    (void)state;
     for (int c = 1; c <= 60; c++) {
         struct topo_tree *t = flat(c), *g;
 
@@ -82,11 +81,10 @@ static void check_same_nodes(const struct topo_tree *t, int l, const struct topo
     mem_free(a);
 }
 
-static void group_keeps_leaves_and_parents(void **state)
+TEST(group_keeps_leaves_and_parents)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "group");
     for (int i = 0; i < TREES; i++) {
         const char *spec = tree_random_spec(&rng, 96);
@@ -113,12 +111,11 @@ static void group_keeps_leaves_and_parents(void **state)
 }
 
 /* Groups at different levels: the order does not matter. */
-static void groups_commute(void **state)
+TEST(groups_commute)
 {
     struct rng rng;
     int n_checked = 0;
 
-    (void)state;
     rng_init(&rng, test_seed(), "commute");
     for (int i = 0; i < 4 * TREES; i++) {
         struct topo_tree *t = tree_open(tree_random_spec(&rng, 128)), *low, *high, *ab,
@@ -147,11 +144,10 @@ static void groups_commute(void **state)
 }
 
 /* Pairs, then pairs of pairs; or fours, then pairs inside them. */
-static void groups_of_groups_commute(void **state)
+TEST(groups_of_groups_commute)
 {
     struct topo_tree *t = flat(24), *a, *ab, *b, *ba;
 
-    (void)state;
     assert_ok(topo_tree_group(&a, t, 2, 1, 1));
     assert_ok(topo_tree_group(&ab, a, 2, 1, 1));
     assert_ok(topo_tree_group(&b, t, 4, 1, 1));
@@ -216,7 +212,7 @@ static void check_closure(struct topo_tree *t, int64_t expected, bool check)
     mem_free(s.h);
 }
 
-static void chains_are_counted(void **state)
+TEST(chains_are_counted)
 {
     static const struct {
         int c, n;
@@ -230,7 +226,6 @@ static void chains_are_counted(void **state)
                     {"synthetic:package:2 l3:16 core:4 pu:2", 60 * 3},
                     {"synthetic:package:2 core:20 pu:2(indexes=2*40:40*1)", 34}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct topo_tree *t = flat(rows[i].c);
 
@@ -251,12 +246,11 @@ static int stop_at_third(void *arg, const struct topo_tree *t)
     return ++*(int *)arg == 3 ? ERR_CANCELED : OK;
 }
 
-static void closure_can_be_ended(void **state)
+TEST(closure_can_be_ended)
 {
     struct topo_tree *t = flat(24);
     int n = 0;
 
-    (void)state;
     assert_int_equal(topo_tree_closure(t, stop_at_third, &n), ERR_CANCELED);
     assert_int_equal(n, 3);
     tree_close(t);
@@ -336,7 +330,7 @@ static void check_removed(struct topo_tree *t, int expected)
         mem_free(found[i]);
 }
 
-static void remove_paths_merge(void **state)
+TEST(remove_paths_merge)
 {
     struct topo_tree *kunpeng = tree_open("synthetic:package:4 node:2 core:24 pu:1");
     struct topo_tree *rome = tree_open("synthetic:package:2 l3:16 core:4 pu:2");
@@ -344,7 +338,6 @@ static void remove_paths_merge(void **state)
         tree_open("synthetic:package:2 core:20 pu:2(indexes=2*40:40*1)");
     struct topo_tree *ccl, *packages;
 
-    (void)state;
     /* Four packages of two nodes are two levels; the paper's 4 x 2 x 6 x 4. */
     assert_ok(topo_tree_group(&ccl, kunpeng, 4, 1, 3));
     assert_string_equal(tree_levels(ccl), "machine/4 package/2 node/6 group/4 core+PU");
@@ -361,11 +354,10 @@ static void remove_paths_merge(void **state)
     tree_close(xeon);
 }
 
-static void remove_keeps_the_left_most(void **state)
+TEST(remove_keeps_the_left_most)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "remove");
     for (int i = 0; i < TREES; i++) {
         struct topo_tree *t = tree_open(tree_random_spec(&rng, 96));
@@ -388,11 +380,10 @@ static void remove_keeps_the_left_most(void **state)
     }
 }
 
-static void group_after_remove(void **state)
+TEST(group_after_remove)
 {
     struct topo_tree *t = flat(24), *r, *g;
 
-    (void)state;
     assert_ok(topo_tree_remove(&r, t, 6, 1));
     assert_ok(topo_tree_group(&g, r, 3, 2, 1));
     tree_check(g);
@@ -406,11 +397,10 @@ static void group_after_remove(void **state)
 
 /* ---- limits ---- */
 
-static void bad_transformations(void **state)
+TEST(bad_transformations)
 {
     struct topo_tree *t = tree_open("synthetic:node:2 core:6 pu:2"), *out;
 
-    (void)state;
     assert_err(topo_tree_group(&out, t, 2, 1, 0), ERR_ARG, "depth 0");
     assert_err(topo_tree_group(&out, t, 2, 1, 4), ERR_ARG, "depth 4");
     assert_err(topo_tree_group(&out, t, 1, 1, 2), ERR_ARG, "group of 1");
@@ -427,11 +417,10 @@ static void bad_transformations(void **state)
     tree_close(t);
 }
 
-static void many_levels(void **state)
+TEST(many_levels)
 {
     struct topo_tree *t = flat(2), *g, *old = t;
 
-    (void)state;
     for (int d = 1; d <= TOPO_LEVELS_MAX - 2; d++) {
         assert_ok(topo_tree_group(&g, old, 2, 1, d));
         assert_int_equal(strncmp(g->steps, "group(2,1,1)", 12), 0);
@@ -456,13 +445,12 @@ static int count(void *arg, const struct topo_tree *t)
     return OK;
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     struct topo_tree *t = flat(8), *out;
     int n_trees, rc;
     long n = 0;
 
-    (void)state;
     mem_fail_after(0, 1);
     assert_int_equal(topo_tree_group(&out, t, 2, 1, 1), ERR_NOMEM);
     assert_null(out);
@@ -479,24 +467,4 @@ static void memory_runs_out(void **state)
     assert_int_equal(n, 11); /* each tree but the first is one allocation */
     assert_int_equal(n_trees, 12);
     tree_close(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(group_is_legal_where_progressions_tile),
-        cmocka_unit_test(group_keeps_leaves_and_parents),
-        cmocka_unit_test(groups_commute),
-        cmocka_unit_test(groups_of_groups_commute),
-        cmocka_unit_test(chains_are_counted),
-        cmocka_unit_test(closure_can_be_ended),
-        cmocka_unit_test(remove_paths_merge),
-        cmocka_unit_test(remove_keeps_the_left_most),
-        cmocka_unit_test(group_after_remove),
-        cmocka_unit_test(bad_transformations),
-        cmocka_unit_test(many_levels),
-        cmocka_unit_test(memory_runs_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,12 +21,11 @@ static void check_golden(const char *path, const char *text)
 }
 
 /* (1) what the tools report, (2) fours of cores grouped, (3) one of each removed. */
-static void the_papers_figure_5(void **state)
+TEST(the_papers_figure_5)
 {
     struct topo_tree *t[3];
     char path[96], *text;
 
-    (void)state;
     t[0] = tree_open(KUNPENG);
     assert_ok(topo_tree_group(&t[1], t[0], 4, 1, 3));
     assert_ok(topo_tree_remove(&t[2], t[1], 1, 4));
@@ -41,11 +40,10 @@ static void the_papers_figure_5(void **state)
     tree_close(t[0]);
 }
 
-static void kinds_have_names(void **state)
+TEST(kinds_have_names)
 {
     char text[64];
 
-    (void)state;
     topo_kinds_print(TOPO_PACKAGE | TOPO_NODE, text, sizeof(text));
     assert_string_equal(text, "package+node");
     topo_kinds_print(2 * TOPO_PU - 1, text, sizeof(text));
@@ -56,11 +54,10 @@ static void kinds_have_names(void **state)
 
 /* ---- any tree ---- */
 
-static void any_tree_is_drawn(void **state)
+TEST(any_tree_is_drawn)
 {
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "drawings");
     for (int i = 0; i < 60; i++) {
         struct topo_tree *t = tree_open(tree_random_spec(&rng, 256));
@@ -86,26 +83,24 @@ static void any_tree_is_drawn(void **state)
 }
 
 /* 64 times 64 CPUs: what repeats is left out. */
-static void large_trees_stay_small(void **state)
+TEST(large_trees_stay_small)
 {
     struct topo_tree *t = tree_open("synthetic:package:8 node:8 core:32 pu:2");
     char *text;
 
-    (void)state;
     assert_ok(topo_tree_text(t, &text));
     assert_true(strlen(text) < 700);
     mem_free(text);
     tree_close(t);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     struct topo_tree *t = tree_open("synthetic:node:2 core:8 pu:2");
     char *text;
     long n = 0;
     int rc;
 
-    (void)state;
     do {
         mem_fail_after(n, 1);
         rc = topo_tree_text(t, &text);
@@ -118,15 +113,4 @@ static void memory_runs_out(void **state)
     assert_true(n >= 3);
     mem_free(text);
     tree_close(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_papers_figure_5), cmocka_unit_test(kinds_have_names),
-        cmocka_unit_test(any_tree_is_drawn),   cmocka_unit_test(large_trees_stay_small),
-        cmocka_unit_test(memory_runs_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,13 +61,12 @@ static const struct {
     {"meluxina-2xEPYC7H12-nps4.xml", "machine/2 package/4 node/4 L3/4 L2+core/2 PU", ""},
 };
 
-static void real_machines_have_trees(void **state)
+TEST(real_machines_have_trees)
 {
     const char *path = test_need_data("hwloc/topologies.json");
     json_t *rows, *row;
     size_t i, n_known = 0, n_here = 0;
 
-    (void)state;
     assert_ok(json_read_file(&rows, path, 1 << 20));
     json_array_foreach(rows, i, row)
     {
@@ -114,13 +113,12 @@ static const char *fsroot(const char *stem)
 }
 
 /* The kernel reports this machine's clusters of four; hidden, grouping finds them again. */
-static void clusters_can_be_hidden(void **state)
+TEST(clusters_can_be_hidden)
 {
     const char *spec = fsroot("128arm-2pa2n8cluster4co");
     struct opened o = open_with(spec, NULL), hidden;
     struct topo_tree *g;
 
-    (void)state;
     assert_string_equal(tree_levels(o.t),
                         "machine/2 package/2 node+L3/8 cluster/4 L2+core+PU");
     hidden = open_with(spec, &(struct topo_tree_opts){.hide = TOPO_CLUSTER});
@@ -136,9 +134,8 @@ static void clusters_can_be_hidden(void **state)
     close_both(&o);
 }
 
-static void clusters_that_are_caches(void **state)
+TEST(clusters_that_are_caches)
 {
-    (void)state;
     expect(fsroot("nvidia-dgx-gb10"), NULL,
            "machine+package+node/2 L3+cluster/5 L2+core+PU",
            "10 of 20 CPUs left out: less powerful cores than the other 10");
@@ -146,9 +143,8 @@ static void clusters_that_are_caches(void **state)
 
 /* ---- odd machines ---- */
 
-static void synthetic_machines(void **state)
+TEST(synthetic_machines)
 {
-    (void)state;
     expect("synthetic:package:4 node:2 core:24 pu:1", NULL,
            "machine/4 package/2 node/24 core+PU", "");
     expect("synthetic:pu:1", NULL, "machine+node/1 PU", "");
@@ -164,12 +160,11 @@ static void synthetic_machines(void **state)
 
 /* Siblings numbered far apart are children of one core all the same, and the second of
  * them is the right-most. */
-static void siblings_far_apart(void **state)
+TEST(siblings_far_apart)
 {
     struct opened o =
         open_with("synthetic:package:2 core:20 pu:2(indexes=2*40:40*1)", NULL);
 
-    (void)state;
     assert_string_equal(tree_levels(o.t), "machine+node/2 package/20 core/2 PU");
     for (int i = 0; i < 80; i++)
         assert_int_equal(o.t->pus[i], i / 2 + 40 * (i % 2));
@@ -177,12 +172,11 @@ static void siblings_far_apart(void **state)
 }
 
 /* Packages numbered in turn: CPU 0 on the first, CPU 1 on the second. */
-static void numbers_in_turn(void **state)
+TEST(numbers_in_turn)
 {
     struct opened o =
         open_with("synthetic:package:2 core:3 pu:2(indexes=3*2:2*6:2*1)", NULL);
 
-    (void)state;
     assert_string_equal(tree_levels(o.t), "machine+node/2 package/3 core/2 PU");
     for (int p = 0; p < 2; p++) {
         int least = 12;
@@ -194,13 +188,12 @@ static void numbers_in_turn(void **state)
     close_both(&o);
 }
 
-static void levels_that_do_not_nest(void **state)
+TEST(levels_that_do_not_nest)
 {
     struct topo_machine *m;
     struct topo_tree *t;
     char note[128];
 
-    (void)state;
     /* Packages of four, memory nodes of three of the twelve: nodes take precedence. */
     assert_ok(topo_machine_open(&m, "synthetic:package:3 core:4 pu:1"));
     for (int i = 0; i < 12; i++)
@@ -235,13 +228,12 @@ static void levels_that_do_not_nest(void **state)
     topo_machine_close(&m);
 }
 
-static void kinds_of_cores(void **state)
+TEST(kinds_of_cores)
 {
     struct topo_machine *m;
     struct topo_tree *t;
     char note[128];
 
-    (void)state;
     assert_ok(topo_machine_open(&m, "synthetic:l3:3 core:4 pu:1"));
     for (int i = 0; i < 12; i++)
         m->pus[i].kind = i < 4 ? 2 : i < 8 ? 0 : 1;
@@ -270,7 +262,7 @@ static void kinds_of_cores(void **state)
 
 /* ---- parts of machines ---- */
 
-static void withheld_cpus(void **state)
+TEST(withheld_cpus)
 {
     static const int first_14[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
     static const int one_node[] = {24, 8, 9, 10, 11, 12, 13, 14, 15, 99999, -1, 8};
@@ -280,7 +272,6 @@ static void withheld_cpus(void **state)
     struct topo_machine *m;
     struct topo_tree *t;
 
-    (void)state;
     /* Cores 0 to 13 without siblings: the last cache has two of four. Eight could be one
      * node with full caches too: the spread over both wins. */
     expect(spec, &o, "machine/2 node/2 L3/2 core+PU",
@@ -337,12 +328,11 @@ static int largest(struct brute *b, int level)
     return best;
 }
 
-static void largest_symmetric_part(void **state)
+TEST(largest_symmetric_part)
 {
     struct rng rng;
     int n_uneven = 0;
 
-    (void)state;
     rng_init(&rng, test_seed(), "parts");
     for (int i = 0; i < 150; i++) {
         struct topo_tree *full = tree_open(tree_random_spec(&rng, 48)), *t;
@@ -378,14 +368,13 @@ static void largest_symmetric_part(void **state)
 }
 
 /* Of the nodes that have enough children the left-most stay, with their left-most. */
-static void left_most_part(void **state)
+TEST(left_most_part)
 {
     static const int cpus[] = {1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 15};
     struct topo_tree_opts o = {.cpus = cpus, .n_cpus = 12};
     static const int kept[] = {1, 2, 3, 8, 9, 10, 12, 13, 14};
     struct opened p = open_with("synthetic:l3:4 core:4 pu:1", &o);
 
-    (void)state;
     assert_string_equal(tree_levels(p.t), "machine+node/3 L3/3 core+PU");
     assert_memory_equal(p.t->pus, kept, sizeof(kept));
     assert_string_equal(p.note,
@@ -394,7 +383,7 @@ static void left_most_part(void **state)
     close_both(&p);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
     static const int cpus[] = {0, 1, 2, 5};
     struct topo_tree_opts o = {.cpus = cpus, .n_cpus = 4};
@@ -403,7 +392,6 @@ static void memory_runs_out(void **state)
     long n = 0;
     int rc;
 
-    (void)state;
     assert_ok(topo_machine_open(&m, "synthetic:node:2 core:2 pu:2"));
     do {
         mem_fail_after(n, 1);
@@ -417,24 +405,4 @@ static void memory_runs_out(void **state)
     assert_int_equal(n, 4); /* CPUs, labels, scratch, the tree */
     mem_free(t);
     topo_machine_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(real_machines_have_trees),
-        cmocka_unit_test(clusters_can_be_hidden),
-        cmocka_unit_test(clusters_that_are_caches),
-        cmocka_unit_test(synthetic_machines),
-        cmocka_unit_test(siblings_far_apart),
-        cmocka_unit_test(numbers_in_turn),
-        cmocka_unit_test(levels_that_do_not_nest),
-        cmocka_unit_test(kinds_of_cores),
-        cmocka_unit_test(withheld_cpus),
-        cmocka_unit_test(largest_symmetric_part),
-        cmocka_unit_test(left_most_part),
-        cmocka_unit_test(memory_runs_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
