@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "tests/datasets/data.h"
+#include "tests/support/faults.h"
 
 #define SHAREGPT                                                                         \
     "[{\"id\":\"a\",\"conversations\":[{\"from\":\"gpt\",\"value\":\"old\"},"            \
@@ -434,44 +435,37 @@ static const char *const good[][2] = {
 };
 #define N_GOOD (sizeof(good) / sizeof(good[0]))
 
-static void try_mutant(const char *reader, const char *bytes, size_t n)
-{
-    int rc;
+static const char *reader; /* of the document in hand */
 
-    err_clear();
-    rc = data_try(reader, data_file(bytes, n));
-    if (rc == OK)
-        return;
-    assert_true(rc == ERR_FORMAT || rc == ERR_LIMIT || rc == ERR_UNSUPPORTED);
-    assert_non_null(strstr(err_msg(), "/in")); /* every refusal names the file */
-    assert_null(strchr(err_msg(), '\n'));
+static int parse(const char *path)
+{
+    return data_try(reader, path);
+}
+
+static struct test_document document(size_t i)
+{
+    reader = good[i][0];
+    return (struct test_document){.path = test_path("in"),
+                                  .data = good[i][1],
+                                  .n = strlen(good[i][1]),
+                                  .parse = parse};
 }
 
 /* Cut at every byte: equal to a shorter file or refused, never a crash. */
 TEST(truncated)
 {
-    for (size_t i = 0; i < N_GOOD; i++)
-        for (size_t n = 0; n < strlen(good[i][1]); n++)
-            try_mutant(good[i][0], good[i][1], n);
+    for (size_t i = 0; i < N_GOOD; i++) {
+        const struct test_document d = document(i);
+
+        assert_true(test_cuts(&d, d.n, NULL) > 0);
+    }
 }
 
 TEST(mutated)
 {
-    static const unsigned char extreme[] = {0,   1,    '"', '\\', '{',  '}',  '[', ']',
-                                            ',', '\n', '9', '-',  0x7f, 0x80, 0xff};
-    struct rng r;
-
-    rng_init(&r, test_seed(), "mutate");
     for (size_t i = 0; i < N_GOOD; i++) {
-        size_t n = strlen(good[i][1]);
-        char *bytes = mem_new(MEM_TEST, n, 1);
+        const struct test_document d = document(i);
 
-        for (int trial = 0; trial < 1500; trial++) {
-            memcpy(bytes, good[i][1], n);
-            for (uint64_t k = 0; k <= rng_below(&r, 3); k++)
-                bytes[rng_below(&r, n)] = (char)extreme[rng_below(&r, sizeof(extreme))];
-            try_mutant(good[i][0], bytes, n);
-        }
-        mem_free(bytes);
+        assert_true(test_mutants(&d, 1500) > 0);
     }
 }

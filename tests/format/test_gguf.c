@@ -2,17 +2,9 @@
 
 #include <math.h>
 
-static const char *in_dir(const char *name)
-{
-    static char path[400];
-
-    snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
-    return path;
-}
-
 static const char *write_small(const struct small *s)
 {
-    const char *path = in_dir("s.gguf");
+    const char *path = test_path("s.gguf");
 
     test_write(path, s->b, s->n);
     return path;
@@ -336,16 +328,12 @@ static void make_defective(struct small *s, enum defect d)
 
 TEST(each_defect_is_named)
 {
-    struct format_file *f;
     struct small s;
-    int d, rc;
+    const struct test_document d = {.path = test_path("s.gguf"), .parse = small_parse};
 
-    for (d = 0; d < N_DEFECTS; d++) {
-        make_defective(&s, (enum defect)d);
-        rc = format_open(&f, write_small(&s));
-        if (rc != refusal[d].code || !strstr(err_msg(), refusal[d].part))
-            fail_msg("defect %d: %s \"%s\", wanted %s with \"%s\"", d, err_name(rc),
-                     err_msg(), err_name(refusal[d].code), refusal[d].part);
+    for (int i = 0; i < N_DEFECTS; i++) {
+        make_defective(&s, (enum defect)i);
+        assert_err(test_parse(&d, s.b, s.n), refusal[i].code, refusal[i].part);
     }
 }
 
@@ -418,13 +406,14 @@ TEST(linear_scaling_and_divisors)
 TEST(no_model_at_all)
 {
     struct format_file *f;
-    char *fifo = strdup(in_dir("pipe.bin"));
+    char *fifo = strdup(test_path("pipe.bin"));
 
     assert_err(format_open(&f, "/no/such/file"), ERR_IO, "/no/such/file");
-    test_write(in_dir("text.txt"), "hello", 5);
-    assert_err(format_open(&f, in_dir("text.txt")), ERR_FORMAT, "expected a GGUF file");
-    test_write(in_dir("empty.gguf"), "", 0);
-    assert_err(format_open(&f, in_dir("empty.gguf")), ERR_FORMAT, "empty.gguf");
+    test_write(test_path("text.txt"), "hello", 5);
+    assert_err(format_open(&f, test_path("text.txt")), ERR_FORMAT,
+               "expected a GGUF file");
+    test_write(test_path("empty.gguf"), "", 0);
+    assert_err(format_open(&f, test_path("empty.gguf")), ERR_FORMAT, "empty.gguf");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_err(format_open(&f, fifo), ERR_FORMAT, "found none"); /* and does not wait */
     free(fifo);
@@ -436,18 +425,10 @@ TEST(every_allocation_may_fail)
     struct format_file *f;
     struct small s;
     const char *path;
-    long n;
-    int rc = ERR_NOMEM;
 
     small_gguf(&s);
     path = write_small(&s);
-    for (n = 0; rc == ERR_NOMEM && n < 1000; n++) {
-        mem_fail_after(n, 1);
-        rc = format_open(&f, path);
-        mem_fail_after(-1, 0);
-    }
-    assert_ok(rc);
-    assert_true(n > 5);
+    assert_true(test_allocations(format_open(&f, path)) > 5);
     format_close(&f);
 }
 

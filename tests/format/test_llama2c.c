@@ -1,13 +1,5 @@
 #include "tests/format/small.h"
 
-static const char *in_dir(const char *name)
-{
-    static char path[400];
-
-    snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
-    return path;
-}
-
 static float first(const struct format_tensor *t)
 {
     float v;
@@ -22,8 +14,8 @@ TEST(tensors_lie_in_order)
     struct small s;
 
     small_llama2c(&s, -S_VOCAB);
-    test_write(in_dir("s.bin"), s.b, s.n);
-    assert_ok(format_open(&f, in_dir("s.bin")));
+    test_write(test_path("s.bin"), s.b, s.n);
+    assert_ok(format_open(&f, test_path("s.bin")));
     assert_string_equal(f->format, "llama2c");
     assert_string_equal(f->config.name, "s");
     assert_false(f->config.tied);
@@ -48,8 +40,8 @@ TEST(tensors_lie_in_order)
     format_close(&f);
 
     small_llama2c(&s, S_VOCAB);
-    test_write(in_dir("s.bin"), s.b, s.n);
-    assert_ok(format_open(&f, in_dir("s.bin")));
+    test_write(test_path("s.bin"), s.b, s.n);
+    assert_ok(format_open(&f, test_path("s.bin")));
     assert_true(f->config.tied);
     assert_null(f->global[FORMAT_HEAD].data);
     format_close(&f);
@@ -73,37 +65,28 @@ TEST(headers_are_checked)
         {6, 17, ERR_FORMAT, "bytes by its header"},
         {0, 0x616b3432, ERR_UNSUPPORTED, "later version"},
     };
-    struct format_file *f;
+    struct test_document d;
     struct small s;
-    size_t i;
 
-    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    small_llama2c(&s, S_VOCAB);
+    d = small_document(&s, test_path("s.bin"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         small_llama2c(&s, S_VOCAB);
         memcpy(s.b + 4 * cases[i].field, &cases[i].value, 4);
-        test_write(in_dir("s.bin"), s.b, s.n);
-        assert_err(format_open(&f, in_dir("s.bin")), cases[i].code, cases[i].part);
+        assert_err(test_parse(&d, s.b, s.n), cases[i].code, cases[i].part);
     }
-    small_llama2c(&s, S_VOCAB);
-    test_write(in_dir("s.bin"), s.b, s.n + 1); /* one byte more is wrong too */
-    assert_err(format_open(&f, in_dir("s.bin")), ERR_FORMAT, "bytes by its header");
+    small_llama2c(&s, S_VOCAB); /* one byte more is wrong too */
+    assert_err(test_parse(&d, s.b, s.n + 1), ERR_FORMAT, "bytes by its header");
 }
 
 TEST(every_allocation_may_fail)
 {
     struct format_file *f;
     struct small s;
-    long n;
-    int rc = ERR_NOMEM;
 
     small_llama2c(&s, S_VOCAB);
-    test_write(in_dir("s.bin"), s.b, s.n);
-    for (n = 0; rc == ERR_NOMEM && n < 100; n++) {
-        mem_fail_after(n, 1);
-        rc = format_open(&f, in_dir("s.bin"));
-        mem_fail_after(-1, 0);
-    }
-    assert_ok(rc);
-    assert_true(n > 2);
+    test_write(test_path("s.bin"), s.b, s.n);
+    assert_true(test_allocations(format_open(&f, test_path("s.bin"))) > 2);
     format_close(&f);
 }
 

@@ -15,16 +15,6 @@
 #include "format/quantize.h"
 #include "tests/support/naive_quant.h"
 
-static const char *in_dir(const char *name)
-{
-    static char ring[8][400];
-    static int at;
-    char *p = ring[at++ % 8];
-
-    snprintf(p, sizeof(ring[0]), "%s/%s", test_dir(), name);
-    return p;
-}
-
 static const struct kern_quant_scheme *scheme(const char *name)
 {
     const struct kern_quant_scheme *s;
@@ -35,7 +25,7 @@ static const struct kern_quant_scheme *scheme(const char *name)
 
 static const char *plain_model(const char *arch, enum kern_type type, const char *name)
 {
-    const char *path = in_dir(name);
+    const char *path = test_path(name);
     const struct make_opts o = {.arch = arch,
                                 .type = type,
                                 .seed = 5,
@@ -142,7 +132,7 @@ TEST(every_scheme_keeps_its_bound)
 
     snprintf(plain, sizeof(plain), "%s", plain_model("tiny-quant", KERN_F32, "f32.gguf"));
     for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
-        const char *made = in_dir("made.gguf"), *out = in_dir("out.gguf");
+        const char *made = test_path("made.gguf"), *out = test_path("out.gguf");
         struct make_opts o = {.arch = "tiny-quant",
                               .scheme = s,
                               .seed = 5,
@@ -184,7 +174,7 @@ TEST(threads_and_input_types)
         size_t n_first = 0;
 
         for (int n = 1; n <= 3; n++) {
-            const char *out = in_dir("threads.gguf");
+            const char *out = test_path("threads.gguf");
             char *now;
             size_t len;
 
@@ -215,7 +205,7 @@ static int64_t key_int(const struct gguf *g, const char *key)
 TEST(metadata_is_copied)
 {
     const char *in = plain_model("tiny-quant", KERN_BF16, "meta.gguf");
-    const char *out = in_dir("meta-q.gguf");
+    const char *out = test_path("meta-q.gguf");
     struct gguf *a, *b;
 
     assert_ok(quantize(in, out, "q4_1", 1));
@@ -267,7 +257,7 @@ TEST(refusals_name_the_tensor)
 {
     const char *plain = plain_model("tiny-quant", KERN_F32, "ok.gguf");
     const char *odd = plain_model("tiny", KERN_F32, "odd.gguf");
-    const char *out = in_dir("refused.gguf"), *once = in_dir("once.gguf");
+    const char *out = test_path("refused.gguf"), *once = test_path("once.gguf");
     struct make_opts o = {.arch = "tiny",
                           .scheme = scheme("q4_0"),
                           .seed = 1,
@@ -299,7 +289,7 @@ TEST(refusals_name_the_tensor)
     assert_err(quantize(once, out, "q4_0", 2), ERR_UNSUPPORTED,
                "found Q4_0: quantising twice would lose precision");
     assert_err(quantize(plain, plain, "q4_0", 2), ERR_ARG, "ok.gguf");
-    assert_err(quantize(in_dir("none"), out, "q4_0", 2), ERR_IO, "none");
+    assert_err(quantize(test_path("none"), out, "q4_0", 2), ERR_IO, "none");
     poison(plain, "blk.1.ffn_down.weight", 3, INFINITY);
     assert_err(
         quantize(plain, out, "q4_0", 2), ERR_ARG,
@@ -317,7 +307,7 @@ TEST(failures_leave_nothing)
     char parent[300], out[340];
     int rc = ERR_NOMEM;
 
-    snprintf(parent, sizeof(parent), "%s", in_dir("fails"));
+    snprintf(parent, sizeof(parent), "%s", test_path("fails"));
     snprintf(out, sizeof(out), "%s/out.gguf", parent);
     assert_int_equal(mkdir(parent, 0777), 0);
     signal(SIGXFSZ, SIG_IGN);

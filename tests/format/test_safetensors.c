@@ -61,11 +61,7 @@ TEST(small_model_opens)
 
 TEST(configurations_are_refused_by_key)
 {
-    static const struct {
-        const char *from, *to;
-        int code;
-        const char *part;
-    } cases[] = {
+    static const struct test_fault cases[] = {
         {"LlamaForCausalLM", "GemmaForCausalLM", ERR_UNSUPPORTED,
          "found GemmaForCausalLM"},
         {"\"architectures\"", "\"x\"", ERR_FORMAT, "architectures"},
@@ -106,17 +102,14 @@ TEST(configurations_are_refused_by_key)
         {"\"bos_token_id\": 1", "\"vocab_size\": 5", ERR_FORMAT,
          "vocab_size"}, /* twice */
     };
-    struct format_file *f;
-    size_t i;
-    int rc;
+    const struct test_document d = {.path = config_path,
+                                    .data = small_config_json,
+                                    .n = strlen(small_config_json),
+                                    .parse = small_parse,
+                                    .opened = dir};
 
-    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        write_small(cases[i].from, cases[i].to);
-        rc = format_open(&f, dir);
-        if (rc != cases[i].code || !strstr(err_msg(), cases[i].part) ||
-            !strstr(err_msg(), "config.json"))
-            fail_msg("%s: %s \"%s\"", cases[i].to, err_name(rc), err_msg());
-    }
+    write_small(NULL, NULL);
+    test_faults(&d, cases);
 }
 
 TEST(rope_stands_in_either_place)
@@ -150,21 +143,16 @@ TEST(rope_stands_in_either_place)
     format_close(&f);
 }
 
-/* Write a file of this header and n bytes of data, and say what its refusal must hold. */
+/* A file of this header and n bytes of data is refused. */
 static void header_refused(const char *header, size_t n_data, int code, const char *part)
 {
-    struct format_file *f;
+    const struct test_document d = {
+        .path = tensors_path, .parse = small_parse, .opened = dir};
     struct small s = {.n = 0};
-    int rc;
 
     small_u64(&s, strlen(header));
     small_put(&s, header, strlen(header));
-    while (n_data--)
-        small_put(&s, "", 1);
-    test_write(tensors_path, s.b, s.n);
-    rc = format_open(&f, dir);
-    if (rc != code || !strstr(err_msg(), part) || !strstr(err_msg(), tensors_path))
-        fail_msg("%s: %s \"%s\", wanted \"%s\"", header, err_name(rc), err_msg(), part);
+    assert_err(test_parse(&d, s.b, s.n + n_data), code, part);
 }
 
 TEST(headers_follow_the_rules)
@@ -212,17 +200,17 @@ TEST(headers_follow_the_rules)
 
 TEST(i64_weights_are_refused)
 {
-    struct format_file *f;
+    static const struct test_fault fault = {
+        "\"F32\"", "\"I32\"", ERR_UNSUPPORTED,
+        "model.embed_tokens.weight: dtype: expected F32, F16 or BF16, found I32"};
+    struct test_document d;
     struct small s;
-    char *at;
 
     write_small(NULL, NULL);
     small_safetensors(&s);
-    at = memmem(s.b, s.n, "\"F32\"", 5);
-    memcpy(at, "\"I32\"", 5);
-    test_write(tensors_path, s.b, s.n);
-    assert_err(format_open(&f, dir), ERR_UNSUPPORTED,
-               "model.embed_tokens.weight: dtype: expected F32, F16 or BF16, found I32");
+    d = small_document(&s, tensors_path);
+    d.opened = dir;
+    test_faults_of(&d, &fault, 1);
 }
 
 TEST(shards_agree_with_their_index)
@@ -259,19 +247,9 @@ TEST(shards_agree_with_their_index)
 TEST(every_allocation_may_fail)
 {
     struct format_file *f;
-    long n;
-    int rc = ERR_NOMEM;
 
     write_small(NULL, NULL);
-    for (n = 0; rc == ERR_NOMEM && n < 5000; n++) {
-        mem_fail_after(n, 1);
-        rc = format_open(&f, dir);
-        mem_fail_after(-1, 0);
-        if (rc != OK && rc != ERR_NOMEM)
-            fail_msg("allocation %ld: %s %s", n, err_name(rc), err_msg());
-    }
-    assert_ok(rc);
-    assert_true(n > 50);
+    assert_true(test_allocations(format_open(&f, dir)) > 50);
     format_close(&f);
 }
 

@@ -45,16 +45,6 @@ static const char *program(const char *name)
     return p;
 }
 
-static char *in_dir(const char *name)
-{
-    static char ring[16][300];
-    static int at;
-    char *path = ring[at++ % 16];
-
-    snprintf(path, sizeof(ring[0]), "%s/%s", test_dir(), name);
-    return path;
-}
-
 struct ended {
     int status;
     double wall_s;
@@ -84,7 +74,7 @@ static pid_t start(const char *const *words)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        limit_and_run(words, in_dir("out"), in_dir("err"));
+        limit_and_run(words, test_path("out"), test_path("err"));
     return pid;
 }
 
@@ -107,7 +97,7 @@ static void run_ok(const char *const *words)
 
     if (!WIFEXITED(r.status) || WEXITSTATUS(r.status) != 0)
         fail_msg("%s %s: status %d: %s", words[0], words[1], r.status,
-                 (char *)test_read(in_dir("err"), &n));
+                 (char *)test_read(test_path("err"), &n));
 }
 #define RUN_OK(...) run_ok((const char *const[N_WORDS]){__VA_ARGS__})
 
@@ -118,7 +108,7 @@ static const char *tiny_model(void)
     static char path[300];
 
     if (!path[0]) {
-        snprintf(path, sizeof(path), "%s", in_dir("tiny.gguf"));
+        snprintf(path, sizeof(path), "%s", test_path("tiny.gguf"));
         RUN_OK(program("sandwich"), "model", "make", "--arch", "tiny", "--out", path);
     }
     return path;
@@ -133,17 +123,17 @@ static const char job[] =
 
 static const char *job_path(void)
 {
-    test_write(in_dir("toy.json"), job, sizeof(job) - 1);
-    return in_dir("toy.json");
+    test_write(test_path("toy.json"), job, sizeof(job) - 1);
+    return test_path("toy.json");
 }
 
 static const char *make_record(void)
 {
-    const char *path = in_dir("whole/latest.json"), *file;
+    const char *path = test_path("whole/latest.json"), *file;
     static char record[600];
     json_t *latest;
 
-    RUN_OK(program("testbed"), "run", job_path(), "--out", in_dir("whole"), "--quiet");
+    RUN_OK(program("testbed"), "run", job_path(), "--out", test_path("whole"), "--quiet");
     assert_ok(json_read_file(&latest, path, 1 << 20));
     assert_ok(json_get_str(latest, "file", &file, path));
     snprintf(record, sizeof(record), "%s/whole/%s", test_dir(), file);
@@ -154,7 +144,7 @@ static const char *make_record(void)
 /* The layout without checksums, where every changed byte is read. */
 static const char *make_old_record(void)
 {
-    char *path = in_dir("earliest.h5");
+    const char *path = test_path("earliest.h5");
     hid_t from = H5Fopen(make_record(), H5F_ACC_RDONLY, H5P_DEFAULT);
     hid_t to = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
 
@@ -184,7 +174,7 @@ static bool has_two_cells(const char *journal)
 /* A run is killed between its second cell and its end. */
 static const char *make_journal(void)
 {
-    char *dir = in_dir("killed"), *journal = in_dir("killed/toy.journal");
+    const char *dir = test_path("killed"), *journal = test_path("killed/toy.journal");
     const char *words[] = {program("testbed"), "run", job_path(), "--out", dir, NULL};
     const struct timespec pause = {.tv_nsec = 1000000};
 
@@ -206,9 +196,9 @@ static const char *make_journal(void)
 
 static const char *make_card(void)
 {
-    char *path = in_dir("card.json");
+    const char *path = test_path("card.json");
     const struct machine_card_opts o = {
-        .dir = in_dir("cards"), .force = true, .accept_noise = true, .budget_s = 0.05};
+        .dir = test_path("cards"), .force = true, .accept_noise = true, .budget_s = 0.05};
     json_t *card;
 
     assert_ok(machine_card_get(&card, &o));
@@ -231,13 +221,13 @@ static const char rates[] =
 
 static const char *make_topology(void)
 {
-    test_write(in_dir("rates.json"), rates, sizeof(rates) - 1);
+    test_write(test_path("rates.json"), rates, sizeof(rates) - 1);
     return "tests/fuzz/corpus/topology/good.xml";
 }
 
 static const char *make_cache(void)
 {
-    char *path = in_dir("whole.cache");
+    const char *path = test_path("whole.cache");
 
     RUN_OK(program("sandwich"), "tune", "--no-pin", "--rounds", "0", "--model",
            tiny_model(), "--rows", "1,2", "--cache", path);
@@ -330,7 +320,7 @@ static void resume_it(const char **words, const char *path, int i)
 {
     (void)path;
     (void)i;
-    WORDS(words, program("testbed"), "run", job_path(), "--out", in_dir("resumed"),
+    WORDS(words, program("testbed"), "run", job_path(), "--out", test_path("resumed"),
           "--quiet");
 }
 
@@ -345,8 +335,8 @@ static void plan_for_it(const char **words, const char *path, int i)
 {
     (void)i;
     WORDS(words, program("sandwich"), "plan", "--machine", path, "--machine-params",
-          in_dir("rates.json"), "--model", "tiny", "--max-s", "1", "--max-measurements",
-          "200", "--out", in_dir("plan.json"));
+          test_path("rates.json"), "--model", "tiny", "--max-s", "1", "--max-measurements",
+          "200", "--out", test_path("plan.json"));
 }
 
 static void schedule_by_it(const char **words, const char *path, int i)
@@ -422,7 +412,7 @@ static void keep(const char *kind, int i, const uint8_t *data, size_t n, const c
     test_write(path, data, n);
     fail_msg("%s %d, seed %llu: %s (kept as %s): %s", kind, i,
              (unsigned long long)test_seed(), what, path,
-             (char *)test_read(in_dir("err"), &n_err));
+             (char *)test_read(test_path("err"), &n_err));
 }
 
 /* Of what the last resumed run left. */
@@ -431,7 +421,7 @@ static void empty_folder(void)
     char command[400];
 
     snprintf(command, sizeof(command), "rm -rf '%1$s' && mkdir '%1$s'",
-             in_dir("resumed"));
+             test_path("resumed"));
     assert_int_equal(system(command), 0);
 }
 
@@ -439,7 +429,8 @@ static void one_mutant(const struct kind *k, struct rng *r, const uint8_t *valid
                        size_t n, int i, struct totals *t)
 {
     uint8_t *data = mem_new(MEM_TEST, n + MUTATE_EXTRA, 1);
-    char *path = in_dir(k->file), *err;
+    const char *path = test_path(k->file);
+    char *err;
     const char *words[N_WORDS], *what;
     size_t size = n, n_err;
     struct ended ended;
@@ -455,7 +446,7 @@ static void one_mutant(const struct kind *k, struct rng *r, const uint8_t *valid
     test_write(path, data, size);
     k->command(words, path, i < 0 ? 0 : i);
     ended = run(words);
-    err = test_read(in_dir("err"), &n_err);
+    err = test_read(test_path("err"), &n_err);
     what = fault(&ended, k->named, err, t);
     if (what)
         keep(k->name, i, data, size, what);

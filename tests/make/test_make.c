@@ -19,15 +19,6 @@
 
 static char ring[8][400];
 
-static const char *in_dir(const char *name)
-{
-    static int at;
-    char *p = ring[at++ % 8];
-
-    snprintf(p, sizeof(ring[0]), "%s/%s", test_dir(), name);
-    return p;
-}
-
 static struct make_opts tiny(enum kern_type type, const char *format, const char *out)
 {
     return (struct make_opts){.arch = "tiny",
@@ -41,7 +32,7 @@ static struct make_opts tiny(enum kern_type type, const char *format, const char
 TEST(threads_do_not_matter)
 {
     static const int n_threads[] = {1, 2, 5};
-    struct make_opts o = tiny(KERN_BF16, "gguf", in_dir("t.gguf"));
+    struct make_opts o = tiny(KERN_BF16, "gguf", test_path("t.gguf"));
     char *first = NULL, *now;
     size_t n_first = 0, n;
     int i;
@@ -72,7 +63,7 @@ TEST(threads_do_not_matter)
  * years. */
 TEST(bytes_are_frozen)
 {
-    struct make_opts o = tiny(KERN_F32, "gguf", in_dir("t.gguf"));
+    struct make_opts o = tiny(KERN_F32, "gguf", test_path("t.gguf"));
     struct format_file *f;
     uint64_t hash = 1469598103934665603ull;
     const uint8_t *p;
@@ -115,8 +106,8 @@ TEST(formats_hold_the_same_model)
 
     assert_ok(make_config("tiny", &want));
     for (t = 0; t < 3; t++) {
-        a = tiny(types[t], "gguf", in_dir("f.gguf"));
-        b = tiny(types[t], "safetensors", in_dir(kern_type_name(types[t])));
+        a = tiny(types[t], "gguf", test_path("f.gguf"));
+        b = tiny(types[t], "safetensors", test_path(kern_type_name(types[t])));
         assert_ok(make_model(&a));
         assert_ok(make_model(&b));
         assert_ok(format_open(&g, a.out));
@@ -171,9 +162,9 @@ static float half_ulp(float v, int bits, int min_exp)
 
 TEST(narrow_types_are_rounded_f32)
 {
-    struct make_opts o[3] = {tiny(KERN_F32, "gguf", in_dir("a.gguf")),
-                             tiny(KERN_F16, "gguf", in_dir("b.gguf")),
-                             tiny(KERN_BF16, "gguf", in_dir("c.gguf"))};
+    struct make_opts o[3] = {tiny(KERN_F32, "gguf", test_path("a.gguf")),
+                             tiny(KERN_F16, "gguf", test_path("b.gguf")),
+                             tiny(KERN_BF16, "gguf", test_path("c.gguf"))};
     struct format_file *f[3];
     const struct format_tensor *t;
     float x;
@@ -230,7 +221,7 @@ static void near(const char *what, double got, double want, double slack)
 
 TEST(weights_are_normal)
 {
-    struct make_opts o = tiny(KERN_F32, "gguf", in_dir("n.gguf"));
+    struct make_opts o = tiny(KERN_F32, "gguf", test_path("n.gguf"));
     struct format_file *f;
     struct moments m;
     int i;
@@ -305,18 +296,18 @@ static void a_made_tokenizer_works(const char *path, const char *kind)
 
 TEST(made_tokenizers_work)
 {
-    struct make_opts o = tiny(KERN_F16, "gguf", in_dir("tok.gguf"));
+    struct make_opts o = tiny(KERN_F16, "gguf", test_path("tok.gguf"));
 
     assert_ok(make_model(&o));
     a_made_tokenizer_works(o.out, "spm");
-    o = tiny(KERN_F16, "safetensors", in_dir("tok"));
+    o = tiny(KERN_F16, "safetensors", test_path("tok"));
     assert_ok(make_model(&o));
     a_made_tokenizer_works(o.out, "bpe");
 }
 
 TEST(tokenizers_are_copied)
 {
-    struct make_opts o = tiny(KERN_F16, "gguf", in_dir("from.gguf"));
+    struct make_opts o = tiny(KERN_F16, "gguf", test_path("from.gguf"));
     const void *ha, *hb;
     struct gguf *a, *b;
     const char *sa, *sb;
@@ -326,7 +317,7 @@ TEST(tokenizers_are_copied)
 
     assert_ok(make_model(&o));
     o.tokenizer = o.out;
-    o.out = in_dir("to.gguf");
+    o.out = test_path("to.gguf");
     o.seed = 8;
     assert_ok(make_model(&o));
     assert_ok(gguf_open(&a, o.tokenizer));
@@ -346,15 +337,15 @@ TEST(tokenizers_are_copied)
 
     o.format = "safetensors";
     assert_err(make_model(&o), ERR_UNSUPPORTED, "expected a tokenizer.json");
-    o.out = in_dir("src");
+    o.out = test_path("src");
     o.tokenizer = NULL;
     assert_ok(make_model(&o));
-    o.tokenizer = in_dir("src/tokenizer.json");
-    o.out = in_dir("dst");
+    o.tokenizer = test_path("src/tokenizer.json");
+    o.out = test_path("dst");
     assert_ok(make_model(&o));
     a_made_tokenizer_works(o.out, "bpe");
     o.format = "gguf";
-    o.out = in_dir("dst.gguf");
+    o.out = test_path("dst.gguf");
     assert_err(make_model(&o), ERR_UNSUPPORTED, "expected a .gguf file");
     o.tokenizer = "/no/such/tokenizer.gguf";
     assert_err(make_model(&o), ERR_NOTFOUND, "/no/such/tokenizer.gguf");
@@ -370,7 +361,7 @@ static void count_progress(void *ctx, int64_t done, int64_t all)
 
 TEST(progress_ascends)
 {
-    struct make_opts o = tiny(KERN_F32, "safetensors", in_dir("p"));
+    struct make_opts o = tiny(KERN_F32, "safetensors", test_path("p"));
     int64_t last = 0;
 
     o.progress = count_progress;
@@ -382,14 +373,14 @@ TEST(progress_ascends)
 
 TEST(bad_requests_are_refused)
 {
-    struct make_opts o = tiny(KERN_F32, "onnx", in_dir("x"));
+    struct make_opts o = tiny(KERN_F32, "onnx", test_path("x"));
     char at[400];
 
     assert_err(make_model(&o), ERR_ARG, "expected gguf or safetensors, found onnx");
     o.format = "gguf";
     o.out = "/dev/null/x.gguf";
     assert_err(make_model(&o), ERR_IO, "cannot create");
-    o.out = in_dir("full");
+    o.out = test_path("full");
     o.format = "safetensors";
     assert_int_equal(mkdir(o.out, 0777), 0);
     snprintf(at, sizeof(at), "%s/keep", o.out);
@@ -410,7 +401,7 @@ TEST(a_full_disk_leaves_nothing)
     char parent[300], out[340];
     int i, rc;
 
-    snprintf(parent, sizeof(parent), "%s", in_dir("disk"));
+    snprintf(parent, sizeof(parent), "%s", test_path("disk"));
     snprintf(out, sizeof(out), "%s/out", parent);
     assert_int_equal(mkdir(parent, 0777), 0);
     signal(SIGXFSZ, SIG_IGN);
@@ -436,7 +427,7 @@ TEST(memory_may_run_out_anywhere)
     long n, step;
     int i, rc;
 
-    snprintf(parent, sizeof(parent), "%s", in_dir("mem"));
+    snprintf(parent, sizeof(parent), "%s", test_path("mem"));
     snprintf(out, sizeof(out), "%s/out", parent);
     assert_int_equal(mkdir(parent, 0777), 0);
     for (i = 0; i < 2; i++) {

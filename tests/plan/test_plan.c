@@ -7,14 +7,6 @@
 
 static const struct cpu_budget budget = {.n = 4, .cpus = {2, 3, 6, 7}, .reason = "test"};
 
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-
-    snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
-    return path;
-}
-
 /* Two ranks of prefill over two nodes, in an order of a tree; decode on some of them. */
 static void make(struct plan *p)
 {
@@ -104,13 +96,13 @@ static void round_trip(const struct plan *a)
 {
     struct plan b;
 
-    assert_ok(plan_write(a, in_dir("plan.json")));
-    assert_ok(plan_read(&b, in_dir("plan.json")));
+    assert_ok(plan_write(a, test_path("plan.json")));
+    assert_ok(plan_read(&b, test_path("plan.json")));
     same_phase(&a->prefill, &b.prefill);
     same_phase(&a->decode, &b.decode);
     assert_string_equal(a->machine, b.machine);
     assert_string_equal(a->evidence, b.evidence);
-    assert_string_equal(b.source, in_dir("plan.json"));
+    assert_string_equal(b.source, test_path("plan.json"));
     assert_string_equal(a->method, b.method);
     same_tries(a, &b);
     same_schedules(a->schedules, b.schedules);
@@ -151,13 +143,13 @@ TEST(test_round_trip)
         p.decode.nodes[i] = i / 2 * 3; /* two runs: written as [0, 3] */
     round_trip(&p);
     p.decode.nodes[2] = -1; /* one unknown: none is written, all are unknown */
-    assert_ok(plan_write(&p, in_dir("plan.json")));
-    assert_ok(plan_read(&p, in_dir("plan.json")));
+    assert_ok(plan_write(&p, test_path("plan.json")));
+    assert_ok(plan_read(&p, test_path("plan.json")));
     for (int i = 0; i < 4; i++)
         assert_int_equal(p.decode.nodes[i], -1);
     snprintf(p.machine, sizeof(p.machine), "caf\xe9"); /* of a file's name, for example */
-    assert_ok(plan_write(&p, in_dir("plan.json")));
-    assert_ok(plan_read(&p, in_dir("plan.json")));
+    assert_ok(plan_write(&p, test_path("plan.json")));
+    assert_ok(plan_read(&p, test_path("plan.json")));
     assert_string_equal(p.machine, "caf?");
 }
 
@@ -382,10 +374,10 @@ static int write_read_print(const struct plan *p)
 {
     struct plan b = {0};
     char *text = NULL;
-    int rc = plan_write(p, in_dir("plan.json"));
+    int rc = plan_write(p, test_path("plan.json"));
 
     if (rc == OK)
-        rc = plan_read(&b, in_dir("plan.json"));
+        rc = plan_read(&b, test_path("plan.json"));
     if (rc == OK)
         rc = plan_text(&b, &text);
     mem_free(text);
@@ -436,8 +428,8 @@ static void assert_refused(const struct refusal *rows, size_t n)
     struct plan p;
 
     for (size_t i = 0; i < n; i++) {
-        test_write(in_dir("bad.json"), rows[i].text, strlen(rows[i].text));
-        if (plan_read(&p, in_dir("bad.json")) == OK || !strstr(err_msg(), rows[i].part) ||
+        test_write(test_path("bad.json"), rows[i].text, strlen(rows[i].text));
+        if (plan_read(&p, test_path("bad.json")) == OK || !strstr(err_msg(), rows[i].part) ||
             !strstr(err_msg(), "bad.json"))
             fail_msg("%s: %s", rows[i].text, err_msg());
     }
@@ -523,7 +515,7 @@ TEST(test_refusals)
     why[strlen(why) - 2] = '\0'; /* without the braces that the macro closed */
     memset(why + strlen(why), 'x', 600);
     strcat(why, "\"}}");
-    test_write(in_dir("bad.json"), why, strlen(why));
-    assert_err(plan_read(&p, in_dir("bad.json")), ERR_LIMIT, "why: expected at most 599");
+    test_write(test_path("bad.json"), why, strlen(why));
+    assert_err(plan_read(&p, test_path("bad.json")), ERR_LIMIT, "why: expected at most 599");
     assert_err(plan_read(&p, "/nonexistent/plan.json"), ERR_NOTFOUND, "/nonexistent");
 }

@@ -35,19 +35,9 @@ static const char *testbed(void)
     return path;
 }
 
-static const char *in_dir(const char *name)
-{
-    static char path[4][320];
-    static int next;
-
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof(path[0]), "%s/%s", test_dir(), name);
-    return path[next];
-}
-
 static const char *write_job(const char *ttft_ms, const char *max_rps)
 {
-    const char *path = in_dir("queue.json");
+    const char *path = test_path("queue.json");
     char text[1024];
 
     snprintf(text, sizeof(text), job, ttft_ms, max_rps);
@@ -65,7 +55,7 @@ static pid_t start(const char *path, const char *out)
     pid = fork();
     if (pid != 0)
         return pid;
-    fd = open(in_dir("log"), O_CREAT | O_TRUNC | O_WRONLY, 0644);
+    fd = open(test_path("log"), O_CREAT | O_TRUNC | O_WRONLY, 0644);
     dup2(fd, 1);
     dup2(fd, 2);
     execl(testbed(), testbed(), "run", path, "--out", out, (char *)NULL);
@@ -79,7 +69,7 @@ static void finish(pid_t pid)
 
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("status %d:\n%s", status, (char *)test_read(in_dir("log"), &n));
+        fail_msg("status %d:\n%s", status, (char *)test_read(test_path("log"), &n));
 }
 
 /* The export of the newest record. */
@@ -93,10 +83,10 @@ static json_t *record(const char *out)
     assert_ok(json_read_file(&j, path, 1 << 20));
     assert_ok(json_get_str(j, "file", &file, path));
     snprintf(command, sizeof(command), "%s export %s/%s --format json --out %s",
-             testbed(), out, file, in_dir("record.json"));
+             testbed(), out, file, test_path("record.json"));
     json_decref(j);
     assert_int_equal(system(command), 0);
-    assert_ok(json_read_file(&j, in_dir("record.json"), 1 << 24));
+    assert_ok(json_read_file(&j, test_path("record.json"), 1 << 24));
     return j;
 }
 
@@ -115,7 +105,7 @@ static const json_t *attribute(const json_t *cell, const char *name)
 
 TEST(a_queue_is_searched)
 {
-    const char *out = in_dir("out_queue");
+    const char *out = test_path("out_queue");
     int n_trials = 0, n_cells = 0, wanted = 0;
     const json_t *cells;
     json_t *j, *c;
@@ -148,7 +138,7 @@ TEST(a_queue_is_searched)
     assert_true(n_trials >= 8);
     assert_int_equal(n_trials, wanted);
     json_decref(j);
-    assert_non_null(strstr(test_read(in_dir("log"), &n), "g: "));
+    assert_non_null(strstr(test_read(test_path("log"), &n), "g: "));
 }
 
 /* The bracket's end is not passed off as an answer. */
@@ -156,9 +146,9 @@ TEST(the_limit_is_a_warning)
 {
     size_t n;
 
-    finish(start(write_job("3000", "20"), in_dir("out_limit")));
+    finish(start(write_job("3000", "20"), test_path("out_limit")));
     assert_non_null(
-        strstr(test_read(in_dir("log"), &n),
+        strstr(test_read(test_path("log"), &n),
                "the objectives still hold at search.max_rps, 20: the goodput is at least "
                "that"));
 }
@@ -190,7 +180,7 @@ static struct seen look(const char *journal)
 
 TEST(a_killed_search_goes_on)
 {
-    const char *path = write_job("90", "400"), *out = in_dir("out_killed");
+    const char *path = write_job("90", "400"), *out = test_path("out_killed");
     struct timespec pause = {.tv_nsec = 5000000};
     char journal[400];
     struct seen before, after;
@@ -215,7 +205,7 @@ TEST(a_killed_search_goes_on)
             after = now;
         nanosleep(&pause, NULL);
     } while (waitpid(pid, NULL, WNOHANG) != pid);
-    assert_non_null(strstr(test_read(in_dir("log"), &n), "resuming the search: "));
+    assert_non_null(strstr(test_read(test_path("log"), &n), "resuming the search: "));
     assert_true(after.n > before.n);
     for (int i = 0; i < before.n; i++)
         assert_string_equal(before.key[i], after.key[i]);

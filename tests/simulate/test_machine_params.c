@@ -1,5 +1,6 @@
 /* Truths: from files, good and bad, and from a host's figures. */
 #include "tests/simulate/contention.h"
+#include "tests/support/faults.h"
 
 static const char good[] =
     "{\n"
@@ -17,42 +18,54 @@ static const char good[] =
 
 static const char *const two_nodes = "synthetic:node:2 core:8 pu:1";
 
-static const char *path_of_params(void)
-{
-    static char path[600];
+static struct topo_machine *machine;
 
-    snprintf(path, sizeof(path), "%s/t.json", test_dir());
-    return path;
+static int open_machine(void **state)
+{
+    (void)state;
+    return topo_machine_open(&machine, "synthetic:node:2 core:8 pu:1");
 }
 
-/* `good` with the first `from` replaced; owned by the caller. */
-static char *changed(const char *from, const char *to)
+static int close_machine(void **state)
 {
-    const char *at = strstr(good, from);
-    size_t n = sizeof(good) + strlen(to);
-    char *text = mem_new(MEM_TEST, n, 1);
-
-    assert_non_null(at);
-    assert_non_null(text);
-    snprintf(text, n, "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
-    return text;
+    (void)state;
+    topo_machine_close(&machine);
+    return 0;
 }
 
-static int open_text(struct simulate_machine **s, const struct topo_machine *m,
-                     const char *text, size_t n)
+TEST_GROUP(open_machine, close_machine);
+
+/* Whatever opens prices a stream in finite time. */
+static int parse(const char *path)
 {
-    test_write(path_of_params(), text, n);
-    return simulate_machine_open(s, m, path_of_params());
+    static const int pus[] = {0, 3, 9};
+    struct simulate_machine *s;
+    double gbps;
+    int rc = simulate_machine_open(&s, machine, path);
+
+    if (rc != OK) {
+        assert_null(s);
+        return rc;
+    }
+    assert_ok(simulate_stream_gbps(s, pus, 3, &gbps));
+    assert_true(isfinite(gbps) && gbps > 0);
+    simulate_machine_close(&s);
+    return OK;
+}
+
+static struct test_document document(void)
+{
+    return (struct test_document){
+        .path = test_path("t.json"), .data = good, .n = strlen(good), .parse = parse};
 }
 
 TEST(whole_file)
 {
     const struct simulate_machine_params *t;
-    struct topo_machine *m;
     struct simulate_machine *s;
 
-    assert_ok(topo_machine_open(&m, two_nodes));
-    assert_ok(open_text(&s, m, good, strlen(good)));
+    test_write(test_path("t.json"), good, strlen(good));
+    assert_ok(simulate_machine_open(&s, machine, test_path("t.json")));
     t = simulate_params(s);
     assert_int_equal(t->n_domains, 1);
     assert_string_equal(t->domains[0].name, "C");
@@ -63,61 +76,48 @@ TEST(whole_file)
     assert_true(isinf(t->link_gbps)); /* null */
     simulate_machine_close(&s);
     assert_null(s);
-    topo_machine_close(&m);
 }
 
 /* Each slip is one line with the file and the key. */
 TEST(bad_files)
 {
-    static const struct {
-        const char *from, *to, *part;
-        int code;
-    } bad[] = {
-        {"\"core_gbps\": 10,", "", "core_gbps: expected a number, found nothing",
-         ERR_FORMAT},
-        {"\"core_gbps\": 10", "\"core_gbps\": -10", "core_gbps: expected a number in",
-         ERR_FORMAT},
-        {"\"core_gbps\": 10", "\"core_gbps\": null", "core_gbps", ERR_FORMAT},
-        {"\"core_gbps\": 10", "\"core_gbps\": \"10\"", "core_gbps", ERR_FORMAT},
-        {"core_gbps", "core_gbsp", "did you mean \"core_gbps\"?", ERR_FORMAT},
-        {"\"smt_factor\": 0.55", "\"smt_factor\": 55", "smt_factor", ERR_FORMAT},
-        {"[30, 40, 50, 60]", "[30, 40, 50]", "sync_ns: expected 4 numbers", ERR_FORMAT},
-        {"[30, 40, 50, 60]", "[30, -1, 50, 60]", "sync_ns", ERR_FORMAT},
-        {"[30, 40, 50, 60]", "[30, 0, \"x\", 60]", "sync_ns[2]", ERR_FORMAT},
-        {"[1, 0.5]", "[1]", "node_factor: expected 2 numbers", ERR_FORMAT},
-        {"[1, 0.5]", "[1, 0]", "node_factor", ERR_FORMAT},
-        {"\"of\": 4", "\"of\": 0", "bandwidth_domains[0]: of", ERR_FORMAT},
-        {"\"of\": 4", "\"off\": 4", "did you mean \"of\"?", ERR_FORMAT},
-        {"\"of\": 4", "\"of\": 3",
-         "bandwidth domain C of 3 at stride 1 does not tile the 8 cores", ERR_ARG},
-        {"\"stride\": 1", "\"stride\": 4", "of 4 at stride 4 does not tile", ERR_ARG},
-        {"\"gbps\": 30", "\"gbps\": 0", "bandwidth_domains[0]: gbps", ERR_FORMAT},
-        {"\"name\": \"C\"", "\"name\": \"longer than fifteen\"", "name: longer",
-         ERR_LIMIT},
+    static const struct test_fault faults[] = {
+        {"\"core_gbps\": 10,", "", ERR_FORMAT,
+         "core_gbps: expected a number, found nothing"},
+        {"\"core_gbps\": 10", "\"core_gbps\": -10", ERR_FORMAT,
+         "core_gbps: expected a number in"},
+        {"\"core_gbps\": 10", "\"core_gbps\": null", ERR_FORMAT, "core_gbps"},
+        {"\"core_gbps\": 10", "\"core_gbps\": \"10\"", ERR_FORMAT, "core_gbps"},
+        {"core_gbps", "core_gbsp", ERR_FORMAT, "did you mean \"core_gbps\"?"},
+        {"\"smt_factor\": 0.55", "\"smt_factor\": 55", ERR_FORMAT, "smt_factor"},
+        {"[30, 40, 50, 60]", "[30, 40, 50]", ERR_FORMAT, "sync_ns: expected 4 numbers"},
+        {"[30, 40, 50, 60]", "[30, -1, 50, 60]", ERR_FORMAT, "sync_ns"},
+        {"[30, 40, 50, 60]", "[30, 0, \"x\", 60]", ERR_FORMAT, "sync_ns[2]"},
+        {"[1, 0.5]", "[1]", ERR_FORMAT, "node_factor: expected 2 numbers"},
+        {"[1, 0.5]", "[1, 0]", ERR_FORMAT, "node_factor"},
+        {"\"of\": 4", "\"of\": 0", ERR_FORMAT, "bandwidth_domains[0]: of"},
+        {"\"of\": 4", "\"off\": 4", ERR_FORMAT, "did you mean \"of\"?"},
+        {"\"of\": 4", "\"of\": 3", ERR_ARG,
+         "bandwidth domain C of 3 at stride 1 does not tile the 8 cores"},
+        {"\"stride\": 1", "\"stride\": 4", ERR_ARG, "of 4 at stride 4 does not tile"},
+        {"\"gbps\": 30", "\"gbps\": 0", ERR_FORMAT, "bandwidth_domains[0]: gbps"},
+        {"\"name\": \"C\"", "\"name\": \"longer than fifteen\"", ERR_LIMIT,
+         "name: longer"},
         {"{\"name\": \"C\", \"of\": 4, \"stride\": 1, \"gbps\": 30}",
-         "{}, {}, {}, {}, {}", "bandwidth_domains: 5, at most 4", ERR_LIMIT},
-        {"{\"name\": \"C\", \"of\": 4, \"stride\": 1, \"gbps\": 30}", "4",
-         "bandwidth_domains[0]: expected an object", ERR_FORMAT},
-        {"[\"kappa\"]", "[\"kapa\"]", "did you mean \"kappa\"", ERR_FORMAT},
-        {"[\"kappa\"]", "[7]", "assumed[0]", ERR_FORMAT},
-        {"\"sources\": [\"made up\"]", "\"note\": \"\"", "sources", ERR_FORMAT},
+         "{}, {}, {}, {}, {}", ERR_LIMIT, "bandwidth_domains: 5, at most 4"},
+        {"{\"name\": \"C\", \"of\": 4, \"stride\": 1, \"gbps\": 30}", "4", ERR_FORMAT,
+         "bandwidth_domains[0]: expected an object"},
+        {"[\"kappa\"]", "[\"kapa\"]", ERR_FORMAT, "did you mean \"kappa\""},
+        {"[\"kappa\"]", "[7]", ERR_FORMAT, "assumed[0]"},
+        {"\"sources\": [\"made up\"]", "\"note\": \"\"", ERR_FORMAT, "sources"},
+        {NULL, "[]", ERR_FORMAT, "expected an object"},
     };
-    struct topo_machine *m;
+    const struct test_document d = document();
     struct simulate_machine *s;
 
-    assert_ok(topo_machine_open(&m, two_nodes));
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        char *text = changed(bad[i].from, bad[i].to);
-
-        assert_err(open_text(&s, m, text, strlen(text)), bad[i].code, bad[i].part);
-        assert_ptr_equal(strstr(err_msg(), path_of_params()), err_msg());
-        assert_null(s);
-        mem_free(text);
-    }
-    assert_err(open_text(&s, m, "[]", 2), ERR_FORMAT, "expected an object");
-    assert_err(simulate_machine_open(&s, m, "no/such.json"), ERR_NOTFOUND,
+    test_faults(&d, faults);
+    assert_err(simulate_machine_open(&s, machine, "no/such.json"), ERR_NOTFOUND,
                "no/such.json");
-    topo_machine_close(&m);
 }
 
 /* Numbers without a file are held to the same ranges. */
@@ -127,7 +127,7 @@ TEST(bad_numbers)
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    assert_ok(topo_machine_open(&m, two_nodes));
+    assert_ok(topo_machine_open(&m, "synthetic:node:2 core:8 pu:1"));
     t.latency_ns = NAN;
     assert_err(simulate_machine_new(&s, m, &t), ERR_ARG, "latency_ns");
     t = plain_params();
@@ -148,67 +148,21 @@ TEST(bad_numbers)
     topo_machine_close(&m);
 }
 
-/* ---- bytes nobody meant ---- */
-
-/* Whatever opens prices a stream in finite time; whatever does not names the file. */
-static void check_mutant(const struct topo_machine *m, const char *text, size_t n)
-{
-    static const int pus[] = {0, 3, 9};
-    struct simulate_machine *s;
-    double gbps;
-
-    if (open_text(&s, m, text, n) != OK) {
-        assert_non_null(strstr(err_msg(), path_of_params()));
-        assert_null(strchr(err_msg(), '\n'));
-        return;
-    }
-    assert_ok(simulate_stream_gbps(s, pus, 3, &gbps));
-    assert_true(isfinite(gbps) && gbps > 0);
-    simulate_machine_close(&s);
-}
-
 TEST(mutants)
 {
-    static const char interesting[] = "0123456789-+eE.,:\"[]{}nul \\\xff";
-    char text[sizeof(good)];
-    struct topo_machine *m;
-    struct rng r;
+    const struct test_document d = document();
 
-    assert_ok(topo_machine_open(&m, two_nodes));
-    rng_init(&r, test_seed(), "mutants");
-    for (int i = 0; i < 3000; i++) {
-        size_t n = strlen(good);
-
-        memcpy(text, good, sizeof(good));
-        for (uint64_t k = 1 + rng_below(&r, 4); k > 0; k--)
-            text[rng_below(&r, n)] = interesting[rng_below(&r, sizeof(interesting) - 1)];
-        if (rng_below(&r, 10) == 0)
-            n = rng_below(&r, n);
-        check_mutant(m, text, n);
-    }
-    topo_machine_close(&m);
+    assert_true(test_mutants(&d, 3000) > 0);
 }
 
 TEST(out_of_memory)
 {
-    struct topo_machine *m;
+    const char *path = test_path("t.json");
     struct simulate_machine *s;
-    int rc = ERR_NOMEM;
 
-    assert_ok(topo_machine_open(&m, two_nodes));
-    test_write(path_of_params(), good, strlen(good));
-    for (long n = 0; rc != OK; n++) {
-        assert_true(n < 1000);
-        mem_fail_after(n, 1);
-        rc = simulate_machine_open(&s, m, path_of_params());
-        mem_fail_after(-1, 0);
-        if (rc != OK) {
-            assert_int_equal(rc, ERR_NOMEM);
-            assert_null(s);
-        }
-    }
+    test_write(path, good, strlen(good));
+    assert_true(test_allocations(simulate_machine_open(&s, machine, path)) > 0);
     simulate_machine_close(&s);
-    topo_machine_close(&m);
 }
 
 /* ---- from a host's figures ---- */
@@ -260,7 +214,7 @@ TEST(calibrate)
     check_calibrated("synthetic:core:8 pu:1", 17, 17); /* one thread is enough */
     check_calibrated("synthetic:core:2 pu:1", 17.5, 34);
 
-    assert_ok(topo_machine_open(&m, two_nodes));
+    assert_ok(topo_machine_open(&m, "synthetic:node:2 core:8 pu:1"));
     assert_err(simulate_machine_params_calibrate(&t, m, 20, 30, 400), ERR_ARG,
                "busy machine");
     assert_err(simulate_machine_params_calibrate(&t, m, 0, 30, 400), ERR_ARG,

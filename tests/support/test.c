@@ -99,6 +99,20 @@ const char *test_dir(void)
     return dir;
 }
 
+const char *test_path(const char *name)
+{
+    static char ring[16][600];
+    static int at;
+    size_t n_dir = strlen(test_dir());
+
+    for (int i = 0; i < 16; i++)
+        if (ring[i][0] && strcmp(ring[i] + n_dir + 1, name) == 0)
+            return ring[i];
+    at = (at + 1) % 16;
+    snprintf(ring[at], sizeof(ring[0]), "%s/%s", test_dir(), name);
+    return ring[at];
+}
+
 void test_write(const char *path, const void *data, size_t n)
 {
     FILE *f = fopen(path, "wb");

@@ -92,6 +92,8 @@ const char *test_data(const char *relative);
 const char *test_need_data(const char *relative);
 /* A fresh directory below the build folder, removed at exit. Lent. */
 const char *test_dir(void);
+/* The path of a file there. Lent; those of the last 16 names stay valid. */
+const char *test_path(const char *name);
 /* Write n bytes to a file / read a whole file (mem_free). Fail the test on error. */
 void test_write(const char *path, const void *data, size_t n);
 void *test_read(const char *path, size_t *n);

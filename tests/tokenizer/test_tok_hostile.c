@@ -1,32 +1,12 @@
 /* Broken tokenizer files: cut off anywhere, with any field changed, with rules broken.
  * Each opens and then works, or is refused with one line that names the file. */
-#include "tests/support/test.h"
+#include "tests/support/faults.h"
 #include "tests/support/tok_files.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "tokenizer/tok.h"
-
-/* Thousands of variants, so they are written to memory: one file, again and again. */
-static const char *put_file(const void *data, size_t n)
-{
-    static char path[64];
-    static int fd = -1;
-
-    if (fd < 0)
-        fd = memfd_create("tokenizer", MFD_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, 0), 0);
-    assert_int_equal(pwrite(fd, data, n, 0), n);
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return path;
-}
-
-static const struct tok_opts *opts_of(int kind)
-{
-    return kind == TOK_FILES_RANKS ? &tok_files_rank_opts : NULL;
-}
 
 /* What opened must also encode and decode without harm; every id is in the vocabulary. */
 static void use(const struct tok *t)
@@ -53,181 +33,129 @@ static void use(const struct tok *t)
     mem_free(ids);
 }
 
-static bool try_file(const char *path, int kind)
+static enum tok_files_kind kind; /* of the document in hand */
+
+static int parse(const char *path)
 {
     struct tok *t;
-    int rc;
+    int rc = tok_open(&t, path, kind == TOK_FILES_RANKS ? &tok_files_rank_opts : NULL);
 
-    err_clear();
-    rc = tok_open(&t, path, opts_of(kind));
-    if (rc == OK) {
+    if (rc == OK)
         use(t);
-    } else {
-        assert_null(t);
-        assert_true(rc >= ERR_CANCELED && rc < 0 && rc != ERR_NOMEM);
-        if (!strstr(err_msg(), path))
-            fail_msg("\"%s\" does not name %s", err_msg(), path);
-        assert_null(strchr(err_msg(), '\n'));
-    }
+    else
+        assert_true(!t && rc >= ERR_CANCELED && rc < 0 && rc != ERR_NOMEM);
     tok_close(&t);
-    return rc == OK;
+    return rc;
+}
+
+/* A valid file of this kind, lent until the next call. Thousands of variants are made of it, so
+ * they are written to memory. */
+static struct test_document document(enum tok_files_kind its_kind)
+{
+    static char path[64], *data;
+    struct test_document d = {.path = path, .parse = parse};
+
+    if (!path[0])
+        snprintf(path, sizeof(path), "/proc/self/fd/%d",
+                 memfd_create("tokenizer", MFD_CLOEXEC));
+    mem_free(data);
+    kind = its_kind;
+    d.data = data = test_read(tok_files_write(kind), &d.n);
+    return d;
 }
 
 TEST(test_truncated)
 {
-    for (int kind = 0; kind < TOK_FILES_N; kind++) {
-        size_t n, opened = 0, steps = 0;
-        char *data = test_read(tok_files_write((enum tok_files_kind)kind), &n);
+    for (int k = 0; k < TOK_FILES_N; k++) {
+        const struct test_document d = document((enum tok_files_kind)k);
+        int n_read;
 
-        for (size_t cut = 0; cut < n; steps++) {
-            opened += try_file(put_file(data, cut), kind);
-            cut += cut < 512 || n - cut < 64 ? 1 : 37;
-        }
+        assert_true(test_cuts(&d, d.n, &n_read) > 0);
         /* Rank files and tokenizer.bin may end after any token; the others must not. */
-        if (kind != TOK_FILES_RANKS && kind != TOK_FILES_LLAMA2C)
-            assert_int_equal(opened, 0);
-        assert_true(opened < steps);
-        mem_free(data);
+        if (k != TOK_FILES_RANKS && k != TOK_FILES_LLAMA2C)
+            assert_int_equal(n_read, 0);
     }
 }
 
-/* Each 4-byte and 8-byte field, wherever it may be, becomes each extreme value. */
-TEST(test_fields)
+TEST(test_extremes)
 {
-    static const uint64_t values[] = {0,          1,     1u << 31,  1ull << 32,
-                                      1ull << 63, ~0ull, 0x7fffffff};
-    static const int kinds[] = {TOK_FILES_LLAMA2C, TOK_FILES_GGUF_SPM,
-                                TOK_FILES_GGUF_BPE};
-    int refused = 0;
+    static const enum tok_files_kind kinds[] = {TOK_FILES_LLAMA2C, TOK_FILES_GGUF_SPM,
+                                                TOK_FILES_GGUF_BPE};
 
     for (size_t k = 0; k < 3; k++) {
-        size_t n;
-        char *data = test_read(tok_files_write((enum tok_files_kind)kinds[k]), &n);
+        const struct test_document d = document(kinds[k]);
 
-        for (size_t at = 0; at + 8 <= n; at += at < 256 ? 1 : 29)
-            for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++)
-                for (size_t width = 4; width <= 8; width += 4) {
-                    char kept[8];
-
-                    memcpy(kept, data + at, 8);
-                    memcpy(data + at, &values[v], width);
-                    refused += !try_file(put_file(data, n), kinds[k]);
-                    memcpy(data + at, kept, 8);
-                }
-        mem_free(data);
+        assert_true(test_fields(&d, d.n, NULL) > 40);
     }
-    assert_true(refused > 100);
 }
 
-TEST(test_random_bytes)
+TEST(test_damaged)
 {
-    struct rng r;
+    for (int k = 0; k < TOK_FILES_N; k++) {
+        const struct test_document d = document((enum tok_files_kind)k);
 
-    rng_init(&r, test_seed(), "mutate");
-    for (int kind = 0; kind < TOK_FILES_N; kind++) {
-        size_t n;
-        char *data = test_read(tok_files_write((enum tok_files_kind)kind), &n);
-
-        for (int k = 0; k < 400; k++) {
-            size_t at[4];
-            char kept[4];
-
-            for (int i = 0; i < 4; i++) {
-                at[i] = rng_below(&r, n);
-                kept[i] = data[at[i]];
-                data[at[i]] = (char)rng_u64(&r);
-            }
-            (void)try_file(put_file(data, n), kind);
-            for (int i = 3; i >= 0; i--)
-                data[at[i]] = kept[i];
-        }
-        mem_free(data);
+        assert_true(test_mutants(&d, 400) > 0);
     }
 }
 
 /* --- rules, one by one */
 
-/* The file with the first `from` in it replaced. */
-static const char *edited(enum tok_files_kind kind, const char *from, const char *to)
-{
-    size_t n, at = 0, n_from = strlen(from), n_to = strlen(to);
-    char *data = test_read(tok_files_write(kind), &n);
-    const char *path;
-    char *out = mem_new(MEM_TEST, n + n_to, 1);
-
-    while (at + n_from <= n && memcmp(data + at, from, n_from) != 0)
-        at++;
-    assert_true(at + n_from <= n);
-    memcpy(out, data, at);
-    memcpy(out + at, to, n_to);
-    memcpy(out + at + n_to, data + at + n_from, n - at - n_from);
-    path = put_file(out, n - n_from + n_to);
-    mem_free(data);
-    mem_free(out);
-    return path;
-}
-
 TEST(test_rules)
 {
     static const struct {
         enum tok_files_kind kind;
-        const char *from, *to;
-        int code;
-        const char *part;
+        struct test_fault fault;
     } rules[] = {
-        {TOK_FILES_JSON_BPE, "\"BPE\"", "\"Unigram\"", ERR_UNSUPPORTED, "Unigram"},
-        {TOK_FILES_JSON_BPE, "\"normalizer\": null",
-         "\"normalizer\": {\"type\": \"NFKC\"}", ERR_UNSUPPORTED, "NFKC"},
-        {TOK_FILES_JSON_BPE, "\"ByteLevel\"", "\"Whitespace\"", ERR_UNSUPPORTED,
-         "Whitespace"},
-        {TOK_FILES_JSON_BPE, "\"a\": 97", "\"a\": 98", ERR_FORMAT,
-         "id 98 is given twice"},
-        {TOK_FILES_JSON_BPE, "\"a\": 97", "\"a\": -1", ERR_FORMAT, "expected an id"},
-        {TOK_FILES_JSON_BPE, "\"a\": 97", "\"a\": 4000000", ERR_LIMIT, "highest id"},
-        {TOK_FILES_JSON_BPE, "[\"aa\", \"aa\"]", "[\"aa\", 7]", ERR_FORMAT, "merges["},
-        {TOK_FILES_JSON_BPE, "\"a a\"", "\"a zz\"", ERR_FORMAT, "merges["},
-        {TOK_FILES_JSON_BPE, "\"a a\"", "\"a x\"", ERR_FORMAT, "joined text"},
-        {TOK_FILES_JSON_NFC, "(?i:", "((((", ERR_FORMAT, "expression"},
-        {TOK_FILES_JSON_NFC, "(?i:'s", "\\\\C(?:'s", ERR_FORMAT, "expression"},
-        {TOK_FILES_JSON_NFC, "\"Isolated\"", "\"Removed\"", ERR_UNSUPPORTED, "Split"},
-        {TOK_FILES_GGUF_BPE, "gpt2", "bert", ERR_UNSUPPORTED, "bert"},
-        {TOK_FILES_GGUF_BPE, "gpt-2", "gpt-9", ERR_UNSUPPORTED, "gpt-9"},
-        {TOK_FILES_GGUF_SPM, "tokenizer.ggml.scores", "tokenizer.ggml.scoreX",
-         ERR_NOTFOUND, "scores"},
-        {TOK_FILES_GGUF_SPM, "<0x41>", "<0xZZ>", ERR_FORMAT, "<0xXX>"},
-        {TOK_FILES_LLAMA2C, "<0x41>", "<0x42>", ERR_FORMAT, "<0x41>"},
-        {TOK_FILES_RANKS, "IQ== ", "IQ=! ", ERR_FORMAT, "base64"},
-        {TOK_FILES_RANKS, "IQ== 33", "IQ== 34", ERR_FORMAT, "given twice"},
-        {TOK_FILES_RANKS, "IQ== 33", "IQ== 9999", ERR_FORMAT, "highest rank"},
-        {TOK_FILES_RANKS, "IQ== 33", "IQ== 99999999999999999999", ERR_FORMAT, "base64"},
+        {TOK_FILES_JSON_BPE, {"\"BPE\"", "\"Unigram\"", ERR_UNSUPPORTED, "Unigram"}},
+        {TOK_FILES_JSON_BPE,
+         {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", ERR_UNSUPPORTED,
+          "NFKC"}},
+        {TOK_FILES_JSON_BPE,
+         {"\"ByteLevel\"", "\"Whitespace\"", ERR_UNSUPPORTED, "Whitespace"}},
+        {TOK_FILES_JSON_BPE,
+         {"\"a\": 97", "\"a\": 98", ERR_FORMAT, "id 98 is given twice"}},
+        {TOK_FILES_JSON_BPE, {"\"a\": 97", "\"a\": -1", ERR_FORMAT, "expected an id"}},
+        {TOK_FILES_JSON_BPE, {"\"a\": 97", "\"a\": 4000000", ERR_LIMIT, "highest id"}},
+        {TOK_FILES_JSON_BPE, {"[\"aa\", \"aa\"]", "[\"aa\", 7]", ERR_FORMAT, "merges["}},
+        {TOK_FILES_JSON_BPE, {"\"a a\"", "\"a zz\"", ERR_FORMAT, "merges["}},
+        {TOK_FILES_JSON_BPE, {"\"a a\"", "\"a x\"", ERR_FORMAT, "joined text"}},
+        {TOK_FILES_JSON_NFC, {"(?i:", "((((", ERR_FORMAT, "expression"}},
+        {TOK_FILES_JSON_NFC, {"(?i:'s", "\\\\C(?:'s", ERR_FORMAT, "expression"}},
+        {TOK_FILES_JSON_NFC, {"\"Isolated\"", "\"Removed\"", ERR_UNSUPPORTED, "Split"}},
+        {TOK_FILES_GGUF_BPE, {"gpt2", "bert", ERR_UNSUPPORTED, "bert"}},
+        {TOK_FILES_GGUF_BPE, {"gpt-2", "gpt-9", ERR_UNSUPPORTED, "gpt-9"}},
+        {TOK_FILES_GGUF_SPM,
+         {"tokenizer.ggml.scores", "tokenizer.ggml.scoreX", ERR_NOTFOUND, "scores"}},
+        {TOK_FILES_GGUF_SPM, {"<0x41>", "<0xZZ>", ERR_FORMAT, "<0xXX>"}},
+        {TOK_FILES_LLAMA2C, {"<0x41>", "<0x42>", ERR_FORMAT, "<0x41>"}},
+        {TOK_FILES_RANKS, {"IQ== ", "IQ=! ", ERR_FORMAT, "base64"}},
+        {TOK_FILES_RANKS, {"IQ== 33", "IQ== 34", ERR_FORMAT, "given twice"}},
+        {TOK_FILES_RANKS, {"IQ== 33", "IQ== 9999", ERR_FORMAT, "highest rank"}},
+        {TOK_FILES_RANKS, {"IQ== 33", "IQ== 99999999999999999999", ERR_FORMAT, "base64"}},
     };
+    struct test_document d;
     struct tok *t;
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        const char *path = edited(rules[i].kind, rules[i].from, rules[i].to);
-        int rc = tok_open(&t, path, opts_of((int)rules[i].kind));
-
-        if (rc != rules[i].code || !strstr(err_msg(), rules[i].part) ||
-            !strstr(err_msg(), path))
-            fail_msg("\"%s\" for \"%s\": %s \"%s\"", rules[i].to, rules[i].from,
-                     err_name(rc), err_msg());
+        d = document(rules[i].kind);
+        test_faults_of(&d, &rules[i].fault, 1);
     }
     assert_err(tok_open(&t, "absent/tokenizer", NULL), ERR_NOTFOUND, "absent");
     assert_err(tok_open(&t, test_dir(), NULL), ERR_NOTFOUND, "tokenizer.json");
-    assert_err(tok_open(&t, put_file("\n\x0e\n\x05<unk>", 9), NULL), ERR_UNSUPPORTED,
-               "SentencePiece");
+    assert_err(test_parse(&d, "\n\x0e\n\x05<unk>", 9), ERR_UNSUPPORTED, "SentencePiece");
 }
 
 /* An expression that would run for ever gives up and says so. */
 TEST(test_slow_expression)
 {
     static const char slow[] = "(?:\\\\p{L}+)+(?:\\\\p{L}+)+\\\\d|(?i:'s";
-    const char *path = edited(TOK_FILES_JSON_NFC, "(?i:'s", slow);
+    const struct test_document d = document(TOK_FILES_JSON_NFC);
     struct tok *t;
     int32_t *ids;
     size_t n;
 
-    assert_ok(tok_open(&t, path, NULL));
+    assert_ok(test_edited(&d, "(?i:'s", slow));
+    assert_ok(tok_open(&t, d.path, NULL));
     assert_string_equal(tok_kind(t), "bpe/custom");
     assert_err(tok_encode(t, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx 1", 50, 0,
                           &ids, &n),

@@ -1,0 +1,69 @@
+/* tests/support/faults.h - what every parser of files must survive: a valid document with one
+ * fault, cut short anywhere, damaged at random, and read while memory runs out.
+ *
+ * A refusal is one line that names the file; the faults of a table also have an error code and
+ * words of the message. What is still read after random damage is used by the parser's
+ * function, so that an unsound result shows. */
+#ifndef TESTS_SUPPORT_FAULTS_H
+#define TESTS_SUPPORT_FAULTS_H
+
+#include "tests/support/test.h"
+
+struct test_document {
+    const char *path; /* the file to write */
+    const void *data; /* [n] valid */
+    size_t n;
+    /* Open the path, use and close what was read. On error nothing is left to close. */
+    int (*parse)(const char *path);
+    const char *opened; /* what parse() is given; NULL: path */
+    const char *named;  /* what a refusal names; NULL: path */
+};
+
+/* One fault: the first `from` in the document becomes `to`. from NULL: `to` is all of it. */
+struct test_fault {
+    const char *from, *to;
+    int code;
+    const char *part; /* of the message */
+};
+
+/* Write these bytes and parse them: the result of parse(). A refusal is one line that names
+ * the file, or the test fails; likewise below. */
+int test_parse(const struct test_document *d, const void *data, size_t n);
+/* The same of the document with the first `from` in it replaced. */
+int test_edited(const struct test_document *d, const char *from, const char *to);
+
+/* The document itself is read, and each fault refused with its code and words. */
+#define test_faults(document, faults)                                                    \
+    test_faults_of(document, faults, sizeof(faults) / sizeof((faults)[0]))
+void test_faults_of(const struct test_document *d, const struct test_fault *f, size_t n);
+
+/* Each of the following makes many variants, each of which is read or refused, and returns how
+ * many were refused. Of long documents not every offset is tried. */
+
+/* Cut to 0 ... end - 1 bytes. *n_read: how many of them were read; may be NULL. */
+int test_cuts(const struct test_document *d, size_t end, int *n_read);
+/* Each 1, 2, 4 and 8 bytes that begin below `end` take each extreme value of an integer. */
+int test_fields(const struct test_document *d, size_t end, int *n_read);
+/* n mutants of tests/support/mutate.h. */
+int test_mutants(const struct test_document *d, int n);
+
+/* A call is repeated, its first, second ... allocation failing, until it is OK: each failure
+ * is ERR_NOMEM. Returns the number of failures. */
+#define test_allocations(call)                                                           \
+    ({                                                                                   \
+        long n_ = 0;                                                                     \
+        for (;; n_++) {                                                                  \
+            int rc_;                                                                     \
+            mem_fail_after(n_, 1);                                                       \
+            rc_ = (call);                                                                \
+            mem_fail_after(-1, 0);                                                       \
+            if (rc_ == OK)                                                               \
+                break;                                                                   \
+            if (rc_ != ERR_NOMEM || n_ == 10000)                                         \
+                fail_msg("%s: allocation %ld: %s \"%s\"", #call, n_, err_name(rc_),      \
+                         err_msg());                                                     \
+        }                                                                                \
+        n_;                                                                              \
+    })
+
+#endif
