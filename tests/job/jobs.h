@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "experiments/job/job.h"
-#include "tests/support/test.h"
+#include "tests/support/faults.h"
 
 /* The description of a job, in which every word (NULL-terminated) is, then what `more`, if not
  * NULL, prints of it, and the documentation of all keys. free() */
@@ -34,20 +34,13 @@ static inline char *jobs_described(const struct job *j, const char *const *words
 static inline int jobs_short_of_memory(const json_t *root)
 {
     size_t before = mem_used_bytes(MEM_HARNESS);
-    int n_failed = 0, rc = ERR_NOMEM;
+    struct job *j = NULL;
+    long n = test_allocations(job_from_json(&j, root, "t", "t.json", NULL),
+                              !j && mem_used_bytes(MEM_HARNESS) == before);
 
-    for (long n = 0; rc != OK; n++) {
-        struct job *j = NULL;
-
-        mem_fail_after(n, 1);
-        rc = job_from_json(&j, root, "t", "t.json", NULL);
-        mem_fail_after(-1, 0);
-        n_failed += rc != OK;
-        assert_true(rc == OK || (rc == ERR_NOMEM && !j));
-        job_free(&j);
-        assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
-    }
-    return n_failed;
+    job_free(&j);
+    assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
+    return (int)n;
 }
 
 #endif

@@ -2,6 +2,7 @@
  * keep their content, move only where growing says so, and all memory comes back. That each
  * of these checks can fail is shown by allocators that break one rule each. */
 #include "tests/kv/history.h"
+#include "tests/support/faults.h"
 
 #define N_LONG    50 /* histories of N_OPS operations: 100,000 of each allocator */
 #define N_OPS     2000
@@ -493,14 +494,8 @@ TEST(failed_allocations_leave_nothing)
     void *regions;
 
     for (int i = 0; kv_allocs[i]; i++) {
-        int rc = ERR_NOMEM;
-
-        for (long n = 0; rc != OK; n++) {
-            mem_fail_after(n, 1);
-            rc = kv_alloc_open(kv_allocs[i], &regions, &a);
-            mem_fail_after(-1, 0);
-            assert_true(rc == OK || (rc == ERR_NOMEM && !regions));
-        }
+        assert_true(
+            test_allocations(kv_alloc_open(kv_allocs[i], &regions, &a), !regions) > 0);
         kv_allocs[i]->close(regions);
         assert_int_equal(mem_used_bytes(MEM_KV), 0);
     }

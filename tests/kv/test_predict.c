@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "kv/predict.h"
-#include "tests/support/test.h"
+#include "tests/support/faults.h"
 
 static void open_predictor(const struct kv_predictor **p, void **state, const char *name,
                            const struct kv_predict_opts *o)
@@ -81,16 +81,9 @@ TEST(options_are_checked)
     assert_true(out.gen_tok == 100 && out.uncertainty == 0);
     p->close(predictor);
     for (int i = 0; kv_predictors[i]; i++) {
-        int rc = ERR_NOMEM;
-
         if (strcmp(kv_predictors[i]->name, "learned") == 0)
             continue; /* test_learn.c */
-        for (long n = 0; rc != OK; n++) {
-            mem_fail_after(n, 1);
-            rc = kv_predictors[i]->open(&predictor, &good);
-            mem_fail_after(-1, 0);
-            assert_true(rc == OK || rc == ERR_NOMEM);
-        }
+        (void)test_allocations(kv_predictors[i]->open(&predictor, &good), true);
         kv_predictors[i]->close(predictor);
     }
     assert_int_equal(mem_used_bytes(MEM_KV), 0);

@@ -1,6 +1,6 @@
 /* Both evaluators through the same interface. Times are never compared with anything but
  * themselves. */
-#include "tests/support/test.h"
+#include "tests/support/faults.h"
 #include "tests/support/tiny_model.h"
 
 #include <math.h>
@@ -148,18 +148,8 @@ static void open_short(const struct plan_evaluator *x,
                        const struct plan_evaluator_opts *o, long least)
 {
     struct plan_evaluation e;
-    int rc = ERR_NOMEM;
-    long n;
 
-    for (n = 0; rc != OK && n < 1000; n++) {
-        mem_fail_after(n, 1);
-        rc = x->open(&e, o);
-        mem_fail_after(-1, 0);
-        if (rc != OK && rc != ERR_NOMEM)
-            fail_msg("%s: allocation %ld: %s", x->name, n, err_msg());
-        assert_true((rc == OK) == (e.ctx != NULL));
-    }
-    assert_true(n > least && n < 1000);
+    assert_true(test_allocations(x->open(&e, o), !e.ctx) > least);
     x->close(&e);
 }
 

@@ -1,4 +1,4 @@
-#include "tests/support/test.h"
+#include "tests/support/faults.h"
 
 #include <math.h>
 
@@ -393,21 +393,12 @@ static int write_read_print(const struct plan *p)
 TEST(test_memory_short)
 {
     struct plan p;
-    int rc = ERR_NOMEM;
-    long n;
 
     make(&p);
     set_costs(&p);
     set_sums(&p);
     set_tuned(&p);
-    for (n = 0; rc != OK && n < 1000; n++) {
-        mem_fail_after(n, 1);
-        rc = write_read_print(&p);
-        mem_fail_after(-1, 0);
-        if (rc != OK && rc != ERR_NOMEM)
-            fail_msg("allocation %ld: %s", n, err_msg());
-    }
-    assert_true(n > 10 && n < 1000);
+    assert_true(test_allocations(write_read_print(&p), true) > 10);
     plan_fini(&p);
 }
 
@@ -423,16 +414,23 @@ struct refusal {
     const char *text, *part;
 };
 
-static void assert_refused(const struct refusal *rows, size_t n)
+static int parse(const char *path)
 {
     struct plan p;
+    int rc = plan_read(&p, path);
 
-    for (size_t i = 0; i < n; i++) {
-        test_write(test_path("bad.json"), rows[i].text, strlen(rows[i].text));
-        if (plan_read(&p, test_path("bad.json")) == OK || !strstr(err_msg(), rows[i].part) ||
-            !strstr(err_msg(), "bad.json"))
+    plan_fini(&p);
+    return rc;
+}
+
+static void assert_refused(const struct refusal *rows, size_t n)
+{
+    const struct test_document d = {.path = test_path("bad.json"), .parse = parse};
+
+    for (size_t i = 0; i < n; i++)
+        if (test_parse(&d, rows[i].text, strlen(rows[i].text)) == OK ||
+            !strstr(err_msg(), rows[i].part))
             fail_msg("%s: %s", rows[i].text, err_msg());
-    }
 }
 
 TEST(test_refusals_of_tuned)
@@ -516,6 +514,7 @@ TEST(test_refusals)
     memset(why + strlen(why), 'x', 600);
     strcat(why, "\"}}");
     test_write(test_path("bad.json"), why, strlen(why));
-    assert_err(plan_read(&p, test_path("bad.json")), ERR_LIMIT, "why: expected at most 599");
+    assert_err(plan_read(&p, test_path("bad.json")), ERR_LIMIT,
+               "why: expected at most 599");
     assert_err(plan_read(&p, "/nonexistent/plan.json"), ERR_NOTFOUND, "/nonexistent");
 }

@@ -161,7 +161,7 @@ TEST(out_of_memory)
     struct simulate_machine *s;
 
     test_write(path, good, strlen(good));
-    assert_true(test_allocations(simulate_machine_open(&s, machine, path)) > 0);
+    assert_true(test_allocations(simulate_machine_open(&s, machine, path), !s) > 0);
     simulate_machine_close(&s);
 }
 

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "tests/simulate/contention.h"
+#include "tests/support/faults.h"
 #include "topo/service_config.h"
 
 static char *join(const char *dir, const char *file)
@@ -198,17 +199,9 @@ TEST(out_of_memory)
 {
     struct topo_machine *m;
     char params[600];
-    int rc = ERR_NOMEM;
 
-    for (long n = 0; rc != OK; n++) {
-        assert_true(n < 1000);
-        mem_fail_after(n, 1);
-        rc = simulate_named_machine_open(&m, "xeon6230x2", MACHINES, params, 600);
-        mem_fail_after(-1, 0);
-        if (rc != OK) {
-            assert_int_equal(rc, ERR_NOMEM);
-            assert_null(m);
-        }
-    }
+    assert_true(test_allocations(
+                    simulate_named_machine_open(&m, "xeon6230x2", MACHINES, params, 600),
+                    !m) > 0);
     topo_machine_close(&m);
 }

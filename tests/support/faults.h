@@ -48,8 +48,8 @@ int test_fields(const struct test_document *d, size_t end, int *n_read);
 int test_mutants(const struct test_document *d, int n);
 
 /* A call is repeated, its first, second ... allocation failing, until it is OK: each failure
- * is ERR_NOMEM. Returns the number of failures. */
-#define test_allocations(call)                                                           \
+ * is ERR_NOMEM, and `left` is true after it. Returns the number of failures. */
+#define test_allocations(call, left)                                                     \
     ({                                                                                   \
         long n_ = 0;                                                                     \
         for (;; n_++) {                                                                  \
@@ -59,7 +59,7 @@ int test_mutants(const struct test_document *d, int n);
             mem_fail_after(-1, 0);                                                       \
             if (rc_ == OK)                                                               \
                 break;                                                                   \
-            if (rc_ != ERR_NOMEM || n_ == 10000)                                         \
+            if (rc_ != ERR_NOMEM || n_ == 10000 || !(left))                              \
                 fail_msg("%s: allocation %ld: %s \"%s\"", #call, n_, err_name(rc_),      \
                          err_msg());                                                     \
         }                                                                                \

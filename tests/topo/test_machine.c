@@ -1,4 +1,4 @@
-#include "tests/support/test.h"
+#include "tests/support/faults.h"
 
 #include <limits.h>
 #include <sys/stat.h>
@@ -407,18 +407,8 @@ TEST(text_is_checked)
 TEST(memory_runs_out)
 {
     struct topo_machine *m;
-    long n = 0;
-    int rc;
 
-    do {
-        mem_fail_after(n, 1);
-        rc = topo_machine_open(&m, "synthetic:node:2 core:2 pu:1");
-        mem_fail_after(-1, 0);
-        if (rc != OK) {
-            assert_int_equal(rc, ERR_NOMEM);
-            assert_null(m);
-        }
-    } while (rc != OK && n++ < 100);
-    assert_true(n >= 3); /* the machine, its nodes, its CPUs */
+    assert_true(test_allocations(topo_machine_open(&m, "synthetic:node:2 core:2 pu:1"),
+                                 !m) >= 3); /* the machine, its nodes, its CPUs */
     topo_machine_close(&m);
 }

@@ -1,6 +1,7 @@
 /* Schedules on disk: what is put comes back, another key's is kept and never used, damage
  * is refused, and every number of rows gets a schedule. */
 #include "tests/tune/bench_model.h"
+#include "tests/support/faults.h"
 
 #include <dirent.h>
 #include <sys/wait.h>
@@ -159,30 +160,27 @@ static void write_sample(const char *path)
     tune_cache_close(&c);
 }
 
+static int parse(const char *path)
+{
+    struct tune_cache *c;
+    int rc = tune_cache_open_as(&c, path, &here, cpus, 2);
+
+    assert_true((rc == OK) == (c != NULL));
+    tune_cache_close(&c);
+    return rc;
+}
+
 TEST(cut_at_every_byte_is_refused)
 {
-    const char *path = cache_path();
-    struct tune_cache *c;
-    size_t n, end;
+    struct test_document d = {.path = cache_path(), .parse = parse};
     char *text;
 
-    write_sample(path);
-    text = test_read(path, &n);
-    for (end = n; end > 0 && text[end - 1] != '}'; end--)
-        ;
-    for (size_t i = 0; i < end; i++) {
-        int rc;
-
-        test_write(path, text, i);
-        rc = tune_cache_open_as(&c, path, &here, cpus, 2);
-        if (rc != ERR_FORMAT || !strstr(err_msg(), "schedules.json") ||
-            strchr(err_msg(), '\n'))
-            fail_msg("cut at %zu of %zu: %s \"%s\"", i, n, err_name(rc), err_msg());
-        assert_null(c);
-    }
-    test_write(path, text, end); /* without the newline it is whole */
-    assert_ok(tune_cache_open_as(&c, path, &here, cpus, 2));
-    tune_cache_close(&c);
+    write_sample(d.path);
+    d.data = text = test_read(d.path, &d.n);
+    while (text[d.n - 1] != '}') /* without the newline it is whole */
+        d.n--;
+    assert_ok(test_parse(&d, text, d.n));
+    assert_int_equal(test_cuts(&d, d.n, NULL), d.n);
     mem_free(text);
 }
 
@@ -342,17 +340,9 @@ TEST(opening_without_memory_is_an_error)
 {
     const char *path = cache_path();
     struct tune_cache *c;
-    long n = 0;
-    int rc;
 
     write_sample(path);
-    do {
-        mem_fail_after(n++, 1);
-        rc = tune_cache_open_as(&c, path, &here, cpus, 2);
-        mem_fail_after(-1, 0);
-        assert_true(rc == OK ? c != NULL : rc == ERR_NOMEM && !c);
-        assert_true(n < 10000);
-    } while (rc != OK);
+    assert_true(test_allocations(tune_cache_open_as(&c, path, &here, cpus, 2), !c) > 0);
     tune_cache_close(&c);
 }
 
