@@ -137,203 +137,140 @@ TEST(arrays_are_typed)
     gguf_close(&g);
 }
 
-/* One defect each, and what the refusal says. */
-enum defect {
-    DUP_KEY,
-    DUP_TENSOR,
-    OVERLAP,
-    PAST_END,
-    ALIGN_3,
-    ALIGN_0,
-    ODD_OFFSET,
-    NESTED,
-    HUGE_ARRAY,
-    HUGE_STRING,
-    BOOL_2,
-    EMPTY_KEY,
-    FIVE_DIMS,
-    ZERO_DIM,
-    DIM_OVERFLOW,
-    TYPE_99,
-    Q2_K,
-    PART_BLOCK,
-    VECTOR_Q8_0,
-    SHAPE,
-    MISSING,
-    UNKNOWN_TENSOR,
-    ARCH,
-    NO_ARCH,
-    EXPERTS,
-    YARN,
-    QK_BIAS,
-    VERSION_2,
-    SWAPPED,
-    N_DEFECTS
-};
-
-static const struct {
+/* One defect each, and what the refusal says: a key or a tensor more, or the last tensor,
+ * blk.0.ffn_down.weight, left out or written otherwise. */
+struct defect {
     int code;
     const char *part;
-} refusal[N_DEFECTS] = {
-    [DUP_KEY] = {ERR_FORMAT, "key general.name: expected once, found twice"},
-    [DUP_TENSOR] = {ERR_FORMAT, "tensor output_norm.weight: expected once, found twice"},
-    [OVERLAP] = {ERR_FORMAT, "(where token_embd.weight ends)"},
-    [PAST_END] = {ERR_FORMAT, "found a file of"},
-    [ALIGN_3] = {ERR_FORMAT, "general.alignment: expected a power of two"},
-    [ALIGN_0] = {ERR_FORMAT, "general.alignment"},
-    [ODD_OFFSET] = {ERR_FORMAT, "expected an offset that 32 divides"},
-    [NESTED] = {ERR_UNSUPPORTED, "found array"},
-    [HUGE_ARRAY] = {ERR_FORMAT, "array: expected"},
-    [HUGE_STRING] = {ERR_FORMAT, "string value: expected"},
-    [BOOL_2] = {ERR_FORMAT, "expected 0 or 1, found 2"},
-    [EMPTY_KEY] = {ERR_FORMAT, "key: expected 1 to"},
-    [FIVE_DIMS] = {ERR_FORMAT, "expected 1 to 4 dimensions, found 5"},
-    [ZERO_DIM] = {ERR_FORMAT, "dimension 0"},
-    [DIM_OVERFLOW] = {ERR_FORMAT, "dimension 1"},
-    [TYPE_99] = {ERR_UNSUPPORTED, "found 99"},
-    [Q2_K] = {ERR_UNSUPPORTED,
-              "blk.0.ffn_down.weight: expected type F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-              "Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, found Q2_K"},
-    [PART_BLOCK] =
-        {ERR_FORMAT,
-         "blk.0.ffn_down.weight: expected rows of whole Q4_K blocks below 2^64 "
-         "bytes, found rows of 128"},
-    [VECTOR_Q8_0] = {ERR_UNSUPPORTED,
-                     "tensor blk.0.ffn_norm.weight: expected a vector of "
-                     "F32, F16 or BF16, found q8_0"},
-    [SHAPE] = {ERR_FORMAT, "blk.0.ffn_down.weight: expected shape [8, 6], found [6, 8]"},
-    [MISSING] = {ERR_FORMAT,
-                 "blk.0.ffn_down.weight: expected shape [8, 6], found no such"},
-    [UNKNOWN_TENSOR] = {ERR_UNSUPPORTED, "blk.0.attn_q_norm.weight"},
-    [ARCH] = {ERR_UNSUPPORTED,
-              "expected llama (also Mistral), qwen2 or qwen3, found gemma3"},
-    [NO_ARCH] = {ERR_NOTFOUND, "general.architecture"},
-    [EXPERTS] = {ERR_UNSUPPORTED, "llama.expert_count: expected 0, found 8"},
-    [YARN] = {ERR_UNSUPPORTED, "expected none or linear, found yarn"},
-    [QK_BIAS] = {ERR_UNSUPPORTED, "blk.0.attn_q.bias"},
-    [VERSION_2] = {ERR_UNSUPPORTED, "version: expected 3, found 2"},
-    [SWAPPED] = {ERR_UNSUPPORTED, "big-endian"},
+    const char *arch; /* NULL: llama; "": no keys at all */
+    const char *key;
+    enum gguf_type key_type;
+    const void *value; /* [value_bytes] */
+    size_t value_bytes;
+    bool no_down;
+    const char *tensor;
+    uint64_t cols, rows;
+    uint32_t type;
+    uint64_t offset; /* 0: behind the others */
+};
+#define KEY(name, its_type, bytes)                                                       \
+    .key = name, .key_type = its_type, .value = bytes, .value_bytes = sizeof(bytes) - 1
+#define DOWN .no_down = true, .tensor = "blk.0.ffn_down.weight"
+
+static const struct defect defects[] = {
+    {ERR_FORMAT, "key general.name: expected once, found twice",
+     KEY("general.name", GGUF_STRING, "\1\0\0\0\0\0\0\0x")},
+    {ERR_FORMAT, "general.alignment: expected a power of two",
+     KEY("general.alignment", GGUF_U32, "\3\0\0\0")},
+    {ERR_FORMAT, "general.alignment", KEY("general.alignment", GGUF_U32, "\0\0\0\0")},
+    {ERR_UNSUPPORTED, "found array", KEY("a", GGUF_ARRAY, "\x9\0\0\0\1\0\0\0\0\0\0\0")},
+    {ERR_FORMAT, "array: expected", /* 2^61 + 1 numbers of 8 bytes */
+     KEY("a", GGUF_ARRAY, "\xa\0\0\0\1\0\0\0\0\0\0\x20")},
+    {ERR_FORMAT, "string value: expected",
+     KEY("s", GGUF_STRING, "\xfc\xff\xff\xff\xff\xff\xff\xff")},
+    {ERR_FORMAT, "expected 0 or 1, found 2", KEY("b", GGUF_BOOL, "\2")},
+    {ERR_FORMAT, "key: expected 1 to", KEY("", GGUF_U32, "\1\0\0\0")},
+    {ERR_UNSUPPORTED, "llama.expert_count: expected 0, found 8",
+     KEY("llama.expert_count", GGUF_U32, "\x8\0\0\0")},
+    {ERR_UNSUPPORTED, "expected none or linear, found yarn",
+     KEY("llama.rope.scaling.type", GGUF_STRING, "\4\0\0\0\0\0\0\0yarn")},
+    {ERR_UNSUPPORTED, "expected llama (also Mistral), qwen2 or qwen3, found gemma3",
+     .arch = "gemma3"},
+    {ERR_NOTFOUND, "general.architecture", .arch = ""},
+    {ERR_FORMAT, "tensor output_norm.weight: expected once, found twice",
+     .tensor = "output_norm.weight", .cols = S_DIM},
+    {ERR_UNSUPPORTED, "blk.0.attn_q_norm.weight", .tensor = "blk.0.attn_q_norm.weight",
+     .cols = S_HEAD_DIM},
+    {ERR_UNSUPPORTED, "blk.0.attn_q.bias", .tensor = "blk.0.attn_q.bias", .cols = S_DIM},
+    {ERR_UNSUPPORTED, "found 99", .tensor = "extra", .cols = 32, .type = 99},
+    {ERR_FORMAT, "(where token_embd.weight ends)", .tensor = "extra", .cols = 8,
+     .offset = 32},
+    {ERR_FORMAT, "expected an offset that 32 divides", .tensor = "extra", .cols = 8,
+     .offset = 4},
+    {ERR_FORMAT, "found a file of", .tensor = "extra", .cols = 8, .offset = 1ull << 40},
+    {ERR_FORMAT, "blk.0.ffn_down.weight: expected shape [8, 6], found [6, 8]", DOWN,
+     .cols = S_DIM, .rows = S_HIDDEN},
+    {ERR_FORMAT, "blk.0.ffn_down.weight: expected shape [8, 6], found no such",
+     .no_down = true},
+    {ERR_UNSUPPORTED,
+     "blk.0.ffn_down.weight: expected type F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "
+     "Q4_K, Q5_K or Q6_K, found Q2_K",
+     DOWN, .cols = 256, .rows = 1, .type = 10},
+    {ERR_FORMAT,
+     "blk.0.ffn_down.weight: expected rows of whole Q4_K blocks below 2^64 bytes, found "
+     "rows of 128",
+     DOWN, .cols = 128, .rows = 1, .type = 12},
+    {ERR_FORMAT, "dimension 0", .tensor = "extra", .cols = 0, .rows = 1},
+    {ERR_FORMAT, "dimension 1", .tensor = "extra", .cols = 1ull << 32,
+     .rows = 1ull << 32},
 };
 
-static void defective_keys(struct small *s, enum defect d)
+static void make_defective(struct small *s, const struct defect *d)
 {
-    if (d != NO_ARCH)
-        small_keys(s, d == ARCH ? "gemma3" : "llama");
-    if (d == DUP_KEY)
-        small_key_str(s, "general.name", "again");
-    if (d == ALIGN_3 || d == ALIGN_0)
-        small_key_u32(s, "general.alignment", d == ALIGN_3 ? 3 : 0);
-    if (d == NESTED || d == HUGE_ARRAY) {
-        small_key(s, "a", GGUF_ARRAY);
-        small_u32(s, d == NESTED ? GGUF_ARRAY : GGUF_U64);
-        small_u64(s, d == NESTED ? 1 : UINT64_MAX / 8 + 2);
-    }
-    if (d == HUGE_STRING) {
-        small_key(s, "s", GGUF_STRING);
-        small_u64(s, UINT64_MAX - 3);
-    }
-    if (d == BOOL_2) {
-        small_key(s, "b", GGUF_BOOL);
-        small_put(s, "\2", 1);
-    }
-    if (d == EMPTY_KEY)
-        small_key_u32(s, "", 1);
-    if (d == EXPERTS)
-        small_key_u32(s, "llama.expert_count", 8);
-    if (d == YARN)
-        small_key_str(s, "llama.rope.scaling.type", "yarn");
-}
+    uint64_t end;
 
-static void raw_tensor(struct small *s, uint32_t n_dims, uint64_t d0, uint64_t d1)
-{
-    small_str(s, "extra");
-    small_u32(s, n_dims);
-    small_u64(s, d0);
-    small_u64(s, d1);
-    small_u32(s, 0);
-    small_u64(s, 0);
-    s->n_tensors++;
-}
-
-static void defective_tensors(struct small *s, enum defect d)
-{
-    uint64_t at = s->data;
-
-    if (d == DUP_TENSOR)
-        small_tensor(s, "output_norm.weight", S_DIM, 0, 0);
-    if (d == UNKNOWN_TENSOR)
-        small_tensor(s, "blk.0.attn_q_norm.weight", S_HEAD_DIM, 0, 0);
-    if (d == QK_BIAS)
-        small_tensor(s, "blk.0.attn_q.bias", S_DIM, 0, 0);
-    if (d == TYPE_99)
-        small_tensor(s, "extra", 32, 0, 99);
-    if (d == FIVE_DIMS)
-        raw_tensor(s, 5, 1, 1);
-    if (d == ZERO_DIM)
-        raw_tensor(s, 2, 0, 1);
-    if (d == DIM_OVERFLOW)
-        raw_tensor(s, 2, 1ull << 32, 1ull << 32);
-    if (d == OVERLAP || d == ODD_OFFSET || d == PAST_END) {
-        s->data = d == OVERLAP ? 0 : d == ODD_OFFSET ? 4 : 1ull << 40;
-        small_tensor(s, "extra", 8, 0, 0);
-        s->data = at;
-    }
-}
-
-/* Give a vector another type: it stands behind name, number of dimensions and length. */
-static void retype(struct small *s, const char *name, uint32_t type)
-{
-    uint8_t *at = memmem(s->b, s->n, name, strlen(name));
-
-    assert_non_null(at);
-    memcpy(at + strlen(name) + 4 + 8, &type, sizeof(type));
-}
-
-static void make_defective(struct small *s, enum defect d)
-{
-    struct small all;
-    uint64_t before;
-
-    if (d == VECTOR_Q8_0) {
-        small_gguf_quantised(s);
-        retype(s, "blk.0.ffn_norm.weight", 8);
-        return;
-    }
     small_begin(s);
-    defective_keys(s, d);
-    small_tensors(s);
-    if (d == MISSING || d == SHAPE || d == Q2_K ||
-        d == PART_BLOCK) { /* write the last tensor again */
-        small_begin(&all);
-        defective_keys(&all, d);
-        small_tensors(&all);
-        before = 8 + strlen("blk.0.ffn_down.weight") + 4 + 16 + 4 + 8;
-        s->n -= before;
-        s->n_tensors--;
-        s->data = all.data - 192;
-        if (d == SHAPE)
-            small_tensor(s, "blk.0.ffn_down.weight", S_DIM, S_HIDDEN, 0);
-        if (d == Q2_K)
-            small_tensor(s, "blk.0.ffn_down.weight", 256, 1, 10);
-        if (d == PART_BLOCK)
-            small_tensor(s, "blk.0.ffn_down.weight", 128, 1, 12);
+    if (!d->arch || *d->arch)
+        small_keys(s, d->arch ? d->arch : "llama");
+    if (d->key) {
+        small_key(s, d->key, d->key_type);
+        small_put(s, d->value, d->value_bytes);
     }
-    defective_tensors(s, d);
+    small_tensors(s);
+    if (d->no_down) { /* its entry: name, number of dimensions, both, type, offset */
+        s->n -= 8 + strlen("blk.0.ffn_down.weight") + 4 + 16 + 4 + 8;
+        s->n_tensors--;
+        s->data -= 192;
+    }
+    end = s->data;
+    if (d->offset)
+        s->data = d->offset;
+    if (d->tensor)
+        small_tensor(s, d->tensor, d->cols, d->rows, d->type);
+    if (d->offset)
+        s->data = end;
     small_end(s);
-    if (d == VERSION_2)
-        s->b[4] = 2;
-    if (d == SWAPPED)
-        memcpy(s->b + 4, "\0\0\0\3", 4);
 }
 
 TEST(each_defect_is_named)
 {
-    struct small s;
     const struct test_document d = {.path = test_path("s.gguf"), .parse = small_parse};
+    struct small s;
 
-    for (int i = 0; i < N_DEFECTS; i++) {
-        make_defective(&s, (enum defect)i);
-        assert_err(test_parse(&d, s.b, s.n), refusal[i].code, refusal[i].part);
+    for (size_t i = 0; i < sizeof(defects) / sizeof(defects[0]); i++) {
+        make_defective(&s, &defects[i]);
+        assert_err(test_parse(&d, s.b, s.n), defects[i].code, defects[i].part);
+    }
+}
+
+TEST(each_wrong_number_is_named)
+{
+    static const struct {
+        const char *name;
+        size_t at; /* behind the name */
+        uint32_t value;
+        int code;
+        const char *part;
+    } numbers[] = {
+        {"GGUF", 0, 2, ERR_UNSUPPORTED, "version: expected 3, found 2"},
+        {"GGUF", 0, 3u << 24, ERR_UNSUPPORTED, "big-endian"},
+        {"output_norm.weight", 0, 5, ERR_FORMAT, "expected 1 to 4 dimensions, found 5"},
+        {"blk.0.ffn_norm.weight", 4 + 8, 8, ERR_UNSUPPORTED,
+         "tensor blk.0.ffn_norm.weight: expected a vector of F32, F16 or BF16, found "
+         "q8_0"},
+    };
+    const struct test_document d = {.path = test_path("s.gguf"), .parse = small_parse};
+    struct small s;
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        size_t n = strlen(numbers[i].name);
+        uint8_t *at;
+
+        small_gguf_quantised(&s);
+        at = memmem(s.b, s.n, numbers[i].name, n);
+        assert_non_null(at);
+        memcpy(at + n + numbers[i].at, &numbers[i].value, sizeof(numbers[i].value));
+        assert_err(test_parse(&d, s.b, s.n), numbers[i].code, numbers[i].part);
     }
 }
 
