@@ -445,7 +445,7 @@ static int parse(const char *path)
 static struct test_document document(size_t i)
 {
     reader = good[i][0];
-    return (struct test_document){.path = test_path("in"),
+    return (struct test_document){.path = test_memory_file(),
                                   .data = good[i][1],
                                   .n = strlen(good[i][1]),
                                   .parse = parse};

@@ -20,10 +20,10 @@ TEST(gguf_survives)
     struct small s;
 
     small_gguf(&s);
-    d = small_document(&s, test_path("m.gguf"));
+    d = small_document(&s, test_memory_file());
     survives(&d, s.head_n);
     small_gguf_quantised(&s);
-    d = small_document(&s, test_path("q.gguf"));
+    d = small_document(&s, test_memory_file());
     survives(&d, s.head_n);
 }
 

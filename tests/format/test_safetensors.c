@@ -209,7 +209,7 @@ TEST(i64_weights_are_refused)
     write_small(NULL, NULL);
     small_safetensors(&s);
     d = small_document(&s, tensors_path);
-    d.opened = dir;
+    d.opened = d.named = dir;
     test_faults_of(&d, &fault, 1);
 }
 

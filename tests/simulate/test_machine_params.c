@@ -23,7 +23,7 @@ static struct topo_machine *machine;
 static int open_machine(void **state)
 {
     (void)state;
-    return topo_machine_open(&machine, "synthetic:node:2 core:8 pu:1");
+    return topo_machine_open(&machine, two_nodes);
 }
 
 static int close_machine(void **state)
@@ -56,7 +56,7 @@ static int parse(const char *path)
 static struct test_document document(void)
 {
     return (struct test_document){
-        .path = test_path("t.json"), .data = good, .n = strlen(good), .parse = parse};
+        .path = test_memory_file(), .data = good, .n = strlen(good), .parse = parse};
 }
 
 TEST(whole_file)
@@ -127,7 +127,7 @@ TEST(bad_numbers)
     struct topo_machine *m;
     struct simulate_machine *s;
 
-    assert_ok(topo_machine_open(&m, "synthetic:node:2 core:8 pu:1"));
+    assert_ok(topo_machine_open(&m, two_nodes));
     t.latency_ns = NAN;
     assert_err(simulate_machine_new(&s, m, &t), ERR_ARG, "latency_ns");
     t = plain_params();
@@ -214,7 +214,7 @@ TEST(calibrate)
     check_calibrated("synthetic:core:8 pu:1", 17, 17); /* one thread is enough */
     check_calibrated("synthetic:core:2 pu:1", 17.5, 34);
 
-    assert_ok(topo_machine_open(&m, "synthetic:node:2 core:8 pu:1"));
+    assert_ok(topo_machine_open(&m, two_nodes));
     assert_err(simulate_machine_params_calibrate(&t, m, 20, 30, 400), ERR_ARG,
                "busy machine");
     assert_err(simulate_machine_params_calibrate(&t, m, 0, 30, 400), ERR_ARG,

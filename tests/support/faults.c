@@ -1,6 +1,18 @@
 #include "tests/support/faults.h"
 
+#include <sys/mman.h>
+
 #include "tests/support/mutate.h"
+
+const char *test_memory_file(void)
+{
+    static char path[64];
+
+    if (!path[0])
+        snprintf(path, sizeof(path), "/proc/self/fd/%d",
+                 memfd_create("test", MFD_CLOEXEC));
+    return path;
+}
 
 int test_parse(const struct test_document *d, const void *data, size_t n)
 {

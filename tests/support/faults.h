@@ -26,6 +26,8 @@ struct test_fault {
     const char *part; /* of the message */
 };
 
+/* The path of a file in memory, for a document of which many variants are made. */
+const char *test_memory_file(void);
 /* Write these bytes and parse them: the result of parse(). A refusal is one line that names
  * the file, or the test fails; likewise below. */
 int test_parse(const struct test_document *d, const void *data, size_t n);

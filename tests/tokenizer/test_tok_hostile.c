@@ -3,8 +3,6 @@
 #include "tests/support/faults.h"
 #include "tests/support/tok_files.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "tokenizer/tok.h"
 
@@ -48,16 +46,12 @@ static int parse(const char *path)
     return rc;
 }
 
-/* A valid file of this kind, lent until the next call. Thousands of variants are made of it, so
- * they are written to memory. */
+/* A valid file of this kind, lent until the next call. */
 static struct test_document document(enum tok_files_kind its_kind)
 {
-    static char path[64], *data;
-    struct test_document d = {.path = path, .parse = parse};
+    static char *data;
+    struct test_document d = {.path = test_memory_file(), .parse = parse};
 
-    if (!path[0])
-        snprintf(path, sizeof(path), "/proc/self/fd/%d",
-                 memfd_create("tokenizer", MFD_CLOEXEC));
     mem_free(data);
     kind = its_kind;
     d.data = data = test_read(tok_files_write(kind), &d.n);
