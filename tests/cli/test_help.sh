@@ -36,6 +36,7 @@ check "tune --help" complete tune $(flags engine/tune/tune.c engine/cli/tune.c e
     sed 's/^budget-s$/budget/')
 sed -n '/make_table\[\]/,/^};/p' $model >"$dir/make.c"
 sed -n '/inspect_table\[\]/,/^};/p' $model >"$dir/inspect.c"
+sed -n '/quantize_table\[\]/,/^};/p' $model >"$dir/quantize.c"
 check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
 sed -n '/data_rows\[\]/,/^};/p; /train_rows\[\]/,/^};/p' engine/cli/predictor.c >"$dir/train.c"
@@ -44,7 +45,7 @@ check "predictor train --help" complete "predictor train" $(flags "$dir/train.c"
 check "predictor eval --help" complete "predictor eval" $(flags "$dir/eval.c")
 check "predictor --help" complete predictor help
 check "model --help" complete model help
-check "model quantize --help" complete "model quantize" $(flags engine/cli/model_quantize.c)
+check "model quantize --help" complete "model quantize" $(flags "$dir/quantize.c")
 check "model --help lists its commands" sh -c \
     "$sandwich model --help | grep -c '^  make \|^  quantize \|^  inspect ' | grep -q 3"
 lists() { # command whose help must have these words in one list

@@ -335,8 +335,8 @@ static void plan_for_it(const char **words, const char *path, int i)
 {
     (void)i;
     WORDS(words, program("sandwich"), "plan", "--machine", path, "--machine-params",
-          test_path("rates.json"), "--model", "tiny", "--max-s", "1", "--max-measurements",
-          "200", "--out", test_path("plan.json"));
+          test_path("rates.json"), "--model", "tiny", "--max-s", "1",
+          "--max-measurements", "200", "--out", test_path("plan.json"));
 }
 
 static void schedule_by_it(const char **words, const char *path, int i)

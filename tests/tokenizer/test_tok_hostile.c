@@ -3,7 +3,6 @@
 #include "tests/support/faults.h"
 #include "tests/support/tok_files.h"
 
-
 #include "tokenizer/tok.h"
 
 /* What opened must also encode and decode without harm; every id is in the vocabulary. */
