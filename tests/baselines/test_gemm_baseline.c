@@ -127,12 +127,11 @@ static struct gemm_baseline *open_fake(const struct fake *f)
 
 /* --- who is there */
 
-static void test_absent(void **state)
+TEST_WITH(test_absent, before, after)
 {
     struct gemm_baseline_opts o = opts();
     struct gemm_baseline *r;
 
-    (void)state;
     assert_err(gemm_baseline_open(&r, "nobody", &o), ERR_NOTFOUND, "nobody is not built");
     assert_null(r);
     o.dir = NULL;
@@ -150,13 +149,12 @@ static void test_absent(void **state)
 }
 
 /* A program that the system cannot run, as one whose library went away after the build. */
-static void test_not_a_program(void **state)
+TEST_WITH(test_not_a_program, before, after)
 {
     struct gemm_baseline_opts o = opts();
     struct gemm_baseline *r;
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/broken", test_dir());
     test_write(path,
                "\x7f"
@@ -169,7 +167,7 @@ static void test_not_a_program(void **state)
                "status 127: libx.so: missing");
 }
 
-static void test_bad_lists(void **state)
+TEST_WITH(test_bad_lists, before, after)
 {
     static const struct {
         const char *list, *said;
@@ -191,7 +189,6 @@ static void test_bad_lists(void **state)
     struct gemm_baseline_opts o = opts();
     struct gemm_baseline *r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_fake("fake", &(struct fake){.list = bad[i].list});
         assert_err(gemm_baseline_open(&r, "fake", &o), bad[i].code, bad[i].said);
@@ -203,14 +200,13 @@ static void test_bad_lists(void **state)
 }
 
 /* The child has its own settings, not the user's, and none of our files. */
-static void test_environment(void **state)
+TEST_WITH(test_environment, before, after)
 {
     struct gemm_baseline_opts o = opts();
     struct gemm_baseline *r;
     char list[400], wanted[96];
     int file = open("/dev/null", O_RDONLY); /* left open for any child, on purpose */
 
-    (void)state;
     assert_true(file > 2);
     setenv("OMP_WAIT_POLICY", "active", 1);
     setenv("BLIS_ARCH_TYPE", "0", 1);
@@ -233,7 +229,7 @@ static void test_environment(void **state)
 
 /* --- which setting is kept */
 
-static void test_fastest_is_kept(void **state)
+TEST_WITH(test_fastest_is_kept, before, after)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
         .list =
@@ -244,7 +240,6 @@ static void test_fastest_is_kept(void **state)
         .run = "answer ${T-2e-9}"});
     double seconds;
 
-    (void)state;
     assert_string_equal(gemm_baseline_setting(r), "");
     assert_err(gemm_baseline_run(r, &seconds), ERR_STATE, "no shape");
     assert_true(isnan(seconds));
@@ -262,13 +257,12 @@ static void test_fastest_is_kept(void **state)
 }
 
 /* Without time one setting is tried, and the record says so: the best of the last shape. */
-static void test_budget(void **state)
+TEST_WITH(test_budget, before, after)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
         .list = LIST(SETTING("a", "") "," SETTING("b", T("1e-9")) "," SETTING("c", "")),
         .run = "answer ${T-2e-9}"});
 
-    (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, 0.0));
     assert_string_equal(gemm_baseline_setting(r), "setting 0 (1 of 3 settings tried)");
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
@@ -280,7 +274,7 @@ static void test_budget(void **state)
 }
 
 /* Settings that fail in their own way are left out, said once, and another is kept. */
-static void test_wrong_is_dropped(void **state)
+TEST_WITH(test_wrong_is_dropped, before, after)
 {
     static const struct {
         struct fake fake;
@@ -315,7 +309,6 @@ static void test_wrong_is_dropped(void **state)
         {{.run = "answer 1e-9; [ $1 = 0 ] && sleep 0.05 && answer 1e-9"}, "fake: "},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct gemm_baseline *r = open_fake(&bad[i].fake);
         n_warnings = 0;
@@ -328,12 +321,11 @@ static void test_wrong_is_dropped(void **state)
     }
 }
 
-static void test_no_setting(void **state)
+TEST_WITH(test_no_setting, before, after)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){.shape = "error 'no such thing'"});
     double seconds;
 
-    (void)state;
     assert_err(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
                "none of 2 settings");
     assert_err(gemm_baseline_run(r, &seconds), ERR_STATE, "no shape");
@@ -349,13 +341,12 @@ static void test_no_setting(void **state)
 }
 
 /* Two settings that the library takes as the same are one. */
-static void test_doubles(void **state)
+TEST_WITH(test_doubles, before, after)
 {
     char hello[700], path[600];
     char *log;
     size_t n;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/shapes", test_dir());
     unlink(path);
     snprintf(hello, sizeof hello, "echo '{\"setting\": \"the same\"}'; log=%s", path);
@@ -370,7 +361,7 @@ static void test_doubles(void **state)
 }
 
 /* Weights larger together than four caches when cold, one copy when warm. */
-static void test_copies(void **state)
+TEST_WITH(test_copies, before, after)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
         .shape = "n=$(echo \"$2\" | sed 's/.*n_copies\":\\([0-9]*\\).*/\\1/'); "
@@ -378,7 +369,6 @@ static void test_copies(void **state)
                  "error \"$n\"",
     });
 
-    (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, false, LIMIT_S));
     assert_err(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
                "the last: 1");
@@ -387,7 +377,7 @@ static void test_copies(void **state)
 
 /* --- a child that is lost */
 
-static void test_killed_in_a_run(void **state)
+TEST_WITH(test_killed_in_a_run, before, after)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
         .list = LIST(SETTING("a", "")),
@@ -396,7 +386,6 @@ static void test_killed_in_a_run(void **state)
     double seconds;
     int rc = OK;
 
-    (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
     for (int i = 0; i < 10 && rc == OK; i++)
         rc = gemm_baseline_run(r, &seconds);
@@ -409,14 +398,13 @@ static void test_killed_in_a_run(void **state)
     gemm_baseline_close(&r);
 }
 
-static void test_stopped(void **state)
+TEST_WITH(test_stopped, before, after)
 {
     struct gemm_baseline_opts o = opts();
     struct gemm_baseline *r;
     double seconds;
     int rc = OK;
 
-    (void)state;
     o.limit_s = 1.0;
     write_fake("fake",
                &(struct fake){.run = "n=$((n + 1)); [ $n -gt 9 ] && kill -STOP $$; "
@@ -430,12 +418,11 @@ static void test_stopped(void **state)
 }
 
 /* A newcomer that loses the best so far in their duel takes its place. */
-static void test_best_dies_in_duel(void **state)
+TEST_WITH(test_best_dies_in_duel, before, after)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
         .run = "n=$((n + 1)); [ $1 = 0 ] && [ $n -gt 8 ] && kill -KILL $$; answer 1e-9"});
 
-    (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
     assert_string_equal(gemm_baseline_setting(r), "setting 1");
     assert_int_equal(n_warnings, 1);
@@ -444,12 +431,11 @@ static void test_best_dies_in_duel(void **state)
 }
 
 /* A slow newcomer is not waited for: that is neither a fault nor a warning. */
-static void test_slow_newcomer(void **state)
+TEST_WITH(test_slow_newcomer, before, after)
 {
     struct gemm_baseline *r =
         open_fake(&(struct fake){.run = "[ $1 = 1 ] && sleep 60; answer 1e-9"});
 
-    (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
     assert_string_equal(gemm_baseline_setting(r), "setting 0");
     assert_int_equal(n_warnings, 0);
@@ -458,12 +444,11 @@ static void test_slow_newcomer(void **state)
 
 /* --- the rest */
 
-static void test_samples(void **state)
+TEST_WITH(test_samples, before, after)
 {
     struct gemm_case c = {.m = 5, .n = 301, .k = 37, .seed = SEED};
     bool corner[4] = {false};
 
-    (void)state;
     gemm_case_sample(&c);
     for (int i = 0; i < GEMM_N_SAMPLES; i++) {
         int64_t row = c.samples[i].row, column = c.samples[i].column;
@@ -480,29 +465,4 @@ static void test_samples(void **state)
     assert_true(corner[0] && corner[1] && corner[2] && corner[3]);
     /* Sums of 37 products of numbers with variance 1. */
     assert_true(c.result_rms > 3.0 && c.result_rms < 12.0);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, before, after)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_absent),
-        TEST(test_not_a_program),
-        TEST(test_bad_lists),
-        TEST(test_environment),
-        TEST(test_fastest_is_kept),
-        TEST(test_budget),
-        TEST(test_wrong_is_dropped),
-        TEST(test_no_setting),
-        TEST(test_doubles),
-        TEST(test_copies),
-        TEST(test_killed_in_a_run),
-        TEST(test_stopped),
-        TEST(test_best_dies_in_duel),
-        TEST(test_slow_newcomer),
-        TEST(test_samples),
-    };
-
-    return cmocka_run_group_tests_name("gemm_baseline", tests, NULL, NULL);
 }
