@@ -67,8 +67,6 @@ int artifact_read(struct artifact_list *out, const struct claims *claims)
     *out = (struct artifact_list){0};
     TRY(job_names(&out->names));
     out->v = mem_new(MEM_HARNESS, json_array_size(out->names) + 1, sizeof(*out->v));
-    if (!out->v)
-        return ERR_NOMEM;
     json_array_foreach(out->names, i, name)
         TRY(read_item(&out->v[out->n++], json_string_value(name), claims));
     artifact_sort(out->v, out->n);
@@ -90,7 +88,7 @@ int artifact_state_read(json_t **out, const char *path)
 
     if (rc == ERR_NOTFOUND) {
         *out = json_object();
-        return *out ? OK : err_set(ERR_NOMEM, "out of memory");
+        return OK;
     }
     if (rc == OK && !json_is_object(*out))
         rc = err_set(ERR_FORMAT, "%s: expected an object", path);

@@ -146,8 +146,6 @@ int claims_read(struct claims *out, const char *path)
         return rc;
     out->n = json_array_size(list);
     out->v = mem_new(MEM_HARNESS, out->n + 1, sizeof(*out->v));
-    if (!out->v)
-        return ERR_NOMEM;
     for (size_t i = 0; i < out->n && rc == OK; i++)
         rc = read_claim(&out->v[i], json_array_get(list, i), path, i);
     return rc == OK ? check_twice(out, path) : rc;
@@ -173,34 +171,31 @@ int claim_record(json_t **out, const char *experiment)
 
 /* --- the verdict */
 
-int claim_judge(enum claim_verdict *out, const struct claim *c, const json_t *record,
-                struct text *found)
+enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
+                               struct text *found)
 {
+    static const enum claim_verdict of[] = {[CLAIM_FAILS] = CLAIM_NOT_REPRODUCED,
+                                            [CLAIM_UNSURE] = CLAIM_UNDECIDED,
+                                            [CLAIM_UNKNOWN] = CLAIM_NOT_TESTABLE,
+                                            [CLAIM_ABSENT] = CLAIM_NO_RECORD};
     const json_t *headline = json_object_get(record, "headline");
     enum claim_truth truth = CLAIM_FAILS;
 
-    *out = CLAIM_NOT_TESTABLE;
     if (c->why) {
         text_puts(found, c->why);
-        return found->rc;
+        return CLAIM_NOT_TESTABLE;
     }
-    *out = CLAIM_NO_RECORD;
     if (!record)
-        return OK;
+        return CLAIM_NO_RECORD;
     if (c->reproduced)
         truth = claim_rule_holds(c->reproduced, headline, c->tolerance, found);
-    *out = CLAIM_REPRODUCED;
-    if (c->shape && truth != CLAIM_HOLDS) {
-        *out = CLAIM_IN_SHAPE;
+    if (c->reproduced && truth == CLAIM_HOLDS)
+        return CLAIM_REPRODUCED;
+    if (c->shape) {
         found->n = 0;
         truth = claim_rule_holds(c->shape, headline, c->tolerance, found);
     }
-    if (truth != CLAIM_HOLDS)
-        *out = truth == CLAIM_FAILS     ? CLAIM_NOT_REPRODUCED
-               : truth == CLAIM_UNSURE  ? CLAIM_UNDECIDED
-               : truth == CLAIM_UNKNOWN ? CLAIM_NOT_TESTABLE
-                                        : CLAIM_NO_RECORD;
-    return found->rc;
+    return truth == CLAIM_HOLDS ? CLAIM_IN_SHAPE : of[truth];
 }
 
 bool claim_is_failure(const struct claim *c, enum claim_verdict v)

@@ -54,8 +54,8 @@ MUST int claim_record(json_t **out, const char *experiment);
 /* The verdict on a claim.
  *   record  as of claim_record(); NULL: none
  *   found   gets the comparisons with their numbers, or why there is no verdict */
-MUST int claim_judge(enum claim_verdict *out, const struct claim *c, const json_t *record,
-                     struct text *found);
+enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
+                               struct text *found);
 /* Should it have held, and did it not? What is undecided is no failure. */
 bool claim_is_failure(const struct claim *c, enum claim_verdict v);
 

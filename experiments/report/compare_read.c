@@ -13,21 +13,26 @@
 
 /* --- rows */
 
-static int64_t time_at(const json_t *requests, const char *column, size_t i)
+static const json_t *at(const json_t *requests, const char *column, size_t i)
 {
-    const json_t *v = json_array_get(json_object_get(requests, column), i);
-
-    return json_is_integer(v) ? json_integer_value(v) : METRICS_NEVER;
+    return json_array_get(json_object_get(requests, column), i);
 }
 
 static int64_t int_at(const json_t *requests, const char *column, size_t i)
 {
-    return json_integer_value(json_array_get(json_object_get(requests, column), i));
+    return json_integer_value(at(requests, column, i));
+}
+
+static int64_t time_at(const json_t *requests, const char *column, size_t i)
+{
+    const json_t *v = at(requests, column, i);
+
+    return json_is_integer(v) ? json_integer_value(v) : METRICS_NEVER;
 }
 
 static double f64_at(const json_t *requests, const char *column, size_t i)
 {
-    const json_t *v = json_array_get(json_object_get(requests, column), i);
+    const json_t *v = at(requests, column, i);
 
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
@@ -74,8 +79,6 @@ static int read_rows(struct compare_cell *c, const json_t *cell, const char *pat
     json_array_foreach((json_t *)tokens, i, of) n_tok += json_array_size(of);
     c->rows = mem_new(MEM_HARNESS, c->n_rows, sizeof(*c->rows));
     c->token_ns = mem_new(MEM_HARNESS, n_tok, sizeof(*c->token_ns));
-    if (!c->rows || !c->token_ns)
-        return ERR_NOMEM;
     n_tok = 0;
     for (i = 0; i < c->n_rows; i++) {
         TRY(read_row(&c->rows[i], requests, json_array_get(tokens, i), i,
@@ -125,7 +128,7 @@ static int add_cell(struct compare_records *r, size_t record, const json_t *cell
     c->slo =
         (struct metrics_slo){.ttft_ms = json_number_value(attribute(c, "slo.ttft_ms")),
                              .tpot_ms = json_number_value(attribute(c, "slo.tpot_ms"))};
-    return c->setting ? read_rows(c, cell, r->path) : ERR_NOMEM;
+    return read_rows(c, cell, r->path);
 }
 
 static int add_cells(struct compare_records *r)
@@ -136,8 +139,6 @@ static int add_cells(struct compare_records *r)
     for (size_t k = 0; k < r->n; k++)
         n += json_array_size(json_object_get(r->docs[k], "cells"));
     r->cells = mem_new(MEM_HARNESS, n, sizeof(*r->cells));
-    if (!r->cells)
-        return ERR_NOMEM;
     for (size_t k = 0; k < r->n; k++)
         json_array_foreach(json_object_get(r->docs[k], "cells"), i, cell)
             TRY(add_cell(r, k, cell));
@@ -146,39 +147,47 @@ static int add_cells(struct compare_records *r)
 
 /* --- records */
 
-static const json_t *header(const struct compare_records *r, size_t record,
-                            const char *name)
+const char *compare_text(const json_t *v, char out[COMPARE_TEXT_BYTES])
 {
-    return json_object_get(json_object_get(r->docs[record], "run"), name);
+    if (json_is_number(v))
+        snprintf(out, COMPARE_TEXT_BYTES, "%.6g", json_number_value(v));
+    else
+        snprintf(out, COMPARE_TEXT_BYTES, "%s",
+                 json_is_string(v)  ? json_string_value(v)
+                 : json_is_true(v)  ? "yes"
+                 : json_is_false(v) ? "no"
+                                    : "none");
+    return out;
 }
 
-const char *compare_header(const struct compare_records *r, size_t record,
-                           const char *name, char *out, size_t n)
+const char *compare_difference(const char *const *names, int *i, const json_t *a,
+                               const json_t *b, char x[COMPARE_TEXT_BYTES],
+                               char y[COMPARE_TEXT_BYTES])
 {
-    const json_t *v = header(r, record, name);
+    for (; names[*i]; ++*i) {
+        compare_text(json_object_get(a, names[*i]), x);
+        compare_text(json_object_get(b, names[*i]), y);
+        if (strcmp(x, y) != 0)
+            return names[*i];
+    }
+    return NULL;
+}
 
-    if (json_is_string(v))
-        snprintf(out, n, "%s", json_string_value(v));
-    else if (json_is_number(v))
-        snprintf(out, n, "%.6g", json_number_value(v));
-    else
-        snprintf(out, n, "%s", json_is_true(v) ? "yes" : json_is_false(v) ? "no" : "?");
-    return out;
+const json_t *compare_header(const struct compare_records *r, size_t record)
+{
+    return json_object_get(r->docs[record], "run");
 }
 
 static int add_record(struct compare_records *r, const char *path)
 {
-    json_t **docs = mem_resize(MEM_HARNESS, r->docs, r->n + 1, sizeof(*docs));
     char *text = NULL;
     size_t n;
     int rc;
 
-    if (!docs)
-        return ERR_NOMEM;
-    r->docs = docs;
+    r->docs = mem_resize(MEM_HARNESS, r->docs, r->n + 1, sizeof(*r->docs));
     rc = export_text(path, EXPORT_JSON_FULL, &text, &n);
     if (rc == OK)
-        rc = json_read_own(&docs[r->n], text, n, path);
+        rc = json_read_own(&r->docs[r->n], text, n, path);
     r->n += rc == OK;
     mem_free(text);
     return rc;
@@ -202,21 +211,22 @@ static int add_folder(struct compare_records *r, const char *path)
 /* What may not differ among the restarts of a side. */
 static int check_alike(const struct compare_records *r)
 {
-    static const char *const names[] = {"experiment", "commit", "dirty",
-                                        "compiler",   "flags",  "isa",
-                                        "cpu_model",  "n_cpus", "host"};
-    char first[160], other[160];
+    static const char *const names[] = {"experiment", "commit", "dirty",     "compiler",
+                                        "flags",      "isa",    "cpu_model", "n_cpus",
+                                        "host",       NULL};
+    char x[COMPARE_TEXT_BYTES], y[COMPARE_TEXT_BYTES];
 
-    for (size_t k = 1; k < r->n; k++)
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-            compare_header(r, 0, names[i], first, sizeof(first));
-            compare_header(r, k, names[i], other, sizeof(other));
-            if (strcmp(first, other) != 0)
-                return err_set(ERR_ARG,
-                               "%s: records 1 and %zu differ in %s (%.60s, %.60s), so "
-                               "they are not restarts of one setting",
-                               r->path, k + 1, names[i], first, other);
-        }
+    for (size_t k = 1; k < r->n; k++) {
+        int i = 0;
+        const char *name = compare_difference(names, &i, compare_header(r, 0),
+                                              compare_header(r, k), x, y);
+
+        if (name)
+            return err_set(ERR_ARG,
+                           "%s: records 1 and %zu differ in %s (%.60s, %.60s), so they "
+                           "are not restarts of one setting",
+                           r->path, k + 1, name, x, y);
+    }
     return OK;
 }
 
@@ -226,9 +236,7 @@ int compare_read(struct compare_records *out, const char *path)
     int rc = OK;
 
     *out = (struct compare_records){.path = mem_strdup(MEM_HARNESS, path)};
-    if (!out->path)
-        rc = ERR_NOMEM;
-    else if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         rc = add_folder(out, path);
     else
         rc = add_record(out, path);
@@ -259,13 +267,6 @@ void compare_records_fini(struct compare_records *r)
 }
 
 /* Times are texts of one form, and so are in order where the texts are. */
-static const char *utc(const struct compare_records *r, size_t record)
-{
-    const char *s = json_string_value(header(r, record, "utc"));
-
-    return s ? s : "";
-}
-
 bool compare_in_turn(const struct compare_records *a, const struct compare_records *b)
 {
     const char *last = "";
@@ -273,7 +274,8 @@ bool compare_in_turn(const struct compare_records *a, const struct compare_recor
     if (a->n != b->n || a->n < 2)
         return false;
     for (size_t i = 0; i < a->n; i++) {
-        const char *x = utc(a, i), *y = utc(b, i);
+        const char *x = json_str_at(compare_header(a, i), "utc", ""),
+                   *y = json_str_at(compare_header(b, i), "utc", "");
         const char *begin = strcmp(x, y) < 0 ? x : y;
 
         if (!*begin || strcmp(begin, last) < 0)

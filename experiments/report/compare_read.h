@@ -33,9 +33,16 @@ struct compare_records {
 MUST int compare_read(struct compare_records *out, const char *path);
 void compare_records_fini(struct compare_records *r);
 
-/* A text or number of the record's header as text, "?" where it is not stated. */
-const char *compare_header(const struct compare_records *r, size_t record,
-                           const char *name, char *out, size_t n);
+/* A text, number or truth of a record as text; "none" where it is not stated. Returns `out`. */
+#define COMPARE_TEXT_BYTES 160
+const char *compare_text(const json_t *v, char out[COMPARE_TEXT_BYTES]);
+/* The header of a record. */
+const json_t *compare_header(const struct compare_records *r, size_t record);
+/* The first of names[*i...] (NULL ends them) in which two headers differ, with both texts; *i is
+ * its index. NULL: they differ in none. */
+const char *compare_difference(const char *const *names, int *i, const json_t *a,
+                               const json_t *b, char x[COMPARE_TEXT_BYTES],
+                               char y[COMPARE_TEXT_BYTES]);
 
 /* Did the records of both sides begin in turn, one of each in every pair, the pairs one
  * behind the other? */

@@ -3,89 +3,60 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
 
-#define MAX_METRICS 64
-#define TEXT_BYTES  80
-
 /* --- what differs */
 
-static const char *scalar_text(const json_t *v, char out[TEXT_BYTES])
+static int check_machines(const json_t *a, const json_t *b, bool across, FILE *f)
 {
-    if (json_is_string(v))
-        snprintf(out, TEXT_BYTES, "%s", json_string_value(v));
-    else if (json_is_number(v))
-        snprintf(out, TEXT_BYTES, "%.6g", json_number_value(v));
-    else
-        snprintf(out, TEXT_BYTES, "%s",
-                 json_is_true(v)    ? "true"
-                 : json_is_false(v) ? "false"
-                                    : "none");
-    return out;
-}
+    static const char *const names[] = {"host", "cpu_model", "n_cpus", NULL};
+    char x[COMPARE_TEXT_BYTES], y[COMPARE_TEXT_BYTES];
+    const char *name;
 
-static int check_machines(const struct compare_records *a,
-                          const struct compare_records *b, bool across, FILE *f)
-{
-    static const char *const names[] = {"host", "cpu_model", "n_cpus"};
-    char x[160], y[160];
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        compare_header(a, 0, names[i], x, sizeof(x));
-        compare_header(b, 0, names[i], y, sizeof(y));
-        if (strcmp(x, y) == 0)
-            continue;
+    for (int i = 0; (name = compare_difference(names, &i, a, b, x, y)); i++) {
         if (!across)
             return err_set(ERR_ARG,
                            "A and B come from different machines (%s %.60s and %.60s): "
                            "expected records of one machine; --across-machines compares "
                            "them all the same",
-                           names[i], x, y);
-        fprintf(f, "DIFFERENT MACHINES: %s %s, %s\n", names[i], x, y);
+                           name, x, y);
+        fprintf(f, "DIFFERENT MACHINES: %s %s, %s\n", name, x, y);
     }
     return OK;
 }
 
-static void print_header_differences(const struct compare_records *a,
-                                     const struct compare_records *b, FILE *f)
+static void print_header_differences(const json_t *a, const json_t *b, FILE *f)
 {
-    static const char *const names[] = {"experiment", "commit", "dirty",   "compiler",
-                                        "flags",      "isa",    "evidence"};
-    char x[160], y[160];
+    static const char *const names[] = {"experiment", "commit", "dirty",    "compiler",
+                                        "flags",      "isa",    "evidence", NULL};
+    char x[COMPARE_TEXT_BYTES], y[COMPARE_TEXT_BYTES];
+    const char *name;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        compare_header(a, 0, names[i], x, sizeof(x));
-        compare_header(b, 0, names[i], y, sizeof(y));
-        if (strcmp(x, y) != 0)
-            fprintf(f, "  %s: %s -> %s\n", names[i], x, y);
-    }
+    for (int i = 0; (name = compare_difference(names, &i, a, b, x, y)); i++)
+        fprintf(f, "  %s: %s -> %s\n", name, x, y);
 }
 
 /* What a reader must distrust: each code of a warning, and in how many cells it is. */
-static int print_warnings(char side, const struct compare_records *r, FILE *f)
+static void print_warnings(char side, const struct compare_records *r, FILE *f)
 {
     json_t *counts = json_object(), *n;
     const char *code;
 
-    if (!counts)
-        return err_set(ERR_NOMEM, "out of memory counting warnings");
     for (size_t i = 0; i < r->n_cells; i++) {
-        const char *p =
-            json_string_value(json_object_get(r->cells[i].attributes, "warned"));
+        const char *p = json_str_at(r->cells[i].attributes, "warned", "");
         char word[64];
         int bytes;
 
-        for (; p && sscanf(p, "%63s%n", word, &bytes) == 1; p += bytes)
-            json_object_set_new(
-                counts, word,
-                json_integer(1 + json_integer_value(json_object_get(counts, word))));
+        for (; sscanf(p, "%63s%n", word, &bytes) == 1; p += bytes)
+            json_object_set_new(counts, word,
+                                json_integer(1 + json_int_at(counts, word)));
     }
     json_object_foreach(counts, code, n)
         fprintf(f, "  %c: warning %s in %lld of %zu cells\n", side, code,
                 (long long)json_integer_value(n), r->n_cells);
     json_decref(counts);
-    return OK;
 }
 
 /* A setting of the job, or what a server says of itself. */
@@ -105,42 +76,36 @@ static bool is_setting(const char *name)
     return false;
 }
 
-static int print_setting_differences(const struct compare_cell *a,
-                                     const struct compare_cell *b, FILE *f)
+static void print_setting_differences(const struct compare_cell *a,
+                                      const struct compare_cell *b, FILE *f)
 {
     json_t *all = json_copy((json_t *)a->attributes), *v;
     const char *name;
     int n = 0;
 
-    if (!all || json_object_update_missing(all, (json_t *)b->attributes) != 0) {
-        json_decref(all);
-        return err_set(ERR_NOMEM, "out of memory comparing settings");
-    }
+    json_object_update_missing(all, (json_t *)b->attributes);
     json_object_foreach(all, name, v)
     {
         const json_t *x = json_object_get(a->attributes, name);
         const json_t *y = json_object_get(b->attributes, name);
-        char s[TEXT_BYTES], t[TEXT_BYTES];
+        char s[COMPARE_TEXT_BYTES], t[COMPARE_TEXT_BYTES];
 
         if (is_setting(name) && !(x && y && json_equal(x, y)) && n++ < 20)
-            fprintf(f, "  %s: %s -> %s\n", name, scalar_text(x, s), scalar_text(y, t));
+            fprintf(f, "  %s: %s -> %s\n", name, compare_text(x, s), compare_text(y, t));
     }
     if (n > 20)
         fprintf(f, "  and %d other settings\n", n - 20);
     json_decref(all);
-    return OK;
 }
 
 static void print_side(char side, const struct compare_records *r, FILE *f)
 {
-    char utc[40], commit[48], dirty[8];
+    const json_t *run = compare_header(r, 0);
 
     fprintf(f, "%c: %s, %zu record%s from %s, commit %.12s%s", side, r->path, r->n,
-            r->n == 1 ? "" : "s", compare_header(r, 0, "utc", utc, sizeof(utc)),
-            compare_header(r, 0, "commit", commit, sizeof(commit)),
-            strcmp(compare_header(r, 0, "dirty", dirty, sizeof(dirty)), "yes") == 0
-                ? " with changes"
-                : "");
+            r->n == 1 ? "" : "s", json_str_at(run, "utc", "?"),
+            json_str_at(run, "commit", "?"),
+            json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
     if (r->n_left_out)
         fprintf(f, ", %zu cells failed or skipped", r->n_left_out);
     fputc('\n', f);
@@ -155,74 +120,51 @@ static const json_t *metric_of(const struct compare_cell *c, const char *name)
 
 static const char *better_of(const struct compare_cell *c, const char *name)
 {
-    const char *s = json_string_value(json_object_get(metric_of(c, name), "better"));
-
-    return s ? s : "";
+    return json_str_at(metric_of(c, name), "better", "");
 }
 
-static int unknown_metric(const struct compare_cell *c, const char *name)
+static int check_metric(const struct compare_cell *c, const char *name)
 {
     const char *words[512], *word;
     size_t n = 0;
     json_t *v;
 
+    if (better_of(c, name)[0])
+        return OK;
+    if (metric_of(c, name))
+        return err_set(ERR_ARG,
+                       "--metric %s: neither more nor less of it is better, so there is "
+                       "no verdict on it",
+                       name);
     json_object_foreach((json_t *)c->summary, word, v) if (n < 511) words[n++] = word;
     words[n] = NULL;
     return name_unknown(ERR_NOTFOUND, name, words, "%s: no metric \"%s\"", c->setting,
                         name);
 }
 
-struct names {
-    char word[MAX_METRICS][64];
-    size_t n;
-};
-
-static int add_name(struct names *out, const char *name, size_t n)
-{
-    if (out->n == MAX_METRICS || n == 0 || n >= sizeof(out->word[0]))
-        return err_set(ERR_ARG, "--metric: expected at most %d names of metrics",
-                       MAX_METRICS);
-    snprintf(out->word[out->n++], sizeof(out->word[0]), "%.*s", (int)n, name);
-    return OK;
-}
-
-static int asked_metrics(struct names *out, const struct compare_cell *c,
-                         const char *list)
-{
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        const char *name = out->word[out->n];
-
-        TRY(add_name(out, p, strcspn(p, ",")));
-        if (!metric_of(c, name))
-            return unknown_metric(c, name);
-        if (!better_of(c, name)[0])
-            return err_set(ERR_ARG,
-                           "--metric %s: neither more nor less of it is better, so there "
-                           "is no verdict on it",
-                           name);
-    }
-    return OK;
-}
-
-static int choose_metrics(struct names *out, const struct compare_cell *c,
-                          const char *list)
+/* An array of names, also after an error. `list`: "a,b", or NULL. */
+static int choose_metrics(json_t *out, const struct compare_cell *c, const char *list)
 {
     static const char *const served[] = {"mean_ttft_ms", "p90_ttft_ms", "mean_tpot_ms",
                                          "output_throughput_tok_s",
                                          "request_goodput_rps"};
-    const char *name;
+    char *names = list ? mem_strdup(MEM_HARNESS, list) : NULL, *rest = names, *name;
+    const char *key;
     json_t *v;
+    int rc = OK;
 
-    out->n = 0;
-    if (list)
-        return asked_metrics(out, c, list);
-    for (size_t i = 0; c->rows && i < sizeof(served) / sizeof(served[0]); i++)
+    while (rc == OK && (name = strsep(&rest, ",")) != NULL) {
+        rc = check_metric(c, name);
+        json_array_append_new(out, json_string_lossy(name));
+    }
+    mem_free(names);
+    for (size_t i = 0; !list && c->rows && i < sizeof(served) / sizeof(served[0]); i++)
         if (json_is_number(json_object_get(metric_of(c, served[i]), "value")))
-            TRY(add_name(out, served[i], strlen(served[i])));
-    json_object_foreach((json_t *)c->summary, name,
-                        v) if (!c->rows && better_of(c, name)[0] && out->n < MAX_METRICS)
-        TRY(add_name(out, name, strlen(name)));
-    return OK;
+            json_array_append_new(out, json_string(served[i]));
+    if (!list && !c->rows)
+        json_object_foreach((json_t *)c->summary, key, v) if (better_of(c, key)[0])
+            json_array_append_new(out, json_string(key));
+    return rc;
 }
 
 /* --- one setting */
@@ -237,7 +179,7 @@ static struct compare_run *runs_of(const struct compare_records *r, const char *
     int restart = -1;
 
     *n = 0;
-    for (size_t i = 0; out && i < r->n_cells; i++) {
+    for (size_t i = 0; i < r->n_cells; i++) {
         const struct compare_cell *c = &r->cells[i];
 
         if (strcmp(c->setting, setting) != 0)
@@ -255,14 +197,9 @@ static void set_values(struct compare_run *runs, const struct compare_records *r
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < r->n_cells; i++) {
-        const json_t *v;
-
-        if (strcmp(r->cells[i].setting, setting) != 0)
-            continue;
-        v = json_object_get(metric_of(&r->cells[i], metric), "value");
-        runs[n++].value = json_is_number(v) ? json_number_value(v) : NAN;
-    }
+    for (size_t i = 0; i < r->n_cells; i++)
+        if (strcmp(r->cells[i].setting, setting) == 0)
+            runs[n++].value = json_f64_at(metric_of(&r->cells[i], metric), "value");
 }
 
 static void print_number(double v, int width, const char *format, FILE *f)
@@ -316,34 +253,39 @@ static int compare_setting(struct compare_totals *out, const struct sides *s,
                            const struct compare_cell *first,
                            const struct compare_report_opts *o, FILE *f)
 {
-    struct compare_side a = {0}, b = {0};
+    struct compare_side a, b;
     struct compare_run *x = runs_of(s->a, first->setting, &a.n);
     struct compare_run *y = runs_of(s->b, first->setting, &b.n);
-    struct names names;
-    int rc = x && y ? choose_metrics(&names, first, o->metrics) : ERR_NOMEM;
+    json_t *names = json_array(), *name;
+    int rc = choose_metrics(names, first, o->metrics);
+    struct compare_result r;
+    size_t i;
 
     a.runs = x;
     b.runs = y;
-    for (size_t i = 0; rc == OK && i < names.n; i++) {
+    json_array_foreach(names, i, name)
+    {
+        const char *metric = json_string_value(name);
         const struct compare_opts one = {
-            .metric = names.word[i],
-            .higher_is_better = strcmp(better_of(first, names.word[i]), "higher") == 0,
+            .metric = metric,
+            .higher_is_better = strcmp(better_of(first, metric), "higher") == 0,
             .in_turn = s->in_turn,
             .margin_frac = o->margin_frac,
             .seed = o->seed};
-        struct compare_result r;
 
-        set_values(x, s->a, first->setting, names.word[i]);
-        set_values(y, s->b, first->setting, names.word[i]);
-        rc = compare_metric(&r, &a, &b, &one);
+        set_values(x, s->a, first->setting, metric);
+        set_values(y, s->b, first->setting, metric);
+        if (rc == OK)
+            rc = compare_metric(&r, &a, &b, &one);
         if (rc != OK)
             break;
         if (i == 0)
             print_counts(&r, a.n, b.n, f);
-        print_result(names.word[i], &r, f);
+        print_result(metric, &r, f);
         out->n[r.verdict]++;
         out->n_maybe_worse += r.maybe_worse;
     }
+    json_decref(names);
     mem_free(x);
     mem_free(y);
     return rc;
@@ -380,10 +322,11 @@ int compare_report(struct compare_totals *out, const struct compare_records *a,
     *out = (struct compare_totals){0};
     print_side('A', a, f);
     print_side('B', b, f);
-    TRY(check_machines(a, b, o->across_machines, f));
-    print_header_differences(a, b, f);
-    TRY(print_warnings('A', a, f));
-    TRY(print_warnings('B', b, f));
+    TRY(check_machines(compare_header(a, 0), compare_header(b, 0), o->across_machines,
+                       f));
+    print_header_differences(compare_header(a, 0), compare_header(b, 0), f);
+    print_warnings('A', a, f);
+    print_warnings('B', b, f);
     for (size_t i = 0; i < a->n_cells; i++) {
         const struct compare_cell *first = &a->cells[i];
         const struct compare_cell *other = find_cell(b, first->setting);
@@ -395,7 +338,7 @@ int compare_report(struct compare_totals *out, const struct compare_records *a,
             continue;
         }
         if (n_common++ == 0)
-            TRY(print_setting_differences(first, other, f));
+            print_setting_differences(first, other, f);
         fprintf(f, "\n%s\n", first->setting[0] ? first->setting : "all");
         TRY(compare_setting(out, &sides, first, o, f));
     }

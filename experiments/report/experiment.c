@@ -48,7 +48,6 @@ void report_put_warnings(struct text *out, const json_t *head)
 
     export_put_warnings(&t, head);
     report_put(out, "%.*s", (int)t.n, t.n ? t.p : "");
-    out->rc = t.rc == OK ? out->rc : t.rc;
     text_fini(&t);
 }
 
@@ -192,25 +191,17 @@ json_t *report_headline_names(const struct report *r, const struct report_experi
 {
     json_t *names = json_object(), *host, *h;
     const char *name;
-    int failed = names == NULL;
     size_t i;
 
     json_array_foreach(r->hosts, i, host) json_object_foreach(
-        json_object_get(report_record_on(host, e), "headline"), name, h) failed |=
+        json_object_get(report_record_on(host, e), "headline"), name, h)
         json_object_set_new(names, name, json_string(json_str_at(h, "unit", "")));
-    if (!failed)
-        return names;
-    json_decref(names);
-    err_set(ERR_NOMEM, "%s: out of memory listing its numbers", e->stem);
-    return NULL;
+    return names;
 }
 
 static double value_of(const json_t *head, const char *name)
 {
-    const json_t *h = json_object_get(json_object_get(head, "headline"), name);
-    const json_t *v = json_object_get(h, "value");
-
-    return json_is_number(v) ? json_number_value(v) : NAN;
+    return json_f64_at(json_object_get(json_object_get(head, "headline"), name), "value");
 }
 
 /* A number on each host, and how the other hosts compare with the first. */
@@ -275,8 +266,6 @@ static void put_numbers(struct text *out, const struct report *r,
     const size_t n = json_object_size(names);
     const char *name;
 
-    if (!names)
-        out->rc = ERR_NOMEM;
     if (n > FOLDED_ABOVE)
         report_put(out, "<details><summary>%zu numbers</summary>\n\n", n);
     if (n > 0)

@@ -51,23 +51,18 @@ static bool is_current(const char *figure, const char *stem, const char *record)
     return at > changed_s(record) && at > changed_s(script) && at > library_s();
 }
 
-static int draw_one(const struct report *r, struct report_experiment *e, const char *dir,
-                    const char *file, bool draw)
+static void draw_one(const struct report *r, struct report_experiment *e, const char *dir,
+                     const char *file, bool draw)
 {
     const char *record = json_string_value(json_object_get(report_record(r, e), "path"));
-    int rc = OK;
 
-    if (draw && !is_current(file, e->stem, record))
-        rc = run_figure(e->stem, record, dir, e->job && e->job->n_axes > 0);
-    if (rc == ERR_NOMEM)
-        return rc;
-    if (rc != OK)
-        return report_add_problem(e, err_msg());
-    if (access(file, R_OK) == 0)
+    if (draw && !is_current(file, e->stem, record) &&
+        run_figure(e->stem, record, dir, e->job && e->job->n_axes > 0) != OK)
+        report_add_problem(e, err_msg());
+    else if (access(file, R_OK) == 0)
         snprintf(e->figure, sizeof(e->figure), "figures/%s.svg", e->stem);
     else if (draw)
-        return report_add_problem(e, "no figure: its script has not written an SVG");
-    return OK;
+        report_add_problem(e, "no figure: its script has not written an SVG");
 }
 
 int report_draw(struct report *r, const char *out, bool draw)
@@ -82,7 +77,7 @@ int report_draw(struct report *r, const char *out, bool draw)
 
         snprintf(file, sizeof(file), "%s/%s.svg", dir, e->stem);
         if (report_record(r, e))
-            TRY(draw_one(r, e, dir, file, draw));
+            draw_one(r, e, dir, file, draw);
     }
     return OK;
 }

@@ -20,7 +20,7 @@ void report_put_warnings(struct text *out, const json_t *head);
 void report_put_verdict(struct text *out, const struct claim *c, const json_t *head);
 /* "make experiment NAME=x, 5 minutes" */
 void report_put_command(struct text *out, const struct report_experiment *e);
-/* {name: unit} of the headlines of its records, a new reference; NULL: ERR_NOMEM is set. */
+/* {name: unit} of the headlines of its records, a new reference. */
 json_t *report_headline_names(const struct report *r, const struct report_experiment *e);
 /* The first row of a table and the line below it: `before`, "| a | b |", the hosts that have a
  * record of the experiment, and `after`, " c |" or "". */

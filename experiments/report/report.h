@@ -46,7 +46,7 @@ const json_t *report_record_on(const json_t *host, const struct report_experimen
 const json_t *report_record(const struct report *r, const struct report_experiment *e);
 /* The experiment of that name; NULL: none. */
 const struct report_experiment *report_find(const struct report *r, const char *stem);
-MUST int report_add_problem(struct report_experiment *e, const char *line);
+void report_add_problem(struct report_experiment *e, const char *line);
 
 /* Draw the figure of each record into `out`/figures, unless it is newer than the record and the
  * scripts. `draw` false: draw nothing, and show the figures that are there. */

@@ -64,8 +64,6 @@ static void put_wanted(struct text *out, const struct report *r,
         put_row(out, r, e, name, report_put_number);
         any = true;
     }
-    if (!names)
-        out->rc = ERR_NOMEM;
     json_decref(names);
     if (!any) {
         snprintf(word, sizeof(word), "%.*s", (int)n, wanted);
@@ -119,8 +117,6 @@ static const struct report_experiment *find(const struct report *r, const char *
     if (e)
         return e;
     words = mem_new(MEM_HARNESS, r->n + 1, sizeof(*words));
-    if (!words)
-        return NULL;
     for (size_t i = 0; i < r->n; i++)
         words[i] = r->v[i].stem;
     name_unknown(ERR_NOTFOUND, stem, words, "%s: line %d: no experiment \"%s\"", where,
@@ -136,9 +132,9 @@ static int put_block(struct text *out, const char *text, size_t n, const struct 
 {
     static const char blanks[] = " \t\r\n";
     char *words = mem_strndup(MEM_HARNESS, text, n), *at = NULL, *wanted;
-    int n_words = 0, n_records = 0, rc = words ? OK : ERR_NOMEM;
+    int n_words = 0, n_records = 0, rc = OK;
 
-    for (char *word = words ? strtok_r(words, blanks, &at) : NULL; word && rc == OK;
+    for (char *word = strtok_r(words, blanks, &at); word && rc == OK;
          word = strtok_r(NULL, blanks, &at)) {
         const struct report_experiment *e;
 

@@ -63,9 +63,9 @@ static bool is_chosen(const struct claim *c, const struct verb_words *w)
 static int check_words(const struct claims *c, const struct verb_words *w)
 {
     const char **words = mem_new(MEM_HARNESS, 3 * c->n + 1, sizeof(*words));
-    int rc = words ? OK : ERR_NOMEM, n = 0;
+    int rc = OK, n = 0;
 
-    for (size_t i = 0; i < c->n && words; i++) {
+    for (size_t i = 0; i < c->n; i++) {
         words[n++] = c->v[i].name;
         words[n++] = c->v[i].paper;
         if (c->v[i].experiment)
@@ -82,22 +82,17 @@ static int check_words(const struct claims *c, const struct verb_words *w)
 
 /* --- records */
 
-static int read_record(struct check *k, const char *experiment)
+static void read_record(struct check *k, const char *experiment)
 {
     json_t *record = NULL;
     int rc;
 
     if (json_object_get(k->records, experiment))
-        return OK;
+        return;
     rc = claim_record(&record, experiment);
-    if (rc == ERR_NOMEM)
-        return rc;
-    if ((rc != OK && rc != ERR_NOTFOUND &&
-         json_object_set_new(k->reasons, experiment, json_string_lossy(err_msg())) !=
-             0) ||
-        json_object_set_new(k->records, experiment, record ? record : json_null()) != 0)
-        return err_set(ERR_NOMEM, "%s: out of memory", experiment);
-    return OK;
+    if (rc != OK && rc != ERR_NOTFOUND)
+        json_object_set_new(k->reasons, experiment, json_string_lossy(err_msg()));
+    json_object_set_new(k->records, experiment, record ? record : json_null());
 }
 
 /* Returns the exit status. */
@@ -118,8 +113,7 @@ static int run_missing(struct check *k, const char *experiment, bool quiet)
     verb_ran_fini(&ran);
     job_free(&j);
     json_object_del(k->records, experiment);
-    if (read_record(k, experiment) != OK)
-        return verb_fail(VERB_INVALID);
+    read_record(k, experiment);
     return status;
 }
 
@@ -134,8 +128,7 @@ static int get_records(struct check *k, const struct verb_words *w)
 
         if (!is_chosen(c, w) || !c->experiment || c->why)
             continue;
-        if (read_record(k, c->experiment) != OK)
-            return verb_fail(VERB_INVALID);
+        read_record(k, c->experiment);
         ran = o->run ? run_missing(k, c->experiment, o->quiet) : VERB_OK;
         status = ran != VERB_OK ? ran : status;
     }
@@ -165,28 +158,15 @@ static void print_record(const json_t *record)
            json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
 }
 
-/* What speaks against the numbers of the record, in one line. */
-static int print_warnings(const json_t *record)
-{
-    struct text t = {0};
-    int rc;
-
-    export_put_warnings(&t, record);
-    if (t.rc == OK && t.n)
-        printf("    warnings: %.*s\n", (int)t.n, t.p);
-    rc = t.rc;
-    text_fini(&t);
-    return rc;
-}
-
-static int print_claim(const struct check *k, const struct claim *c, enum claim_verdict v,
-                       const struct text *found)
+static void print_claim(const struct check *k, const struct claim *c,
+                        enum claim_verdict v, const struct text *found)
 {
     const json_t *record =
         json_object_get(k->records, c->experiment ? c->experiment : "");
     const char *unreadable = json_string_value(
         json_object_get(k->reasons, c->experiment ? c->experiment : ""));
     const bool judged = v <= CLAIM_NOT_REPRODUCED;
+    struct text warnings = {0};
 
     printf("%-28s %s%s  (%s, sec. %s%s%s%s%s)\n", c->name, claim_verdict_name(v),
            judged && export_is_noisy(record) ? ", from a noisy record" : "", c->paper,
@@ -206,28 +186,27 @@ static int print_claim(const struct check *k, const struct claim *c, enum claim_
         printf("    %s\n", unreadable);
     else if (v == CLAIM_NO_RECORD)
         print_how_to_run(c);
-    return judged ? print_warnings(record) : OK;
+    export_put_warnings(&warnings, record);
+    if (warnings.n && v != CLAIM_NO_RECORD && !c->why)
+        printf("    warnings: %.*s\n", (int)warnings.n, warnings.p);
+    text_fini(&warnings);
 }
 
-static int judge(struct check *k, const struct claim *c)
+static void judge(struct check *k, const struct claim *c)
 {
     const json_t *record =
         json_object_get(k->records, c->experiment ? c->experiment : "");
     struct text found = {0};
-    enum claim_verdict v;
-    int rc = claim_judge(&v, c, json_is_object(record) ? record : NULL, &found);
+    const enum claim_verdict v =
+        claim_judge(c, json_is_object(record) ? record : NULL, &found);
 
-    if (rc == OK) {
-        rc = print_claim(k, c, v, &found);
-        k->count[v]++;
-    }
-    if (rc == OK && claim_is_failure(c, v)) {
+    print_claim(k, c, v, &found);
+    k->count[v]++;
+    if (claim_is_failure(c, v)) {
         text_puts(&k->failed, k->n_failed++ ? ", " : "");
         text_puts(&k->failed, c->name);
-        rc = k->failed.rc;
     }
     text_fini(&found);
-    return rc;
 }
 
 static void print_totals(const struct check *k)
@@ -249,8 +228,8 @@ static int check_claims(struct check *k, const struct verb_words *w)
     if (status == VERB_USAGE)
         return status;
     for (size_t i = 0; i < k->claims.n; i++)
-        if (is_chosen(&k->claims.v[i], w) && judge(k, &k->claims.v[i]) != OK)
-            return verb_fail(VERB_INVALID);
+        if (is_chosen(&k->claims.v[i], w))
+            judge(k, &k->claims.v[i]);
     print_totals(k);
     if (k->n_failed)
         return STATUS_FAILED;
@@ -260,20 +239,17 @@ static int check_claims(struct check *k, const struct verb_words *w)
 static int check(const struct verb_words *w)
 {
     const struct check_opts *o = w->opts;
-    struct check k = {.in_full = w->n_rest > 0};
+    struct check k = {
+        .in_full = w->n_rest > 0, .records = json_object(), .reasons = json_object()};
     char path[PATH_MAX];
-    int status = VERB_USAGE;
+    int status, rc;
 
     home_find(path, sizeof(path), "results/claims.json");
-    k.records = json_object();
-    k.reasons = json_object();
-    if (!k.records || !k.reasons)
-        err_set(ERR_NOMEM, "out of memory");
-    else if (claims_read(&k.claims, o->claims ? o->claims : path) == OK &&
-             check_words(&k.claims, w) == OK)
-        status = VERB_OK;
+    rc = claims_read(&k.claims, o->claims ? o->claims : path);
+    if (rc == OK)
+        rc = check_words(&k.claims, w);
     process_at_signal(run_resume_report);
-    status = status == VERB_OK ? check_claims(&k, w) : verb_fail(status);
+    status = rc == OK ? check_claims(&k, w) : verb_fail(VERB_USAGE);
     text_fini(&k.failed);
     json_decref(k.records);
     json_decref(k.reasons);

@@ -49,10 +49,10 @@ static size_t print_problems(const struct report *r)
 
 static int save_tables(const struct report *r, const char *list)
 {
-    char *files = mem_strdup(MEM_HARNESS, list), *at, *file;
-    int rc = files ? OK : ERR_NOMEM, n_kept;
+    char *files = mem_strdup(MEM_HARNESS, list), *at = files, *file;
+    int rc = OK, n_kept;
 
-    for (at = files; rc == OK && (file = strsep(&at, ",")) != NULL;) {
+    while (rc == OK && (file = strsep(&at, ",")) != NULL) {
         rc = report_tables_save(file, r, &n_kept);
         if (rc == OK && n_kept)
             log_info("%s: %d block%s without any record stay%s as before", file, n_kept,
