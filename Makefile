@@ -29,8 +29,7 @@ LIB_TEST   := $(shell pkg-config --libs cmocka)
 endif
 
 OPT     := $(if $(SAN),-O1 -fno-omit-frame-pointer -fsanitize=$(SAN),-O2)
-# With a tag, its name and the commits since; else the commit.
-VERSION := $(shell git describe --tags --always --dirty=+ 2>/dev/null || echo unknown)
+VERSION := $(shell cat VERSION)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DIRTY   := $(shell git diff --quiet HEAD 2>/dev/null && echo 0 || echo 1)
 # What an overrun of memory meets in a program that reads foreign files. Sanitizers check more.
@@ -199,12 +198,12 @@ $(BUILD)/obj/engine/kernels/kv_type.o $(BUILD)/obj/engine/kernels/pack_i8.o: CFL
 # With other flags everything is built again.
 $(BUILD)/gen/flags: FORCE
 	@mkdir -p $(@D); echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
-# The commit is an input of one file only, so that a commit does not rebuild everything.
+# Version and commit are inputs of one file only, so that a commit does not rebuild everything.
 $(BUILD)/obj/engine/base/build.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \
     -DBUILD_DIRTY=$(DIRTY) -DBUILD_VERSION='"$(VERSION)"' -DBUILD_FLAGS='"$(OPT) $(HARDEN) -fopenmp"' -DBUILD_CC='"$(shell $(CC) --version | head -n1)"'
 $(BUILD)/obj/engine/base/build.o: $(BUILD)/gen/commit
 $(BUILD)/gen/commit: FORCE
-	@mkdir -p $(@D); echo '$(COMMIT) $(DIRTY)' | cmp -s - $@ || echo '$(COMMIT) $(DIRTY)' > $@
+	@mkdir -p $(@D); echo '$(VERSION) $(COMMIT) $(DIRTY)' | cmp -s - $@ || echo '$(VERSION) $(COMMIT) $(DIRTY)' > $@
 # Tuned schedules and kept plans are keyed by the newest commit of what they were measured with.
 MEASURED := engine/kernels engine/par
 KERNELS  := $(shell git log -1 --format=%h --abbrev=12 -- $(MEASURED) 2>/dev/null)$(shell \

@@ -9,7 +9,9 @@ const struct build_info build_info = {.version = BUILD_VERSION,
 
 void build_print(const char *program, const char *isa, FILE *f)
 {
-    fprintf(f, "%s %s\ncommit: %s%s\ncompiler: %s, %s\ninstruction sets: %s\n", program,
-            build_info.version, build_info.commit, build_info.dirty ? " (modified)" : "",
-            build_info.compiler, build_info.flags, isa);
+    fprintf(f, "%s %s (%.10s%s)\n", program, build_info.version, build_info.commit,
+            build_info.dirty ? ", modified" : "");
+    fprintf(f, "commit: %s%s\ncompiler: %s, %s\ninstruction sets: %s\n",
+            build_info.commit, build_info.dirty ? " (modified)" : "", build_info.compiler,
+            build_info.flags, isa);
 }

@@ -63,6 +63,7 @@ static const struct field {
     {"/@n_cpus", "i64", "", "CPUs that the run computed on: one for each allowed core"},
     {"/@claim", "text", "", "what the paper says"},
     {"/@expect", "text", "", "what this experiment expects to see"},
+    {"/@version", "text", "", "version of the program, such as 0.3.0"},
     {"/@commit", "text", "", "commit of the code"},
     {"/@dirty", "i8", "", "1: the code had changes that are in no commit"},
     {"/@compiler", "text", "", "the compiler's own version line"},

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-/* {"commit", "dirty", "compiler", "flags", "arch"}. Equal for two runs of one build.
+/* {"version", "commit", "dirty", "compiler", "flags", "arch"}. Equal for two runs of one build.
  * *out: new reference. */
 MUST int provenance_json(json_t **out);
 

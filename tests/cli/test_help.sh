@@ -75,8 +75,12 @@ check "an argument too few" refuses 2 'an argument is missing' "$sandwich" model
 for word in --help -h help; do
     check "sandwich $word" sh -c "$sandwich $word | grep -q '^Usage: sandwich VERB'"
 done
-for part in '^sandwich [0-9a-z]' '^commit: [0-9a-f]' '^compiler: ' '^instruction sets: '; do
-    check "--version: $part" sh -c "$sandwich --version | grep -q '$part'"
+version=$(sed 's/[.]/[.]/g' VERSION) # as a pattern
+for program in "$sandwich" "$build/testbed"; do
+    name=${program##*/}
+    for part in "^$name $version ([0-9a-z, ]*)\$" '^commit: [0-9a-z]' '^compiler: ' '^instruction sets: '; do
+        check "$name --version: $part" sh -c "$program --version | grep -q '$part'"
+    done
 done
 check "--version is of the lowered set" sh -c \
     "SANDWICH_ISA=ref $sandwich --version | grep -q '^instruction sets: ref\$'"

@@ -198,6 +198,17 @@ check_minutes() {
     done
 }
 
+# The version is stated once, in VERSION. Whoever cites the software, or reads what is new, finds
+# the same one.
+check_version() {
+    [ -f VERSION ] || return
+    version=$(cat VERSION)
+    grep -q -x -F "version: $version" CITATION.cff ||
+        echo "CITATION.cff:1: version: expected \"version: $version\" as in VERSION"
+    [ "$(sed -n 's/^## \([^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)" = "$version" ] ||
+        echo "CHANGELOG.md:1: version: expected the newest entry to be that of $version, as in VERSION"
+}
+
 # A test that names an instruction set asks first whether this machine has it, so that the suite
 # passes on every machine. Tests of machines that are made up are listed in modules.txt.
 check_isa_words() {
@@ -225,6 +236,7 @@ check_isa_words() {
     check_symbols
     check_readmes
     check_minutes
+    check_version
     check_isa_words
 } >"$tmp/faults"
 cat "$tmp/faults"

@@ -60,7 +60,6 @@ lines() { # how many, of what
     yes "$2" | head -n "$1"
 }
 
-echo "1..39"
 clean
 check "a clean tree" ""
 add engine/base/mem.c '#include "kv/kv.h"'
@@ -148,9 +147,21 @@ check "the minutes of an experiment" 'experiments/README.md:1: minutes: fig: exp
 add experiments/fig.json '{"cost": {"minutes": 2.1, "disk_mb": 1}}'
 add experiments/README.md '| `tab` | a claim | 3 |'
 check "an experiment without a row" 'experiments/README.md:1: minutes: the table has no row for fig'
+versions() { # of VERSION, CITATION.cff and CHANGELOG.md
+    echo "$1" >"$tree/VERSION"
+    printf 'type: software\nversion: %s\n' "$2" >"$tree/CITATION.cff"
+    printf '# Changelog\n\n## %s (a date)\n\n## 0.1.0\n' "$3" >"$tree/CHANGELOG.md"
+}
+versions 0.2.0 0.2.0 0.2.0
+check "one version" ""
+versions 0.2.0 0.1.0 0.2.0
+check "a citation of another version" 'CITATION.cff:1: version: expected "version: 0.2.0"'
+versions 0.2.0 0.2.0 0.2
+check "a version without its entry" 'CHANGELOG.md:1: version:'
 rm "$tree/engine/kv/README.md"
 check "a module without a page" 'engine/kv:1: readme:'
 sed 's/^\(module | engine\/base .*|\) -$/\1 kv/' "$top/tests/lint/modules.txt" >"$tree.modules"
 export MODULES="$tree.modules"
 check "an arrow that runs up" 'order: base may include kv, which is not a module listed before it'
 rm "$tree.modules"
+echo "1..$n"

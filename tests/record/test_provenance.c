@@ -9,7 +9,8 @@
 
 static void provenance(void **state)
 {
-    static const char *const keys[] = {"commit", "compiler", "flags", "arch", "isa"};
+    static const char *const keys[] = {"version", "commit", "compiler",
+                                       "flags",   "arch",   "isa"};
     json_t *a, *b;
 
     (void)state;
