@@ -228,7 +228,7 @@ report: all
 	$(Q)$(BUILD)/testbed report $(ARGS)
 # For maintainers: this changes files that git tracks.
 docs: all
-	$(Q)$(BUILD)/testbed report --tables README.md --tables results/performance.md $(ARGS)
+	$(Q)$(BUILD)/testbed report --tables results/performance.md $(ARGS)
 artifact: all
 	$(Q)$(BUILD)/testbed artifact --budget $(or $(BUDGET),120m) $(ARGS)
 figures:
@@ -252,7 +252,7 @@ make test                   Run all tests. MODULE=kv: those of one folder of tes
 make lint                   Check the sources against the rules of tests/lint/.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
 make report                 Write results/report/index.html about all records.
-make docs                   For maintainers: renew the tables in README.md and results/performance.md.
+make docs                   For maintainers: renew the tables in results/performance.md.
 make artifact BUDGET=120m   Run what fits into the time, then check and report. ARGS=--resume: continue.
 make figures                Draw all figures from the newest results. NAME=S: one of them.
 make list                   List the experiments with their cost.

@@ -131,18 +131,16 @@ if git clone -q "$top" checkout 2>err; then
     check "make report" sh -c "[ -n '$(recipe report)' ]"
     check "it changes no file of a checkout" [ -z "$(changed_by report --no-draw)" ]
     check "and writes its page" [ -s checkout/results/report/index.html ]
-    check "make docs changes the documents" [ "$(changed_by docs --no-draw)" = " M README.md
- M results/performance.md" ]
+    check "make docs changes the document" [ "$(changed_by docs --no-draw)" = " M results/performance.md" ]
 else
     skip "make report changes no file of a checkout" "git: $(cat err)"
 fi
 
 # What is shipped: experiments, claims, and documents with marks.
 rm -rf results
-cp "$top/README.md" "$top/results/performance.md" .
-check "the shipped experiments, without records" reported 0 --tables README.md --tables performance.md
+cp "$top/results/performance.md" .
+check "the shipped experiments, without records" reported 0 --tables performance.md
 check "links resolve" links_resolve results/report
 check "each is on the page" [ "$(grep -c '^### ' results/report/report.md)" = "$(ls "$top"/experiments/*.json | wc -l)" ]
-check "README stays" cmp README.md "$top/README.md"
 check "results/performance.md stays" cmp performance.md "$top/results/performance.md"
 finish
