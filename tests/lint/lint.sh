@@ -12,6 +12,18 @@ modules=${MODULES:-$here/modules.txt}
 tmp=$(mktemp -d) || exit 2
 trap 'rm -rf "$tmp"' EXIT
 
+# The two slow checks pass over what has not changed since a run that found no fault.
+clean=$BUILD/lint.clean
+touch "$tmp/start"
+if [ .clang-format -nt "$clean" ] || [ "$modules" -nt "$clean" ] || [ "$0" -nt "$clean" ]; then
+    clean=
+fi
+changed() { # of the files of the input, one a line
+    while read -r f; do
+        [ -n "$clean" ] && [ -f "$clean" ] && [ ! "$f" -nt "$clean" ] || echo "$f"
+    done
+}
+
 # Every file that is or could be committed, one a line.
 if [ -e .git ]; then
     git ls-files -co --exclude-standard | while read -r f; do [ -f "$f" ] && echo "$f"; done
@@ -89,17 +101,22 @@ check_format() {
         echo "lint: clang-format is not here: format not checked" >&2
         return
     fi
-    xargs clang-format --dry-run <"$tmp/c" 2>&1 |
+    changed <"$tmp/c" | xargs -r -P "$(nproc)" -n 64 clang-format --dry-run 2>&1 |
         sed -n 's/^\([^:]*\):\([0-9]*\):[0-9]*: warning:.*/\1:\2/p' | sort -t: -k1,1 -k2,2n |
         sort -t: -k1,1 -u -s | sed 's/$/: format: not as clang-format writes it from here/'
 }
 
-# A header is read first and alone, by the compiler of its processor. Templates, which need
-# their includer's macros, are listed in modules.txt.
+# A header is read first and alone, by the compiler of its processor. One that a source includes
+# first was compiled so by make. Templates, which need their includer's macros, are listed in
+# modules.txt.
 check_headers() {
     flags="-std=gnu11 -D_GNU_SOURCE -fopenmp -Wall -Wextra -I. -Iengine -fsyntax-only
         $(pkg-config --cflags hwloc jansson hdf5-serial libpcre2-8 libutf8proc cmocka 2>/dev/null)"
+    [ -n "$(grep '\.h$' "$tmp/c" | changed)" ] || return 0
     sed -n 's/^template *| *//p' "$modules" >"$tmp/templates"
+    grep '\.c$' "$tmp/c" | tr '\n' '\0' | xargs -0 awk 'FNR == 1 { seen = 0 }
+        !seen && /^#include/ { gsub(/"/, "", $2); print $2; print "engine/" $2; seen = 1 }' \
+        /dev/null >>"$tmp/templates"
     grep '\.h$' "$tmp/c" | grep -v -x -F -f "$tmp/templates" | while read -r f; do
         cc=$CC isa=
         case $f in
@@ -177,7 +194,25 @@ check_readmes() {
     grep -E '^(engine/[a-z]+|characterize|baselines|datasets)/README.md$' "$tmp/files" |
         while read -r f; do
             n=$(wc -l <"$f")
-            [ "$n" -le 30 ] || echo "$f:31: readme: $n lines, at most 30"
+            [ "$n" -le 40 ] || echo "$f:41: readme: $n lines, at most 40"
+        done
+}
+
+# Documents can be read in a terminal and side by side in a diff, and what they refer to is there.
+check_markdown() {
+    grep '\.md$' "$tmp/files" >"$tmp/md"
+    tr '\n' '\0' <"$tmp/md" | xargs -0 awk 'length > 110 {
+        print FILENAME ":" FNR ": markdown: a line of " length " columns, at most 110" }' /dev/null
+    tr '\n' '\0' <"$tmp/md" | xargs -0 grep -n -H -o '](\([^)#]*\)' /dev/null | sed 's/](//' |
+        while IFS=: read -r f line target; do
+            case $target in http* | '') continue ;; esac
+            [ -e "$(dirname "$f")/$target" ] ||
+                echo "$f:$line: markdown: a link to $target, which is not there"
+        done
+    grep -n -E -o '`[a-z]+/test_[a-z0-9_]+([.]sh)?`' TESTING.md 2>/dev/null | tr -d '`' |
+        while IFS=: read -r line program; do
+            [ -e "tests/$program" ] || [ -e "tests/$program.c" ] ||
+                echo "TESTING.md:$line: markdown: the test $program, which is not there"
         done
 }
 
@@ -214,14 +249,32 @@ check_version() {
 check_isa_words() {
     sed -n 's/^isa *| *//p' "$modules" >"$tmp/isa"
     grep -E '^tests/.*\.(c|h|sh|py)$' "$tmp/files" | grep -v '^tests/lint/' |
-        grep -v -x -F -f "$tmp/isa" | while read -r f; do
-        sed -n 's/^CPU_ISA(\([A-Z0-9]*\), "\([a-z0-9]*\)").*/\1 \2/p' \
-            "$here/../../engine/cpu/isa.def" | while read -r bit word; do
-            grep -q "test_needs_isa(\"$word\")" "$f" ||
-                grep -n -w -e "$word" -e "CPU_MASK($bit)" "$f" |
-                sed "s,^\([0-9]*\):.*,$f:\1: isa: $word is not asked for with test_needs_isa(),"
-        done
-    done
+        grep -v -x -F -f "$tmp/isa" | tr '\n' '\0' |
+        xargs -0 awk '
+            function report(    i, w) {
+                for (i = 1; i <= n; i++)
+                    if (!asked[w = word[i]])
+                        print at[i] ": isa: " w " is not asked for with test_needs_isa()"
+                n = 0
+                split("", asked)
+            }
+            FILENAME == ARGV[1] {
+                if (split($0, part, /^CPU_ISA[(]|, "|"[)]/) > 3)
+                    bit[part[3]] = part[2]
+                next
+            }
+            FNR == 1 { report() }
+            /avx|neon|CPU_MASK/ {
+                for (w in bit) {
+                    if (index($0, "test_needs_isa(\"" w "\")"))
+                        asked[w] = 1
+                    if ($0 ~ "(^|[^A-Za-z0-9_])" w "([^A-Za-z0-9_]|$)" || index($0, "CPU_MASK(" bit[w] ")")) {
+                        word[++n] = w
+                        at[n] = FILENAME ":" FNR
+                    }
+                }
+            }
+            END { report() }' "$here/../../engine/cpu/isa.def"
 }
 
 {
@@ -235,6 +288,7 @@ check_isa_words() {
     check_headers
     check_symbols
     check_readmes
+    check_markdown
     check_minutes
     check_version
     check_isa_words
@@ -245,4 +299,5 @@ if [ "$n" -gt 0 ]; then
     echo "lint: $n faults"
     exit 1
 fi
+cp -p "$tmp/start" "$BUILD/lint.clean" 2>/dev/null
 echo "lint: $(wc -l <"$tmp/c") sources, no fault"

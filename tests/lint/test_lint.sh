@@ -125,6 +125,12 @@ add engine/kv/g.c '/* the names few and kv_region; it is no longer so */'
 check "names in a comment" ""
 add engine/kv/README.md 'Pages beside the pool.'
 check "a word in a document" 'engine/kv/README.md:2: word: "beside"'
+add engine/kv/README.md "$(lines 23 word | tr '\n' ' ' | cut -c 1-111 | sed 's/ $/x/')"
+check "a wide document" 'engine/kv/README.md:2: markdown: a line of 111 columns'
+add engine/kv/README.md 'See [the pool](pool.md), [the header](kv.h) and [the site](https://example.org).'
+check "a broken link" 'engine/kv/README.md:2: markdown: a link to pool.md'
+add TESTING.md 'By `kv/test_kv` and `kv/test_pool`.'
+check "a test that is not there" 'TESTING.md:1: markdown: the test kv/test_pool'
 printf '#define KV_G 1\n\n#ifdef __AVX2__\n#define KV_G2 2\n#endif\n' >"$tree/engine/kv/g.h"
 check "a condition outside base and cpu" 'engine/kv/g.h:3: condition:'
 printf '#ifdef __AVX2__\n#define MEM_G 1\n#endif\n' >"$tree/engine/base/g.h"
