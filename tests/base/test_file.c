@@ -57,7 +57,8 @@ TEST(whole_or_as_before)
     assert_true(holds(path, "another"));
 }
 
-/* Renaming over what is no file would destroy it. */
+/* Renaming over what is no file would destroy it.
+ * Regression: an empty file name was read past its end. */
 TEST(only_files_are_replaced)
 {
     char path[600];

@@ -10,6 +10,9 @@
 
 #include "base/file_map.h"
 
+/* Regression: a model file that shrank while it was loaded ended the program by
+ * SIGBUS. */
+
 #define PAGES 8
 
 static size_t page(void)

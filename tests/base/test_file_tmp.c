@@ -14,6 +14,9 @@
 #include "base/file_tmp.h"
 #include "base/log.h"
 
+/* Regression: an interrupted `model make` left gigabytes; a kill left temporaries of
+ * `latest.json` for ever. */
+
 static bool no_locks;
 
 int flock(int fd, int operation)
@@ -191,6 +194,7 @@ TEST(names_in_use_are_passed_over)
     assert_int_equal(n_entries(dir), 1);
 }
 
+/* Regression: `model make` failed where its folder did not exist. */
 TEST(folders_are_made)
 {
     struct file_tmp t;

@@ -10,6 +10,9 @@
 
 #include "base/json.h"
 
+/* Regression: running out of memory inside a JSON string caused an assertion in
+ * jansson. */
+
 /* --- reading */
 
 static int read_text(const char *text, json_t **out)
@@ -336,6 +339,8 @@ static void copies_and_defaults(void **state)
     json_decref(j);
 }
 
+/* Regression: a name or path that is not UTF-8, and a cell without its name, were
+ * reported as "out of memory". */
 static void lossy_strings(void **state)
 {
     static const struct {

@@ -5,6 +5,11 @@
 #include "base/name.h"
 #include "base/opt.h"
 
+/* Regression: help and errors did not name the plug-ins that there are. */
+
+/* Regression: `describe keys` listed flags that `run` does not take, and maxima such as
+ * 9.00719925474099e+15; `model --help` printed two help texts. */
+
 struct settings {
     bool warm;
     int64_t threads, bytes, n_prompt_tok;

@@ -114,6 +114,7 @@ static void prints_nothing(int closed)
     _exit(0);
 }
 
+/* Regression: a program whose output was lost to a full device exited with 0. */
 TEST(lost_output_is_an_error)
 {
     for (int i = 0; i < 2; i++) {

@@ -123,6 +123,7 @@ static json_int_t stream_count(const json_t *d, const char *key)
 
 /* --- tokens */
 
+/* Regression: an event whose text was the NUL character failed its request. */
 TEST(every_token_is_reported_once)
 {
     static const char *const counted_by[] = {"one_per_text", "token_ids", "running_count",

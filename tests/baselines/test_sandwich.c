@@ -242,6 +242,8 @@ static int n_one_sequence(const char *policy, int max_seqs)
     return n;
 }
 
+/* Regression: a policy that batches requests served one at a time without a word, as
+ * `max_seqs` is 1 by default. */
 TEST(test_a_policy_needs_two_sequences)
 {
     assert_int_equal(n_one_sequence("continuous", 0), 1);
@@ -260,7 +262,9 @@ int sut_plan_get(struct sut_plan *out, const struct sut_plan_request *r)
     return err_set(ERR_IO, "no plan is made here");
 }
 
-/* A plan is made for the arithmetic that the engine will use. */
+/* A plan is made for the arithmetic that the engine will use.
+ * Regression: the adapter `sandwich` made its plan for `relaxed` where `a8` was asked
+ * for. */
 TEST(test_plan_precision)
 {
     static const char *const names[] = {"exact", "relaxed", "a8"};

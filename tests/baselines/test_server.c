@@ -156,6 +156,8 @@ TEST(one_that_crashes_shows_its_last_lines)
     left_no_child();
 }
 
+/* Regression: stopping a server that was not ready replaced the reason by the signal
+ * that stopped it. */
 TEST(one_that_hangs_is_given_up)
 {
     struct sut_server *s;

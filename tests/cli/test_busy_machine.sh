@@ -1,6 +1,7 @@
 #!/bin/sh
 # Busy loops on every CPU while a small experiment runs: the record, the terminal and the
 # footer of a figure say so.
+# Regression: a figure's footer named the host, which was "vm", not the processor.
 set -u
 . tests/support/tap.sh
 python=${PYTHON:-/usr/bin/python3}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # `testbed compare`: records that exist, two settings run in turn, what is refused, and the exit
 # status. The system is the scripted one: what it does is known.
+# Regression: `testbed compare` did not mention the warnings of the records.
 set -u
 . tests/support/tap.sh
 testbed=$(realpath "$build/testbed")

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Files of the program `sandwich`, in and out: output that is lost, targets that must not be
 # replaced, inputs that are no files, and what an ended process leaves behind.
+# Regression: `plan --out`, `tune --cache` and `model make --out` replaced their own input, a
+# device, a pipe or a link.
 set -u
 . tests/support/tap.sh
 

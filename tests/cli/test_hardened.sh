@@ -2,6 +2,8 @@
 # The programs are built so that an overrun of memory is caught or finds nothing to use: at
 # random addresses, no table of functions that can be written, no stack that can be executed,
 # guarded stack frames, checked library calls.
+# Regression: the programs were built without guarded stacks, checked library calls and read-only
+# relocations.
 set -u
 . tests/support/tap.sh
 if [ -n "${SAN-}" ]; then

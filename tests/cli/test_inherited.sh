@@ -1,5 +1,7 @@
 #!/bin/sh
 # What a program inherits must not break it: closed standard descriptors, SIGCHLD ignored.
+# Regression: a journal got descriptor 2 where the run began without one, and warnings were written
+# into it; and children were reported lost where SIGCHLD was inherited as ignored.
 set -u
 . tests/support/tap.sh
 testbed=$build/testbed

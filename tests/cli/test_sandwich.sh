@@ -1,6 +1,8 @@
 #!/bin/sh
 # The program `sandwich` as a user meets it: make, inspect, run, plan, and what it says when the
 # words are wrong.
+# Regression: control tokens in a prompt could not be given, and the refusal of a long text did not
+# name `--max-tok`.
 set -u
 . tests/support/tap.sh
 data=${SANDWICH_DATA:-../shared/data}/models

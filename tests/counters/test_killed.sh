@@ -1,6 +1,7 @@
 #!/bin/sh
 # A testbed that is killed while a program of its own runs (here valgrind, played by a script):
 # the program ends with it.
+# Regression: a killed testbed left valgrind running, and its files.
 set -u
 . tests/support/tap.sh
 PATH=$(realpath "$dir"):$PATH

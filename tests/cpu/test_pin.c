@@ -107,6 +107,8 @@ TEST(caches_are_what_the_kernel_says)
     assert_int_equal(cpu_cache_bytes(9), cpu_cache_bytes(3));
 }
 
+/* Regression: the cost model took Zen 4 for twice as fast at 512-bit multiply-adds, and
+ * chose slow slices for 5 to 10 rows. */
 TEST(multiply_adds_in_a_cycle)
 {
     const struct cpu_info zen3 = {.vendor = "AuthenticAMD", .family = 0x19};

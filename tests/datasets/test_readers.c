@@ -3,6 +3,9 @@
 #include "tests/datasets/data.h"
 #include "tests/support/faults.h"
 
+/* Regression: `dataset.path` was ignored, without a word, where the reader was
+ * synth. */
+
 #define SHAREGPT                                                                         \
     "[{\"id\":\"a\",\"conversations\":[{\"from\":\"gpt\",\"value\":\"old\"},"            \
     "{\"from\":\"human\",\"value\":\"\"},{\"from\":\"gpt\",\"value\":\"lost\"},"         \

@@ -2,6 +2,8 @@
  * out of order or named otherwise gives one line. */
 #include "tests/format/small.h"
 
+/* Regression: a model in several GGUF files was reported as incomplete. */
+
 static const char *part(int no, int count)
 {
     char name[40];

@@ -48,7 +48,10 @@ static void write_gguf(const struct key *keys, int n, const float *divisors)
 
 /* llama.cpp turns pair i by pos * base^(-2i/d) * freq_scale / divisor[i]. Its freq_scale is 1
  * for type none, else 1 over scaling.factor, or over scale_linear where that is absent, or
- * 1 where it is 0; a file without a type is linear. */
+ * 1 where it is 0; a file without a type is linear.
+ * Regression: a rotary scaling without a type, by its old name, together with divisors,
+ * with an attention factor, in two places or per layer was ignored; so was any unknown
+ * key of rotary embeddings or attention. */
 TEST(gguf_rope)
 {
     static const struct {
@@ -152,7 +155,9 @@ TEST(gguf_attention)
     }
 }
 
-/* Within the window, attention that has one is full attention. */
+/* Within the window, attention that has one is full attention.
+ * Regression: a window of attention was ignored, or refused where it changes
+ * nothing. */
 TEST(gguf_window)
 {
     static const int windows[][2] = {{0, S_CTX}, {8, 8}, {S_CTX, S_CTX}, {4096, S_CTX}};
@@ -182,6 +187,8 @@ static void stops_are(const struct format_file *f, const int *want, int n)
         assert_int_equal(f->config.stop_ids[i], want[i]);
 }
 
+/* Regression: of several tokens that end a text one counted, and a Llama 3 chat never
+ * ended. */
 TEST(gguf_stops)
 {
     struct format_file *f;

@@ -15,6 +15,9 @@
 #include "format/quantize.h"
 #include "tests/support/naive_quant.h"
 
+/* Regression: a model could not be made with a scheme that is called as a type, such as
+ * q4_0, by its name. */
+
 static const struct kern_quant_scheme *scheme(const char *name)
 {
     const struct kern_quant_scheme *s;

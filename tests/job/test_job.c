@@ -85,6 +85,10 @@ TEST(unknown_keys_name_the_nearest)
            "did you mean \"poisson\"");
 }
 
+/* Regression: of two equal values on an axis the second was never measured, and shown
+ * as n/a.
+ * Regression: a wrong name of a data set's reader was reported after the job's models
+ * had been made. */
 TEST(wrong_types_are_refused)
 {
     refuse("\"load\": []", "load: expected an object");
@@ -248,7 +252,9 @@ static void expect_headlines(const struct job *j, const char *const *names)
     assert_int_equal(j->n_headlines, n);
 }
 
-/* --set makes axes of a job whose headlines know nothing of them. */
+/* --set makes axes of a job whose headlines know nothing of them.
+ * Regression: `--set` with a list was refused on a shipped job: no headline named the
+ * new axis. */
 TEST(a_swept_setting_makes_headlines)
 {
     static const char *const names[] = {"t rate_rps=5", "t rate_rps=20", "t rate_rps=80",

@@ -6,6 +6,8 @@
 #include "kernels/kv_type.h"
 #include "tests/kernels/check.h"
 
+/* Regression: a NaN score was lost in the maximum of an attention block. */
+
 enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH, SLOT_TABLE };
 
 #define KV_MAX    1300

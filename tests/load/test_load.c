@@ -108,7 +108,8 @@ TEST(closed_has_no_arrivals)
     assert_null(process("closed")->arrivals);
 }
 
-/* Nanoseconds of every time that is accepted fit 64 bits, at the lowest rate, too. */
+/* Nanoseconds of every time that is accepted fit 64 bits, at the lowest rate, too.
+ * Regression: Poisson arrivals at 1e-12 requests a second overflowed 64 bits. */
 TEST(arrivals_have_an_end)
 {
     static const char *const names[] = {"constant", "poisson"};

@@ -239,6 +239,8 @@ static double dip(double rate, int seed, int number, struct rng *noise)
     return (rate > 2.9 && rate < 3.3) || rate > 6 ? 0.5 : 1;
 }
 
+/* Regression: the capacity of `testbed bench` ended with its lower end above its upper
+ * one where attainment was not monotone. */
 TEST(the_lowest_failure_bounds_the_answer)
 {
     struct load_search s = usual;

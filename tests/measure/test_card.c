@@ -231,7 +231,9 @@ static void seal_again(json_t *card)
     "{\"name\": \"a\", \"unit\": \"" unit "\", \"n_threads\": 2, \"estimate\": " #v      \
     ", \"lo\": " #v ", \"hi\": " #v ", \"n_trials\": 7, \"why\": \"\"}"
 
-/* Values that no machine has, with a checksum that is right. */
+/* Values that no machine has, with a checksum that is right.
+ * Regression: `--machine-card` took any file for this machine's limits, and an absent
+ * one for none. */
 static void values_of_no_machine(void **state)
 {
     static const struct {

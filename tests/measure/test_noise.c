@@ -7,6 +7,9 @@
 #include "base/log.h"
 #include "measure/noise.h"
 
+/* Regression: a card measured while compilers ran had `warnings: []` and a third of the
+ * peak, and bounded later runs. */
+
 #define S INT64_C(1000000000)
 
 /* Ten quiet seconds on two CPUs: 12 s of our own, 0.3 s of others. */

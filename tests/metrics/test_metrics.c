@@ -4,6 +4,9 @@
 #include "base/stats.h"
 #include "experiments/load/load.h"
 
+/* Regression: checks compared a number with itself, such as a speed-up, shares or
+ * Little's law, or with a bound that nothing crosses. */
+
 static struct metrics compute(const struct metrics_row *rows, size_t n,
                               struct metrics_slo slo)
 {

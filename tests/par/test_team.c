@@ -287,7 +287,10 @@ static void start_neighbours(struct neighbours *b)
 }
 
 /* Two, four and eight threads on two CPUs that others use, too: they meet in order, and what
- * they waited for one another is counted, at most the time that has passed. */
+ * they waited for one another is counted, at most the time that has passed.
+ * Regression: how long threads waited for one another was recorded for thread 0 at
+ * barriers only: not where another process took the CPU of thread 0, nor among
+ * ranks. */
 TEST(cpus_are_shared_with_others)
 {
     struct neighbours b = {.stop = false};
@@ -348,7 +351,9 @@ static void where(void *arg, struct par_self *self)
 }
 
 /* Of several teams of a thread, whichever is closed last puts its affinity back, and none changes
- * how many CPUs the process may use. */
+ * how many CPUs the process may use.
+ * Regression: a second engine in a process, or the first one after several were closed,
+ * had one CPU: it took the affinity of a thread that another team had pinned. */
 TEST(teams_of_one_thread)
 {
     struct cpu_budget whole, now;

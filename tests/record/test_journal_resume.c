@@ -1,6 +1,9 @@
 /* Journals whose lines have the right CRC and yet are none that a run may go on with. */
 #include "tests/record/toy_journal.h"
 
+/* Regression: a journal whose cells no record can hold was found out after the run, not
+ * before. */
+
 /* Change `from` in the last line that has it, give the line its CRC again, and try to go on
  * with the journal. */
 static int resume_changed(const char *path, const char *from, const char *to)

@@ -1,6 +1,8 @@
 /* A finished record holds what was measured, with units and meanings, the same bytes each time. */
 #include "tests/record/toy_record.h"
 
+/* Regression: a record killed before its journal was removed was written twice. */
+
 TEST(reads_back)
 {
     const char *dir = fixture_dir("back");

@@ -125,6 +125,7 @@ TEST(file_size_limit)
     assert_ok(record_finish(&j, headline, 2, NULL));
 }
 
+/* Regression: HDF5 leaked memory when it ran out of memory inside a record. */
 TEST(memory_fails)
 {
     log_set_level(LOG_ERROR);

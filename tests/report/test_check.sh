@@ -1,6 +1,7 @@
 #!/bin/sh
 # `testbed check`: verdicts on made-up claims about a scripted system, what is run, and the exit
 # status.
+# Regression: a verdict from a record of a noisy machine looked like any other.
 set -u
 . tests/support/tap.sh
 testbed=$(realpath "$build/testbed")

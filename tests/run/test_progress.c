@@ -80,7 +80,8 @@ static double last_left(const char *s, bool *more)
 }
 
 /* Requests stall, and each cell is slower than the one before: an estimate from the mean
- * rate would climb all the time. */
+ * rate would climb all the time.
+ * Regression: the estimate of the time left climbed as later cells were slower. */
 TEST(the_time_left_never_climbs)
 {
     double now = 10, shown = 1e9;

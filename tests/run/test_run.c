@@ -6,6 +6,8 @@
 
 #include "experiments/run/run.h"
 
+/* Regression: a scripted request was freed after its end was reported. */
+
 struct fixture {
     struct run_system *system;
     struct run_requests requests;
@@ -415,7 +417,9 @@ TEST(bad_systems_are_refused)
     json_decref(j);
 }
 
-/* One slot, 20 ms a request: 50 a second. A waiting loop that is late makes it slower. */
+/* One slot, 20 ms a request: 50 a second. A waiting loop that is late makes it slower.
+ * Regression: a run at ten times the capacity reported latencies without a word of
+ * overload. */
 TEST(overload_is_seen)
 {
     struct load_opts load = constant(30, 500);

@@ -1,6 +1,10 @@
 #!/bin/sh
 # Where a run is kept: one that differs from its experiment's file never replaces the record, the
 # latest.json or the figure of one that does not, and is resumed in the folder it was begun in.
+# Regression: `--smoke` and `--set` replaced the real `latest.json` and figure; a dry run of `make
+# experiment` drew a figure.
+# Regression: a results folder that cannot be written was found after models were made and the
+# machine card was measured.
 set -u
 . tests/support/tap.sh
 testbed=$(realpath "$build/testbed")

@@ -359,7 +359,9 @@ static const char *text_at(const json_t *all, size_t cell, const char *part,
     return kind ? kind : "";
 }
 
-/* Of the job, unless the study names another for the cell or for a number or list of it. */
+/* Of the job, unless the study names another for the cell or for a number or list of it.
+ * Regression: a record called measured, computed and simulated numbers by one kind of
+ * evidence. */
 static void each_series_has_its_evidence(void **state)
 {
     struct ran r;

@@ -8,6 +8,9 @@
 #include "base/log.h"
 #include "tests/serve/tiny.h"
 
+/* Regression: weights that are NaN or infinite gave ids "0 0 0" and published
+ * speeds. */
+
 /* Where the tensors of the file are, in floats after the header. The head is not tied, so
  * that a row of the embedding concerns the requests that hold its id only. */
 enum {

@@ -209,7 +209,9 @@ TEST(test_sums)
 /* ---- schedules of a plan ---- */
 
 /* They are looked up for what the ranks of each phase compute, on the CPUs of that phase in
- * its order, and the engine needs no file but the plan. */
+ * its order, and the engine needs no file but the plan.
+ * Regression: tuned schedules were looked up under decode's order of CPUs for prefill's
+ * ranks, too, and were not found. */
 TEST(test_schedules)
 {
     struct serve *s = tiny_open_default();

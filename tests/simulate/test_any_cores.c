@@ -5,6 +5,9 @@
 #include "simulate/any_cores.h"
 #include "simulate/random_machine.h"
 
+/* Regression: the search was judged only on machines that its trees can express, and
+ * was told how large the noise is. */
+
 #define CORES 8
 
 struct bed {

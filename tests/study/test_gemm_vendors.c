@@ -190,6 +190,8 @@ static int scripted(void *arg, int alternative, struct measure_trial *t)
     return OK;
 }
 
+/* Regression: `fig07` compared the cost model's schedule, not a tuned one, with tuned
+ * libraries. */
 static void ratios_follow_from_the_recorded_rounds(void **state)
 {
     char best[32];

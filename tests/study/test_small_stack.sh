@@ -1,5 +1,6 @@
 #!/bin/sh
 # A study, a search and the programs' own verbs on a stack of 256 KiB, as some containers give.
+# Regression: studies overflowed a stack of 256 KiB.
 set -u
 . tests/support/tap.sh
 if [ -n "${SAN:-}" ]; then

@@ -174,6 +174,8 @@ static double tok_s(double prefill_s, double decode_s)
     return BATCH * OUTPUT_TOK / (BATCH * prefill_s + (OUTPUT_TOK - 1) * decode_s);
 }
 
+/* Regression: Table 1's configuration was hand-made, and its rows hid what a step lost
+ * before it was taken back. */
 TEST(the_configuration_is_that_of_the_plan_method)
 {
     static struct plan_search_result search, even;
@@ -254,6 +256,8 @@ TEST(the_cost_is_that_of_the_machine)
 
 /* ---- the window ---- */
 
+/* Regression: Table 3 loaded no schedule into the engine, and the length of the window
+ * also set when it freezes. */
 TEST(requests_follow_from_the_recorded_rounds)
 {
     char options[700];

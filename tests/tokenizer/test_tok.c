@@ -428,6 +428,8 @@ static void run_job(struct job *j)
     pthread_attr_destroy(&attr);
 }
 
+/* Regression: 10 MB of spaces exceeded the pre-tokenizer's step limit, which did not
+ * grow with the text. */
 TEST(test_long)
 {
     static const char *const units[] = {"a",    "\n", " ", "\xCC\x81\xCC\xA3",

@@ -207,7 +207,9 @@ static struct tok *new_tok(enum tok_by by, int n_vocab)
     return t;
 }
 
-/* The 256 bytes, then texts of eight letters all of which have the known slot 0. */
+/* The 256 bytes, then texts of eight letters all of which have the known slot 0.
+ * Regression: tokens or merges chosen to share slots of a hash table made loading a
+ * vocabulary take minutes. */
 TEST(test_chosen_texts)
 {
     struct tok *t = new_tok(TOK_BY_ID, N_TEXTS);

@@ -108,7 +108,9 @@ static struct tok *open_bpe(const char *pre, const struct tok_opts *o)
     return open_small(&s, o);
 }
 
-/* How each divides "1234" (by its digits), " !" and "aB" (by its case). */
+/* How each divides "1234" (by its digits), " !" and "aB" (by its case).
+ * Regression: a byte-level vocabulary without `tokenizer.ggml.pre`, or with "default",
+ * was divided as GPT-2's, silently. */
 TEST(pre_tokenizers)
 {
     static const struct {
@@ -193,7 +195,9 @@ static struct tok *open_spm(bool no_prefix, bool types)
     return open_small(&s, NULL);
 }
 
-/* llama.cpp puts a space before the first text and after every special token. */
+/* llama.cpp puts a space before the first text and after every special token.
+ * Regression: text after a user-defined token lost its leading space mark, and added
+ * tokens left the whitespace that they take. */
 TEST(spaces_of_gguf)
 {
     struct tok *t = open_spm(false, true);
@@ -221,6 +225,8 @@ TEST(spaces_of_gguf)
     tok_close(&t);
 }
 
+/* Regression: a vocabulary that lacks a byte was refused, or gave one unknown token for
+ * each byte of a character. */
 TEST(bytes_of_gguf)
 {
     struct tok *t = open_spm(true, true);
