@@ -19,11 +19,10 @@ static const char *method_name(int i)
 
 #define OPT_OF struct cli_plan_flags
 static const struct opt_row own_rows[] = {
-    OPT_ROW(
-        STR, method, "search",
-        "How the plan is chosen: search searches ranks and CPUs of each phase, and the "
-        "others are what engines do without it (engine/plan/README.md).",
-        .unit = "NAME", .names = method_name),
+    OPT_ROW(STR, method, "search",
+            "How the plan is chosen: \"search\" tries ranks and CPUs for each phase. The "
+            "others plan as engines without a search do (engine/plan/README.md).",
+            .unit = "NAME", .names = method_name),
     OPT_ROW(STR, machine, "host",
             "Machine to plan for: host (measured by running the engine); FILE.json, "
             "FILE.xml (hwloc), synthetic:SPEC (hwloc), fsroot:DIR or a name in "
@@ -197,7 +196,7 @@ static int given(const struct cli_plan_flags *f)
 #define PRINTED_S 5
 
 /* One line that is written over, or one every few seconds. */
-struct shown {
+struct progress_line {
     bool live;
     char what[64]; /* printed last */
     double at_s;   /* when, since that part began */
@@ -205,7 +204,7 @@ struct shown {
 
 static void show_progress(void *ctx, const struct plan_progress *p)
 {
-    struct shown *s = ctx;
+    struct progress_line *s = ctx;
     char limit[32] = "";
 
     if (!strcmp(s->what, p->what) && p->elapsed_s >= s->at_s &&
@@ -223,7 +222,7 @@ static void show_progress(void *ctx, const struct plan_progress *p)
 
 /* By the method alone. */
 static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
-                     const struct cli_plan_told *told, bool live)
+                     const struct cli_plan_progress *told, bool live)
 {
     static struct plan_search_opts o;
     static struct plan_search_result found;
@@ -247,8 +246,9 @@ static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
 static int searched(const struct cli_plan_flags *f)
 {
     struct cli_plan_job *j = NULL;
-    struct shown s = {.live = isatty(STDERR_FILENO)};
-    const struct cli_plan_told told = {s.live || f->progress ? show_progress : NULL, &s};
+    struct progress_line s = {.live = isatty(STDERR_FILENO)};
+    const struct cli_plan_progress told = {s.live || f->progress ? show_progress : NULL,
+                                           &s};
     int rc = cli_plan_open(&j, f);
 
     if (rc == OK)

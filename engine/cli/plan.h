@@ -1,4 +1,4 @@
-/* cli/plan.h - what `sandwich plan` is asked, and its search. */
+/* cli/plan.h - the options of `sandwich plan`, and its search. */
 #ifndef ENGINE_MAIN_PLAN_H
 #define ENGINE_MAIN_PLAN_H
 
@@ -15,8 +15,8 @@ struct cli_plan_flags {
     bool strict_tp, one_team, explain, render, progress, tune, help;
 };
 
-/* Whom a search tells how far it is; fn NULL: nobody. */
-struct cli_plan_told {
+/* Called with the progress of a search; fn may be NULL. */
+struct cli_plan_progress {
     void (*fn)(void *ctx, const struct plan_progress *p);
     void *ctx;
 };
@@ -30,11 +30,11 @@ void cli_plan_close(struct cli_plan_job **j);
 struct plan_method;
 MUST int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
                       const struct plan_method **method,
-                      const struct cli_plan_told *told);
+                      const struct cli_plan_progress *told);
 /* Search, tune and replay, and hand the plan to `put` (--tune). ERR_CANCELED: the command was
  * interrupted. */
 MUST int cli_plan_tune(struct cli_plan_job *j, const struct cli_plan_flags *f,
-                       const struct cli_plan_told *told,
+                       const struct cli_plan_progress *told,
                        int (*put)(const struct cli_plan_flags *f, const struct plan *p));
 
 /* The i-th machine that can be simulated; NULL after the last, or if none is found. */

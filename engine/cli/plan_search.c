@@ -79,10 +79,11 @@ static int open_machine(struct cli_plan_job *j)
         snprintf(j->params_path, sizeof(j->params_path), "%s", f->machine_params);
     if (rc != OK || *j->params_path || cli_plan_is_host(f))
         return rc;
-    return err_set(ERR_ARG,
-                   "--machine %s: a topology without rates, which nothing is known of: "
-                   "--machine-params FILE gives them (%s/params/ holds some)",
-                   f->machine, machines);
+    return err_set(
+        ERR_ARG,
+        "--machine %s: a topology states no rates, so its steps cannot be priced: "
+        "--machine-params FILE gives them (%s/params/ holds some)",
+        f->machine, machines);
 }
 
 /* ---- the model ---- */
@@ -203,7 +204,7 @@ void cli_plan_close(struct cli_plan_job **jp)
 }
 
 int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
-                 const struct plan_method **method, const struct cli_plan_told *told)
+                 const struct plan_method **method, const struct cli_plan_progress *told)
 {
     const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
     const struct plan_lengths given = {j->lengths, j->lengths + j->n_lengths,

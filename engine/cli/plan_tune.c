@@ -262,7 +262,7 @@ static void report(const struct plan_pipeline_result *found)
 }
 
 int cli_plan_tune(struct cli_plan_job *plan_job, const struct cli_plan_flags *f,
-                  const struct cli_plan_told *told,
+                  const struct cli_plan_progress *told,
                   int (*put)(const struct cli_plan_flags *f, const struct plan *p))
 {
     static struct plan_pipeline_result found; /* too large for the stack */

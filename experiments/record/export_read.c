@@ -91,7 +91,7 @@ static json_t *attribute_value(const struct export_result *r, hid_t attribute)
     return v;
 }
 
-struct taken {
+struct attribute_list {
     const struct export_result *r;
     json_t *obj;
 };
@@ -99,7 +99,7 @@ struct taken {
 static herr_t take_attribute(hid_t loc, const char *name, const H5A_info_t *info,
                              void *ctx)
 {
-    struct taken *t = ctx;
+    struct attribute_list *t = ctx;
     hid_t a = H5Aopen(loc, name, H5P_DEFAULT);
     json_t *v = a >= 0 ? attribute_value(t->r, a) : NULL;
 
@@ -114,7 +114,7 @@ static herr_t take_attribute(hid_t loc, const char *name, const H5A_info_t *info
 /* In the order of their names, whatever order they were written in. */
 static json_t *attributes_json(const struct export_result *r, hid_t loc)
 {
-    struct taken t = {r, need(json_object(), r)};
+    struct attribute_list t = {r, need(json_object(), r)};
     hsize_t at = 0;
 
     if (H5Aiterate2(loc, H5_INDEX_NAME, H5_ITER_INC, &at, take_attribute, &t) < 0)
@@ -166,7 +166,7 @@ static herr_t take_scalar(hid_t group, const char *name, const H5L_info_t *info,
                           void *ctx)
 {
     static const struct shape one = {H5T_FLOAT, sizeof(double), 0, "one number"};
-    struct taken *t = ctx;
+    struct attribute_list *t = ctx;
     size_t n;
     hid_t dataset = open_dataset(t->r, group, name, &one, &n);
     json_t *v = attributes_json(t->r, dataset);
@@ -187,7 +187,7 @@ static json_t *members_json(const struct export_result *r, hid_t loc, const char
                             H5L_iterate_t take)
 {
     hid_t group = H5Gopen2(loc, name, H5P_DEFAULT);
-    struct taken t = {r, need(json_object(), r)};
+    struct attribute_list t = {r, need(json_object(), r)};
     hsize_t at = 0;
 
     if (group < 0 || H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, take, &t) < 0)
@@ -200,7 +200,7 @@ static herr_t take_series(hid_t group, const char *name, const H5L_info_t *info,
                           void *ctx)
 {
     static const struct shape list = {H5T_FLOAT, sizeof(double), 1, "a list of numbers"};
-    struct taken *t = ctx;
+    struct attribute_list *t = ctx;
     size_t n;
     hid_t dataset = open_dataset(t->r, group, name, &list, &n);
     json_t *out = attributes_json(t->r, dataset), *v = need(json_array(), t->r);
@@ -228,7 +228,7 @@ void export_read(struct export_result *r, const char *path)
     hid_t file, access;
 
     *r = (struct export_result){.path = path};
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* one line says it */
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* our one line replaces its trace */
     access = H5Pcreate(H5P_FILE_ACCESS);
     /* A record never changes once it has its name, so a lock says nothing, not even that
      * of its writer, which may still be ending. */
@@ -377,7 +377,7 @@ static void take_warning(const struct export_result *r, json_t *all, json_t *of_
 static herr_t note_evidence(hid_t group, const char *name, const H5L_info_t *info,
                             void *ctx)
 {
-    struct taken *t = ctx;
+    struct attribute_list *t = ctx;
     hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT), a = -1;
     json_t *kind = NULL, *names;
 
@@ -404,7 +404,7 @@ static herr_t note_evidence(hid_t group, const char *name, const H5L_info_t *inf
 
 static void note_series(const struct export_result *r, json_t *notes, hid_t cell)
 {
-    struct taken t = {r, json_object_get(notes, "series")};
+    struct attribute_list t = {r, json_object_get(notes, "series")};
     hid_t group = H5Lexists(cell, "series", H5P_DEFAULT) > 0
                       ? H5Gopen2(cell, "series", H5P_DEFAULT)
                       : -1;

@@ -116,7 +116,7 @@ struct cell {
 };
 
 /* Values of the card under names of ours. */
-static const struct taken {
+static const struct card_value {
     const char *metric, *prefix;
     bool one_thread;
 } taken[] = {

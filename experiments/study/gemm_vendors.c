@@ -60,7 +60,7 @@ static const struct opt_row table[] = {
     {                                                                                    \
         "ratio_vs_" name, "x", "", "time of it / ours, median over the rounds"           \
     }
-/* What is said of ours, exact and relaxed. */
+/* Metrics of our own products, exact and relaxed. */
 #define OURS(suffix, how)                                                                \
     {"gflops" suffix, "GFLOP/s", "higher", "ours" how ": tuned where it was tuned"},     \
         {"ratio_tuned_vs_best" suffix, "x", "higher",                                    \
@@ -118,7 +118,7 @@ struct series {
 #define LIBRARIES_MAX 8
 
 /* Kept from cell to cell: threads, weights and children take long to make. */
-struct kept {
+struct cache {
     bool warm;
     struct study_threads threads;
     int64_t n_threads, cache_mb;        /* as asked */
@@ -141,7 +141,7 @@ struct entry {
 struct cell {
     const struct opts *o;
     struct study_cell *out;
-    struct kept *kept;
+    struct cache *kept;
     struct series series[N_SERIES];
     int n_series;
     struct entry entries[2 * N_SERIES + LIBRARIES_MAX]; /* ours come first */
@@ -155,14 +155,14 @@ static bool is_library(int i)
     return i < LIBRARIES_MAX && gemm_baseline_names[i];
 }
 
-static void keep_why(struct kept *kept, int i)
+static void keep_why(struct cache *kept, int i)
 {
     snprintf(kept->why[i], sizeof(kept->why[i]), "%s", err_msg());
 }
 
 static void close_kept(void *arg)
 {
-    struct kept *kept = arg;
+    struct cache *kept = arg;
 
     for (int i = 0; i < LIBRARIES_MAX; i++)
         gemm_baseline_close(&kept->library[i]);
@@ -172,7 +172,7 @@ static void close_kept(void *arg)
     memset(kept, 0, sizeof(*kept));
 }
 
-static int open_kept(struct kept *kept, const struct opts *o)
+static int open_kept(struct cache *kept, const struct opts *o)
 {
     struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = SEED};
     struct gemm_baseline_opts g = {.seed = SEED};
@@ -299,7 +299,7 @@ static void nothing(void *arg, struct par_self *self)
 static int trial(void *arg, int i, struct measure_trial *t)
 {
     struct cell *c = arg;
-    struct kept *kept = c->kept;
+    struct cache *kept = c->kept;
     const struct entry *e = &c->entries[i];
 
     if (e->bench) {
@@ -580,4 +580,4 @@ static void end(struct cell *c)
 }
 
 STUDY(gemm_vendors, "our GEMM compared with every library's, in turn in one run",
-      .kept_bytes = sizeof(struct kept), .wants_machine = true, .close = close_kept);
+      .kept_bytes = sizeof(struct cache), .wants_machine = true, .close = close_kept);

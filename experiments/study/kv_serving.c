@@ -91,7 +91,7 @@ static const struct study_metric metrics[] = {
 };
 
 /* What was seen of an engine while there were requests to send, in all rounds that count. */
-struct seen {
+struct observation {
     int64_t n_tok, n_steps, n_requests, all_tok; /* all_tok: with the last requests' */
     double seconds, all_s, inner_s, outer_s;     /* inner, outer: sums of share x time */
     struct series inner, outer;                  /* of the last round, by steps */
@@ -106,7 +106,7 @@ struct engine {
     struct serve *serve;
     int64_t n_sent, n_done, n_tok;
     enum serve_finish finish; /* of the request that ended last */
-    struct seen seen;
+    struct observation seen;
 };
 
 struct cell {
@@ -156,7 +156,7 @@ static int send_next(struct engine *e)
 
 static void look(struct engine *e, double step_s)
 {
-    struct seen *s = &e->seen;
+    struct observation *s = &e->seen;
     struct serve_kv_stat kv;
     double used, inner;
 
@@ -176,7 +176,7 @@ static int serve_all(struct engine *e, int64_t n, double *seconds)
 {
     const struct opts *o = e->f->o;
     uint64_t t0 = clock_ns(), t1 = t0;
-    struct seen *s = &e->seen;
+    struct observation *s = &e->seen;
     bool busy = true;
 
     e->n_sent = e->n_done = e->n_tok = 0;
@@ -216,7 +216,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
     if (f->rounds.round == 0) { /* it warms up */
         TRY(serve_all(e, (f->o->n_requests - 1) / WARM_UP + 1, &t->seconds));
-        e->seen = (struct seen){0};
+        e->seen = (struct observation){0};
         serve_kv_stat(e->serve, &e->seen.before);
         return OK;
     }
@@ -227,7 +227,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
 static void report_alloc(struct study_cell *c, const struct cell *f, int i)
 {
-    const struct seen *s = &f->engines[i].seen;
+    const struct observation *s = &f->engines[i].seen;
     const struct serve_kv_stat *a = &s->before, *b = &s->after;
     double n = (double)s->n_requests, tok = (double)s->all_tok;
     double alloc_s = b->alloc_s - a->alloc_s;
@@ -267,8 +267,8 @@ static void report(struct study_cell *c, const struct cell *f)
     } ratios[] = {{"tps_odma_over_static", STATIC},
                   {"tps_odma_over_s3", S3},
                   {"tps_odma_over_paged", PAGED}};
-    const struct seen *odma = &f->engines[ODMA].seen;
-    const struct seen *fixed = &f->engines[STATIC].seen;
+    const struct observation *odma = &f->engines[ODMA].seen;
+    const struct observation *fixed = &f->engines[STATIC].seen;
 
     for (int i = 0; i < N_ALLOCS; i++)
         report_alloc(c, f, i);

@@ -106,12 +106,12 @@ struct cell {
 };
 
 /* Operations and bytes of each class. */
-struct work {
+struct class_cost {
     double flop[N_CLASSES], bytes[N_CLASSES];
 };
 
 /* By the paper's formulas, its slips included. */
-static struct work paper_work(const struct cell *f)
+static struct class_cost paper_work(const struct cell *f)
 {
     const struct model_config *c = model_config_of(f->engine.model);
     struct study_roofline_model m = study_roofline_qwen_1_8b; /* its types */
@@ -127,14 +127,14 @@ static struct work paper_work(const struct cell *f)
         study_roofline_prefill(&w, &m, (double)f->n_tok, &count);
     else
         study_roofline_decode(&w, &m, (double)f->n_tok, &count);
-    return (struct work){{w.linear_flop, w.attention_flop},
-                         {w.linear_bytes, w.attention_bytes}};
+    return (struct class_cost){{w.linear_flop, w.attention_flop},
+                               {w.linear_bytes, w.attention_bytes}};
 }
 
 /* What this engine executes. Bytes of the matrices are those of the weights that a step reads, and
  * as in the paper's formula the activations that go in and out of each. Attention is fused, so
  * its bytes are keys and values, and queries and results. */
-static struct work engine_work(const struct cell *f)
+static struct class_cost engine_work(const struct cell *f)
 {
     const struct opts *o = f->o;
     const struct model *m = f->engine.model;
@@ -148,7 +148,7 @@ static struct work engine_work(const struct cell *f)
     double row = (c->dim + q + kv) + (q + c->dim) + (c->dim + 2.0 * c->hidden) +
                  (c->hidden + c->dim);
     const struct model_cost_part *parts[] = {&x.qkv, &x.o, &x.ffn, &x.head};
-    struct work w = {.flop = {[ATTENTION] = x.attn.flop}};
+    struct class_cost w = {.flop = {[ATTENTION] = x.attn.flop}};
 
     for (int i = 0; i < 4; i++) {
         w.flop[LINEAR] += parts[i]->flop;
@@ -199,8 +199,8 @@ static double peak_gflops(const struct cell *f, int kind, const json_t *card)
 }
 
 /* Returns the seconds that the roof allows. */
-static double report_class(const struct cell *f, int kind, const struct work *mine,
-                           const struct work *papers)
+static double report_class(const struct cell *f, int kind, const struct class_cost *mine,
+                           const struct class_cost *papers)
 {
     const json_t *card = study_machine(f->out);
     double flop = mine->flop[kind], bytes = mine->bytes[kind], roof = NAN;
@@ -246,8 +246,8 @@ static void report(const struct cell *f)
     static const char *const shares[] = {"share_linear_each", "share_attention_each",
                                          "share_memory_each", "wait_frac_each"};
     const double rows = f->o->phase == PREFILL ? (double)f->n_tok : 1;
-    const struct work mine = engine_work(f);
-    const struct work papers = paper_work(f);
+    const struct class_cost mine = engine_work(f);
+    const struct class_cost papers = paper_work(f);
     double roof_s = 0, step_s = f->steps.time[0].estimate;
 
     for (int kind = 0; kind < N_CLASSES; kind++)

@@ -92,7 +92,7 @@ static const struct study_metric metrics[] = {
 };
 
 /* What the probe found; it measures both kinds of pages at once. */
-struct kept {
+struct page_values {
     struct probe_value values[64];
     int n_values, n_threads;
 };
@@ -235,7 +235,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
 static int run_probe(struct cell *f)
 {
-    struct kept *k = study_kept(f->out);
+    struct page_values *k = study_kept(f->out);
     struct probe_ctx c = {.team = f->threads.team,
                           .n_threads_max = f->threads.n,
                           .full = true,
@@ -258,7 +258,7 @@ static int run_probe(struct cell *f)
 static double probe_gbps(const struct cell *f, int bytes)
 {
     const char *pages = f->o->pages == PAGES_HUGE ? "huge" : "small";
-    const struct kept *k = study_kept(f->out);
+    const struct page_values *k = study_kept(f->out);
     char name[48];
 
     snprintf(name, sizeof(name), "sequential_gbps_%s", pages);
@@ -410,4 +410,4 @@ static void end(struct cell *f)
 
 STUDY(paged_attention,
       "attention over contiguous keys and values and over tables of blocks",
-      .kept_bytes = sizeof(struct kept));
+      .kept_bytes = sizeof(struct page_values));

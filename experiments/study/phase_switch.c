@@ -109,14 +109,14 @@ static void each_run(const struct cell *f, const struct kv_slot *kv,
         fn(ctx, kv_values_at(kv, i / s.n_kv_heads, i % s.n_kv_heads) - bytes, 2 * bytes);
 }
 
-struct kept {
+struct snapshot {
     char *p; /* a copy of the runs, one after the other */
     int64_t n_changed;
 };
 
 static void keep_run(void *ctx, const char *run, size_t bytes)
 {
-    struct kept *k = ctx;
+    struct snapshot *k = ctx;
 
     memcpy(k->p, run, bytes);
     k->p += bytes;
@@ -124,7 +124,7 @@ static void keep_run(void *ctx, const char *run, size_t bytes)
 
 static void compare_run(void *ctx, const char *run, size_t bytes)
 {
-    struct kept *k = ctx;
+    struct snapshot *k = ctx;
 
     k->n_changed += memcmp(k->p, run, bytes) == 0 ? 0 : (int64_t)bytes;
     k->p += bytes;
@@ -137,7 +137,7 @@ static int count_copied(struct cell *f)
     const struct kv_slot *kv = &f->engine.steps.kv[0];
     const struct kv_slot before = *kv;
     struct kv_shape s;
-    struct kept k = {0};
+    struct snapshot k = {0};
     double seconds;
     char *all;
     int rc;

@@ -68,7 +68,7 @@ static const struct study_metric metrics[] = {
 };
 
 /* What an earlier cell found: fewer configurations than it was asked for are all there are. */
-struct known {
+struct cache {
     char model[PATH_MAX];
     int64_t k;
     int n_configs;
@@ -203,7 +203,7 @@ static int note_tries(struct study_cell *out, const struct plan *p)
 static int run(struct cell *w)
 {
     const struct opts *o = w->o;
-    struct known *known = study_kept(w->out);
+    struct cache *known = study_kept(w->out);
     double spent_s;
     int n_configs = 0;
 
@@ -232,4 +232,4 @@ static void end(struct cell *w)
 }
 
 STUDY(topk_tuned, "the best configurations of this host, each tuned and replayed",
-      .kept_bytes = sizeof(struct known));
+      .kept_bytes = sizeof(struct cache));

@@ -104,7 +104,7 @@ static const struct study_metric metrics[] = {
 
 /* They stay until another is asked for: what is best on a shipped machine does not depend on
  * the seed of the noise. */
-struct kept {
+struct cache {
     char key[160];
     struct study_topo t;
     struct topo_config interleaved; /* one rank of all PUs */
@@ -112,7 +112,7 @@ struct kept {
     struct simulate_best all, ungrouped, any;
 };
 
-static struct study_topo_asked asked_of(const struct kept *k, int64_t seed, bool noise)
+static struct study_topo_asked asked_of(const struct cache *k, int64_t seed, bool noise)
 {
     return (struct study_topo_asked){.t = &k->t,
                                      .phase = TOPO_DECODE,
@@ -122,13 +122,13 @@ static struct study_topo_asked asked_of(const struct kept *k, int64_t seed, bool
                                      .noise = noise};
 }
 
-static int step_s(const struct kept *k, const struct topo_config *c, double *seconds)
+static int step_s(const struct cache *k, const struct topo_config *c, double *seconds)
 {
     return simulate_seconds(k->t.sim, c, k->is_interleaved ? &k->interleaved : NULL,
                             &k->t.decode, seconds);
 }
 
-static int find_best(struct kept *k)
+static int find_best(struct cache *k)
 {
     const struct study_topo *t = &k->t;
     struct study_topo_asked asked = asked_of(k, 0, false);
@@ -158,7 +158,7 @@ static int parse_random(const char *machine, int *kind, double *strength)
     return OK;
 }
 
-static int open_random(struct kept *k, const struct opts *o, int kind, double strength)
+static int open_random(struct cache *k, const struct opts *o, int kind, double strength)
 {
     struct simulate_random_opts r = {.kind = (enum simulate_hidden)kind,
                                      .strength = strength,
@@ -178,7 +178,7 @@ static int open_random(struct kept *k, const struct opts *o, int kind, double st
 
 static void forget(void *kept)
 {
-    struct kept *k = kept;
+    struct cache *k = kept;
 
     mem_free(k->all.tree);
     mem_free(k->ungrouped.tree);
@@ -187,7 +187,7 @@ static void forget(void *kept)
     memset(k, 0, sizeof(*k));
 }
 
-static int recall(struct kept *k, const struct opts *o)
+static int recall(struct cache *k, const struct opts *o)
 {
     char key[sizeof(k->key)];
     double strength;
@@ -220,7 +220,7 @@ struct cell {
 
 /* All searches have the same limits and repeats. Random trees get as many measurements as the
  * search made. */
-static int search(struct cell *w, int way, const struct kept *k, int64_t seed)
+static int search(struct cell *w, int way, const struct cache *k, int64_t seed)
 {
     struct study_topo_asked asked = asked_of(k, seed, true);
     struct plan_tree_result *f = &w->found[way];
@@ -242,7 +242,7 @@ static int search(struct cell *w, int way, const struct kept *k, int64_t seed)
     return OK;
 }
 
-static int find_plans(struct cell *w, const struct kept *k, int64_t seed)
+static int find_plans(struct cell *w, const struct cache *k, int64_t seed)
 {
     static const struct topo_limits none;
     const struct topo_tree *tree = k->t.tree;
@@ -316,7 +316,7 @@ static bool hides_nothing(const struct study_topo *t)
     return params->n_domains == 0 && params->n_links == 0;
 }
 
-static void report_ways(const struct kept *k, const struct cell *w,
+static void report_ways(const struct cache *k, const struct cell *w,
                         struct study_cell *out)
 {
     char name[64];
@@ -329,7 +329,7 @@ static void report_ways(const struct kept *k, const struct cell *w,
     }
 }
 
-static int report(const struct kept *k, const struct cell *w, struct study_cell *out)
+static int report(const struct cache *k, const struct cell *w, struct study_cell *out)
 {
     const struct study_topo *t = &k->t;
     const struct plan_tree_result *f = &w->found[WHOLE];
@@ -373,7 +373,7 @@ static int report(const struct kept *k, const struct cell *w, struct study_cell 
 }
 
 /* Everything that a step's time follows from, so that the record alone can be checked. */
-static void note_machine(const struct kept *k, struct study_cell *out)
+static void note_machine(const struct cache *k, struct study_cell *out)
 {
     const struct study_topo *t = &k->t;
     const struct simulate_machine_params *p = simulate_params(t->sim);
@@ -407,7 +407,8 @@ static void note_machine(const struct kept *k, struct study_cell *out)
     study_note_text(out, "machine", t->machine->name);
 }
 
-static void note_plans(const struct kept *k, const struct cell *w, struct study_cell *out)
+static void note_plans(const struct cache *k, const struct cell *w,
+                       struct study_cell *out)
 {
     const struct topo_tree *tree = w->plan[WHOLE].tree;
     double *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
@@ -429,7 +430,7 @@ static void note_plans(const struct kept *k, const struct cell *w, struct study_
 static int run(struct cell *w)
 {
     const struct opts *o = w->o;
-    struct kept *k = study_kept(w->out);
+    struct cache *k = study_kept(w->out);
 
     TRY(recall(k, o));
     TRY(find_plans(w, k, o->seed));
@@ -447,5 +448,5 @@ static void end(struct cell *w)
 }
 
 STUDY(topo_hidden_structure,
-      "does the search for cores find what is hidden, and only that",
-      .kept_bytes = sizeof(struct kept), .close = forget);
+      "whether the search finds hidden structure, and only where there is some",
+      .kept_bytes = sizeof(struct cache), .close = forget);

@@ -181,20 +181,20 @@ static int draw_once(struct cell *w, const struct simulate_machine_params *param
 }
 
 /* The fits, which all plans of an experiment share. */
-struct kept {
+struct fits {
     int64_t seed, n;
     struct simulate_machine_params *fits; /* [n] */
 };
 
 static void forget(void *kept)
 {
-    struct kept *k = kept;
+    struct fits *k = kept;
 
     mem_free(k->fits);
-    *k = (struct kept){0};
+    *k = (struct fits){0};
 }
 
-static int recall(struct kept *k, const struct cell *w, const struct opts *o)
+static int recall(struct fits *k, const struct cell *w, const struct opts *o)
 {
     struct simulate_machine_params fitted = *simulate_params(w->topo.sim);
 
@@ -213,7 +213,7 @@ static int recall(struct kept *k, const struct cell *w, const struct opts *o)
     return OK;
 }
 
-static int bootstrap(struct cell *w, struct kept *k, const struct opts *o, double *p_best)
+static int bootstrap(struct cell *w, struct fits *k, const struct opts *o, double *p_best)
 {
     const struct simulate_machine_params *shipped = simulate_params(w->topo.sim);
     struct simulate_machine_params params;
@@ -324,4 +324,4 @@ static void end(struct cell *w)
 }
 
 STUDY(topo_plan, "one way to use a simulated machine's cores, priced",
-      .kept_bytes = sizeof(struct kept), .close = forget);
+      .kept_bytes = sizeof(struct fits), .close = forget);

@@ -69,7 +69,7 @@ static const struct study_metric metrics[] = {
 };
 
 /* The best step of all configurations, found once for the cells that share it. */
-struct known {
+struct cache {
     char key[256];
     double seconds;
 };
@@ -83,7 +83,7 @@ struct cell {
     double measuring_s, step_s, all_cores_s, even_s, best_s;
 };
 
-static int best_of_all(struct cell *w, struct known *known)
+static int best_of_all(struct cell *w, struct cache *known)
 {
     const struct opts *o = w->o;
     struct study_topo_asked asked = {.t = &w->topo, .phase = (enum topo_phase)o->phase};
@@ -240,4 +240,4 @@ static void end(struct cell *w)
 }
 
 STUDY(topo_search, "the search for a phase's cores on a simulated machine",
-      .kept_bytes = sizeof(struct known), .wants_machine = true);
+      .kept_bytes = sizeof(struct cache), .wants_machine = true);

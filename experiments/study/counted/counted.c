@@ -28,7 +28,7 @@ struct own {
     int rc;
 };
 
-struct work {
+struct run_state {
     const struct study_counted_opts *o;
     struct study_counted *out;
     struct serve *serve;
@@ -45,7 +45,7 @@ struct work {
 static void open_here(void *ctx, int id, int n)
 {
     const struct counters_provider *perf;
-    struct work *w = ctx;
+    struct run_state *w = ctx;
     struct own *own = &w->own[id];
 
     if (id == 0)
@@ -59,7 +59,7 @@ static void open_here(void *ctx, int id, int n)
 
 static void close_here(void *ctx, int id, int n)
 {
-    struct work *w = ctx;
+    struct run_state *w = ctx;
 
     (void)n;
     counters_meter_close(&w->own[id].meter);
@@ -68,7 +68,7 @@ static void close_here(void *ctx, int id, int n)
 
 static void start_here(void *ctx, int id, int n)
 {
-    struct work *w = ctx;
+    struct run_state *w = ctx;
 
     (void)n;
     if (w->pass == 0)
@@ -83,7 +83,7 @@ static void start_here(void *ctx, int id, int n)
 
 static void stop_here(void *ctx, int id, int n)
 {
-    struct work *w = ctx;
+    struct run_state *w = ctx;
 
     (void)n;
     if (w->pass == 0) {
@@ -101,13 +101,13 @@ static void stop_here(void *ctx, int id, int n)
 static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
                      enum serve_finish finish)
 {
-    struct work *w = ctx;
+    struct run_state *w = ctx;
 
     (void)request, (void)id, (void)logits;
     w->n_done += finish != SERVE_RUNNING;
 }
 
-static int step(struct work *w)
+static int step(struct run_state *w)
 {
     bool busy;
 
@@ -116,7 +116,7 @@ static int step(struct work *w)
 
 /* All requests of a pass; sequences that were prefilled first decode while others still
  * wait for their turn, so each may have that many tokens more. */
-static int submit(struct work *w, int64_t *ids)
+static int submit(struct run_state *w, int64_t *ids)
 {
     int64_t more = w->o->phase == SERVE_DECODE ? w->o->steps + w->o->batch : 0;
 
@@ -135,7 +135,7 @@ static int submit(struct work *w, int64_t *ids)
 }
 
 /* The counted steps of a pass, between the start and stop of all counters. */
-static int counted_steps(struct work *w, int64_t prefilled)
+static int counted_steps(struct run_state *w, int64_t prefilled)
 {
     const struct serve_totals *prefill = serve_totals_of(w->serve, SERVE_PREFILL);
     struct serve_totals before;
@@ -160,7 +160,7 @@ static int counted_steps(struct work *w, int64_t prefilled)
 }
 
 /* One run of the same deterministic work; `count` false warms up. */
-static int one_pass(struct work *w, bool count)
+static int one_pass(struct run_state *w, bool count)
 {
     const struct serve_totals *prefill = serve_totals_of(w->serve, SERVE_PREFILL);
     int64_t ids[64], prefilled = prefill->n_tok + w->o->batch * w->o->prompt_tok;
@@ -181,7 +181,7 @@ static int one_pass(struct work *w, bool count)
 
 /* --- opening */
 
-static int open_engine(struct work *w)
+static int open_engine(struct run_state *w)
 {
     struct serve_opts so;
     struct rng rng;
@@ -211,7 +211,7 @@ static int open_engine(struct work *w)
     return OK;
 }
 
-static int open_sde(struct work *w)
+static int open_sde(struct run_state *w)
 {
     const char *t = (const char *)serve_totals_of(w->serve, w->o->phase);
     const struct counters_provider *p;
@@ -225,7 +225,7 @@ static int open_sde(struct work *w)
     return counters_open(&w->sde, p, names, STUDY_N_TOTALS);
 }
 
-static int open_counters(struct work *w)
+static int open_counters(struct run_state *w)
 {
     struct counters_cpu cpu;
 
@@ -243,7 +243,7 @@ static int open_counters(struct work *w)
     return OK;
 }
 
-static void close_all(struct work *w)
+static void close_all(struct run_state *w)
 {
     if (w->serve)
         serve_each_thread(w->serve, close_here, w);
@@ -255,7 +255,7 @@ static void close_all(struct work *w)
 
 /* --- what came of it */
 
-static void add_up(struct work *w)
+static void add_up(struct run_state *w)
 {
     struct counters_value one[COUNTERS_EVENTS_MAX];
     struct study_counted *s = w->out;
@@ -283,7 +283,7 @@ static void add_up(struct work *w)
     s->n_passes = w->n_passes;
 }
 
-static int run_all(struct work *w, struct study_cell *progress)
+static int run_all(struct run_state *w, struct study_cell *progress)
 {
     TRY(open_engine(w));
     TRY(open_counters(w));
@@ -299,7 +299,7 @@ static int run_all(struct work *w, struct study_cell *progress)
 int study_counted_run(struct study_counted *out, const struct study_counted_opts *o,
                       struct study_cell *progress)
 {
-    struct work *w = mem_new(MEM_OTHER, 1, sizeof(*w));
+    struct run_state *w = mem_new(MEM_OTHER, 1, sizeof(*w));
     int rc;
 
     if (!w)
