@@ -1,4 +1,4 @@
-/* characterize/pages.h - memory of which a probe, or a study, knows the size of the pages.
+/* characterize/pages.h - memory whose page size a probe or a study knows.
  *
  * Advice is not an answer: where transparent huge pages are off, or memory is too
  * scattered for them, a mapping that asked for them has small ones, and a probe would

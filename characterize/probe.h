@@ -3,10 +3,11 @@
  *
  * A probe is one file in characterize/probe/ ending in one `const struct probe
  * probe_<stem>`. It measures with the same team, clock and memory as the engine, compares as the
- * engine does (measure/compare.h), and reports estimate and interval. The card (results/machine/<host>.json, and another under
- * a mask of instruction sets) holds every probe's values with the CPU's identity, and is
- * the bound of every number; a card of another CPU, microcode or thread set is
- * measured again, never reused. Threads: the caller's; no other work may run meanwhile. */
+ * engine does (measure/compare.h), and reports estimate and interval. The card
+ * (results/machine/<host>.json, and another under a mask of instruction sets) holds every probe's
+ * values with the CPU's identity, and is the bound of every number; a card of another CPU,
+ * microcode or thread set is measured again, never reused. Threads: the caller's; no other work
+ * may run meanwhile. */
 #ifndef CHARACTERIZE_PROBE_H
 #define CHARACTERIZE_PROBE_H
 
@@ -50,8 +51,9 @@ struct probe {
 extern const struct probe *const probes[];
 
 /* What the machine does now: the values of probe `name`, as it reports them for `how`, whose
- * `values` are not used; without a team, of all CPUs of the budget. *out: what measure/card.h answers from, of this probe's values alone and
- * not sealed; new reference, NULL on error. ERR_NOTFOUND: no such probe. */
+ * `values` are not used; without a team, of all CPUs of the budget. *out: what measure/card.h
+ * answers from, of this probe's values alone and not sealed; new reference, NULL on error.
+ * ERR_NOTFOUND: no such probe. */
 MUST int probe_now(json_t **out, const struct probe_ctx *how, const char *name);
 
 struct machine_card_opts {

@@ -1,4 +1,4 @@
-/* characterize/trial.h - what every probe does alike: time a body on the team, repeat
+/* characterize/trial.h - what all probes share: time a body on the team, repeat
  * alternatives by measure/compare.h, report them with their intervals.
  * Private to characterize/. Threads: those of probe.h. */
 #ifndef CHARACTERIZE_TRIAL_H

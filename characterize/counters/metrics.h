@@ -3,8 +3,8 @@
  * characterize/counters/events/NAME.json says for a family of processors which events there
  * are, what each is called by PAPI and by the kernel, and how the metrics follow:
  *     metric = scale * sum(num) / sum(den)
- * or, with "spread", scale * (standard deviation over num's parts) / sum(den). A metric the
- * processor cannot give stands with its reason.   Paper: Sandwich 3.1.
+ * or, with "spread", scale * (standard deviation over num's parts) / sum(den). A metric
+ * that the processor cannot give is listed with the reason. Paper: Sandwich 3.1.
  * Threads: a list is read only; a meter belongs to the thread that opened it. */
 #ifndef COUNTERS_METRICS_H
 #define COUNTERS_METRICS_H

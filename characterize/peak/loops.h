@@ -1,7 +1,7 @@
 /* characterize/peak/loops.h - the loops that differ between instruction sets only by the
  * width of a vector. The including file first defines VEC_BYTES (width), N_ACC
  * (independent sums: enough to cover latency x pipes, few enough for the register file)
- * and VEC_STREAM(float_vec *to, float_vec v), a store past the cache if the set has one.
+ * and VEC_STREAM(to, v), a store past the cache if the set has one.
  */
 #ifndef CHARACTERIZE_PEAK_LOOPS_H
 #define CHARACTERIZE_PEAK_LOOPS_H

@@ -111,6 +111,6 @@ int mem_huge_of(const void *p, size_t bytes, size_t *resident, size_t *huge)
     }
     fclose(f);
     if (*resident == 0)
-        return err_set(ERR_UNSUPPORTED, "%s: tells of no memory there", in_use.smaps);
+        return err_set(ERR_UNSUPPORTED, "%s: has no entry for this memory", in_use.smaps);
     return OK;
 }

@@ -13,8 +13,8 @@ size_t mem_page_bytes(void); /* the smallest page */
 
 /* Take pages of [p, p + bytes) from this node when they are first touched, or from another
  * when it is full. `p` begins on a page. Pages that are there already stay where they
- * are. ERR_ARG: `p` is not on a page, or the node does not exist. ERR_UNSUPPORTED: the kernel cannot
- * bind memory. */
+ * are. ERR_ARG: `p` is not on a page, or the node does not exist. ERR_UNSUPPORTED: the
+ * kernel cannot bind memory. */
 MUST int mem_prefer_node(void *p, size_t bytes, int node);
 
 /* node[i]: where the i-th page from the one that holds `p` is, negative where it is not

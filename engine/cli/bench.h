@@ -1,4 +1,4 @@
-/* cli/bench.h - what `sandwich bench` is asked, measures and prints. */
+/* cli/bench.h - options, measurements and output of `sandwich bench`. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 

@@ -1,5 +1,6 @@
 /* cpu/isa.h - maps CPUID registers to instruction sets. Reading the registers is separate,
- * so that tests can present other processors and operating systems. Private to the module. Threads: any. */
+ * so that tests can present other processors and operating systems. Private to the
+ * module. Threads: any. */
 #ifndef CPU_ISA_H
 #define CPU_ISA_H
 

@@ -3,7 +3,7 @@
  *
  * Everything is from /proc, /sys and the control group. What a machine does not report is
  * unknown (-1, NaN or ""), never 0. A reading looks at each process once, which takes some
- * 10 us a process: take it outside what is timed.   Threads: any. */
+ * 10 us a process: keep it out of timed code.   Threads: any. */
 #ifndef CPU_USAGE_H
 #define CPU_USAGE_H
 

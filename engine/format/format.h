@@ -46,7 +46,7 @@ struct format_file {
     struct model_config config;
     char format[16]; /* "gguf", "safetensors", "llama2c" */
     char path[512];
-    /* Q and K rows (and norm weights) in a head come as interleaved pairs (2i, 2i+1) rather than halves. */
+    /* Q and K rows (and norm weights) of a head are interleaved pairs (2i, 2i+1), not halves. */
     bool rope_interleaved;
     int64_t file_bytes;
     struct format_tensor global[FORMAT_ATTN_NORM];                    /* by role */

@@ -17,8 +17,8 @@ enum format_keys {
     FORMAT_KEYS_ROPE,   /* of its rope_scaling and rope_parameters */
 };
 
-/* Check one key, as it stands in the file. `value`: its number, 0 or 1 for a bool, NAN for anything else. `where` begins
- * the message. ERR_UNSUPPORTED: the key is refused. */
+/* Check one key, as it stands in the file. `value`: its number, 0 or 1 for a bool, NAN
+ * for anything else. `where` begins the message. ERR_UNSUPPORTED: the key is refused. */
 MUST int format_key_check(enum format_keys of, const char *key, double value,
                           const char *where);
 

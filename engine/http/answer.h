@@ -1,4 +1,4 @@
-/* http/answer.h - what a generation is told to the client as: JSON in OpenAI's shape.
+/* http/answer.h - the response to a generation, as JSON in OpenAI's shape.
  *   Threads: one owner, the reader of the generation. */
 #ifndef HTTP_ANSWER_H
 #define HTTP_ANSWER_H
@@ -19,7 +19,7 @@ struct http_answer {
     char *piece; /* [capacity] text of one token */
     size_t capacity;
     struct text text; /* all that was decoded */
-    size_t n_shown;   /* bytes of it that were told */
+    size_t n_shown;   /* bytes of it that were sent */
     int64_t n_chars;  /* characters in it */
     int64_t n_told;   /* tokens */
     bool begun, ended;

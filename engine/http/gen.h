@@ -5,8 +5,8 @@
  * and have a place for every token that it may generate: it takes no memory, and the queue
  * cannot overflow. It computes what needs the logits, and searches stop strings, so that
  * generation ends with the token that completes one. All text is made by the reader.
- *   Threads: the one that steps calls http_gen_on_token(); the reader the rest. Two owners: the
- * engine, until the last token, and the reader. */
+ * Threads: the one that steps calls on_token() of gen.c, as a callback of the engine; the
+ * reader the rest. Two owners: the engine, until the last token, and the reader. */
 #ifndef HTTP_GEN_H
 #define HTTP_GEN_H
 
@@ -46,7 +46,7 @@ struct http_gen {
     int vocab;
     int64_t id, n_prompt, max_new, n_top;
     bool logprobs, wake_at_end;
-    void (*wake)(void *ctx); /* the reader's, called once for each http_gen_wait() */
+    void (*wake)(void *ctx); /* the reader's; once after a false http_gen_ready() */
     void (*on_end)(struct http_gen *g); /* with the last token, on the stepping thread */
     void *ctx;
     void *list_owner; /* the server, for on_end() */
@@ -79,11 +79,12 @@ MUST int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *pro
                          const struct serve_sampling *sampling, bool ignore_eos);
 void http_gen_unref(struct http_gen *g); /* NULL is fine */
 
-/* Has anything happened since the reader took n tokens? If not, it will be woken once. After
- * http_gen_hang_up() the answer is always true. park(ctx) is called if the answer is no,
- * before it can be woken. */
+/* Whether anything has happened since the reader took n tokens. If not, park(g->ctx) is
+ * called, and then g->wake() once something happens. After http_gen_hang_up() it is
+ * always true. */
 bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx));
-/* How far it is. *why, valid as long as g: only with HTTP_FAILED. */
+/* Why the generation ended, or that it runs; *n: its tokens so far. The reason of
+ * HTTP_FAILED is g->why. */
 enum http_finish http_gen_state(struct http_gen *g, int64_t *n, size_t *text_end,
                                 bool *hung_up);
 /* The client has gone: cancel, and wake the reader. Any thread. */

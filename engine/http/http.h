@@ -4,8 +4,9 @@
  * events), GET /v1/models, /health and /metrics.
  * Four threads: the one that calls http_run() steps the engine and never waits for a client;
  * one of libmicrohttpd reads requests and writes answers; one parses requests and encodes
- * prompts; one ends connections that are too slow or have gone. libmicrohttpd counts any byte as activity and never times out a request
- * that waits for the engine, so the deadlines are kept here. */
+ * prompts; one ends connections that are too slow or have gone. libmicrohttpd counts any
+ * byte as activity and never times out a request that waits for the engine, so the
+ * deadlines are kept here. */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 

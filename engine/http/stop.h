@@ -1,7 +1,7 @@
 /* http/stop.h - finds stop strings in text that arrives in pieces.
  *
  * One automaton of Knuth, Morris and Pratt per string: constant work per byte, and no memory
- * after http_stop_init(), since text is searched on the thread that steps the engine.
+ * after http_stop_set(), since text is searched on the thread that steps the engine.
  *   Threads: one owner. */
 #ifndef HTTP_STOP_H
 #define HTTP_STOP_H

@@ -63,8 +63,8 @@ static inline int64_t kern_mat_grain(const struct kern_mat *m)
 
 /* Write one source row (output feature n, its m->k weights contiguous at `src` in
  * `src_type`) into column n of its panel, in every unit. Conversions allowed: to the same
- * type, from any type to f32. A row of a quantised type is whole blocks. (A caller that packs whole panels calls this for 16 rows,
- * padded columns with src = NULL, which writes zeros.) */
+ * type, from any type to f32. A row of a quantised type is whole blocks. (A caller that packs
+ * whole panels calls this for 16 rows, padded columns with src = NULL, which writes zeros.) */
 void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
                       enum kern_type src_type);
 /* Pack all columns of panels [p_lo, p_hi) at once, faster than row by row: rows[i] is the

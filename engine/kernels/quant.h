@@ -42,7 +42,7 @@ struct kern_quant {
      * (scale 1, dmin 0, min 0) before the call. */
     void (*decode)(struct kern_quant_block *out, const uint8_t *block);
     /* NULL in both where this project only reads the format.
-     * scale: d and dmin, as block_encode() stores them in f16, for weights in [lo, hi].
+     * scale: d and dmin, as the encoder stores them in f16, for weights in [lo, hi].
      * They are infinite where f16 is too narrow. With them, and up to rounding in f32,
      * |w - dequantised w| <= |d| / 2 for every w in [lo, hi]. Q4_0 has -8 but not 8, and Q5_0
      * -16 but not 16: at one end it is |d|. In Q4_K it is |d| times half of the sub-block's

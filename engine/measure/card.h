@@ -41,7 +41,7 @@ MUST int measure_card_seal(json_t *card, const struct cpu_budget *b);
  * of a busy machine were those of the quiet one (measure/noise.h); above it they were up to
  * 40 % too low. */
 #define MEASURE_CARD_SPREAD_MAX 0.1
-/* A share of a measured bound above this is not a result: the bound is wrong, and the share is NaN. */
+/* A share of a measured bound above this is not a result: the bound is wrong, the share NaN. */
 #define MEASURE_SHARE_MAX 1.02
 /* reached / bound; NaN above MEASURE_SHARE_MAX. */
 double measure_share(double reached, double bound);

@@ -4,7 +4,7 @@
  * product runs at full rate on one processor and at half the f32 rate on another, and a
  * variant that does work once for all rows needs enough rows. So they are timed. The engine
  * when it opens a model, `sandwich tune`, the evaluators of plans and the studies all use
- * this function with the same arguments, so that what is tuned is what runs.   Threads: one caller. */
+ * this function with the same arguments, so what is tuned is what runs. Threads: one caller. */
 #ifndef MODEL_CHOOSE_H
 #define MODEL_CHOOSE_H
 

@@ -90,7 +90,7 @@ static inline int64_t model_v_unit(const struct model_config *c)
     return c->v_split ? model_pad16(c->head_dim) : 0;
 }
 
-/* What of an opened model follows from its configuration alone: the sizes of units and groups. */
+/* The sizes of units and groups, which the configuration alone determines. */
 static inline struct model model_of_config(const struct model_config *c)
 {
     return (struct model){.c = *c,

@@ -15,7 +15,7 @@
 struct par_shm {
     void *base; /* zeroed at first, on a page boundary */
     size_t bytes;
-    int fd; /* inherited by fork(), closed by exec() */
+    int fd; /* inherited by fork(), closed when a program is executed */
 };
 
 /* Pages are taken when they are first written. ERR_ARG: no bytes. ERR_NOMEM. */

@@ -31,7 +31,7 @@ struct model_opts {
      * reads its part of one in a single run. Has no effect on a deterministic model. */
     bool one_rank;
     /* Ranks will be processes, so activations are placed in memory that fork() shares. Keys
-     * and values must be, too (struct kv_pool_opts). See model/procs.h. */
+     * and values must be, too (struct kv_pool_opts). See ranks/procs.h. */
     bool shared;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */

@@ -1,5 +1,5 @@
-/* placement/page_map.h - which memory node each page of a mapping goes to that owners on several
- * nodes have bytes in.   Threads: one caller. */
+/* placement/page_map.h - chooses the memory node of each page of a mapping in which
+ * owners on several nodes have bytes. Threads: one caller. */
 #ifndef PLACEMENT_PAGE_MAP_H
 #define PLACEMENT_PAGE_MAP_H
 

@@ -1,4 +1,4 @@
-/* plan/method.h - plug-ins that choose a plan: the search, and what others do.
+/* plan/method.h - plug-ins that choose a plan: the search, and the methods of other engines.
  *
  * One file in plan/method/ ends in one `const struct plan_method plan_method_<stem>`. All
  * answer the same question from the same evaluator, so that a comparison of plans compares

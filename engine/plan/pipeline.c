@@ -294,8 +294,8 @@ static void explain(const struct pipeline *p, struct plan *out, int chosen, int 
     else if (chosen != fastest)
         snprintf(
             out->why, sizeof(out->why),
-            "number %d of the list was %.1f %% faster, but not surely; of the plans that "
-            "are not surely slower than it, this is the simplest",
+            "number %d of the list was %.1f %% faster, but not surely so: this is the "
+            "simplest of the plans that are as fast within the noise",
             fastest + 1, longer(out, chosen, fastest));
     else if (chosen == 0)
         snprintf(out->why, sizeof(out->why),

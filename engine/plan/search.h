@@ -1,8 +1,8 @@
 /* plan/search.h - from a machine, a model and a trace to a plan with reasons.
  *
  * What a method (plan/method.h) is asked and what it answers, and the search itself. It
- * begins with decode, whose configuration places the weights, and then searches prefill over
- * weights that lie where decode wants them.   Paper: Sandwich 5.   Threads: one. */
+ * begins with decode, whose configuration places the weights, and then searches prefill, over the
+ * weights as decode has placed them. Paper: Sandwich 5. Threads: one. */
 #ifndef PLAN_SEARCH_H
 #define PLAN_SEARCH_H
 
@@ -55,7 +55,7 @@ struct plan_search_result {
     struct topo_tree *fundamental; /* the searches' trees borrow from it */
     struct plan_tree_result prefill,
         decode;     /* of the search; empty after other methods */
-    char note[200]; /* what of the machine was left out and why, "" if nothing */
+    char note[200]; /* parts of the machine left out, and why; "" if none */
 };
 
 /* ERR_ARG, or what the searches say. */
@@ -70,8 +70,9 @@ static inline double plan_costs_s(const struct plan_search_opts *o)
     return o->costs_s > 0 ? o->costs_s : PLAN_COSTS_S;
 }
 
-/* What a step of 1, 2, 4 ... rows takes under each of the plan's phases, for the plan's
- * tables: by `e`, that prefill was searched with, the phases in turn. The plan stays without where both phases are one, or cannot be timed together. */
+/* Fill the plan's tables of seconds by rows: a step of 1, 2, 4 ... rows under each phase, the
+ * phases in turn, measured by `e`, which prefill was searched with. There are no tables where
+ * both phases are one, or cannot be timed together. */
 MUST int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
                            struct plan_evaluation *e, const struct topo_config *prefill,
                            const struct topo_config *decode);

@@ -11,8 +11,8 @@
  * memory nodes form a process group; when several in a row are not optimal, the whole group is
  * discarded. How many, and compared with what, it does not say. Here that is the option
  * `patience`: a group ends when that many of its configurations in a row are not faster than
- * the fastest of all so far. Its other configurations are then not measured, and those that
- * were are no candidates, but for the fastest of all. It is off by default, since a discarded
+ * the fastest of all so far. Its other configurations are then not measured, and those that were
+ * are not candidates, except for the fastest of all. It is off by default, since a discarded
  * group may hold the best configuration: topo_hidden_truth measures how often.
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_H

@@ -54,8 +54,8 @@ static void add_counts(struct text *t, const struct plan_search *s)
     text_printf(
         t,
         "The best were measured again in turn, up to %lld times each; one measurement "
-        "varies by %.1f %%. What the\nfastest is not surely faster than ties with it, "
-        "and of those that tie the simplest is chosen.\n",
+        "varies by %.1f %%. Configurations\nwithin the noise of the fastest tie with it, "
+        "and the simplest of these is chosen.\n",
         (long long)s->o->final_repeats, 100 * s->e->noise_frac);
 }
 

@@ -1,5 +1,5 @@
-/* ranks/phase.h - phases: by how many ranks and threads, and by which schedules, the steps of prefill
- * or decode are computed; and one forward step.   Paper: Sandwich 5.3.
+/* ranks/phase.h - phases: by how many ranks and threads, and by which schedules, the
+ * steps of prefill or decode are computed; and one forward step. Paper: Sandwich 5.3.
  * Threads: the one that owns the model. */
 #ifndef RANKS_PHASE_H
 #define RANKS_PHASE_H
@@ -57,9 +57,9 @@ typedef int (*model_schedule_fn)(void *ctx, const struct kern_variant *v,
                                  const struct kern_mat *w, int64_t m_max, int n_threads,
                                  struct kern_schedule *out);
 /* Ask fn once for every shape of matrix that a rank has, and keep its answers in place of
- * kern_schedule_default(), or restore the default schedules where fn is NULL. A schedule that this phase
- * has no memory for is replaced by the default: the head never splits K, and partial
- * products are bounded. On error nothing has changed. */
+ * kern_schedule_default(), or restore the default schedules where fn is NULL. A schedule
+ * that this phase has no memory for is replaced by the default: the head never splits K,
+ * and partial products are bounded. On error nothing has changed. */
 MUST int model_phase_schedules(struct model_phase *p, model_schedule_fn fn, void *ctx);
 /* Bytes of matrices that a step of `to` reads at addresses where no step of `from` reads: what
  * a switch from one to the other would have to copy or fetch. Both are of one model. */

@@ -1,7 +1,8 @@
 /* sched/batch.h - functions that policies share: fill a batch in order of arrival.
  *
- * The two that add do so to entries[n ... max) and return the new number of entries. *token_budget: how
- * many tokens the step can still take; it is reduced by what was added.
+ * The two that add do so to entries[n ... max) and return the new number of entries.
+ * *token_budget: how many tokens the step can still take; it is reduced by what was
+ * added.
  * Threads: stateless. */
 #ifndef SCHED_BATCH_H
 #define SCHED_BATCH_H

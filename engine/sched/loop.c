@@ -126,7 +126,7 @@ static int ask_policy(struct sched_loop *l, bool admit)
 
 /* ---- admission ---- */
 
-/* By the rule of the header; NULL: nobody now.
+/* By the rule of the header; NULL: no request now.
  *   refused  bit i: a request of bucket i has been refused memory in this step */
 static struct sched_request *next_to_admit(const struct sched_loop *l, uint64_t refused)
 {
@@ -162,7 +162,8 @@ static bool reserve(struct sched_loop *l, struct sched_request *r)
         trace(l, SCHED_ADMITTED, r);
         return true;
     }
-    /* Short of memory it waits for a release; where nobody has any it would wait for ever. */
+    /* Short of memory it waits for a release; where no request has any it would wait for
+     * ever. */
     if (rc == ERR_NOMEM && l->n_seqs > 0) {
         err_clear();
         return false;
@@ -283,8 +284,8 @@ int sched_loop_batch(struct sched_loop *l)
         if (anyone_waits_to_grow(l) || !admit(l, n_admitted))
             ask_policy(l, false);
     } else if (l->n_seqs == 0 && l->n_live > 0) {
-        /* By tokens there is no memory for the oldest, although nobody has any. The allocator
-         * knows whether there can be. */
+        /* By tokens there is no memory for the oldest, although no request has any. The
+         * allocator knows whether there can be. */
         admit(l, 1);
         ask_policy(l, false);
     }

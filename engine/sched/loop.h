@@ -17,8 +17,8 @@
  *   - Nobody is admitted while one of them waits. The policy says how many are admitted; of
  *     those that wait the oldest of the bucket that was admitted last comes first, so that
  *     batches are of one kind, unless the oldest of all has waited for more than max_age steps.
- *   - A request that has waited to grow for more than `patience` steps, or while nobody goes
- *     on, gets the memory of the youngest, which is preempted: it is computed again
+ *   - A request that has waited to grow for more than `patience` steps, or while no
+ *     request goes on, gets the memory of the youngest, which is preempted: it is computed again
  *     later and keeps the tokens that it has generated. The oldest can therefore always have
  *     what it needs, and ends after finitely many steps: there is no livelock.
  *
@@ -84,7 +84,7 @@ struct sched_loop_opts {
     const struct sched_policy *policy;
     struct sched_alloc alloc;
     /* The request ended, because reserve() failed with `rc`, whose message is set: it can
-     * never have memory, or there is none although nobody has any. */
+     * never have memory, or there is none although no request has any. */
     void (*refuse)(void *ctx, struct sched_request *r, int rc);
     void (*drop)(void *ctx,
                  struct sched_request *r); /* it has ended; the driver's again */
@@ -121,7 +121,7 @@ void sched_loop_close(struct sched_loop *l); /* live requests stay the driver's 
 /* The request waits, behind those that came before. It stays where it is until drop().
  * ERR_NOMEM: it was not added. */
 MUST int sched_loop_add(struct sched_loop *l, struct sched_request *r);
-/* How many are in the batch. 0: nobody can go on, or there are no requests. */
+/* How many are in the batch. 0: no request can go on, or there are none. */
 int sched_loop_batch(struct sched_loop *l);
 /* The step_tok tokens of a request of the batch are computed. true: it has one more token. */
 bool sched_loop_computed(struct sched_loop *l, struct sched_request *r);

@@ -30,7 +30,8 @@ static void end_canceled(struct serve *s)
         serve_drop_ended(s);
 }
 
-/* Make the chunks of the loop's batch; whether one of them is of a prompt. */
+/* Turn the loop's batch into chunks. Returns whether one of them is a piece of a
+ * prompt. */
 static bool make_chunks(struct serve *s)
 {
     bool prefill = false;

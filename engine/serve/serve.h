@@ -117,13 +117,13 @@ MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *i
 void serve_cancel(struct serve *s, int64_t id);
 
 /* Compute one step. A request that lacks memory for its next token waits. After kv_patience
- * steps, or when nobody goes on, the one that came last of those that have memory is preempted:
- * its keys and values are given up, it is admitted again later, computed again, and goes on
- * with its next token. *busy: whether live or waiting requests remain. Allocates nothing.
- * Only errors of the engine are returned; an error of a request ends that request with
- * SERVE_ERROR. ERR_STATE: a rank's process ended or stopped, during this step or since
- * the previous one. The message names the rank, and the engine can then only be
- * closed. */
+ * steps, or when no request goes on, the one that came last of those that have memory is
+ * preempted: its keys and values are given up, it is admitted again later, computed
+ * again, and goes on with its next token. *busy: whether live or waiting requests remain.
+ * Allocates nothing. Only errors of the engine are returned; an error of a request ends
+ * that request with SERVE_ERROR. ERR_STATE: a rank's process ended or stopped, during
+ * this step or since the previous one. The message names the rank, and the engine can
+ * then only be closed. */
 MUST int serve_step(struct serve *s, bool *busy);
 /* Wait until a request is submitted, a rank's process fails, serve_wake() is called or
  * timeout_ns have passed. For a thread that does nothing but step. */

@@ -1,4 +1,4 @@
-/* simulate/any_cores.h - how fast a machine could be used by somebody who knows it.
+/* simulate/any_cores.h - the best use of a machine whose parameters are known.
  *
  * A tree allows symmetric plans only: the same number of ranks and of cores on every memory
  * node, and what is left out is right-most. Here every set of cores is allowed, and another

@@ -12,7 +12,7 @@
  * shared in proportion. On its way out of the core a thread passes all its domains and pays
  * their factors one after the other; links and nodes lie side by side, and a thread runs
  * at the rate of the tightest one it visits, since it queues there and nowhere else.
- * With all bytes local this is the textbook hierarchy of smin(). */
+ * With all bytes local this is the textbook hierarchy of smooth minima. */
 
 #define LINE_BYTES 64.0
 
@@ -48,7 +48,7 @@ struct scratch {
     double queue[SIMULATE_NODES_MAX];
 };
 
-/* What of a rank's bytes is where. */
+/* Where the bytes of a rank are. */
 struct spread {
     int rank, n;
     int node[SIMULATE_NODES_MAX];

@@ -1,6 +1,6 @@
-/* simulate/exhaustive.h - the fastest configuration, by looking at all of them: what a
- * search is judged by, with a function that has no noise. Nothing is pruned and nothing
- * of the search is used.   Threads: one. */
+/* simulate/exhaustive.h - the fastest configuration, by trying all of them with a price
+ * without noise. Searches are judged by it. Nothing is pruned and nothing of the search
+ * is used. Threads: one. */
 #ifndef SIMULATE_EXHAUSTIVE_H
 #define SIMULATE_EXHAUSTIVE_H
 

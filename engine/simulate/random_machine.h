@@ -1,4 +1,4 @@
-/* simulate/random_machine.h - random machines with something to find, or nothing.
+/* simulate/random_machine.h - random machines, with or without hidden structure.
  *
  * What a machine shows: packages, memory nodes, cores, perhaps SMT. What it hides is of one
  * kind. Groups and removes can express the tiled and nested kinds. The others break what the

@@ -1,5 +1,5 @@
-/* step/attend.h - the attention of a layer in another way than the engine's, for studies of what a
- * way to compute is worth.   Threads: see below. */
+/* step/attend.h - replaces the attention of a layer, so that studies can time other ways
+ * to compute it. Threads: see below. */
 #ifndef STEP_ATTEND_H
 #define STEP_ATTEND_H
 

@@ -1,5 +1,5 @@
-/* step/context.h - what a step works on: the ranks of a phase with their memory and schedules, which
- * ranks/ makes, the running step, and each thread's view of it.
+/* step/context.h - what a step works on: the ranks of a phase with their memory and
+ * schedules, which ranks/ makes, the running step, and each thread's view of it.
  *
  * Threads: all threads of the phase share a step; each thread has its own context. */
 #ifndef STEP_CONTEXT_H

@@ -1,4 +1,4 @@
-/* topo/machine.h - a machine as plain arrays; hwloc ends here.
+/* topo/machine.h - a machine as plain arrays. No other module sees hwloc.
  *
  * From this host, an hwloc XML file (1.x or 2.x format), a synthetic string or an
  * unpacked /sys dump. Only machine.c includes hwloc.h. Paper: Sandwich 5.1 (the

@@ -14,8 +14,9 @@ void topo_machine_print(const struct topo_machine *m, FILE *f);
 
 /* Fill `m`, all zeros but for name and source, from what topo_machine_print() wrote; the
  * arrays are the caller's after an error, too. All of it is
- * checked: the process that wrote it read a hostile file. ERR_FORMAT: a number is missing, or out of its range, or a CPU is
- * there twice; `where` begins the message. ERR_NOMEM. */
+ * checked: the process that wrote it read a hostile file. ERR_FORMAT: a number is
+ * missing, or out of its range, or a CPU is there twice; `where` begins the message.
+ * ERR_NOMEM. */
 MUST int topo_machine_parse(struct topo_machine *m, const char *text, const char *where);
 
 #endif

@@ -1,9 +1,9 @@
 /* tune/search.h - shared by policies: the shape being searched, its measurements so far, and
  * the best of them.
  *
- * Schedules are compared by their fastest runs, since disturbances only add time.
- * A schedule tried twice is measured once. When the budget is spent, nothing is measured and
- * every new schedule counts as infinitely slow, so that every search ends.
+ * Schedules are compared by their fastest runs, since disturbances only add time. No
+ * schedule is measured twice. When the budget is spent, nothing is measured and every new
+ * schedule counts as infinitely slow, so that every search ends.
  *
  * The fastest of many short measurements is partly luck. So whatever a policy found by measuring is
  * measured again here, by the same rule for all: tune_opts.retest.   Threads: the policy's one. */

@@ -1,7 +1,8 @@
 /* tune/space.h - the space of schedules that every policy chooses from.
  *
  * Extents are numbers clamped to a thread's part, so that two schedules with the same effect
- * are equal, and a slice stays the same for a larger M (where KERN_ALL would grow).   Paper: Sandwich 6.   Threads: any; no state. */
+ * are equal, and a slice stays the same for a larger M (where KERN_ALL would grow). Paper:
+ * Sandwich 6. Threads: any; no state. */
 #ifndef TUNE_SPACE_H
 #define TUNE_SPACE_H
 

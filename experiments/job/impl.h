@@ -1,5 +1,5 @@
-/* experiments/job/impl.h - the tables behind a job, shared by the job_*.c
- * files. */
+/* experiments/job/impl.h - the tables behind a job, shared by the files of this
+ * module. */
 #ifndef JOB_IMPL_H
 #define JOB_IMPL_H
 

@@ -5,9 +5,10 @@
  * axes, in the file's order, times `repeats` (outermost, so that drift of the machine
  * hits all settings alike). Settings that change together have a name: `cases` (what is
  * served) and `variants` (what serves it) are lists of overlays, and axes as well: cases
- * outermost, variants innermost, so that what is compared runs one after the other. The `smoke` section is merged over the rest for a quick run;
- * --set comes last. A job either serves requests (system, dataset, load, slo, seeds) or
- * studies something else (study: experiments/load/study.h). Threads: none of its own; a job is immutable once read. */
+ * outermost, variants innermost, so that what is compared runs one after the other. The `smoke`
+ * section is merged over the rest for a quick run; --set comes last. A job either serves requests
+ * (system, dataset, load, slo, seeds) or studies something else (study:
+ * experiments/load/study.h). Threads: none of its own; a job is immutable once read. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 

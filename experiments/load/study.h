@@ -1,4 +1,4 @@
-/* experiments/load/study.h - experiments that serve nothing: kernels, tuners, machines.
+/* experiments/load/study.h - experiments that serve no requests: kernels, tuners, machines.
  *
  * A job with a "study" section in place of system, dataset, load and slo. The section's
  * "name" chooses a plug-in, one file in experiments/study/ ending in one `const struct

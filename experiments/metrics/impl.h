@@ -1,5 +1,5 @@
 /* experiments/metrics/impl.h - what metrics.c hands to the definitions of
- * metrics_def.c: the rows, and those of them that count. Private to the two. */
+ * definitions.c: the rows, and those of them that count. Private to the two. */
 #ifndef METRICS_IMPL_H
 #define METRICS_IMPL_H
 
@@ -17,7 +17,7 @@ struct metrics_work {
 /* a / b; where b is not above 0: NaN, and *why is `reason`. */
 double metrics_ratio(double a, double b, const char **why, const char *reason);
 
-/* metrics_rate.c: rates of requests. */
+/* rate.c: rates of requests. */
 double metrics_offered_rate(const struct metrics_work *w, const char **why);
 double metrics_achieved_rate(const struct metrics_work *w, const char **why);
 double metrics_backlog_growth(const struct metrics_work *w, const char **why);

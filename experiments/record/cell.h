@@ -1,5 +1,5 @@
-/* experiments/record/cell.h - a cell, and JSON, as HDF5 objects. Like
- * record_h5.h only in a process of its own, which an error ends. Private to record*.c. */
+/* experiments/record/cell.h - a cell, and JSON, as HDF5 objects. Like h5.h, only in a
+ * process of its own, which an error ends. Private to record*.c. */
 #ifndef RECORD_CELL_H
 #define RECORD_CELL_H
 

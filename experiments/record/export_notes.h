@@ -1,6 +1,6 @@
-/* experiments/record/export_notes.h - the newest record of an experiment, and what a reader of
- * its headlines should know of it: where it was made, and what speaks against its numbers.
- * Heads are those of export_head(). Threads: any. */
+/* experiments/record/export_notes.h - the newest record of an experiment, with what its
+ * reader should know: where it was made, and which warnings it has. Heads are those of
+ * export_head(). Threads: any. */
 #ifndef RECORD_EXPORT_NOTES_H
 #define RECORD_EXPORT_NOTES_H
 

@@ -82,7 +82,7 @@ static const struct field {
     {"/resumes_json", "json", "", "when the run was taken up again after an interruption"},
     {"/hwloc_xml", "text", "", "topology of the machine as hwloc 2 XML"},
     {"/*_json", "json", "", "every other object of the run's header"},
-    {"/headline/*", "f64", "of each", "a scalar that stands for the experiment"},
+    {"/headline/*", "f64", "of each", "a number that summarises the experiment"},
     {"/headline/*@better", "text", "", "higher or lower"},
     {"/headline/*@why", "text", "", "why it is NaN"},
     {"/headline/*@evidence", "text", "",

@@ -1,4 +1,4 @@
-/* experiments/record/h5.h - the little of HDF5 that a record needs: groups,
+/* experiments/record/h5.h - the part of HDF5 that a record needs: groups,
  * attributes, one-dimensional datasets with unit and meaning.
  *
  * Only in a process of its own (base/child.h): an error ends it, so nothing here returns

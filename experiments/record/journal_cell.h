@@ -23,8 +23,9 @@ struct journal_parsed {
     struct metrics_value *values;
     struct metrics_series *series;
 };
-/* `v` and `where`, the file, must outlive *out. ERR_FORMAT: not what journal_cell_json() makes, or refused
- * by journal_cell_check(). ERR_NOMEM. On error as on success: journal_parsed_fini(). */
+/* `v` and `where`, the file, must outlive *out. ERR_FORMAT: not what journal_cell_json()
+ * makes, or refused by journal_cell_check(). ERR_NOMEM. On error as on success:
+ * journal_parsed_fini(). */
 MUST int journal_cell_parse(struct journal_parsed *out, const json_t *v,
                             const char *where);
 void journal_parsed_fini(struct journal_parsed *p);

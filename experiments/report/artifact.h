@@ -1,8 +1,8 @@
 /* experiments/report/artifact.h - which experiments to run when time is short.
  *
- * Worth most are those whose records decide claims that should hold on every machine, per
- * minute that they take; then those that decide other claims, per minute; then, from the
- * shortest, those that decide none.   Threads: any. */
+ * Experiments that decide claims which should hold on every machine come first, most
+ * claims per minute first. Those that decide other claims follow in the same order, then
+ * the rest, shortest first. Threads: any. */
 #ifndef REPORT_ARTIFACT_H
 #define REPORT_ARTIFACT_H
 

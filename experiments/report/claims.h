@@ -1,5 +1,5 @@
-/* experiments/report/claims.h - what the papers claim, and what the newest records have to say
- * of it.
+/* experiments/report/claims.h - what the papers claim, and whether the newest records
+ * confirm it.
  *
  * results/claims.json lists the claims; results/README.md describes its keys. A verdict is
  * computed from the headline numbers of a record alone, so that it can be repeated from the

@@ -1,5 +1,5 @@
-/* experiments/report/report.h - everything that the records below results/ have to show, as one
- * page: machines, verdicts on the papers' claims, and each experiment with its figure.
+/* experiments/report/report.h - all records below results/ as one page: machines,
+ * verdicts on the papers' claims, and each experiment with its figure.
  *
  * Records come from results/NAME/ of the working directory. Those of other machines count as
  * well: to compare machines, copy their records there. A record is foreign data and is read

@@ -1,6 +1,6 @@
-/* experiments/run/bench.h - what a server that runs can do for its users, without a
- * job file: one user at a time, then the highest rate of requests that keeps the objectives.
- * Nothing is recorded; the answer is text.   Threads: one caller. */
+/* experiments/run/bench.h - measures a running server without a job file: one user at a
+ * time, then the highest rate of requests that keeps the objectives. Nothing is recorded;
+ * the answer is text. Threads: one caller. */
 #ifndef RUN_BENCH_H
 #define RUN_BENCH_H
 

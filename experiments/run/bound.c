@@ -43,7 +43,7 @@ void run_bound_look(struct run_bound *b, const struct run_session *s, enum run_w
         b->now[when].read_gbps = measure_card_read_gbps(read, cpus.n);
         b->now[when].peak_gflops = measure_card_peak_gflops(peak, "f32", "exact", cpus.n);
     } else {
-        err_clear(); /* nor was anything measured */
+        err_clear(); /* without a measurement there is no bound to correct */
     }
     json_decref(read);
     json_decref(peak);
@@ -109,7 +109,7 @@ static void scale(struct run_bound *b, const json_t *card, const char *cell)
 {
     struct cpu_budget cpus;
 
-    if (cpu_budget_get(&cpus) != OK) { /* nor was anything measured */
+    if (cpu_budget_get(&cpus) != OK) { /* as above */
         err_clear();
         return;
     }

@@ -4,10 +4,10 @@
  * within minutes. Bandwidth and peak of all CPUs are therefore measured again just before and
  * just after each cell. Where the larger of the two is less or more than the card's, the bounds
  * that the card gives for the system's threads and weights are less or more by the same factor.
- * So is the time in which a line of memory goes from one CPU to another: it tells on which caches
- * a host has put virtual CPUs, and with these the bandwidth changes. On Zen 4, two CPUs on one
- * cache: 27 ns and 36 GB/s; on two: 168 ns and 64 GB/s.
- *   Threads: one caller; no other work may run while it looks. */
+ * So is the time in which a line of memory goes from one CPU to another: it shows which
+ * caches the host has given to virtual CPUs, and bandwidth depends on these. On Zen 4,
+ * two CPUs on one cache: 27 ns and 36 GB/s; on two: 168 ns and 64 GB/s.
+ *   Threads: one caller; no other work may run while it measures. */
 #ifndef RUN_BOUND_H
 #define RUN_BOUND_H
 

@@ -1,4 +1,4 @@
-/* experiments/run/impl.h - shared by run.c, run_system.c and run_requests.c.
+/* experiments/run/impl.h - shared by run.c, system.c and requests.c.
  */
 #ifndef RUN_IMPL_H
 #define RUN_IMPL_H

@@ -13,7 +13,7 @@
 #include "measure/card.h"
 #include "measure/noise.h"
 
-/* A cell's own objects; all freed by cell_fini(). */
+/* A cell's own objects; freed at its end. */
 struct cell {
     const struct job_cell *job_cell;
     struct load_opts load;
@@ -22,7 +22,7 @@ struct cell {
     struct run_requests requests;
     struct run_result result;
     struct metrics metrics;
-    json_t *described; /* what the system said of itself */
+    json_t *described; /* the system's own description */
     struct measure_noise noise;
     struct run_bound bound;
     char invalid[160];   /* why its numbers must not be used, "" if valid */

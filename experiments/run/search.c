@@ -1,5 +1,5 @@
 /* One cell that searches its goodput: its trials are measured and recorded like cells, and
- * the cell itself says what they come to. Which rate comes next is load_search.h's. Each
+ * the cell itself says what they come to. Which rate comes next is load/search.h's. Each
  * finished trial is in the journal, so an interrupted search goes on with the next. */
 #include "experiments/run/session.h"
 

@@ -1,5 +1,6 @@
 /* The tile of MNN-LLM's formula compared with the measured best one: every micro-kernel that
- * the engine has for a matrix, with the slice that its cost model gives it, and the tuner's schedule.
+ * the engine has for a matrix, with the slice that its cost model gives it, and the
+ * tuner's schedule.
  * Paper: MNN-LLM IV-D. */
 #include <math.h>
 #include <stdio.h>

@@ -62,8 +62,8 @@ static const struct opt_row table[] = {
             .min = 2, .max = 1000),
     OPT_ROW(
         F64, tells, "0.7",
-        "Drawn requests: probability that the word in the text is that of the output's "
-        "class, one of eight; else it is that of any class.",
+        "Drawn requests: probability that the text has the word of its output's class, "
+        "one of eight. Otherwise the word is that of a random class.",
         .min = 0, .max = 1),
     OPT_ROW(INT, clients, "256",
             "Clients, each of which sends its next request when one was answered.",
@@ -175,7 +175,7 @@ static const struct study_metric metrics[] = {
      "utilization_end of all requests after the change, with bounds learned from all of "
      "them"},
     {"text_bits", "", "",
-     "what the text of a drawn request tells of its output's class, of 3 bits"},
+     "what the text of a drawn request reveals of its output's class, of 3 bits"},
     {"n_requests", "", "", "requests replayed"},
     {"n_learned", "", "", "requests that were there to learn from"},
     {"max_tok", "tok", "", "the longest sequence"},

@@ -2,7 +2,7 @@
  * choose is from the oracle's choice, and what it cost them. All begin alike (with the cost
  * model's schedule, or none of them), measure their fastest again by the same rule, and are
  * charged for that and for offline work. What they choose is at last run in turn on fresh
- * buffers, charged to nobody.
+ * buffers, which no policy is charged for.
  * Paper: Sandwich 8.2, Fig. 8; 8.3 and B, Table 4. */
 #include <math.h>
 #include <string.h>

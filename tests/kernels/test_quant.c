@@ -290,8 +290,8 @@ static void test_rounding(const struct kern_variant *v, struct rng *r)
                 check_row(s, (enum kind)kind, kern_type_block(s->type) * blocks[i], r);
 }
 
-/* Sub-blocks of very different ranges: each weight is within half a step of its own sub-block, whose
- * scale and min are rounded up to 1/63 of the largest ones. */
+/* Sub-blocks of very different ranges: each weight is within half a step of its own
+ * sub-block, whose scale and min are rounded up to 1/63 of the largest ones. */
 static void test_sub_blocks(const struct kern_variant *v, struct rng *r)
 {
     const struct kern_quant_scheme *s;

@@ -96,6 +96,12 @@ check_once() {
             -e 's/^\([^:]*:[0-9]*\):.*< 0x.*/\1: once: base\/utf8.h validates UTF-8/'
 }
 
+# clang-format breaks code at 90 columns and leaves comments as they are.
+check_width() {
+    tr '\n' '\0' <"$tmp/c" | xargs -0 awk 'length > 100 {
+        print FILENAME ":" FNR ": size: a line of " length " columns, at most 100" }' /dev/null
+}
+
 check_format() {
     if ! command -v clang-format >/dev/null; then
         echo "lint: clang-format is not here: format not checked" >&2
@@ -284,6 +290,7 @@ check_isa_words() {
     check_marks
     check_words
     check_once
+    check_width
     check_format
     check_headers
     check_symbols

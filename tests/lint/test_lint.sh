@@ -99,6 +99,8 @@ printf 'int count(void)\n{\n    return 0;\n}\n' >>"$tree/engine/kv/g.c"
 check "a symbol without the module's prefix" 'engine/kv/g.c:1: symbol: count, expected'
 add engine/kv/g.c 'int stray;'
 check "a variable without the module's prefix" 'engine/kv/g.c:1: symbol: stray, expected'
+add engine/kv/g.c "/* $(lines 25 word | tr '\n' ' ' | cut -c 1-95 | sed 's/ $/x/') */"
+check "a wide comment" 'engine/kv/g.c:1: size: a line of 101 columns'
 add engine/kv/g.c 'static  int  kept;'
 check "bad format" 'engine/kv/g.c:1: format:'
 printf '#ifndef KV_BAD_H\n#define KV_BAD_H\n\nsize_t kv_size(void);\n\n#endif\n' >"$tree/engine/kv/bad.h"
@@ -113,16 +115,18 @@ add engine/kv/g.c 'static const char kv_text[] = "; did you mean \"x\"?";'
 check "a second way to look up names" 'engine/kv/g.c:1: once: base/name.h'
 add engine/kv/README.md 'Data lie in /home/someone/data.'
 check "a path of one machine" 'engine/kv/README.md:2: mark: a path'
-add engine/kv/g.c 'static int kv_region;'
-check "a private name" 'engine/kv/g.c:1: word: the name kv_region, expected kv_slot'
+printf 'struct found {\n    int n;\n};\n' >"$tree/engine/kv/g.c"
+check "a struct that is not a noun" 'engine/kv/g.c:1: word: struct found, expected a noun'
+add engine/kv/g.c '/* As kv_count(), and then kv_gone(). */'
+check "a function that does not exist" 'engine/kv/g.c:1: word: kv_gone(), which does not exist'
 add engine/kv/g.c '/* Few rows: what lies in a region. */'
 check "a word in a comment" 'engine/kv/g.c:1: word: "lies", expected is'
 printf '/* This text\n * begins anew. */\n' >"$tree/engine/kv/g.c"
 check "a word in the second line of a comment" 'engine/kv/g.c:2: word: "anew"'
 printf 'extern const char kv_text[];\nconst char kv_text[] = "/* who waits";\n' >"$tree/engine/kv/g.c"
 check "a word in a string" 'engine/kv/g.c:2: word: "who waits"'
-add engine/kv/g.c '/* the names few and kv_region; it is no longer so */'
-check "names in a comment" ""
+add engine/kv/g.c '/* it is no longer so */'
+check "words of a rule in another order" ""
 add engine/kv/README.md 'Pages beside the pool.'
 check "a word in a document" 'engine/kv/README.md:2: word: "beside"'
 add engine/kv/README.md "$(lines 23 word | tr '\n' ' ' | cut -c 1-111 | sed 's/ $/x/')"

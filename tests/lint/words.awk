@@ -1,5 +1,5 @@
-# The words of words.txt. Arguments: words.txt, then sources, documents and scripts.
-# Prints "file:line: word: what".
+# The words of words.txt, and functions that a comment or a document names and that do not exist.
+# Arguments: words.txt, then sources, documents and scripts. Prints "file:line: word: what".
 FILENAME == WORDS {
     if ($0 ~ /^#/ || NF == 0)
         next
@@ -11,10 +11,9 @@ FILENAME == WORDS {
     better = substr(rest, at + 1)
     gsub(/^[ \t]+|[ \t]+$/, "", pattern)
     gsub(/^[ \t]+|[ \t]+$/, "", better)
-    if (kind == "name") {
-        name[++n_names] = "^(" pattern ")$"
-        name_better[n_names] = better
-        names = names (names == "" ? "" : "|") pattern
+    if (kind == "struct") {
+        tag = "^(" pattern ")$"
+        tag_better = better
     } else if (kind == "prose") {
         prose[++n_prose] = "(^|[^a-z0-9_])(" pattern ")([^a-z0-9_]|$)"
         prose_better[n_prose] = better
@@ -27,10 +26,9 @@ FILENAME == WORDS {
 
 FNR == 1 {
     c_source = FILENAME ~ /\.[ch]$/
-    checks_names = c_source && FILENAME !~ /^tests\// # a test may name its locals as it likes
+    names_functions = c_source || FILENAME ~ /\.md$/
     in_comment = 0
-    if (any_name == "") {
-        any_name = "^(" names ")$"
+    if (any_prose == "") {
         any_prose = "(^|[^a-z0-9_])(" proses ")([^a-z0-9_]|$)"
     }
 }
@@ -64,12 +62,21 @@ function split_line(line,    at) {
     text = $0
     if (c_source)
         split_line($0)
-    n = checks_names ? split(code, token, /[^A-Za-z0-9_]+/) : 0
+    n = split(code, token, /[^A-Za-z0-9_]+/)
     for (i = 1; i <= n; i++)
-        if (token[i] ~ any_name)
-            for (k = 1; k <= n_names; k++)
-                if (token[i] ~ name[k])
-                    print FILENAME ":" FNR ": word: the name " token[i] ", expected " name_better[k]
+        exists[token[i]] = 1
+    if (tag != "" && FILENAME !~ /^tests\// && match(code, /struct [a-z_]+ *\{/)) {
+        split(substr(code, RSTART, RLENGTH), token, /[ {]+/)
+        if (token[2] ~ tag)
+            print FILENAME ":" FNR ": word: struct " token[2] ", expected " tag_better
+    }
+    rest = names_functions ? text : ""
+    while (match(rest, /[A-Za-z_][A-Za-z0-9_]*\(\)/)) {
+        function_name = substr(rest, RSTART, RLENGTH - 2)
+        if (!(function_name in named))
+            named[function_name] = FILENAME ":" FNR
+        rest = substr(rest, RSTART + RLENGTH)
+    }
     text = tolower(text)
     if (text ~ any_prose)
         for (k = 1; k <= n_prose; k++)
@@ -78,4 +85,10 @@ function split_line(line,    at) {
                 gsub(/^[^a-z]+|[^a-z]+$/, "", found)
                 print FILENAME ":" FNR ": word: \"" found "\", expected " prose_better[k]
             }
+}
+
+END {
+    for (function_name in named)
+        if (!(function_name in exists))
+            print named[function_name] ": word: " function_name "(), which does not exist"
 }

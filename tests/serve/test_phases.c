@@ -302,8 +302,8 @@ static void draw_traffic(struct traffic *t, struct rng *r)
     }
 }
 
-/* A cost for each number of rows, at random, even numbers of rows cost half as much again, or odd ones:
- * the choice goes to and fro. */
+/* A cost for each number of rows, at random, even numbers of rows cost half as much
+ * again, or odd ones: the choice goes to and fro. */
 static void random_costs(struct plan_costs *c, int parity, struct rng *r)
 {
     c->n = PLAN_COSTS_MAX;

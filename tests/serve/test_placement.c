@@ -1,5 +1,5 @@
-/* What a record says of where memory is: on this machine, under a kernel that reports wrong nodes for
- * it, and under one that does not tell. */
+/* What a record says of where memory is: on this machine, under a kernel that reports
+ * wrong nodes for it, and under one that does not tell. */
 #include <errno.h>
 
 #include "base/log.h"

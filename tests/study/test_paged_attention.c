@@ -93,7 +93,8 @@ static void operations_give_tokens(void **state)
         assert_int_equal(s.n_live, 8);
         assert_true(k.n_ops >= 20000 && k.n_ops <= 40000);
         ops_per_tok = (double)k.n_ops / (double)k.n_tok;
-        /* A prompt is 128 tokens in the mean and the output 192: two operations, and those for blocks. */
+        /* A prompt is 128 tokens in the mean and the output 192: two operations, and
+         * those for blocks. */
         if (strcmp(kv_allocs[i]->name, "static") == 0)
             assert_true(fabs(ops_per_tok - 2.0 / 192) < 0.1 / 192);
         if (strcmp(kv_allocs[i]->name, "paged") == 0)

@@ -1,5 +1,5 @@
-/* Schedules searched for one number of rows after the other, on a modelled machine, and what is said
- * to be particular about one. */
+/* Schedules searched for one number of rows after the other, on a modelled machine, and
+ * what is said to be particular about one. */
 #include <math.h>
 
 #include "experiments/study/support/schedules.h"

@@ -70,7 +70,8 @@ void step_model_multiprocess(struct step_model *x);
 void step_model_keep_bits(struct step_model *x);
 
 /* Run n_seqs sequences to their end in steps of random chunks, with and without logits,
- * in random company and with memory that grows between the steps; check every row of logits that was asked for. */
+ * in random company and with memory that grows between the steps; check every row of
+ * logits that was asked for. */
 void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
                     double tolerance, uint64_t seed, const char *what);
 

@@ -8,7 +8,8 @@
 #include "characterize/counters/perf_sys.h"
 
 /* Counting less than this share of the time means that events of other
- * programs were multiplexed with these. Below 1 because the kernel enables a group's members one after another. */
+ * programs were multiplexed with these. Below 1 because the kernel enables a group's
+ * members one after another. */
 #define RUNNING_MIN 0.99
 #define EVENTS_MAX  32
 /* Events of one unit outside the core at once: the fewest registers such units have

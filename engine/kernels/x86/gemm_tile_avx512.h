@@ -36,9 +36,10 @@
  * Zen 4, two threads, weights of f32 and bf16, out of memory. Several panels share the
  * distance, which is 16 KiB for them, and near their end ask for the panels of the next tile, not
  * for what follows in memory: 8 rows by 2 panels are 1.1 to 1.36 times as fast as with 4 KiB, and
- * tiles of a prompt of 28 and 64 rows 1.07 and 1.03 times (Zen 5, bf16). A tile that walks the units of a split matrix asks for the same line two units on,
- * as a unit's share of a panel is only 1 to 4 KiB long. Measured on Zen 5, out of memory: at
- * 14 rows asking doubles the speed of a split matrix. */
+ * tiles of a prompt of 28 and 64 rows 1.07 and 1.03 times (Zen 5, bf16). A tile that
+ * walks the units of a split matrix asks for the same line two units on, as a unit's
+ * share of a panel is only 1 to 4 KiB long. Measured on Zen 5, out of memory: at 14 rows
+ * asking doubles the speed of a split matrix. */
 #define TILE_FAR_SUMS    8
 #define TILE_SPARSE_SUMS 2
 #define TILE_AHEAD(mr, np)                                                               \

@@ -1,5 +1,5 @@
-/* kernels/x86/load_bf16_avx512.h - how a tile of f32 products reads bf16 weights in pairs of rows of K, widened:
- * for gemm_tile_avx512.h, which is included after it. */
+/* kernels/x86/load_bf16_avx512.h - how a tile of f32 products reads bf16 weights in pairs
+ * of rows of K, widened: for gemm_tile_avx512.h, which is included after it. */
 #ifndef KERNELS_X86_LOAD_BF16_AVX512_H
 #define KERNELS_X86_LOAD_BF16_AVX512_H
 

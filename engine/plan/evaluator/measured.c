@@ -160,7 +160,8 @@ static int move(struct measured *x, const int *cpus, int n)
     return OK;
 }
 
-/* The model for the next phases to open; none is open. Where memory holds only one of the two, they take turns. */
+/* The model for the next phases to open; none is open. Where memory holds only one of the
+ * two, they take turns. */
 static int use_layout(struct measured *x, bool one_rank)
 {
     struct model_bench *b = &x->layout[one_rank], *other = &x->layout[!one_rank];

@@ -1,12 +1,12 @@
 /* Sandwich 6 as the paper describes it, for comparison with `sandwich`, our extension.
  *
  * Every micro-kernel in question (all of them for the first sigma shapes, those chosen for
- * the last sigma shapes afterwards) goes through fast start on one thread, up to the paper's literal
- * limit of parallelizability, and then through finetune on all threads under every
- * polymerization scheme. The fastest of all that was measured so is the choice. Where the new slice
- * is within theta of the average slice of the window, it is kept for all larger shapes;
- * the same holds for the scheme, separately. Then only what is not fixed is searched, and
- * nothing once both are. No other schedule is a start.
+ * the last sigma shapes afterwards) goes through fast start on one thread, up to the
+ * paper's literal limit of parallelizability, and then through finetune on all threads
+ * under every polymerization scheme. The fastest of all that was measured so is the
+ * choice. Where the new slice is within theta of the average slice of the window, it is
+ * kept for all larger shapes; the same holds for the scheme, separately. Then only what
+ * is not fixed is searched, and nothing once both are. No other schedule is a start.
  *
  * What the paper leaves open is read so: dimensions take turns in fast start (K, N, M), a gain
  * is one beyond the noise of measuring (TUNE_GAIN), the average is that of a full window,

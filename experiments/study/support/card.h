@@ -1,5 +1,5 @@
 /* experiments/study/support/card.h - a full machine card as numbers and curves of a cell,
- * and what more there would be to see with the rights of root.   Threads: one. */
+ * and what root would see in addition.   Threads: one. */
 #ifndef STUDY_CARD_H
 #define STUDY_CARD_H
 

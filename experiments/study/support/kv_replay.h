@@ -56,8 +56,8 @@ struct study_kv_result {
 /* Serve requests[n], each with a prompt and an output of at least 1 token and at most
  * arena.max_tok together.
  *   outcomes  [n] of the requests
- * ERR_LIMIT: a request is longer than max_tok. ERR_STATE: nobody can go on, which is a fault of
- * the allocator or of the policy. */
+ * ERR_LIMIT: a request is longer than max_tok. ERR_STATE: no request can go on, which is
+ * a fault of the allocator or of the policy. */
 MUST int study_kv_replay(struct study_kv_result *out, const struct study_kv_opts *o,
                          const struct kv_example *requests, int64_t n,
                          struct kv_outcome *outcomes);

@@ -6,9 +6,10 @@
  * drawn, or a file: of conversations, of which one part is replayed and the others are to
  * learn from, or of lengths only, which is replayed whole.
  *
- * Drawn requests get a text of one word that tells which of STUDY_KV_CLASSES classes of
- * equally many outputs theirs is in. It tells the truth with a known probability, else it is
- * any of them, so that what a text tells about its answer's length is known in bits.
+ * The text of a drawn request is one word, which names one of STUDY_KV_CLASSES classes of
+ * equally many outputs. It names the class of the request with a known probability and
+ * otherwise a random one, so that what a text reveals of its answer's length is known in
+ * bits.
  * Threads: one. */
 #ifndef STUDY_KV_STREAM_H
 #define STUDY_KV_STREAM_H

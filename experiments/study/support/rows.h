@@ -1,5 +1,5 @@
 /* experiments/study/support/rows.h - rows that the option tables of several studies have in
- * common. A study's options are a `struct opts` whose members are called as their rows. */
+ * common. A study's options are a `struct opts` whose members have the names of their rows. */
 #ifndef STUDY_ROWS_H
 #define STUDY_ROWS_H
 

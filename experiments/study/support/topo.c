@@ -273,7 +273,7 @@ int study_topo_node_level(const struct topo_tree *t)
     return 0;
 }
 
-/* --- what is said of it */
+/* --- its description */
 
 /* "4 package x 2 node+L3 x 24 core+PU". */
 static void print_shape(const struct topo_tree *t, char *out, size_t n)

@@ -92,7 +92,7 @@ int study_tune(const char *policy, const struct tune_opts *o, struct study_threa
 
     memset(out, 0, sizeof(*out));
     TRY(tune_bench_open(&b, t->team, &opts));
-    /* The largest first: nobody is charged for making weights and activations. */
+    /* The largest first: no policy is charged for making weights and activations. */
     rc = tune_bench_shape(b, &shapes->v[shapes->n - 1]);
     start_ns = clock_ns();
     if (rc == OK)

@@ -1,5 +1,5 @@
-/* experiments/study/support/tuning.h - policies set to work on the shapes of one matrix,
- * and what they chose measured again: on fresh buffers, in turn, charged to nobody.
+/* experiments/study/support/tuning.h - runs policies on the shapes of one matrix, and
+ * measures their choices again on fresh buffers, in turn. No policy is charged for that.
  * Threads: one caller; the team works. */
 #ifndef STUDY_TUNING_H
 #define STUDY_TUNING_H
