@@ -17,8 +17,6 @@
 #include "make/make.h"
 #include "tokenizer/tokenizer.h"
 
-static char ring[8][400];
-
 static struct make_opts tiny(enum kern_type type, const char *format, const char *out)
 {
     return (struct make_opts){.arch = "tiny",
