@@ -96,7 +96,7 @@ check "a shell reads its CPUs" sh -c "eval \"\$($sandwich plan --show $dir/far.j
     [ \"\$(echo \$DECODE_CPUS | tr '|' '\\n' | wc -l)\" = \$DECODE_RANKS ]"
 check "testbed describes it" sh -c "$build/testbed describe $dir/far.json | grep -q kunpeng920x4"
 printf 'prompt,output\n100,10\n20,x\n' >"$dir/lengths.csv"
-check "bad lengths" refuses 1 'lengths.csv: line 3' "$sandwich" plan --machine kunpeng920x4 \
+check "bad lengths" refuses 1 'lengths.csv:3: output' "$sandwich" plan --machine kunpeng920x4 \
     --model llama-160m --lengths "$dir/lengths.csv"
 printf '[{"instruction": "Say yes.", "input": "", "output": "Yes."}]' >"$dir/texts.json"
 check "texts have no lengths" refuses 1 'expected lengths in tokens, found texts (alpaca)' \
