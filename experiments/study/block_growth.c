@@ -113,16 +113,12 @@ static int run(struct cell *f)
     const struct opts *o = f->o;
     struct tune_bench_opts bench = {.seed = 1, .measure = {.budget_s = 0.05}};
     int64_t mr = o->mr, np = o->np;
-    struct model_variants v;
-    struct study_matrix w;
 
-    TRY(study_matrix_parse(o->matrix, &w));
+    TRY(study_matrix_parse(o->matrix, o->m, &f->shape));
     TRY(study_threads_open(&f->threads, 1, o->cache_mb));
     bench.cache_bytes = f->threads.cache_bytes;
     TRY(tune_bench_open(&f->bench, f->threads.team, &bench));
-    f->shape = (struct tune_shape){.m = o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
-    TRY(study_variants_choose(&v, o->mode, &f->shape));
-    f->shape.v = model_variants_at(&v, f->shape.m);
+    TRY(study_variant_choose(&f->shape, o->mode));
     TRY(study_tile(f->shape.v, &mr, &np));
     TRY(tune_bench_shape(f->bench, &f->shape));
     TRY(measure(o, f));

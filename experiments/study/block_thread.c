@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "experiments/load/study.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/variant.h"
-#include "measure/compare.h"
 
 struct opts {
     char *matrix, *bms, *bns, *bks;
@@ -67,7 +67,6 @@ static const struct study_metric metrics[] = {
 
 #define MAX_SIDES  16
 #define MAX_SLICES 1024
-#define MAX_RUNS   99
 
 struct slice {
     int64_t bm, bn, bk; /* rows, columns, rows of K */
@@ -85,8 +84,8 @@ struct cell {
     struct slice slices[MAX_SLICES];
     double gflops[2][MAX_SLICES]; /* one thread, all threads */
     const struct slice *now, *best[2];
-    int64_t mr, np; /* of the micro-kernel */
-    struct measure *measure;
+    int64_t mr, np;              /* of the micro-kernel */
+    struct study_compare rounds; /* of both numbers of threads; of both winners */
     int n;
 };
 
@@ -187,17 +186,12 @@ static int try_slice(void *arg, int i, struct measure_trial *t)
 
 static int sweep(struct cell *w, struct study_cell *out)
 {
-    const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->runs)};
-    struct measure_report r;
-
     for (int i = 0; i < w->n; i++) {
         study_progress(out, 0.9 * i / w->n, "sweep");
         w->now = &w->slices[i];
-        TRY(measure_compare(w->measure, 2, &o, try_slice, w));
-        for (int k = 0; k < 2; k++) {
-            measure_report(w->measure, k, &r);
-            w->gflops[k][i] = study_gflops(&w->shape, r.estimate);
-        }
+        TRY(study_compare(&w->rounds, out, 2, w->o->runs, try_slice, w));
+        for (int k = 0; k < 2; k++)
+            w->gflops[k][i] = study_gflops(&w->shape, w->rounds.time[k].estimate);
     }
     return OK;
 }
@@ -246,27 +240,19 @@ static int try_best(void *arg, int i, struct measure_trial *t)
 /* Both winners once more, in turn: a maximum over many slices flatters itself. */
 static int report_loss(struct cell *w, struct study_cell *out)
 {
-    const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->rounds)};
-    struct measure_report of_1, of_n, ratio;
+    const struct measure_report *time = w->rounds.time;
+    struct measure_report ratio;
     int one = best_of(w, 0), all = best_of(w, 1);
 
     w->best[0] = &w->slices[one];
     w->best[1] = &w->slices[all];
-    TRY(measure_compare(w->measure, 2, &o, try_best, w));
-    measure_report(w->measure, 0, &of_1);
-    measure_report(w->measure, 1, &of_n);
-    measure_ratio(w->measure, 1, 0, &ratio);
-    for (int i = 0; i < 2; i++) {
-        static const char *const names[] = {"again_s_1", "again_s_n"};
-        int n;
-        const double *each = measure_times(w->measure, i, &n);
-
-        study_series(out, names[i], "s", each, (size_t)n);
-    }
+    w->rounds.series = (const char *const[]){"again_s_1", "again_s_n"};
+    TRY(study_compare(&w->rounds, out, 2, w->o->rounds, try_best, w));
+    measure_ratio(w->rounds.measure, 1, 0, &ratio);
     study_value(out, "loss_frac", one == all ? 0 : 1 - ratio.estimate, NULL);
     study_value(out, "gflops_1", w->gflops[0][one], NULL);
-    study_value(out, "gflops_n", study_gflops(&w->shape, of_n.estimate), NULL);
-    study_value(out, "gflops_n_of_1", study_gflops(&w->shape, of_1.estimate), NULL);
+    study_value(out, "gflops_n", study_gflops(&w->shape, time[1].estimate), NULL);
+    study_value(out, "gflops_n_of_1", study_gflops(&w->shape, time[0].estimate), NULL);
     report_slice(w, &w->slices[one], "1", out);
     report_slice(w, &w->slices[all], "n", out);
     return OK;
@@ -359,16 +345,12 @@ static int run(struct cell *w)
 {
     const struct opts *o = w->o;
     struct tune_bench_opts bench = {.seed = 1, .warm = true};
-    struct model_variants v;
-    struct study_matrix m;
 
-    TRY(study_matrix_parse(o->matrix, &m));
+    TRY(study_matrix_parse(o->matrix, o->m, &w->shape));
     TRY(list_slices(w));
     TRY(study_threads_open(&w->threads, o->threads, 0));
     TRY(tune_bench_open(&w->bench, w->threads.team, &bench));
-    w->shape = (struct tune_shape){.m = o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
-    TRY(study_variants_choose(&v, o->mode, &w->shape));
-    w->shape.v = model_variants_at(&v, w->shape.m);
+    TRY(study_variant_choose(&w->shape, o->mode));
     w->mr = o->mr;
     w->np = o->np;
     TRY(study_tile(w->shape.v, &w->mr, &w->np));
@@ -376,7 +358,6 @@ static int run(struct cell *w)
     study_note(w->out, "micro_kernel_panels", json_integer(w->np));
     TRY(tune_bench_shape(w->bench, &w->shape));
     TRY(make_job(w));
-    TRY(measure_open(&w->measure, 2, MAX_RUNS));
     TRY(sweep(w, w->out));
     TRY(report_loss(w, w->out));
     report_sweep(w, w->out);
@@ -385,7 +366,7 @@ static int run(struct cell *w)
 
 static void end(struct cell *w)
 {
-    measure_close(&w->measure);
+    study_compare_close(&w->rounds);
     tune_bench_close(&w->bench);
     study_threads_close(&w->threads);
     mem_free(w->a);

@@ -348,11 +348,9 @@ static int measure(struct cell *c)
 
 static int begin(struct cell *c, struct tune_shape *shape)
 {
-    struct study_matrix w;
     double bytes, gflop;
 
-    TRY(study_matrix_parse(c->o->matrix, &w));
-    *shape = (struct tune_shape){.m = c->o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
+    TRY(study_matrix_parse(c->o->matrix, c->o->m, shape));
     gflop = study_gflops(shape, 1);
     if (gflop > c->o->max_gflop)
         return err_set(ERR_NOTFOUND, "%.0f GFLOP a product, max_gflop is %g", gflop,
@@ -360,7 +358,7 @@ static int begin(struct cell *c, struct tune_shape *shape)
     TRY(open_kept(c->kept, c->o));
     if (c->o->weights == COLD)
         return OK;
-    bytes = (double)w.n * (double)w.k * (c->o->type == STUDY_F32 ? 4 : 2);
+    bytes = (double)shape->n * (double)shape->k * (c->o->type == STUDY_F32 ? 4 : 2);
     /* A quarter is for activations and results. */
     if (bytes > 0.75 * (double)c->kept->threads.cache_bytes)
         return err_set(ERR_NOTFOUND,

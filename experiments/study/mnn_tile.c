@@ -136,17 +136,15 @@ static int open_work(struct cell *f)
 {
     const struct opts *o = f->o;
     struct tune_bench_opts bench = {.seed = o->seed};
-    struct study_matrix m;
 
-    TRY(study_matrix_parse(o->matrix, &m));
+    TRY(study_matrix_parse(o->matrix, o->m, &f->shape));
     TRY(study_threads_open(&f->threads, 0, o->cache_mb));
     bench.cache_bytes = f->threads.cache_bytes;
-    f->shape = (struct tune_shape){
-        .v = variant_of(o->type), .m = o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
+    f->shape.v = variant_of(o->type);
     f->product = (struct study_tile_product){
         .e = o->m,
-        .h = m.n,
-        .l = m.k,
+        .h = f->shape.n,
+        .l = f->shape.k,
         .registers = o->registers ? (int)o->registers : registers_of(f->shape.v),
         .vec_cols = f->shape.v->isa ? f->shape.v->vec_cols : KERN_PANEL};
     TRY(tune_bench_open(&f->bench, f->threads.team, &bench));

@@ -10,14 +10,14 @@
 
 TEST(a_matrix_is_read)
 {
-    struct study_matrix m;
+    struct tune_shape m;
 
-    assert_ok(study_matrix_parse("sheared-llama-1.3b/qkv 6144x2048", &m));
-    assert_string_equal(m.name, "sheared-llama-1.3b/qkv");
+    assert_ok(study_matrix_parse("sheared-llama-1.3b/qkv 6144x2048", 7, &m));
+    assert_int_equal(m.m, 7);
     assert_int_equal(m.n, 6144);
     assert_int_equal(m.k, 2048);
     assert_int_equal(m.k_unit, 0);
-    assert_ok(study_matrix_parse("o 2048x2048/128", &m));
+    assert_ok(study_matrix_parse("o 2048x2048/128", 1, &m));
     assert_int_equal(m.k_unit, 128);
 }
 
@@ -27,10 +27,10 @@ TEST(a_bad_matrix_is_refused)
         "",        "o",      "o 12",      "o 12x",          "o 0x4",
         "o -4x4",  "o 4x4/", "o 4x4/3",   "o 4x4/8",        "o 4x4/2 x",
         "o 4x4 4", "12x4",   "o 4x4/2/2", "o 9999999999x4", "o 4y4"};
-    struct study_matrix m;
+    struct tune_shape m;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        if (study_matrix_parse(bad[i], &m) != ERR_ARG)
+        if (study_matrix_parse(bad[i], 1, &m) != ERR_ARG)
             fail_msg("\"%s\" was taken for a matrix", bad[i]);
     assert_non_null(strstr(err_msg(), "NAME NxK/UNIT"));
 }
@@ -146,12 +146,10 @@ TEST(errors_are_those_of_the_precision)
     assert_ok(tune_bench_open(&b, t.team, &o));
     for (size_t i = 0; i < 3; i++) {
         struct tune_shape s = {.m = 9, .n = 200, .k = 300};
-        struct model_variants v;
         struct kern_schedule plan;
         double seconds, error = NAN;
 
-        assert_ok(study_variants_choose(&v, all[i].mode, &s));
-        s.v = model_variants_at(&v, s.m);
+        assert_ok(study_variant_choose(&s, all[i].mode));
         assert_non_null(s.v);
         assert_ok(tune_bench_shape(b, &s));
         kern_schedule_default(&plan, s.v, tune_bench_mat(b), s.m, t.n);

@@ -14,7 +14,7 @@
 /* --- what a job says */
 
 /* "llama-3-8b/qkv": the sizes are those of the architecture. */
-static int matrix_of_arch(const char *text, struct study_matrix *out)
+static int matrix_of_arch(const char *text, struct tune_shape *out)
 {
     const char *slash = strchr(text, '/');
     struct model_shape shapes[MODEL_N_MATS];
@@ -26,7 +26,6 @@ static int matrix_of_arch(const char *text, struct study_matrix *out)
     model_shapes(&c, shapes);
     for (int i = 0; i < MODEL_N_MATS; i++)
         if (shapes[i].n > 0 && strcmp(shapes[i].name, slash + 1) == 0) {
-            snprintf(out->name, sizeof(out->name), "%s", text);
             out->n = shapes[i].n;
             out->k = shapes[i].k;
             out->k_unit = shapes[i].k_unit;
@@ -37,17 +36,18 @@ static int matrix_of_arch(const char *text, struct study_matrix *out)
                    text);
 }
 
-int study_matrix_parse(const char *text, struct study_matrix *out)
+int study_matrix_parse(const char *text, int64_t m, struct tune_shape *out)
 {
     long long n = 0, k = 0, unit = 0;
+    char name[64];
     int end = 0;
 
-    *out = (struct study_matrix){.n = 0};
+    *out = (struct tune_shape){.m = m};
     if (!text)
         return err_set(ERR_ARG, "study.matrix: expected one, found none");
     if (strchr(text, '/') && !strchr(text, ' '))
         return matrix_of_arch(text, out);
-    if (sscanf(text, "%63s %lldx%lld%n", out->name, &n, &k, &end) != 3)
+    if (sscanf(text, "%63s %lldx%lld%n", name, &n, &k, &end) != 3)
         goto bad;
     if (text[end] == '/') {
         int more = 0;

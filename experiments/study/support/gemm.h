@@ -13,16 +13,11 @@
 #include "tune/measure.h"
 #include "tune/space.h"
 
-/* A weight matrix W[n, k] as the engine packs it. */
-struct study_matrix {
-    char name[64];
-    int64_t n, k;
-    int64_t k_unit; /* rows of a unit where it is split along K, else 0 */
-};
 /* "sheared-llama-1.3b/down 2048x5504/64": a name, N x K, and the unit if there is one; or
- * "llama-3-8b/down": that matrix of an architecture of make/make.h. ERR_ARG: `text` is NULL
- * or something else. ERR_NOTFOUND: the architecture has no such name; the nearest is named. */
-MUST int study_matrix_parse(const char *text, struct study_matrix *out);
+ * "llama-3-8b/down": that matrix of an architecture of make/make.h, and m rows of activations.
+ * The variant is not set. ERR_ARG: `text` is NULL or something else. ERR_NOTFOUND: the
+ * architecture has no such name; the nearest is named. */
+MUST int study_matrix_parse(const char *text, int64_t m, struct tune_shape *out);
 
 /* "1 2 4 8": whole numbers, ascending; `what` begins the error line. */
 MUST int study_numbers_parse(const char *text, const char *what, int64_t *out, int max,

@@ -46,21 +46,17 @@ int study_rows_draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed, const ch
 int study_shapes_make(struct study_shapes *out, const char *matrix, int mode,
                       const char *ms, int64_t n, int64_t m_max, int64_t seed)
 {
-    struct study_matrix w;
-    struct model_variants variants;
     struct tune_shape shape;
     int64_t m[STUDY_SHAPES_MAX + 1];
 
     *out = (struct study_shapes){.mode = mode, .n = (int)n};
-    TRY(study_matrix_parse(matrix, &w));
+    TRY(study_matrix_parse(matrix, 1, &shape));
     if (ms)
         TRY(study_numbers_parse(ms, "study.ms", m, STUDY_SHAPES_MAX, &out->n));
     else
         TRY(study_rows_draw(m, n, m_max, seed, matrix));
-    shape =
-        (struct tune_shape){.m = m[out->n - 1], .n = w.n, .k = w.k, .k_unit = w.k_unit};
-    TRY(study_variants_choose(&variants, mode, &shape));
-    shape.v = model_variants_at(&variants, shape.m); /* one for all: of the most rows */
+    shape.m = m[out->n - 1];
+    TRY(study_variant_choose(&shape, mode)); /* one for all: of the most rows */
     for (int i = 0; i < out->n; i++) {
         out->v[i] = shape;
         out->v[i].m = m[i];

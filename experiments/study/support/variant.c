@@ -16,13 +16,21 @@ const struct kern_variant *study_variant_exact(int mode)
     return table.v[op_of(mode)];
 }
 
-int study_variants_choose(struct model_variants *out, int mode,
-                          const struct tune_shape *s)
+static int choose(struct model_variants *out, int mode, const struct tune_shape *s)
 {
     enum kern_type type = mode == STUDY_F32 ? KERN_F32 : KERN_BF16;
 
     return model_variants_choose(
         out, type, mode == STUDY_BF16_RELAXED ? KERN_RELAXED : KERN_EXACT, s->n, s->k);
+}
+
+int study_variant_choose(struct tune_shape *s, int mode)
+{
+    struct model_variants v;
+
+    TRY(choose(&v, mode, s));
+    s->v = model_variants_at(&v, s->m);
+    return OK;
 }
 
 int study_choices_apply(struct study_choices *c, struct tune_bench *b, int mode,
@@ -38,7 +46,7 @@ int study_choices_apply(struct study_choices *c, struct tune_bench *b, int mode,
     if (!found) {
         found = &c->all[c->next++ % STUDY_CHOICES_MAX];
         found->key[0] = 0; /* until it holds a whole choice again */
-        TRY(study_variants_choose(&found->v, mode, s));
+        TRY(choose(&found->v, mode, s));
         snprintf(found->key, sizeof(found->key), "%s", key);
     }
     s->v = model_variants_at(&found->v, s->m);

@@ -11,9 +11,8 @@
 /* The variant the engine takes where nothing may be rounded. */
 const struct kern_variant *study_variant_exact(int mode);
 
-/* What the engine takes for `mode` and the matrix of s. */
-MUST int study_variants_choose(struct model_variants *out, int mode,
-                               const struct tune_shape *s);
+/* Set s->v to what the engine takes for `mode` and the matrix and rows of s. */
+MUST int study_variant_choose(struct tune_shape *s, int mode);
 
 /* Choices that were made, by mode and matrix; all zero at first. */
 #define STUDY_CHOICES_MAX 64
