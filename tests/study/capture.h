@@ -4,6 +4,7 @@
 #define TESTS_STUDY_CAPTURE_H
 
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/opt.h"
@@ -138,15 +139,22 @@ static void capture_close(void)
     capture.kept = NULL;
 }
 
-/* Run a cell of `s` with options as in a job's study section. */
-static int capture_run(const struct study *s, const char *options)
+/* Run a cell of `s` with options as in a job's study section, printed like printf() does. */
+__attribute__((format(printf, 2, 3))) static int capture_run(const struct study *s,
+                                                             const char *format, ...)
 {
+    char options[2048];
     json_error_t e;
-    json_t *given = json_loads(options, JSON_REJECT_DUPLICATES, &e);
+    json_t *given;
     void *opts = calloc(1, s->opts_bytes), *context = calloc(1, s->context_bytes + 1);
+    va_list args;
     int rc;
 
-    assert_non_null(given);
+    va_start(args, format);
+    assert_true((size_t)vsnprintf(options, sizeof(options), format, args) <
+                sizeof(options));
+    va_end(args);
+    assert_non_null(given = json_loads(options, JSON_REJECT_DUPLICATES, &e));
     assert_true(opts && context);
     if (capture.study != s)
         capture_close();

@@ -8,15 +8,13 @@
 
 extern const struct study study_batching;
 
-static char options[600];
-
-static const char *with_model(const char *rest)
+static int run(const char *rest)
 {
-    snprintf(options, sizeof(options),
-             "{\"model\": \"%s\", \"rounds\": 3, \"n_prompt_tok\": 9, \"n_steps\": 5, "
-             "\"read_s\": 0.01, \"read_mb\": 16, \"peak_s\": 0.01, %s}",
-             tiny_model(KERN_BF16), rest);
-    return options;
+    return capture_run(
+        &study_batching,
+        "{\"model\": \"%s\", \"rounds\": 3, \"n_prompt_tok\": 9, \"n_steps\": 5, "
+        "\"read_s\": 0.01, \"read_mb\": 16, \"peak_s\": 0.01, %s}",
+        tiny_model(KERN_BF16), rest);
 }
 
 /* The roof of each round is that of the peak and the bandwidth measured in it. */
@@ -67,8 +65,7 @@ static void numbers_follow_from_the_rounds(void **state)
     for (int64_t batch = 1; batch <= 3; batch += 2) {
         double sum = 0;
 
-        assert_ok(capture_run(&study_batching,
-                              with_model(batch == 1 ? "\"batch\": 1" : "\"batch\": 3")));
+        assert_ok(run(batch == 1 ? "\"batch\": 1" : "\"batch\": 3"));
         check_intensity(batch);
         assert_int_equal(length_of("step_s"), 3);
         assert_value("tokens_per_s", (double)batch / series_min("step_s"));
@@ -87,12 +84,9 @@ static void numbers_follow_from_the_rounds(void **state)
 static void every_policy(void **state)
 {
     (void)state;
-    assert_ok(capture_run(&study_batching,
-                          with_model("\"batch\": 3, \"policy\": \"phase_priority\"")));
-    assert_ok(capture_run(&study_batching,
-                          with_model("\"batch\": 3, \"policy\": \"chunked\"")));
-    assert_err(capture_run(&study_batching, with_model("\"policy\": \"none\"")),
-               ERR_NOTFOUND, "none");
+    assert_ok(run("\"batch\": 3, \"policy\": \"phase_priority\""));
+    assert_ok(run("\"batch\": 3, \"policy\": \"chunked\""));
+    assert_err(run("\"policy\": \"none\""), ERR_NOTFOUND, "none");
     assert_err(capture_run(&study_batching, "{}"), ERR_ARG, "study.model");
 }
 

@@ -35,15 +35,14 @@ static void check_best(const char *sweep, const char *of)
 TEST(every_slice_is_measured_on_one_thread_and_all)
 {
     static const char *const dealings[] = {"slices", "m", "n", "k"};
-    char options[256];
 
     for (int i = 0; i < 4; i++) {
-        snprintf(options, sizeof(options),
-                 "{\"matrix\": \"x 96x64\", \"m\": 24, \"mr\": 4, \"np\": 1, \"bms\": "
-                 "\"8 16\", \"bns\": \"32 48\", \"bks\": \"32\", \"runs\": 1, "
-                 "\"rounds\": 3, \"dealing\": \"%s\"}",
-                 dealings[i]);
-        assert_ok(capture_run(&study_block_thread, options));
+        assert_ok(capture_run(
+            &study_block_thread,
+            "{\"matrix\": \"x 96x64\", \"m\": 24, \"mr\": 4, \"np\": 1, \"bms\": "
+            "\"8 16\", \"bns\": \"32 48\", \"bks\": \"32\", \"runs\": 1, "
+            "\"rounds\": 3, \"dealing\": \"%s\"}",
+            dealings[i]));
         assert_int_equal(length_of("sweep_gflops_n"), 4);
         assert_int_equal(length_of("bm"), 4);
         /* 24 rows and 96 columns in slices of (8 or 16) x (32 or 48) */
@@ -104,7 +103,6 @@ TEST(micro_kernels_come_from_the_kernel)
 TEST(growth_goes_by_whole_tiles)
 {
     const double *rate;
-    char options[256];
     double best;
     size_t knee = 0;
 
@@ -123,12 +121,11 @@ TEST(growth_goes_by_whole_tiles)
     assert_value("growth", best / rate[0]);
     assert_value("knee", series_of("side")->v[knee]);
     assert_value("best_side", series_of("side")->v[best_at("gflops")]);
-    snprintf(
-        options, sizeof(options),
+    assert_ok(capture_run(
+        &study_block_growth,
         "{\"matrix\": \"x 96x64\", \"m\": 32, \"cache_mb\": 1, \"mr\": %d, \"np\": 2, "
         "\"step\": 16, \"max\": 96, \"along\": \"n\"}",
-        kern_gemm_rows(study_variant_exact(STUDY_F32), 2));
-    assert_ok(capture_run(&study_block_growth, options));
+        kern_gemm_rows(study_variant_exact(STUDY_F32), 2)));
     assert_int_equal(length_of("side"), 3); /* 32, 64, 96 columns */
 }
 

@@ -170,10 +170,7 @@ static void the_inspection(void **state)
 
 static void study(const struct study *s, const char *rest)
 {
-    char options[1000];
-
-    snprintf(options, sizeof(options), "{\"model\": \"%s\", %s}", path, rest);
-    assert_ok(capture_run(s, options));
+    assert_ok(capture_run(s, "{\"model\": \"%s\", %s}", path, rest));
 }
 
 /* A card whose bandwidth and peak are 1 GB/s and 1 GFLOP/s, so that a bound is the inverse

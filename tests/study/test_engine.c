@@ -6,14 +6,11 @@
 
 extern const struct study study_phase_switch;
 
-static char options[600];
-
-/* Options with a model made here. */
-static const char *with_model(const char *rest)
+/* With a model made here. */
+static int run(const char *rest)
 {
-    snprintf(options, sizeof(options), "{\"model\": \"%s\", \"rounds\": 3, %s}",
-             tiny_model(KERN_BF16), rest);
-    return options;
+    return capture_run(&study_phase_switch, "{\"model\": \"%s\", \"rounds\": 3, %s}",
+                       tiny_model(KERN_BF16), rest);
 }
 
 /* Of up to ten rounds the estimate is the fastest. */
@@ -23,10 +20,8 @@ TEST(a_switch_copies_nothing)
                                        "request_s_decode_plan"};
     struct cpu_budget b;
 
-    assert_ok(capture_run(
-        &study_phase_switch,
-        with_model("\"n_prompt_tok\": 9, \"n_output_tok\": 3, \"prefill_threads\": 1, "
-                   "\"decode_ranks\": 1, \"decode_threads\": 1")));
+    assert_ok(run("\"n_prompt_tok\": 9, \"n_output_tok\": 3, \"prefill_threads\": 1, "
+                  "\"decode_ranks\": 1, \"decode_threads\": 1"));
     assert_true(value_of("bytes_copied") == 0);
     assert_true(value_of("repack_ms") > 0);
     assert_int_equal(length_of("switch_us"), 3);
@@ -42,17 +37,14 @@ TEST(a_switch_copies_nothing)
     assert_ok(cpu_budget_get(&b));
     if (b.n < 2)
         test_skip("phases that differ need two CPUs, this process has one");
-    assert_ok(capture_run(
-        &study_phase_switch,
-        with_model("\"n_prompt_tok\": 9, \"n_output_tok\": 3, \"prefill_threads\": 2, "
-                   "\"decode_ranks\": 2, \"decode_threads\": 1")));
+    assert_ok(run("\"n_prompt_tok\": 9, \"n_output_tok\": 3, \"prefill_threads\": 2, "
+                  "\"decode_ranks\": 2, \"decode_threads\": 1"));
     assert_true(value_of("bytes_copied") == 0);
 }
 
 TEST(ranks_beyond_the_budget_are_refused)
 {
-    assert_err(capture_run(&study_phase_switch, with_model("\"prefill_threads\": 1000")),
-               ERR_ARG, "");
+    assert_err(run("\"prefill_threads\": 1000"), ERR_ARG, "");
     assert_err(capture_run(&study_phase_switch, "{}"), ERR_ARG, "study.model");
 }
 

@@ -13,13 +13,11 @@ static bool near(double a, double b)
 
 static void run(const char *more)
 {
-    char options[400];
-
-    snprintf(options, sizeof(options),
-             "{\"matrix\": \"x 96x64\", \"m\": 5, \"cache_mb\": 1, \"rounds\": 4, "
-             "\"cell_s\": 10, \"threads\": 1%s}",
-             more);
-    assert_ok(capture_run(&study_gemm_vendors, options));
+    assert_ok(
+        capture_run(&study_gemm_vendors,
+                    "{\"matrix\": \"x 96x64\", \"m\": 5, \"cache_mb\": 1, \"rounds\": 4, "
+                    "\"cell_s\": 10, \"threads\": 1%s}",
+                    more));
 }
 
 /* GFLOP/s of a product of 5 x 96 x 64 in `seconds`. */

@@ -171,18 +171,16 @@ static void this_host_needs_its_card(void **state)
 
 static void shares_are_shares(void **state)
 {
-    char options[900];
-
     (void)state;
     for (int decode = 0; decode < 2; decode++) {
         static const char *const shares[] = {"share_linear", "share_attention",
                                              "share_memory", "wait_frac"};
         char each[64];
 
-        snprintf(options, sizeof(options),
-                 "{\"model\": \"%s\", \"phase\": \"%s\", \"n_tok\": 48, \"rounds\": 3}",
-                 tiny_model(KERN_BF16), decode ? "decode" : "prefill");
-        assert_ok(capture_run(&study_mnn_operators, options));
+        assert_ok(capture_run(
+            &study_mnn_operators,
+            "{\"model\": \"%s\", \"phase\": \"%s\", \"n_tok\": 48, \"rounds\": 3}",
+            tiny_model(KERN_BF16), decode ? "decode" : "prefill"));
         for (int i = 0; i < 4; i++) {
             snprintf(each, sizeof(each), "%s_each", shares[i]);
             assert_int_equal(length_of(each), 3);
@@ -209,14 +207,11 @@ static void shares_are_shares(void **state)
 
 static int characterize_here(const char *dir)
 {
-    char options[1600];
-
-    snprintf(
-        options, sizeof(options),
+    return capture_run(
+        &study_characterize,
         "{\"model\": \"%s\", \"dir\": \"%s\", \"n_prompt_tok\": 32, \"n_ctx_tok\": 8, "
         "\"rounds\": 3, \"card_s\": 0.2, \"read_s\": 0.01, \"read_mb\": 32}",
         tiny_model(KERN_BF16), dir);
-    return capture_run(&study_characterize, options);
 }
 
 /* Every number of the card that Show 5 names is there or has its reason (capture.h fails

@@ -25,10 +25,7 @@ static const char *model(const char *type)
 
 static int run(const struct study *s, const char *more)
 {
-    char options[700];
-
-    snprintf(options, sizeof(options), "{\"model\": \"%s\", %s}", model("q4_0"), more);
-    return capture_run(s, options);
+    return capture_run(s, "{\"model\": \"%s\", %s}", model("q4_0"), more);
 }
 
 /* ---- the ladder ---- */
@@ -144,13 +141,10 @@ static void separate_operators_attend_alike(void **state)
 
 static void other_weights_are_refused(void **state)
 {
-    char options[500];
-
     (void)state;
-    snprintf(options, sizeof(options), "{\"model\": \"%s\", \"n_ctx_tok\": 8}",
-             model("q8_0"));
-    assert_err(capture_run(&study_mnn_ablation, options), ERR_ARG,
-               "expected weights in q4_0, found q8_0");
+    assert_err(capture_run(&study_mnn_ablation, "{\"model\": \"%s\", \"n_ctx_tok\": 8}",
+                           model("q8_0")),
+               ERR_ARG, "expected weights in q4_0, found q8_0");
     assert_err(capture_run(&study_mnn_ablation, "{}"), ERR_ARG, "model");
 }
 
@@ -191,13 +185,11 @@ static void nothing_that_fits_moves_less(void **state)
 
 static void tile_run(const char *type)
 {
-    char options[300];
-
-    snprintf(options, sizeof(options),
-             "{\"matrix\": \"tiny-quant/qkv\", \"type\": \"%s\", \"m\": 24, \"rounds\": "
-             "3, \"budget_s\": 0.02, \"cache_mb\": 1}",
-             type);
-    assert_ok(capture_run(&study_mnn_tile, options));
+    assert_ok(capture_run(
+        &study_mnn_tile,
+        "{\"matrix\": \"tiny-quant/qkv\", \"type\": \"%s\", \"m\": 24, \"rounds\": "
+        "3, \"budget_s\": 0.02, \"cache_mb\": 1}",
+        type));
 }
 
 static void the_tile_is_the_formulas(void **state)

@@ -303,17 +303,16 @@ TEST(accuracies_follow_from_the_requests)
 {
     static const char *const predictors[] = {"learned", "constant", "noisy"};
     static const char *const of[] = {"s3", "odma"};
-    char options[512];
 
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 2; k++) {
-            snprintf(options, sizeof(options),
-                     "{\"n_requests\": 500, \"n_learn\": 500, \"clients\": 64, "
-                     "\"stream\": \"alpaca+sharegpt\", \"max_tok\": 1024, \"raw\": "
-                     "true, \"budget_seqs\": 8, \"tau\": 1, \"predictor\": \"%s\", "
-                     "\"alloc\": \"%s\", \"primed\": true}",
-                     predictors[i], of[k]);
-            assert_ok(capture_run(&study_odma_replay, options));
+            assert_ok(capture_run(
+                &study_odma_replay,
+                "{\"n_requests\": 500, \"n_learn\": 500, \"clients\": 64, "
+                "\"stream\": \"alpaca+sharegpt\", \"max_tok\": 1024, \"raw\": "
+                "true, \"budget_seqs\": 8, \"tau\": 1, \"predictor\": \"%s\", "
+                "\"alloc\": \"%s\", \"primed\": true}",
+                predictors[i], of[k]));
             accuracy_by_definition();
         }
 }
@@ -323,14 +322,13 @@ TEST(texts_tell_what_they_should)
 {
     static const double tells[] = {0, 0.5, 1}, bits[] = {0, 0.783, 3};
     double over[3];
-    char options[256];
 
     for (int i = 0; i < 3; i++) {
-        snprintf(options, sizeof(options),
-                 "{\"stream\": \"sharegpt\", \"predictor\": \"learned\", \"tells\": %g, "
-                 "\"n_requests\": 1000, \"clients\": 64}",
-                 tells[i]);
-        assert_ok(capture_run(&study_odma_replay, options));
+        assert_ok(capture_run(
+            &study_odma_replay,
+            "{\"stream\": \"sharegpt\", \"predictor\": \"learned\", \"tells\": %g, "
+            "\"n_requests\": 1000, \"clients\": 64}",
+            tells[i]));
         assert_true(fabs(value_of("text_bits") - bits[i]) < 0.001);
         over[i] = value_of("log_mae_over_constant");
     }
@@ -343,19 +341,17 @@ TEST(texts_tell_what_they_should)
 TEST(recovery_is_counted)
 {
     static const char *const bounds[] = {"again", "never"};
-    char options[512];
 
     for (int i = 0; i < 2; i++) {
         double wanted, used, memory;
         int at, n;
 
-        snprintf(
-            options, sizeof(options),
+        assert_ok(capture_run(
+            &study_odma_replay,
             "{\"n_requests\": 4000, \"clients\": 64, \"stream\": \"sharegpt+alpaca\", "
             "\"predictor\": \"oracle\", \"raw\": true, \"budget_seqs\": 8, "
             "\"window\": 512, \"n_first\": 4, \"bounds\": \"%s\"}",
-            bounds[i]);
-        assert_ok(capture_run(&study_odma_replay, options));
+            bounds[i]));
         n = length_of("request_output_tok");
         wanted = 0.95 * value_of("utilization_ideal");
         for (at = 2000 + 256; at <= n; at++) {
@@ -442,25 +438,24 @@ TEST(conversations_are_learned_from)
     const char *path = test_need_data("alpaca/alpaca_sample_dev.json"),
                *tokenizer = test_need_data("tokenizers/ggml-vocab-llama-spm.gguf");
     double safe[2], n = 0;
-    char options[1024];
 
     for (int i = 0; i < 2; i++) {
-        snprintf(options, sizeof(options),
-                 "{\"stream\": \"%s\", \"tokenizer\": \"%s\", \"predictor\": \"%s\", "
-                 "\"max_tok\": 1024, \"budget_seqs\": 8, \"clients\": 64, \"tau\": 1, "
-                 "\"folds\": 2}",
-                 path, tokenizer, i ? "learned" : "constant");
-        assert_ok(capture_run(&study_odma_replay, options));
+        assert_ok(capture_run(
+            &study_odma_replay,
+            "{\"stream\": \"%s\", \"tokenizer\": \"%s\", \"predictor\": \"%s\", "
+            "\"max_tok\": 1024, \"budget_seqs\": 8, \"clients\": 64, \"tau\": 1, "
+            "\"folds\": 2}",
+            path, tokenizer, i ? "learned" : "constant"));
         safe[i] = value_of("safe_frac");
     }
     print_message("# safe %.3f, learned %.3f\n", safe[0], safe[1]);
     assert_true(safe[1] > safe[0] + 0.01);
     assert_true(isnan(value_of("text_bits")));
     for (int seed = 1; seed <= 3; seed++) {
-        snprintf(options, sizeof(options),
-                 "{\"stream\": \"%s\", \"folds\": 3, \"seed\": %d, \"clients\": 64}",
-                 path, seed);
-        assert_ok(capture_run(&study_odma_replay, options));
+        assert_ok(capture_run(
+            &study_odma_replay,
+            "{\"stream\": \"%s\", \"folds\": 3, \"seed\": %d, \"clients\": 64}", path,
+            seed));
         n += value_of("n_requests");
         assert_true(value_of("n_learned") > value_of("n_requests"));
     }

@@ -172,13 +172,11 @@ static int scripted(void *arg, int i, struct measure_trial *t)
 
 static void the_report_follows_from_the_rounds(void **state)
 {
-    char text[512];
     int n = 0;
 
     (void)state;
-    snprintf(text, sizeof(text), options, "bf16");
     measure_script(scripted, &n);
-    assert_ok(capture_run(&study_paged_attention, text));
+    assert_ok(capture_run(&study_paged_attention, options, "bf16"));
     measure_script(NULL, NULL);
     check_ratios();
     check_cell(18 * 2);
@@ -186,8 +184,7 @@ static void the_report_follows_from_the_rounds(void **state)
         static const double vec_bytes[] = {18 * 4, 18 * 2, 20 + 4};
         static const char *const types[] = {"f32", "bf16", "q8"};
 
-        snprintf(text, sizeof(text), options, types[i]);
-        assert_ok(capture_run(&study_paged_attention, text));
+        assert_ok(capture_run(&study_paged_attention, options, types[i]));
         check_cell(vec_bytes[i]);
     }
 }

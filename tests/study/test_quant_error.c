@@ -24,13 +24,10 @@ static const char *model(void)
 
 static void run(const char *path, const char *scheme, const char *precision)
 {
-    char options[700];
-
-    snprintf(
-        options, sizeof(options),
+    assert_ok(capture_run(
+        &study_mnn_quant_error,
         "{\"model\": \"%s\", \"scheme\": \"%s\", \"precision\": \"%s\", \"n_tok\": 12}",
-        path, scheme, precision);
-    assert_ok(capture_run(&study_mnn_quant_error, options));
+        path, scheme, precision));
 }
 
 /* A model that is not rounded is itself. */
@@ -93,14 +90,12 @@ TEST(odd_rows_stay_plain)
 
 TEST(refusals)
 {
-    char options[700];
-
     assert_err(capture_run(&study_mnn_quant_error, "{}"), ERR_ARG, "model");
     assert_err(capture_run(&study_mnn_quant_error, "{\"model\": \"none.gguf\"}"),
                ERR_NOTFOUND, "none.gguf");
-    snprintf(options, sizeof(options), "{\"model\": \"%s\", \"scheme\": \"q3\"}",
-             model());
-    assert_err(capture_run(&study_mnn_quant_error, options), ERR_ARG, "found \"q3\"");
+    assert_err(capture_run(&study_mnn_quant_error,
+                           "{\"model\": \"%s\", \"scheme\": \"q3\"}", model()),
+               ERR_ARG, "found \"q3\"");
 }
 
 TEST_GROUP(NULL, capture_end);

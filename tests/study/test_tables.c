@@ -47,13 +47,11 @@ static int falling(void *arg, int alternative, struct measure_trial *t)
 
 static void run_tiny(void)
 {
-    char options[700];
-
-    snprintf(options, sizeof(options),
-             "{\"model\": \"%s\", \"rounds\": %d, \"batch\": 2, \"n_prompt_tok\": 5, "
-             "\"n_output_tok\": 3, \"tune_s\": 0.01, \"search_s\": 0.2}",
-             tiny_model(KERN_BF16), ROUNDS);
-    assert_ok(capture_run(&study_ablation, options));
+    assert_ok(capture_run(
+        &study_ablation,
+        "{\"model\": \"%s\", \"rounds\": %d, \"batch\": 2, \"n_prompt_tok\": 5, "
+        "\"n_output_tok\": 3, \"tune_s\": 0.01, \"search_s\": 0.2}",
+        tiny_model(KERN_BF16), ROUNDS));
 }
 
 TEST(rates_follow_from_the_recorded_rounds)
@@ -179,14 +177,14 @@ static double tok_s(double prefill_s, double decode_s)
 TEST(the_configuration_is_that_of_the_plan_method)
 {
     static struct plan_search_result search, even;
-    char options[300], name[64];
+    char name[64];
     json_t *plan;
 
-    snprintf(options, sizeof(options),
-             "{\"model\": \"%s\", \"batch\": %d, \"n_prompt_tok\": %d, \"n_output_tok\": "
-             "%d, \"seed\": 7}",
-             TARGET, BATCH, PROMPT_TOK, OUTPUT_TOK);
-    assert_ok(capture_run(&study_ablation, options));
+    assert_ok(capture_run(
+        &study_ablation,
+        "{\"model\": \"%s\", \"batch\": %d, \"n_prompt_tok\": %d, \"n_output_tok\": "
+        "%d, \"seed\": 7}",
+        TARGET, BATCH, PROMPT_TOK, OUTPUT_TOK));
     plan_by("search", &search);
     plan_by("even_split", &even);
     plan = plan_to_json(&search.plan);
@@ -229,7 +227,6 @@ TEST(targets_that_are_none_are_refused)
 
 TEST(the_cost_is_that_of_the_machine)
 {
-    char options[600];
     double first;
 
     for (int i = 0; i < 2; i++) {
@@ -245,10 +242,10 @@ TEST(the_cost_is_that_of_the_machine)
     assert_int_equal((int)value_of("decode_ranks"), n_ranks("decode"));
     assert_string_equal(evidence_of(""), "simulated");
     assert_string_equal(evidence_of("search_s peak_rss_mb"), "measured");
-    snprintf(options, sizeof(options),
-             "{\"model\": \"%s\", \"n_requests\": 3, \"max_tok\": 9, \"max_s\": 0.2}",
-             tiny_model(KERN_BF16));
-    assert_ok(capture_run(&study_plan_search, options));
+    assert_ok(capture_run(
+        &study_plan_search,
+        "{\"model\": \"%s\", \"n_requests\": 3, \"max_tok\": 9, \"max_s\": 0.2}",
+        tiny_model(KERN_BF16)));
     assert_true(value_of("graph_tuning_s") == value_of("search_s"));
     assert_true(isnan(value_of("measuring_s")));
     assert_string_equal(evidence_of(""), "");
@@ -260,15 +257,12 @@ TEST(the_cost_is_that_of_the_machine)
  * also set when it freezes. */
 TEST(requests_follow_from_the_recorded_rounds)
 {
-    char options[700];
-
-    snprintf(
-        options, sizeof(options),
+    assert_ok(capture_run(
+        &study_window,
         "{\"model\": \"%s\", \"rounds\": %d, \"sigma\": 3, \"freeze\": 1, "
         "\"n_shapes\": 4, \"n_prompt_tok\": 12, \"n_output_tok\": 3, \"cache_mb\": 1, "
         "\"budget_s\": 0.05}",
-        tiny_model(KERN_F32), ROUNDS);
-    assert_ok(capture_run(&study_window, options));
+        tiny_model(KERN_F32), ROUNDS));
     near(value_of("ttft_ms"), 1e3 * smallest("prefill_s", ROUNDS));
     near(value_of("ttft_ms_default"), 1e3 * smallest("prefill_s_default", ROUNDS));
     near(value_of("tok_s"),
@@ -290,13 +284,10 @@ TEST(the_window_and_freezing_reach_the_policy)
         "{\"model\": \"%s\", \"rounds\": 3, \"sigma\": %d, \"freeze\": %d, \"n_shapes\": "
         "8, "
         "\"n_prompt_tok\": 12, \"n_output_tok\": 2, \"cache_mb\": 1}";
-    char options[700];
 
-    snprintf(options, sizeof(options), form, tiny_model(KERN_F32), 1, 1000);
-    assert_ok(capture_run(&study_window, options));
+    assert_ok(capture_run(&study_window, form, tiny_model(KERN_F32), 1, 1000));
     assert_true(value_of("n_frozen") == 0);
-    snprintf(options, sizeof(options), form, tiny_model(KERN_F32), 1, 1);
-    assert_ok(capture_run(&study_window, options));
+    assert_ok(capture_run(&study_window, form, tiny_model(KERN_F32), 1, 1));
     assert_true(value_of("n_frozen") < value_of("n_shapes"));
 }
 

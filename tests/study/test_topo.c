@@ -52,14 +52,13 @@ static void regression_one_core_of_four_left_out_helps_on_kunpeng(void **state)
     static const char *const plans[] = {"all", "sc_rm group(4,1,3) remove(1,4)",
                                         "numa_rm remove(6,3)"};
     double gbps[3];
-    char options[256];
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        snprintf(options, sizeof(options),
-                 "{\"machine\": \"kunpeng920x4\", \"n_requests\": 20, \"plan\": \"%s\"}",
-                 plans[i]);
-        assert_ok(capture_run(&study_topo_plan, options));
+        assert_ok(capture_run(
+            &study_topo_plan,
+            "{\"machine\": \"kunpeng920x4\", \"n_requests\": 20, \"plan\": \"%s\"}",
+            plans[i]));
         gbps[i] = value_of("stream_gbps");
         assert_true(value_of("request_s") > value_of("prefill_s"));
         assert_true(value_of("n_ranks") == 8);
@@ -87,16 +86,15 @@ static void no_search_beats_the_best_there_is(void **state)
 {
     static const char *const methods[] = {"whole",  "no_group",  "no_remove", "no_prune",
                                           "random", "all_cores", "even_split"};
-    char options[256];
 
     (void)state;
     for (int i = 0; i < 7; i++) {
-        snprintf(options, sizeof(options),
-                 "{\"machine\": \"synthetic:package:2 core:8 pu:1\", \"model\": "
-                 "\"llama-160m\", \"n_requests\": 20, \"exhaustive\": true, "
-                 "\"method\": \"%s\"}",
-                 methods[i]);
-        assert_ok(capture_run(&study_topo_search, options));
+        assert_ok(
+            capture_run(&study_topo_search,
+                        "{\"machine\": \"synthetic:package:2 core:8 pu:1\", \"model\": "
+                        "\"llama-160m\", \"n_requests\": 20, \"exhaustive\": true, "
+                        "\"method\": \"%s\"}",
+                        methods[i]));
         assert_true(value_of("gap_frac") > -1e-12);
         if (i == 0)
             assert_true(value_of("gap_frac") < 0.03);
@@ -138,16 +136,15 @@ static void every_kind_is_judged(void **state)
 {
     static const char *const ways[] = {
         "", "_no_group", "_random", "_early_stop", "_all_cores", "_one_rank_per_node"};
-    char options[128], name[64];
+    char name[64];
 
     (void)state;
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++) {
         double found;
 
-        snprintf(options, sizeof(options),
-                 "{\"machine\": \"%s:0.4\", \"max_cores\": 8, \"seed\": %d}",
-                 simulate_hidden_names[kind], 5 + kind);
-        assert_ok(capture_run(&study_topo_hidden_structure, options));
+        assert_ok(capture_run(&study_topo_hidden_structure,
+                              "{\"machine\": \"%s:0.4\", \"max_cores\": 8, \"seed\": %d}",
+                              simulate_hidden_names[kind], 5 + kind));
         found = value_of("step_s");
         assert_true(value_of("best_s") <= value_of("best_of_trees_s"));
         assert_true(value_of("best_of_trees_s") <= found * (1 + 1e-12));
@@ -162,7 +159,9 @@ static void every_kind_is_judged(void **state)
         }
         assert_true(value_of("n_measurements_random") <= value_of("n_measurements"));
         assert_true(value_of("noise_frac") > 0);
-        assert_ok(capture_run(&study_topo_hidden_structure, options));
+        assert_ok(capture_run(&study_topo_hidden_structure,
+                              "{\"machine\": \"%s:0.4\", \"max_cores\": 8, \"seed\": %d}",
+                              simulate_hidden_names[kind], 5 + kind));
         assert_true(value_of("step_s") == found);
     }
 }
@@ -177,15 +176,14 @@ static void a_plan_is_priced_with_the_uncertainty_of_the_fit(void **state)
                                         "numa_rm remove(6,3)", "fast@0,2,4,6",
                                         "slow@1,3,5,7"};
     double sum = 0, request_s[5];
-    char options[512];
 
     (void)state;
     for (int i = 0; i < 5; i++) {
-        snprintf(options, sizeof(options),
-                 "{\"machine\": \"kunpeng920x4\", \"n_requests\": 20, \"n_bootstrap\": "
-                 "20, \"equal_nodes\": true, \"plan\": \"%s\", \"alternatives\": \"%s\"}",
-                 plans[i], alternatives);
-        assert_ok(capture_run(&study_topo_plan, options));
+        assert_ok(capture_run(
+            &study_topo_plan,
+            "{\"machine\": \"kunpeng920x4\", \"n_requests\": 20, \"n_bootstrap\": "
+            "20, \"equal_nodes\": true, \"plan\": \"%s\", \"alternatives\": \"%s\"}",
+            plans[i], alternatives));
         assert_true(captured("request_s")->lo < captured("request_s")->hi);
         assert_int_equal(length_of("request_s_draws"), 20);
         sum += i < 3 ? value_of("p_best") : 0;
