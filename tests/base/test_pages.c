@@ -156,7 +156,7 @@ TEST(huge_pages_are_read_from_smaps)
     assert_int_equal(resident, 8 << 10);
     assert_int_equal(huge, 0);
     assert_err(mem_huge_of((void *)0x10600000, 1, &resident, &huge), ERR_UNSUPPORTED,
-               "no memory there");
+               "no entry for this memory");
     mem_kernel_set(NULL);
 }
 
