@@ -142,7 +142,10 @@ TEST(memory_fails)
                 break;
             if (rc != ERR_NOMEM)
                 fail_msg("allocation %ld: %s: %s", k, err_name(rc), err_msg());
-            assert_int_equal(n_files(dir, ".h5"), 0);
+            /* A process that ends after the rename leaves a whole record, which the next one
+             * makes again and finds there. */
+            assert_true(n_files(dir, ".h5") <= 1);
+            assert_non_null(j);
             assert_true(k < 20000);
         }
         mem_free(finished(dir));
