@@ -4,7 +4,7 @@ MAKEFLAGS += -r
 CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -fopenmp-simd -Wall -Wextra -Werror -Wshadow -I. -Iengine -MMD -MP
 COLL   := $(wildcard engine/par/coll/*.c)
 SRC    := $(addprefix engine/par/,coll.c choice.c shm.c) $(COLL) \
-          engine/measure/compare.c $(addprefix engine/base/,err.c utf8.c rng.c name.c mem.c clock.c)
+          engine/measure/compare.c $(addprefix engine/base/,err.c utf8.c rng.c name.c mem.c clock.c stats.c stats_interval.c)
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
 stems   = $(basename $(notdir $(COLL)))
 
