@@ -1,14 +1,14 @@
 #!/bin/sh
 # Install what the project needs from Debian packages. Root or passwordless sudo installs;
 # otherwise the one line to run is printed and the exit status is 2.
-# The GEMM libraries, valgrind and help2man are wanted, not needed: without them tests, series
+# The GEMM libraries, valgrind, help2man and jinja2 are wanted, not needed: without them tests, series
 # of experiments and man pages are left out, and the exit status stays 0.
 set -eu
 NEEDED="gcc make pkg-config git libhwloc-dev libjansson-dev libhdf5-dev hdf5-tools
 libcmocka-dev libpcre2-dev libutf8proc-dev libmicrohttpd-dev libpapi-dev libcurl4-openssl-dev
 zlib1g-dev libcmark-gfm-dev libcmark-gfm-extensions-dev python3-matplotlib python3-h5py clang-format
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
-WANTED="help2man libdnnl-dev libopenblas-openmp-dev libblis-openmp-dev libxsmm-dev valgrind"
+WANTED="help2man python3-jinja2 libdnnl-dev libopenblas-openmp-dev libblis-openmp-dev libxsmm-dev valgrind"
 missing() {
     for p in "$@"; do
         dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || printf ' %s' "$p"
