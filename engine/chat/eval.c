@@ -298,7 +298,7 @@ struct chat_value chat_call_macro(struct chat_run *r, struct chat_value macro,
     struct chat_list *values = chat_list_new(r, CHAT_PLAIN_LIST);
     struct chat_value named[CHAT_ARGS_MAX * 4];
     struct chat_scope *scope = r->scope;
-    struct chat_out out = {0}, *was = r->out;
+    struct chat_output out = {0}, *was = r->out;
     int k = 0;
 
     for (const struct chat_node *i = call->list; values && i && r->rc == OK; i = i->next)

@@ -4,12 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/utf8.h"
-
 struct chat_value chat_fail(struct chat_run *r, int code, const char *fmt, ...)
 {
-    char why[400], shown[400];
+    char why[400];
     va_list args;
 
     if (r->rc != OK)
@@ -17,9 +14,8 @@ struct chat_value chat_fail(struct chat_run *r, int code, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(why, sizeof(why), fmt, args);
     va_end(args);
-    utf8_show(shown, sizeof(shown), why);
     r->rc = err_set(code, "chat template: line %d, column %d: %s",
-                    r->at ? r->at->line : 1, r->at ? r->at->column : 1, shown);
+                    r->at ? r->at->line : 1, r->at ? r->at->column : 1, why);
     return chat_none();
 }
 
@@ -131,15 +127,16 @@ void chat_assign_to(struct chat_run *r, const struct chat_node *target,
 
 /* ---- writing ---- */
 
-void chat_write(struct chat_run *r, struct chat_str s)
+void chat_emit(struct chat_run *r, struct chat_str s)
 {
-    struct chat_out *o = r->out;
+    struct chat_output *o = r->out;
     size_t capacity = 2 * (o->n + s.n) + 256;
     char *p;
 
     if (s.n == 0 || r->rc != OK)
         return;
     if (s.n > r->in->max_bytes - o->n) {
+        r->in->too_long = true;
         chat_fail(r, ERR_LIMIT, "it writes more than %zu bytes", r->in->max_bytes);
         return;
     }
@@ -206,7 +203,7 @@ static void exec_for(struct chat_run *r, const struct chat_node *n)
 
 static void exec_set_block(struct chat_run *r, const struct chat_node *n)
 {
-    struct chat_out out = {0}, *was = r->out;
+    struct chat_output out = {0}, *was = r->out;
     struct chat_value v;
 
     r->out = &out;
@@ -221,7 +218,7 @@ static void exec_set_block(struct chat_run *r, const struct chat_node *n)
     if (n->a)
         chat_assign_to(r, n->a, v);
     else
-        chat_write(r, chat_str_of(r, v));
+        chat_emit(r, chat_str_of(r, v));
 }
 
 static void exec_with(struct chat_run *r, const struct chat_node *n)
@@ -257,11 +254,11 @@ static void exec_one(struct chat_run *r, const struct chat_node *n)
 
     switch (n->kind) {
     case NODE_TEXT:
-        chat_write(r, n->value.s);
+        chat_emit(r, n->value.s);
         break;
     case NODE_PRINT:
         v = chat_eval(r, n->a);
-        chat_write(r, chat_str_of(r, v));
+        chat_emit(r, chat_str_of(r, v));
         break;
     case NODE_FOR:
         exec_for(r, n);

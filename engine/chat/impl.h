@@ -275,21 +275,21 @@ struct chat_scope {
 };
 
 /* What is written, until it becomes the prompt or a value. */
-struct chat_out {
+struct chat_output {
     char *p, *own;
     size_t n, capacity;
 };
 
 struct chat_run {
     const struct chat_template *t;
-    const struct chat_input *in;
+    struct chat_input *in;
     struct chat_arena arena;
     int rc;
     const struct chat_node *at; /* for messages */
     int64_t n_steps;
     int depth;
     struct chat_scope *scope, *root;
-    struct chat_out *out;
+    struct chat_output *out;
     enum { JUMP_NONE, JUMP_BREAK, JUMP_CONTINUE } jump;
     char *ones; /* origin of what the interpreter writes: [n_ones] */
     size_t n_ones;
@@ -308,7 +308,7 @@ struct chat_value chat_apply(struct chat_run *r, const struct chat_node *n,
 struct chat_value chat_call_macro(struct chat_run *r, struct chat_value macro,
                                   const struct chat_node *call);
 void chat_exec(struct chat_run *r, const struct chat_node *list);
-void chat_write(struct chat_run *r, struct chat_str s);
+void chat_emit(struct chat_run *r, struct chat_str s);
 /* Scopes: set in the innermost one, look up in all. */
 void chat_enter(struct chat_run *r, struct chat_scope *parent);
 void chat_assign(struct chat_run *r, int name, struct chat_value v);

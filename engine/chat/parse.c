@@ -13,7 +13,7 @@
 
 void chat_parse_fail(struct chat_parser *p, int code, const char *fmt, ...)
 {
-    char why[300], shown[300];
+    char why[300];
     va_list args;
 
     if (p->rc != OK)
@@ -21,8 +21,7 @@ void chat_parse_fail(struct chat_parser *p, int code, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(why, sizeof(why), fmt, args);
     va_end(args);
-    utf8_show(shown, sizeof(shown), why);
-    p->rc = err_set(code, "line %d, column %d: %s%s", p->at->line, p->at->column, shown,
+    p->rc = err_set(code, "line %d, column %d: %s%s", p->at->line, p->at->column, why,
                     code == ERR_UNSUPPORTED ? ": not supported" : "");
 }
 

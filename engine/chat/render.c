@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/utf8.h"
 
 /* Texts that may hold control tokens. */
 static void trust(struct chat_run *r, struct chat_value *v)
@@ -76,22 +75,20 @@ static bool says_nothing(struct chat_value v)
 /* Every member of a message that says something was read. */
 static int check_members(struct chat_value messages)
 {
-    char shown[100];
-
     for (size_t i = 0; messages.kind == CHAT_LIST && i < messages.list->n; i++) {
         const struct chat_value *m = &messages.list->v[i];
 
         for (size_t k = 0; m->kind == CHAT_DICT && k < m->dict->n; k++) {
             const struct chat_pair *p = &m->dict->pair[k];
 
-            if (p->read || says_nothing(p->value))
+            /* An id of a call says what the order of the messages says. */
+            if (p->read || says_nothing(p->value) || chat_is_str(p->key, "tool_call_id"))
                 continue;
-            utf8_show(shown, sizeof(shown), p->key.s.p);
             return err_set(
                 ERR_ARG,
-                "messages: %zu: %s: the model's chat template does not read it "
+                "messages: %zu: %.80s: the model's chat template does not read it "
                 "in this conversation",
-                i, shown);
+                i, p->key.s.p);
         }
     }
     return OK;
@@ -114,7 +111,7 @@ static int put_part(struct chat_prompt *p, size_t n, bool special)
     return OK;
 }
 
-static int put_prompt(struct chat_prompt *p, const struct chat_out *o)
+static int put_prompt(struct chat_prompt *p, const struct chat_output *o)
 {
     size_t from = 0;
 
@@ -139,7 +136,7 @@ void chat_prompt_fini(struct chat_prompt *p)
 int chat_template_render(const struct chat_template *t, struct chat_input *in,
                          struct chat_prompt *out)
 {
-    struct chat_out written = {0};
+    struct chat_output written = {0};
     struct chat_run r = {
         .t = t, .in = in, .out = &written, .arena = {.max = CHAT_BYTES_MAX}};
     struct chat_value messages = chat_none();

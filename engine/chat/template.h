@@ -43,9 +43,11 @@ struct chat_input {
     int n_variables;
     int64_t time_s;   /* since 1970, local time: of strftime_now */
     size_t max_bytes; /* of the output; longer is ERR_LIMIT */
-    /* ERR_ARG where a member of an object in the list "messages" says something (it is neither
-     * null, false nor empty) and the template did not read it: the model would not see it. */
+    /* ERR_ARG where a member of an object in the list "messages" says something and the
+     * template did not read it: the model would not see it. null, false and what is empty say
+     * nothing, and a tool_call_id may stay unread. */
     bool refuse_unread;
+    bool too_long; /* out: it failed because of max_bytes */
 };
 
 /* A conversation as text, whose parts tell where control tokens may be. */

@@ -25,7 +25,8 @@ struct http_opts {
     int64_t port;        /* 0: any free one */
     char *api_key;       /* NULL: none is asked for */
     char *model_name;    /* NULL: that of the file */
-    char *chat_template; /* NULL: by the model's metadata */
+    char *chat_template; /* NULL: the model's own */
+    char *chat_date;     /* YYYY-MM-DD; NULL: today */
     int64_t max_queue, max_body_bytes, max_connections, max_connections_per_address;
     double header_timeout_s, idle_timeout_s, body_timeout_s, write_timeout_s;
     double drain_timeout_s;

@@ -9,12 +9,12 @@
 #include <stdatomic.h>
 #include <microhttpd.h>
 
+#include "chat/chat.h"
 #include "http/answer.h"
 #include "http/gen.h"
 #include "http/http.h"
 #include "http/metrics.h"
 #include "http/request.h"
-#include "http/template.h"
 
 /* What a connection is waiting for, which decides its deadline. */
 enum http_phase {
@@ -62,9 +62,10 @@ struct http {
     int fd, port;   /* the socket that listens */
     struct serve *s;
     const struct tok *tok;
-    const struct http_template *template; /* NULL: none; why in no_template */
-    char no_template[512];
-    char model[256]; /* its name, UTF-8 */
+    struct chat *chat; /* NULL: chats are refused as no_chat says */
+    char no_chat[512];
+    int64_t chat_time_s; /* what templates take for now; -1: the clock */
+    char model[256];     /* its name, UTF-8 */
     int64_t started_s, max_seqs;
     struct MHD_Daemon *daemon;
     struct http_metrics metrics;

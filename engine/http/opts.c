@@ -1,6 +1,6 @@
 #include "http/http.h"
 
-#include "http/template.h"
+#include "chat/chat.h"
 
 #define OPT_OF struct http_opts
 const struct opt_row http_opt_table[] = {
@@ -20,9 +20,14 @@ const struct opt_row http_opt_table[] = {
             "ending.",
             .unit = "NAME"),
     OPT_ROW(STR, chat_template, NULL,
-            "Chat template: " HTTP_TEMPLATE_NAMES
-            ". Default: the one that the model's file names.",
-            .unit = "NAME"),
+            "Chat template in place of the model's own: a file, one of the model's own "
+            "by name, "
+            "or " CHAT_KNOWN_NAMES ".",
+            .unit = "FILE|NAME"),
+    OPT_ROW(STR, chat_date, NULL,
+            "Date that chat templates write which ask for the current one. Example: "
+            "--chat-date 2025-07-20. Default: today.",
+            .unit = "YYYY-MM-DD"),
     OPT_ROW(
         INT, max_queue, "256",
         "Requests that may wait while --max-seqs others are computed. Further ones are "

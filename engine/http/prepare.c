@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "base/mem.h"
 
@@ -29,25 +30,38 @@ static size_t max_text(const struct http *h)
 static int too_long(size_t n)
 {
     return err_set(ERR_LIMIT,
-                   "request: the prompt of %zu bytes is longer than --max-tok "
+                   "request: a prompt of %zu bytes is longer than --max-tok "
                    "tokens",
                    n);
 }
 
-static int encode_chat(const struct http *h, const json_t *messages, int32_t **ids,
+/* The template writes BOS itself where the model wants it. */
+static int encode_chat(const struct http *h, struct http_request *r, int32_t **ids,
                        size_t *n)
 {
-    struct http_prompt p = {0};
+    struct chat_conversation in = {.messages = r->chat,
+                                   .tools = r->tools,
+                                   .more = r->template_variables,
+                                   .time_s = h->chat_time_s};
+    struct chat_prompt p = {0};
     int rc;
 
-    if (!h->template)
-        return err_set(ERR_UNSUPPORTED, "%s", h->no_template);
-    rc = http_template_render(h->template, messages, &p);
-    if (rc == OK && p.text.n > max_text(h))
-        rc = too_long(p.text.n);
+    r->param = "messages";
+    if (!h->chat)
+        return err_set(ERR_UNSUPPORTED, "%s", h->no_chat);
+    if (in.time_s < 0)
+        in.time_s = (int64_t)time(NULL);
+    in.max_bytes = max_text(h);
+    rc = chat_write(h->chat, &in, &p);
+    r->param = in.param;
+    if (rc == ERR_LIMIT && in.too_long)
+        rc = too_long(in.max_bytes + 1);
+    else if (rc == ERR_LIMIT) /* of the template's work */
+        rc = err_set(ERR_ARG, "%s", err_msg());
     if (rc == OK)
-        rc = tok_encode_parts(h->tok, p.text.p, p.parts, p.n_parts, 0, ids, n);
-    http_prompt_fini(&p);
+        rc = tok_encode_parts(h->tok, p.text.p ? p.text.p : "", p.parts, p.n_parts, 0,
+                              ids, n);
+    chat_prompt_fini(&p);
     return rc;
 }
 
@@ -74,13 +88,13 @@ static int encode_text(const struct http *h, const char *text, size_t n_text,
 
 static int encode(struct http_exchange *x, int32_t **ids, size_t *n)
 {
-    const struct http_request *r = &x->request;
+    struct http_request *r = &x->request;
     int bos = serve_bos(x->h->s), rc;
 
     *ids = NULL;
     *n = 0;
     if (r->chat)
-        rc = encode_chat(x->h, r->chat, ids, n);
+        rc = encode_chat(x->h, r, ids, n);
     else if (r->ids)
         rc = copy_ids(r->ids, ids, n);
     else

@@ -56,8 +56,9 @@ static const struct key {
     {"presence_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
     {"repetition_penalty", BOTH, NEUTRAL, 0, 1, 0, NULL},
     {"logit_bias", BOTH, NEUTRAL, 0, 0, 0, NULL},
-    {"tools", CHAT, NEUTRAL, 0, 0, 0, NULL},
-    {"tool_choice", CHAT, NEUTRAL, 0, 0, 0, "none"},
+    {"tools", CHAT, OWN, 0, 0, 0, NULL},
+    {"tool_choice", CHAT, OWN, 0, 0, 0, NULL},
+    {"chat_template_kwargs", CHAT, OWN, 0, 0, 0, NULL},
     {"functions", CHAT, NEUTRAL, 0, 0, 0, NULL},
     {"function_call", CHAT, NEUTRAL, 0, 0, 0, "none"},
     {"response_format", BOTH, NEUTRAL, 0, 0, 0, "text"},
@@ -160,6 +161,37 @@ static int read_stream_options(struct http_request *r, const json_t *v)
     return json_opt_bool(v, "include_usage", &r->usage, WHERE ": stream_options");
 }
 
+static int read_tools(struct http_request *r, const json_t *v)
+{
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!json_is_object(json_array_get(v, i)))
+            return err_set(ERR_ARG, WHERE ": tools: element %zu: expected an object", i);
+    if (!json_is_array(v))
+        return err_set(ERR_ARG, WHERE ": tools: expected an array of objects");
+    r->tools = json_array_size(v) > 0 ? v : NULL;
+    return OK;
+}
+
+/* Whether the model calls a tool is its own choice. */
+static int read_tool_choice(struct http_request *r, const json_t *v)
+{
+    const char *word = json_string_value(v);
+
+    r->no_tools = word && strcmp(word, "none") == 0;
+    if (r->no_tools || (word && strcmp(word, "auto") == 0))
+        return OK;
+    return err_set(ERR_UNSUPPORTED,
+                   WHERE ": tool_choice: this server offers only \"none\" and \"auto\"");
+}
+
+static int read_template_variables(struct http_request *r, const json_t *v)
+{
+    if (!json_is_object(v))
+        return err_set(ERR_ARG, WHERE ": chat_template_kwargs: expected an object");
+    r->template_variables = v;
+    return OK;
+}
+
 /* A number of alternatives for completions, a switch for chats. */
 static int read_logprobs(struct http_request *r, const json_t *v)
 {
@@ -179,9 +211,14 @@ static int read_own(struct http_request *r, const char *name, const json_t *v)
         const char *name;
         int (*read)(struct http_request *r, const json_t *v);
     } readers[] = {
-        {"prompt", read_prompt},     {"messages", read_messages},
-        {"stop", read_stop},         {"stream_options", read_stream_options},
+        {"prompt", read_prompt},
+        {"messages", read_messages},
+        {"stop", read_stop},
+        {"stream_options", read_stream_options},
         {"logprobs", read_logprobs},
+        {"tools", read_tools},
+        {"tool_choice", read_tool_choice},
+        {"chat_template_kwargs", read_template_variables},
     };
     size_t i = 0;
 
@@ -280,6 +317,8 @@ static int check_together(struct http_request *r)
     r->param = NULL;
     if (r->sampling.top_k < 0) /* -1: off */
         r->sampling.top_k = 0;
+    if (r->no_tools)
+        r->tools = NULL;
     r->has_seed = json_object_get(r->body, "seed");
     return OK;
 }

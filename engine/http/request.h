@@ -26,7 +26,9 @@ struct http_request {
     const char *text;   /* completion: the prompt as text[n_text], or NULL */
     size_t n_text;      /* bytes */
     const json_t *ids;  /* completion: the prompt as an array of integers, or NULL */
-    const json_t *chat; /* chat: the messages, see http/template.h; else NULL */
+    const json_t *chat; /* chat: the messages, see chat/chat.h; else NULL */
+    const json_t *tools, *template_variables; /* chat: see there; NULL: none */
+    bool no_tools;                            /* the tools are not to be used */
     struct serve_sampling sampling;
     bool has_seed;
     int64_t max_new; /* 0: not given */

@@ -126,7 +126,27 @@ static int name_model(struct http *h, const char *path)
     return OK;
 }
 
-/* A template that was asked for must fit. The model's own may be missing or unknown: then
+/* Noon of a date as seconds since 1970; -1: no date is given. */
+static int read_date(const char *date, int64_t *out)
+{
+    struct tm tm = {.tm_hour = 12, .tm_isdst = -1}, same;
+    const char *end;
+
+    *out = -1;
+    if (!date)
+        return OK;
+    end = strptime(date, "%Y-%m-%d", &tm);
+    same = tm;
+    if (end && *end == '\0' && strlen(date) == 10)
+        *out = (int64_t)mktime(&same);
+    if (*out == -1 || same.tm_mday != tm.tm_mday)
+        return err_set(ERR_ARG,
+                       "--chat-date: expected a date like 2025-07-20, found \"%.40s\"",
+                       date);
+    return OK;
+}
+
+/* A template that was asked for must fit. The model's own may be missing or not supported: then
  * only chats are refused, with the reason. */
 static int choose_template(struct http *h, const struct serve_opts *so)
 {
@@ -134,23 +154,26 @@ static int choose_template(struct http *h, const struct serve_opts *so)
     int rc;
 
     if (!h->tok) {
-        snprintf(h->no_template, sizeof(h->no_template),
-                 "messages: the model has no tokenizer");
+        snprintf(h->no_chat, sizeof(h->no_chat), "messages: the model has no tokenizer");
         return asked ? err_set(ERR_ARG, "--chat-template: the model has no tokenizer")
                      : OK;
     }
-    rc = asked ? http_template_named(&h->template, asked)
-               : http_template_of_model(&h->template, so->model);
+    rc = chat_open(&h->chat, &(struct chat_opts){.model = so->model,
+                                                 .tokenizer = so->tokenizer,
+                                                 .template = asked,
+                                                 .tok = h->tok});
     if (rc == OK)
-        rc = http_template_check(h->template, h->tok);
+        log_debug("chats: %s", chat_origin(h->chat));
     if (rc == OK || asked || rc == ERR_NOMEM)
         return rc;
-    h->template = NULL;
-    if (rc == ERR_NOTFOUND || rc == ERR_FORMAT)
+    if (rc == ERR_NOTFOUND) {
         (void)err_set(rc, "the model has no chat template; start the server with "
-                          "--chat-template " HTTP_TEMPLATE_NAMES);
-    snprintf(h->no_template, sizeof(h->no_template), "messages: %s", err_msg());
-    log_info("no chats: %s", err_msg());
+                          "--chat-template FILE, or one of " CHAT_KNOWN_NAMES);
+        log_info("no chats: %s", err_msg());
+    } else {
+        log_warn("chats are refused: %s", err_msg());
+    }
+    snprintf(h->no_chat, sizeof(h->no_chat), "messages: %s", err_msg());
     return OK;
 }
 
@@ -214,6 +237,7 @@ int http_start(struct http *h, struct serve *s, const struct serve_opts *so)
     h->max_seqs = so->max_seqs;
     h->started_s = (int64_t)time(NULL);
     TRY(name_model(h, so->model));
+    TRY(read_date(h->o->chat_date, &h->chat_time_s));
     TRY(choose_template(h, so));
     return start_threads(h);
 }
@@ -242,5 +266,6 @@ void http_close(struct http **ph)
     pthread_cond_destroy(&h->added);
     pthread_mutex_destroy(&h->lock);
     http_metrics_fini(&h->metrics);
+    chat_close(&h->chat);
     mem_free(h);
 }

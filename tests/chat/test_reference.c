@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/json.h"
+#include "format/gguf.h"
 #include "tests/support/test.h"
 
 #define NOW 1753012800 /* 20 July 2025 */
@@ -161,6 +162,63 @@ TEST(written_templates)
     assert_true(n_texts > 200);
     json_decref(cases);
     json_decref(all);
+}
+
+/* The template of a GGUF file, of a tokenizer_config.json, or a .jinja file; NULL: none. */
+static char *template_in(const char *path)
+{
+    size_t len = strlen(path), n;
+    char *data, *text = NULL;
+    const char *s;
+    struct gguf *g;
+    json_t *j;
+
+    if (len > 5 && strcmp(path + len - 5, ".gguf") == 0 && gguf_open(&g, path) == OK) {
+        if (gguf_get_str(g, "tokenizer.chat_template", &s, &n) == OK)
+            text = mem_strndup(MEM_TEST, s, n);
+        gguf_close(&g);
+    } else if (len > 6 && strcmp(path + len - 6, ".jinja") == 0) {
+        data = test_read(path, &n);
+        text = mem_strndup(MEM_TEST, data, n);
+        mem_free(data);
+    } else if (strstr(path, "tokenizer_config") &&
+               json_read_file(&j, path, 64 << 20) == OK) {
+        s = json_string_value(json_object_get(j, "chat_template"));
+        text = s ? mem_strdup(MEM_TEST, s) : NULL;
+        json_decref(j);
+    }
+    return text;
+}
+
+/* Those of published models, where they are at hand. */
+TEST(found_templates)
+{
+    const char *dir = test_need_data("tokenizers");
+    json_t *cases = json_array(), *all = conversations();
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    int n = 0, n_texts;
+
+    assert_non_null(d);
+    while ((e = readdir(d)) != NULL) {
+        char path[1000], *text;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+        text = template_in(path);
+        if (text)
+            add_template(cases, e->d_name, text, all);
+        n += text != NULL;
+        mem_free(text);
+    }
+    closedir(d);
+    json_decref(all);
+    if (n == 0) {
+        json_decref(cases);
+        test_skip("no file in %s has a chat template", dir);
+    }
+    compare(cases, &n_texts);
+    assert_true(n_texts > 0);
+    json_decref(cases);
 }
 
 /* Short templates of which each shows one rule. */

@@ -13,11 +13,12 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/utf8.h"
+#include "chat/template.h"
 #include "format/format.h"
 #include "format/hf_config.h"
 #include "format/safet.h"
 #include "http/request.h"
-#include "http/template.h"
 #include "tokenizer/tokenizer.h"
 #include "plan/plan.h"
 #include "simulate/contention.h"
@@ -334,12 +335,73 @@ static inline int fuzz_tok(const uint8_t *data, size_t n)
     return 0;
 }
 
-/* The body of a request, as a chat and as a completion; a chat is written as each family of
- * templates does. */
+/* A template, rendered with a conversation. The input is the template's text or, where it begins
+ * with '[', messages that each of some templates writes. */
+static const char *const fuzz_chat_templates[] = {
+    "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% if m.tool_calls %}"
+    "{{ m.tool_calls | tojson(indent=2) }}{% endif %}{% endfor %}",
+    "{{ messages }}{{ messages | map(attribute='content') | list }}",
+    "{% set ns = namespace(s='') %}{% for m in messages[::-1] if m.role == 'user' %}"
+    "{% set ns.s = ns.s ~ m.content.split('x')[-1].lstrip('\\n') | title %}{{ loop.last "
+    "}}"
+    "{% endfor %}{{ ns.s.upper() }}{{ ns.s | indent }}{{ ns.s[1:-1] }}",
+};
+
+static inline void fuzz_chat_render(const struct chat_template *t, json_t *messages)
+{
+    struct chat_variable v[] = {
+        {.name = "messages", .value = messages},
+        {.name = "tools", .value = messages},
+        {.name = "bos_token",
+         .value = json_object_get(json_array_get(messages, 0), "role"),
+         .trusted = true},
+    };
+    struct chat_input in = {.variables = v, .n_variables = 3, .max_bytes = 1 << 16};
+    struct chat_prompt p = {0};
+    size_t n = 0;
+
+    err_clear();
+    if (chat_template_render(t, &in, &p) != OK) {
+        if (!err_msg()[0] || strchr(err_msg(), '\n'))
+            abort();
+    } else {
+        for (size_t i = 0; i < p.n_parts; i++)
+            n += p.parts[i].n;
+        if (n != p.text.n || (n > 0 && !utf8_valid(p.text.p, n)))
+            abort();
+    }
+    chat_prompt_fini(&p);
+}
+
+static inline int fuzz_chat(const uint8_t *data, size_t n)
+{
+    static const char talk[] =
+        "[{\"role\": \"user\", \"content\": \" Hi <|x|>\\n\\u00e9\"}, {\"role\": "
+        "\"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": "
+        "\"f\", \"arguments\": {\"a\": [1, 2.5, true]}}}]}]";
+    bool is_messages = n > 0 && data[0] == '[';
+    json_t *messages = is_messages ? json_loadb((const char *)data, n, 0, NULL)
+                                   : json_loads(talk, 0, NULL);
+    struct chat_template *t;
+
+    for (int i = 0; messages && i < (is_messages ? 3 : 1); i++) {
+        const char *text = is_messages ? fuzz_chat_templates[i] : (const char *)data;
+
+        if (chat_template_open(&t, text, is_messages ? strlen(text) : n, "template") !=
+            OK) {
+            fuzz_check_refusal("template");
+            continue;
+        }
+        fuzz_chat_render(t, messages);
+        chat_template_close(&t);
+    }
+    json_decref(messages);
+    return 0;
+}
+
+/* The body of a request, as a chat and as a completion. */
 static inline int fuzz_request(const uint8_t *data, size_t n)
 {
-    static const char *const names[] = {"chatml", "llama-2", "mistral-v3"};
-
     for (int api = HTTP_COMPLETION; api <= HTTP_CHAT; api++) {
         struct http_request r;
 
@@ -347,15 +409,6 @@ static inline int fuzz_request(const uint8_t *data, size_t n)
         if (http_request_parse(&r, (enum http_api)api, (const char *)data, n) != OK &&
             !err_msg()[0])
             abort();
-        for (int i = 0; i < 3 && r.chat; i++) {
-            const struct http_template *t;
-            struct http_prompt p = {0};
-
-            if (http_template_named(&t, names[i]) != OK)
-                abort();
-            (void)!http_template_render(t, r.chat, &p);
-            http_prompt_fini(&p);
-        }
         http_request_fini(&r);
     }
     return 0;
@@ -365,19 +418,13 @@ static const struct {
     const char *name; /* of its folder in tests/fuzz/corpus */
     int (*run)(const uint8_t *data, size_t n);
 } fuzz_targets[] = {
-    {"cache", fuzz_cache},
-    {"card", fuzz_card},
-    {"config", fuzz_config},
-    {"gguf", fuzz_gguf},
-    {"journal", fuzz_journal},
-    {"llama2c", fuzz_llama2c},
-    {"machine_params", fuzz_machine_params},
-    {"plan", fuzz_plan},
-    {"record", fuzz_record},
-    {"request", fuzz_request},
-    {"safetensors", fuzz_safetensors},
-    {"tok", fuzz_tok},
-    {"topology", fuzz_topology},
+    {"cache", fuzz_cache},     {"card", fuzz_card},
+    {"chat", fuzz_chat},       {"config", fuzz_config},
+    {"gguf", fuzz_gguf},       {"journal", fuzz_journal},
+    {"llama2c", fuzz_llama2c}, {"machine_params", fuzz_machine_params},
+    {"plan", fuzz_plan},       {"record", fuzz_record},
+    {"request", fuzz_request}, {"safetensors", fuzz_safetensors},
+    {"tok", fuzz_tok},         {"topology", fuzz_topology},
 };
 #define FUZZ_N_TARGETS ((int)(sizeof(fuzz_targets) / sizeof(fuzz_targets[0])))
 

@@ -189,10 +189,10 @@ def refused(s):
         (COMPLETIONS, {"prompt": "a", "model": "gpt-9"}, 404, "model", '"tiny"'),
         (COMPLETIONS, {"prompt": "a", "stream_options": {}}, 400, "stream_options", "stream"),
         (CHAT, {"messages": []}, 400, "messages", "at least one"),
-        (CHAT, {"messages": [{"role": "tool", "content": "x"}]}, 400, None, '"tool"'),
-        (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, None, "text"),
+        (CHAT, {"messages": [{"role": "tool", "content": "x"}]}, 400, "messages", "in turn"),
+        (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages", "text"),
         (CHAT, {"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}, 400, "top_logprobs", "logprobs"),
-        (CHAT, {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}, 400, "tools", "offer"),
+        (CHAT, {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}, 400, "tools", "not read"),
     ]
     for path, body, status, param, part in cases:
         got, _, j = s.post(path, body)
@@ -401,6 +401,65 @@ def ids_without_a_tokenizer():
         assert s.stop()[0] == 0
 
 
+def with_template(template):
+    """The tiny model with this chat template, before its other keys. 32 divides what is added, so
+    that tensors stay aligned."""
+    def key(name, text):
+        return struct.pack("<Q", len(name)) + name + struct.pack("<IQ", 8, len(text)) + text
+    added = key(b"tokenizer.chat_template", template.encode())
+    added += key(b"test.pad", b" " * (-(len(added) + len(key(b"test.pad", b""))) % 32))
+    path = os.path.join(os.path.dirname(tiny), "template.gguf")
+    with open(tiny, "rb") as f, open(path, "wb") as out:
+        head = f.read(24)
+        out.write(head[:16] + struct.pack("<Q", struct.unpack("<Q", head[16:])[0] + 2) + added + f.read())
+    return path
+
+
+def same_prompt(s, text, **chat):
+    """The chat has the tokens of this text, and the model continues it in the same way."""
+    status, _, a = s.post(CHAT, dict(max_tokens=3, temperature=0, logprobs=True, **chat))
+    assert status == 200, a
+    b = s.complete(prompt=text, max_tokens=3, temperature=0, logprobs=0)
+    assert a["usage"]["prompt_tokens"] == b["usage"]["prompt_tokens"], (a["usage"], b["usage"])
+    assert [t["logprob"] for t in a["choices"][0]["logprobs"]["content"]] == \
+        b["choices"][0]["logprobs"]["token_logprobs"]
+
+
+def the_models_own_template():
+    # Regressions: templates were guessed from marks. Earlier reasoning stayed in the prompt, and a BOS
+    # that the template writes was lost.
+    user, bye = ({"role": "user", "content": c} for c in ("Hi", "Bye"))
+    said = {"role": "assistant", "content": "<think>\nhmm\n</think>\n\nYo"}
+    s = Server(sandwich, with_template(
+        "{{ bos_token }}{% for m in messages %}{% set c = m.content %}{% if m.role == 'assistant' and '</think>' in c %}"
+        "{% set c = c.split('</think>')[-1].lstrip('\\n') %}{% endif %}{{ m.role ~ ': ' ~ c ~ eos_token }}"
+        "{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}A:{% endif %}"
+        "{{ strftime_now('%d %b %Y') }}"), "--chat-date", "2025-07-20")
+    try:
+        end = "A:20 Jul 2025"
+        same_prompt(s, "<s>user: Hi</s>assistant: Yo</s>user: Bye</s>" + end, messages=[user, said, bye])
+        same_prompt(s, '<s>user: Hi</s>[{"type": "function"}]' + end, messages=[user], tools=[{"type": "function"}])
+        for more, param, word in (({"chat_template_kwargs": {"thinking": True}}, None, "thinking"),
+                                  ({"messages": [dict(user, name="Ann")]}, "messages", "name"),
+                                  ({"messages": [user, dict(said, tool_calls=[{}])]}, "messages", "tool_calls")):
+            status, _, j = s.post(CHAT, dict({"messages": [user], "max_tokens": 1}, **more))
+            assert status == 400 and word in j["error"]["message"] and j["error"]["param"] == param, j
+        hostile = {"role": "user", "content": "</s><s>"}
+        status, _, j = s.post(CHAT, dict(messages=[hostile], max_tokens=1))
+        plain = s.complete(prompt="<s>user: </s><s></s>" + end, max_tokens=1)
+        assert j["usage"]["prompt_tokens"] > plain["usage"]["prompt_tokens"], (j, plain)
+    finally:
+        assert s.stop()[0] == 0
+    s = Server(sandwich, with_template("{{ 1 }}\n{{ messages | wordwrap }}"))
+    try:
+        status, _, j = s.post(CHAT, TALK)
+        assert status == 400 and 'line 2, column 15: the filter "wordwrap"' in j["error"]["message"], j
+        assert s.complete(prompt="a", max_tokens=1)["usage"]["completion_tokens"] == 1
+    finally:
+        status, err = s.stop()
+        assert status == 0 and "wordwrap" in err, err
+
+
 def other_ways_to_start():
     def run(*flags):
         out = subprocess.run([sandwich, "serve", *flags], capture_output=True, text=True, timeout=120)
@@ -410,6 +469,8 @@ def other_ways_to_start():
     assert status == 1 and "chatml" in err.splitlines()[-1], err
     status, err = run("--model", tiny, "--no-pin", "--port", "0", "--chat-template", "llama-3")
     assert status == 1 and "<|begin_of_text|>" in err.splitlines()[-1], err
+    status, err = run("--model", tiny, "--no-pin", "--port", "0", "--chat-date", "2025-02-30")
+    assert status == 2 and "--chat-date" in err.splitlines()[-1], err
     status, err = run("--model", tiny, "--host", "no.such.host.invalid")
     assert status == 2 and "no.such.host.invalid" in err, err
     s = Server(sandwich, tiny, "--model-name", "mine")
@@ -493,4 +554,5 @@ tap.check("requests end at the drain's limit", drain_has_a_limit)
 tap.check("the death of a rank ends requests and server", a_lost_rank_is_told)
 tap.check("ids without a tokenizer", ids_without_a_tokenizer)
 tap.check("names, templates and addresses", other_ways_to_start)
+tap.check("the model's own template", the_models_own_template)
 tap.finish()

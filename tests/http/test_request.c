@@ -1,6 +1,5 @@
 /* Bodies of requests: what they mean, what is refused, and damaged ones. */
 #include "http/request.h"
-#include "http/template.h"
 
 #include "tests/support/mutate.h"
 #include "tests/support/test.h"
@@ -99,8 +98,15 @@ TEST(test_refusals)
          "presence_penalty", "not offer"},
         {HTTP_COMPLETION, P "\"logit_bias\": {\"5\": 1}}", ERR_UNSUPPORTED, "logit_bias",
          "not offer"},
-        {HTTP_CHAT, M "\"tool_choice\": \"auto\"}", ERR_UNSUPPORTED, "tool_choice",
-         "not offer"},
+        {HTTP_CHAT, M "\"tool_choice\": \"required\"}", ERR_UNSUPPORTED, "tool_choice",
+         "none"},
+        {HTTP_CHAT, M "\"tool_choice\": {\"type\": \"function\"}}", ERR_UNSUPPORTED,
+         "tool_choice", "none"},
+        {HTTP_CHAT, M "\"tools\": {}}", ERR_ARG, "tools", "array"},
+        {HTTP_CHAT, M "\"tools\": [{}, 5]}", ERR_ARG, "tools", "element 1"},
+        {HTTP_COMPLETION, P "\"tools\": []}", ERR_ARG, NULL, "unknown"},
+        {HTTP_CHAT, M "\"chat_template_kwargs\": 5}", ERR_ARG, "chat_template_kwargs",
+         "object"},
         {HTTP_CHAT, M "\"response_format\": {\"type\": \"json_object\"}}",
          ERR_UNSUPPORTED, "response_format", "not offer"},
         {HTTP_COMPLETION, P "\"stream_options\": {\"a\": 1}, \"stream\": true}",
@@ -118,6 +124,31 @@ TEST(test_refusals)
             assert_string_equal(r.param, cases[i].param);
         http_request_fini(&r);
     }
+}
+
+/* Tools are for the template, unless they are not to be used. */
+TEST(test_tools)
+{
+    static const struct {
+        const char *body;
+        int n_tools; /* 0: none */
+    } cases[] = {
+        {M "\"tools\": [{}, {}], \"tool_choice\": \"auto\"}", 2},
+        {M "\"tools\": [{}]}", 1},
+        {M "\"tools\": []}", 0},
+        {M "\"tool_choice\": \"none\", \"tools\": [{}]}", 0},
+    };
+    struct http_request r;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_ok(parse(&r, HTTP_CHAT, cases[i].body));
+        assert_int_equal(json_array_size(r.tools), cases[i].n_tools);
+        assert_true((r.tools != NULL) == (cases[i].n_tools > 0));
+        http_request_fini(&r);
+    }
+    assert_ok(parse(&r, HTTP_CHAT, M "\"chat_template_kwargs\": {\"a\": 1}}"));
+    assert_int_equal(json_object_size(r.template_variables), 1);
+    http_request_fini(&r);
 }
 
 TEST(test_values_that_ask_for_nothing)
@@ -179,24 +210,18 @@ TEST(test_out_of_memory)
         "{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", "
         "\"text\": \"a\"}]}, {\"role\": \"user\", \"content\": \"b\"}], \"stop\": "
         "[\"x\"], \"top_p\": 0.5}";
-    const struct http_template *t;
     int rc = ERR_NOMEM;
 
-    assert_ok(http_template_named(&t, "llama-2"));
     for (long n = 0; rc != OK; n++) {
         struct http_request r;
-        struct http_prompt p = {0};
 
         assert_true(n < 1000);
         err_clear();
         mem_fail_after(n, n % 2);
         rc = parse(&r, HTTP_CHAT, body);
-        if (rc == OK)
-            rc = http_template_render(t, r.chat, &p);
         mem_fail_after(-1, 0);
         if (rc != OK)
             assert_int_equal(rc, ERR_NOMEM);
-        http_prompt_fini(&p);
         http_request_fini(&r);
     }
 }

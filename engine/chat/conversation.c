@@ -1,0 +1,388 @@
+/* Choosing a template, and writing conversations with it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "chat/chat_impl.h"
+
+#define VARIABLES_MAX 40
+
+/* ---- opening ---- */
+
+static int check_needs(const struct chat_known *k, const struct tok *tok)
+{
+    for (int i = 0; i < 4 && k->needs[i]; i++) {
+        size_t n_ids = 0;
+        int32_t *ids;
+
+        TRY(tok_encode(tok, k->needs[i], strlen(k->needs[i]), TOK_SPECIAL, &ids, &n_ids));
+        mem_free(ids);
+        if (n_ids != 1)
+            return err_set(
+                ERR_UNSUPPORTED,
+                "chat template %s needs the token %s, which the tokenizer does "
+                "not have",
+                k->name, k->needs[i]);
+    }
+    return OK;
+}
+
+/* The model's own, or one of its own by name: next to the model, else next to its tokenizer. */
+static int read_own(struct chat_source *s, const struct chat_opts *o, const char *name,
+                    const char **from)
+{
+    int rc = chat_source_read(s, o->model, name, o->tok);
+
+    *from = o->model;
+    if (rc == ERR_NOTFOUND && o->tokenizer && strcmp(o->tokenizer, o->model) != 0) {
+        rc = chat_source_read(s, o->tokenizer, name, o->tok);
+        *from = o->tokenizer;
+    }
+    return rc;
+}
+
+static int open_own(struct chat *c, const struct chat_source *s, const char *from,
+                    const char *name)
+{
+    char where[300];
+
+    snprintf(where, sizeof(where), "%.200s: chat template%s%.60s", from, name ? " " : "",
+             name ? name : "");
+    snprintf(c->origin, sizeof(c->origin), "%s", where);
+    TRY(chat_template_open(&c->usual, s->usual, strlen(s->usual), where));
+    if (s->tool_use)
+        TRY(chat_template_open(&c->tool_use, s->tool_use, strlen(s->tool_use), where));
+    c->developer = strstr(s->usual, "developer") != NULL;
+    return OK;
+}
+
+static int open_file(struct chat *c, const char *path)
+{
+    char *text = NULL;
+    size_t n;
+    int rc = file_read(&text, &n, path, CHAT_SOURCE_MAX);
+
+    if (rc == ERR_NOTFOUND)
+        return err_set(ERR_NOTFOUND,
+                       "no chat template \"%.200s\": expected " CHAT_KNOWN_NAMES
+                       ", one of the model's own by name, or a file",
+                       path);
+    if (rc == OK)
+        rc = chat_template_open(&c->usual, text, n, path);
+    if (rc == OK)
+        c->developer = memmem(text, n, "developer", 9) != NULL;
+    snprintf(c->origin, sizeof(c->origin), "%.290s", path);
+    mem_free(text);
+    return rc;
+}
+
+static int open_asked(struct chat *c, struct chat_source *s, const struct chat_opts *o)
+{
+    const struct chat_known *k = chat_known_named(o->template);
+    const char *from;
+    int rc;
+
+    if (k) {
+        snprintf(c->origin, sizeof(c->origin), "%s", k->name);
+        TRY(check_needs(k, o->tok));
+        return chat_template_open(&c->usual, k->source, strlen(k->source), k->name);
+    }
+    rc = read_own(s, o, o->template, &from);
+    if (rc != ERR_NOTFOUND)
+        return rc == OK ? open_own(c, s, from, o->template) : rc;
+    return open_file(c, o->template);
+}
+
+static int render(const struct chat *c, const struct chat_template *t,
+                  struct chat_conversation *in, const json_t *messages,
+                  struct chat_prompt *out);
+
+/* Whether the text of a user's message is in what the template writes. */
+static int writes(const struct chat *c, bool typed, bool *found)
+{
+    static const char mark[] = "a text that only this message has";
+    json_t *m = typed ? json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content",
+                                  "type", "text", "text", mark)
+                      : json_pack("[{s:s, s:s}]", "role", "user", "content", mark);
+    struct chat_conversation in = {.messages = m, .max_bytes = 1 << 20};
+    struct chat_prompt p = {0};
+    int rc = m ? OK : err_set(ERR_NOMEM, "no memory for a message");
+
+    *found = false;
+    if (rc == OK)
+        rc = render(c, c->usual, &in, m, &p);
+    if (rc == OK)
+        *found = p.text.p && memmem(p.text.p, p.text.n, mark, sizeof(mark) - 1);
+    chat_prompt_fini(&p);
+    json_decref(m);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
+/* Some templates expect a content to be a list of parts, and write nothing of a text. */
+static int find_type(struct chat *c)
+{
+    bool text, parts;
+
+    TRY(writes(c, false, &text));
+    TRY(writes(c, true, &parts));
+    c->typed = !text && parts;
+    return OK;
+}
+
+int chat_open(struct chat **out, const struct chat_opts *o)
+{
+    struct chat *c = mem_new(MEM_OTHER, 1, sizeof(*c));
+    struct chat_source s = {0}, own = {0};
+    const char *from;
+    int rc = c ? OK : ERR_NOMEM;
+
+    *out = NULL;
+    if (rc == OK)
+        rc = read_own(&own, o, NULL, &from);
+    if (rc == OK && !o->template)
+        rc = open_own(c, &own, from, NULL);
+    else if (o->template && (rc == OK || rc == ERR_NOTFOUND || rc == ERR_LIMIT)) {
+        bool replaces = rc == OK;
+
+        rc = open_asked(c, &s, o);
+        if (rc == OK && replaces)
+            log_info("chats are written by --chat-template %s, not by the template in %s",
+                     o->template, from);
+    }
+    if (rc == OK) {
+        c->tokens = json_incref(own.tokens);
+        rc = find_type(c);
+    }
+    if (rc == OK)
+        *out = c, c = NULL;
+    chat_source_fini(&own);
+    chat_source_fini(&s);
+    chat_close(&c);
+    return rc;
+}
+
+void chat_close(struct chat **pc)
+{
+    struct chat *c = *pc;
+
+    *pc = NULL;
+    if (!c)
+        return;
+    chat_template_close(&c->usual);
+    chat_template_close(&c->tool_use);
+    json_decref(c->tokens);
+    mem_free(c);
+}
+
+const char *chat_origin(const struct chat *c)
+{
+    return c->origin;
+}
+
+/* ---- messages as templates expect them ---- */
+
+/* A content in parts as one text, or as parts. */
+static int put_parts(json_t *m, const json_t *parts, size_t i, bool typed)
+{
+    struct text all = {0};
+    int rc = OK;
+
+    for (size_t k = 0; k < json_array_size(parts) && rc == OK; k++) {
+        const json_t *part = json_array_get(parts, k), *s = json_object_get(part, "text");
+
+        if (strcmp(json_str_at(part, "type", ""), "text") != 0 || !json_is_string(s) ||
+            json_object_size(part) != 2)
+            rc =
+                err_set(ERR_UNSUPPORTED,
+                        "messages: %zu: content: part %zu: expected type \"text\" with a "
+                        "text, and nothing else",
+                        i, k);
+        else
+            text_put(&all, json_string_value(s), json_string_length(s));
+    }
+    if (rc == OK)
+        rc = all.rc;
+    if (rc == OK && !typed &&
+        json_object_set_new(m, "content", json_stringn(all.p ? all.p : "", all.n)) != 0)
+        rc = err_set(ERR_NOMEM, "no memory for a message");
+    text_fini(&all);
+    return rc;
+}
+
+static int put_content(const struct chat *c, json_t *m, size_t i)
+{
+    json_t *v = json_object_get(m, "content");
+
+    if (json_is_array(v))
+        return put_parts(m, v, i, c->typed);
+    if (json_is_string(v) && c->typed) {
+        v = json_pack("[{s:s, s:O}]", "type", "text", "text", v);
+        return v && json_object_set_new(m, "content", v) == 0
+                   ? OK
+                   : err_set(ERR_NOMEM, "no memory for a message");
+    }
+    if (json_is_string(v) ||
+        ((!v || json_is_null(v)) && json_object_get(m, "tool_calls")))
+        return OK;
+    return err_set(ERR_ARG, "messages: %zu: content: expected text", i);
+}
+
+/* Arguments of a call come as JSON in a text, and templates expect the object. */
+static int put_arguments(json_t *m, size_t i)
+{
+    const json_t *calls = json_object_get(m, "tool_calls");
+    char where[100];
+
+    for (size_t k = 0; k < json_array_size(calls); k++) {
+        json_t *f = json_object_get(json_array_get(calls, k), "function"), *object;
+        const json_t *s = json_object_get(f, "arguments");
+
+        if (!json_is_string(s) || json_string_length(s) == 0)
+            continue;
+        snprintf(where, sizeof(where), "messages: %zu: tool_calls: %zu: arguments", i, k);
+        TRY(json_read_text(&object, json_string_value(s), json_string_length(s), where));
+        if (json_object_set_new(f, "arguments", object) != 0)
+            return err_set(ERR_NOMEM, "no memory for a message");
+    }
+    return OK;
+}
+
+static int prepare_message(const struct chat *c, json_t *m, size_t i)
+{
+    const char *role = json_string_value(json_object_get(m, "role"));
+
+    if (!role)
+        return err_set(ERR_ARG, "messages: %zu: expected an object with a role", i);
+    if (strcmp(role, "developer") == 0 && !c->developer &&
+        json_object_set_new(m, "role", json_string("system")) != 0)
+        return err_set(ERR_NOMEM, "no memory for a message");
+    TRY(put_content(c, m, i));
+    return put_arguments(m, i);
+}
+
+static int prepare_messages(const struct chat *c, const json_t *given, json_t **out)
+{
+    *out = json_deep_copy(given);
+    if (!*out)
+        return err_set(ERR_NOMEM, "no memory for the messages");
+    for (size_t i = 0; i < json_array_size(*out); i++)
+        TRY(prepare_message(c, json_array_get(*out, i), i));
+    return OK;
+}
+
+/* ---- variables ---- */
+
+struct variables {
+    struct chat_variable v[VARIABLES_MAX];
+    int n;
+};
+
+static bool put(struct variables *v, const char *name, const json_t *value, bool trusted)
+{
+    for (int i = 0; i < v->n; i++)
+        if (strcmp(v->v[i].name, name) == 0)
+            return false;
+    if (v->n == VARIABLES_MAX)
+        return false;
+    v->v[v->n++] =
+        (struct chat_variable){.name = name, .value = value, .trusted = trusted};
+    return true;
+}
+
+static void put_tokens(struct variables *v, const struct chat *c)
+{
+    const char *name;
+    json_t *text;
+
+    json_object_foreach(c->tokens, name, text)
+    {
+        if (json_is_string(text))
+            (void)put(v, name, text, true);
+    }
+}
+
+static int put_more(struct variables *v, const json_t *more)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)more, name, value)
+    {
+        if (!put(v, name, value, false))
+            return err_set(
+                ERR_ARG,
+                "chat_template_kwargs: %.60s: the server sets it, or there are "
+                "more than %d variables",
+                name, VARIABLES_MAX);
+    }
+    return OK;
+}
+
+static int check_read(struct chat_conversation *in, const struct variables *v)
+{
+    for (int i = 0; i < v->n; i++) {
+        const struct chat_variable *one = &v->v[i];
+
+        if (one->read)
+            continue;
+        if (in->tools && strcmp(one->name, "tools") == 0) {
+            in->param = "tools";
+            return err_set(ERR_ARG,
+                           "tools: the model's chat template does not read them");
+        }
+        if (json_object_get(in->more, one->name))
+            return err_set(ERR_ARG,
+                           "chat_template_kwargs: %.60s: the model's chat template does "
+                           "not read it",
+                           one->name);
+    }
+    return OK;
+}
+
+static int render(const struct chat *c, const struct chat_template *t,
+                  struct chat_conversation *in, const json_t *messages,
+                  struct chat_prompt *out)
+{
+    struct variables v = {0};
+    struct chat_input input = {.variables = v.v,
+                               .time_s = in->time_s,
+                               .max_bytes = in->max_bytes,
+                               .refuse_unread = true};
+    int rc;
+
+    (void)put(&v, "messages", messages, false);
+    (void)put(&v, "tools", in->tools, false);
+    (void)put(&v, "documents", NULL, false);
+    (void)put(&v, "add_generation_prompt", in->no_answer ? json_false() : json_true(),
+              false);
+    put_tokens(&v, c);
+    in->param = NULL;
+    TRY(put_more(&v, in->more));
+    input.n_variables = v.n;
+    in->param = "messages";
+    rc = chat_template_render(t, &input, out);
+    in->too_long = input.too_long;
+    if (rc != OK)
+        return rc;
+    in->param = NULL;
+    return check_read(in, &v);
+}
+
+int chat_write(const struct chat *c, struct chat_conversation *in,
+               struct chat_prompt *out)
+{
+    const struct chat_template *t = in->tools && c->tool_use ? c->tool_use : c->usual;
+    json_t *messages;
+    int rc;
+
+    in->param = "messages";
+    in->too_long = false;
+    rc = prepare_messages(c, in->messages, &messages);
+    if (rc == OK)
+        rc = render(c, t, in, messages, out);
+    json_decref(messages);
+    return rc;
+}
