@@ -133,7 +133,8 @@ static struct chat_value eval_method(struct chat_run *r, const struct chat_node 
                      n->fn->name);
 }
 
-static struct chat_value eval_call(struct chat_run *r, const struct chat_node *n)
+struct chat_value chat_call(struct chat_run *r, const struct chat_node *n,
+                            const struct chat_value *caller)
 {
     struct chat_str name = {"", NULL, 0};
     struct chat_value callee = chat_eval(r, n->a);
@@ -146,8 +147,10 @@ static struct chat_value eval_call(struct chat_run *r, const struct chat_node *n
     if (r->rc != OK)
         return callee;
     if (callee.kind == CHAT_MACRO)
-        return chat_call_macro(r, callee, n);
+        return chat_call_macro(r, callee, n, caller);
     r->at = n;
+    if (caller && callee.kind == CHAT_METHOD)
+        return chat_fail(r, ERR_ARG, "a call block of what is not a macro");
     if (callee.kind == CHAT_METHOD && n->a->kind == NODE_NAME && name.n < sizeof(text)) {
         memcpy(text, name.p, name.n);
         text[name.n] = '\0';
@@ -155,6 +158,9 @@ static struct chat_value eval_call(struct chat_run *r, const struct chat_node *n
     }
     if (callee.kind == CHAT_UNDEFINED)
         return chat_fail(r, ERR_ARG, "\"%.*s\" is not defined", (int)name.n, name.p);
+    if (callee.kind == CHAT_METHOD)
+        return chat_fail(r, ERR_UNSUPPORTED,
+                         "a call of a method that is not by its name");
     return chat_fail(r, ERR_ARG, "a %s cannot be called", chat_type_name(callee));
 }
 
@@ -220,7 +226,9 @@ static struct chat_value eval(struct chat_run *r, const struct chat_node *n)
     case NODE_METHOD:
         return eval_method(r, n);
     case NODE_CALL:
-        return eval_call(r, n);
+        return chat_call(r, n, NULL);
+    case NODE_SPREAD:
+        return chat_fail(r, ERR_UNSUPPORTED, "an argument by * of a function");
     default:
         return chat_none();
     }
@@ -292,8 +300,36 @@ static void check_named(struct chat_run *r, const struct chat_node *macro,
     }
 }
 
+/* Which call block a macro is called by, if it asks. */
+static void bind_caller(struct chat_run *r, const struct chat_node *macro,
+                        const struct chat_value *caller)
+{
+    static const struct chat_str name = {"caller", NULL, 6};
+
+    if (caller && !macro->uses_caller)
+        chat_fail(r, ERR_ARG, "a call block of a macro that does not use its caller");
+    else if (macro->uses_caller)
+        chat_assign(r, chat_name_of(r->t, name.p, name.n),
+                    caller ? *caller : chat_undefined(name));
+}
+
+static void push_argument(struct chat_run *r, struct chat_list *values,
+                          const struct chat_node *n)
+{
+    struct chat_list *several;
+
+    if (n->kind != NODE_SPREAD) {
+        chat_push(r, values, chat_eval(r, n));
+        return;
+    }
+    several = chat_iterate(r, chat_eval(r, n->a));
+    for (size_t i = 0; several && i < several->n && chat_step(r, 1); i++)
+        chat_push(r, values, several->v[i]);
+}
+
 struct chat_value chat_call_macro(struct chat_run *r, struct chat_value macro,
-                                  const struct chat_node *call)
+                                  const struct chat_node *call,
+                                  const struct chat_value *caller)
 {
     struct chat_list *values = chat_list_new(r, CHAT_PLAIN_LIST);
     struct chat_value named[CHAT_ARGS_MAX * 4];
@@ -302,7 +338,7 @@ struct chat_value chat_call_macro(struct chat_run *r, struct chat_value macro,
     int k = 0;
 
     for (const struct chat_node *i = call->list; values && i && r->rc == OK; i = i->next)
-        chat_push(r, values, chat_eval(r, i));
+        push_argument(r, values, i);
     for (const struct chat_node *j = call->b; j && r->rc == OK; j = j->next) {
         if (k == (int)(sizeof(named) / sizeof(named[0])))
             return chat_fail(r, ERR_LIMIT, "a macro gets more than %d named arguments",
@@ -314,6 +350,7 @@ struct chat_value chat_call_macro(struct chat_run *r, struct chat_value macro,
     if (r->rc != OK)
         return chat_none();
     chat_enter(r, macro.scope);
+    bind_caller(r, macro.macro, caller);
     bind(r, macro.macro, values, call->b, named);
     r->out = &out;
     chat_exec(r, macro.macro->list);

@@ -279,6 +279,10 @@ static void exec_one(struct chat_run *r, const struct chat_node *n)
             r, n->name,
             (struct chat_value){.kind = CHAT_MACRO, .macro = n, .scope = r->scope});
         break;
+    case NODE_CALL_BLOCK:
+        v = (struct chat_value){.kind = CHAT_MACRO, .macro = n->b, .scope = r->scope};
+        chat_emit(r, chat_str_of(r, chat_call(r, n->a, &v)));
+        break;
     case NODE_WITH:
         exec_with(r, n);
         break;

@@ -134,17 +134,19 @@ enum chat_node_kind {
     NODE_FILTER,  /* a | fn(arg); `sub`: what map, select ... apply */
     NODE_TEST,    /* a is fn(arg) */
     NODE_METHOD,  /* a . fn(arg) */
+    NODE_SPREAD,  /* *a, an argument */
     NODE_CALL,    /* a(list, named arguments in b) */
     /* statements; `list` is the body */
-    NODE_TEXT,      /* value.s */
-    NODE_PRINT,     /* {{ a }} */
-    NODE_FOR,       /* a in b if c; else d */
-    NODE_IF,        /* if a; else d */
-    NODE_SET,       /* a = b */
-    NODE_SET_BLOCK, /* a = the body through the filters b; a NULL: written */
-    NODE_MACRO,     /* name(parameters in a: NODE_PARAM) */
-    NODE_PARAM,     /* name = a; a may be NULL */
-    NODE_WITH,      /* a: list of NODE_SET */
+    NODE_TEXT,       /* value.s */
+    NODE_PRINT,      /* {{ a }} */
+    NODE_FOR,        /* a in b if c; else d */
+    NODE_IF,         /* if a; else d */
+    NODE_SET,        /* a = b */
+    NODE_SET_BLOCK,  /* a = the body through the filters b; a NULL: written */
+    NODE_MACRO,      /* name(parameters in a: NODE_PARAM) */
+    NODE_PARAM,      /* name = a; a may be NULL */
+    NODE_CALL_BLOCK, /* the call a; b is a macro of the body, its caller */
+    NODE_WITH,       /* a: list of NODE_SET */
     NODE_BREAK,
     NODE_CONTINUE,
 };
@@ -159,6 +161,7 @@ struct chat_node {
     const struct chat_builtin *fn;
     struct chat_node *arg[CHAT_ARGS_MAX]; /* by parameter; NULL: not given */
     struct chat_node *sub;
+    bool uses_caller; /* of a macro */
 };
 
 /* ---- functions ---- */
@@ -229,12 +232,13 @@ MUST int chat_lex(const struct chat_template *t, struct chat_token **out);
 struct chat_parser {
     struct chat_template *t;
     const struct chat_token *at;
-    int rc, depth, loops, macros;
+    int rc, depth, loops;
     struct chat_calls {
         const struct chat_node *node;
         struct chat_calls *next;
-    } * calls;      /* of names, to be checked when all names are known */
-    bool *assigned; /* [t->cap_names] by name */
+    } * calls;        /* of names, to be checked when all names are known */
+    bool uses_caller; /* the macro or block that is parsed */
+    bool *assigned;   /* [t->cap_names] by name */
 };
 /* parse_expr.c and parse.c */
 struct chat_node *chat_parse_expr(struct chat_parser *p);
@@ -306,7 +310,11 @@ struct chat_value chat_eval(struct chat_run *r, const struct chat_node *n);
 struct chat_value chat_apply(struct chat_run *r, const struct chat_node *n,
                              struct chat_value self);
 struct chat_value chat_call_macro(struct chat_run *r, struct chat_value macro,
-                                  const struct chat_node *call);
+                                  const struct chat_node *call,
+                                  const struct chat_value *caller);
+/* What a call calls. `caller`: of a call block; NULL: none. */
+struct chat_value chat_call(struct chat_run *r, const struct chat_node *call,
+                            const struct chat_value *caller);
 void chat_exec(struct chat_run *r, const struct chat_node *list);
 void chat_emit(struct chat_run *r, struct chat_str s);
 /* Scopes: set in the innermost one, look up in all. */

@@ -290,25 +290,18 @@ static void parse_filter_block(struct chat_parser *p, struct chat_node *n)
     n->list = parse_block(p, "endfilter");
 }
 
-static void parse_macro(struct chat_parser *p, struct chat_node *n)
+/* Parameters in brackets: a list of NODE_PARAM. */
+static struct chat_node *parse_params(struct chat_parser *p)
 {
-    static const char *const special[] = {"caller", "varargs", "kwargs"};
-    struct chat_node **link = &n->a, *one;
-    int loops = p->loops;
+    struct chat_node *list = NULL, **link = &list, *one;
 
-    n->kind = NODE_MACRO;
-    if (p->at->kind != TOKEN_NAME)
-        chat_expected(p, "a name");
-    n->name = chat_intern(p, p->at->p, p->at->n);
-    p->assigned[n->name] = true;
-    p->at += p->rc == OK;
     chat_expect_op(p, "(");
     while (p->rc == OK && !chat_is_op(p, ")")) {
         one = chat_node_new(p, NODE_PARAM);
         if (p->at->kind != TOKEN_NAME)
             chat_expected(p, "a name");
         if (!one)
-            return;
+            return NULL;
         one->name = chat_intern(p, p->at->p, p->at->n);
         p->assigned[one->name] = true;
         p->at++;
@@ -320,18 +313,56 @@ static void parse_macro(struct chat_parser *p, struct chat_node *n)
             break;
     }
     chat_expect_op(p, ")");
+    return list;
+}
+
+/* The body of a macro, or of a call block. */
+static void parse_macro_body(struct chat_parser *p, struct chat_node *n, const char *end)
+{
+    static const char *const special[] = {"varargs", "kwargs"};
+    bool used = p->uses_caller;
+    int loops = p->loops;
+
     p->loops = 0;
-    p->macros++;
-    n->list = parse_block(p, "endmacro");
-    p->macros--;
+    p->uses_caller = false;
+    n->list = parse_block(p, end);
+    n->uses_caller = p->uses_caller;
+    p->uses_caller = p->uses_caller || used;
     p->loops = loops;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         int name = chat_name_of(p->t, special[i], strlen(special[i]));
 
         if (name >= 0 && !p->assigned[name])
             chat_parse_fail(p, ERR_UNSUPPORTED, "the variable \"%s\" of macros",
                             special[i]);
     }
+}
+
+static void parse_macro(struct chat_parser *p, struct chat_node *n)
+{
+    n->kind = NODE_MACRO;
+    if (p->at->kind != TOKEN_NAME)
+        chat_expected(p, "a name");
+    n->name = chat_intern(p, p->at->p, p->at->n);
+    p->assigned[n->name] = true;
+    p->at += p->rc == OK;
+    n->a = parse_params(p);
+    parse_macro_body(p, n, "endmacro");
+}
+
+/* {% call(parameters) macro(...) %}: the macro may write the body by its function `caller`. */
+static void parse_call_block(struct chat_parser *p, struct chat_node *n)
+{
+    n->kind = NODE_CALL_BLOCK;
+    n->b = chat_node_new(p, NODE_MACRO);
+    if (!n->b)
+        return;
+    if (chat_is_op(p, "("))
+        n->b->a = parse_params(p);
+    n->a = chat_parse_expr(p);
+    if (n->a && n->a->kind != NODE_CALL)
+        chat_parse_fail(p, ERR_UNSUPPORTED, "a call block of what is not a macro");
+    parse_macro_body(p, n->b, "endcall");
 }
 
 static void parse_with(struct chat_parser *p, struct chat_node *n)
@@ -379,15 +410,11 @@ static const struct statement {
     const char *name;
     void (*parse)(struct chat_parser *p, struct chat_node *n);
 } statements[] = {
-    {"for", parse_for},
-    {"if", parse_if},
-    {"set", parse_set},
-    {"macro", parse_macro},
-    {"filter", parse_filter_block},
-    {"with", parse_with},
-    {"generation", parse_generation},
-    {"break", parse_jump},
-    {"continue", parse_jump},
+    {"call", parse_call_block}, {"for", parse_for},
+    {"if", parse_if},           {"set", parse_set},
+    {"macro", parse_macro},     {"filter", parse_filter_block},
+    {"with", parse_with},       {"generation", parse_generation},
+    {"break", parse_jump},      {"continue", parse_jump},
 };
 
 static struct chat_node *parse_statement(struct chat_parser *p)
@@ -481,7 +508,8 @@ static void check_calls(struct chat_parser *p)
         struct chat_str name = p->t->names[c->node->name];
         struct chat_token at = {.line = c->node->line, .column = c->node->column};
 
-        if (p->assigned[c->node->name] || chat_is_function(name.p, name.n))
+        if (p->assigned[c->node->name] || chat_is_function(name.p, name.n) ||
+            chat_str_is(name, "caller"))
             continue;
         p->at = &at;
         chat_parse_fail(p, ERR_UNSUPPORTED, "the function \"%.*s\"",

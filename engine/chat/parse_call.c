@@ -12,6 +12,20 @@ static bool is_named(const struct chat_parser *p)
            p->at[1].p[0] == '=';
 }
 
+/* A value, or several by *. */
+static struct chat_node *parse_value(struct chat_parser *p)
+{
+    struct chat_node *n;
+
+    if (!chat_is_op(p, "*"))
+        return chat_parse_expr(p);
+    n = chat_node_new(p, NODE_SPREAD);
+    p->at++;
+    if (n)
+        n->a = chat_parse_expr(p);
+    return p->rc == OK ? n : NULL;
+}
+
 /* Arguments in brackets: values to *list, named ones to *named. */
 static void parse_arguments(struct chat_parser *p, struct chat_node **list,
                             struct chat_node **named)
@@ -20,8 +34,8 @@ static void parse_arguments(struct chat_parser *p, struct chat_node **list,
     while (p->rc == OK && !chat_is_op(p, ")")) {
         struct chat_node *n;
 
-        if (chat_is_op(p, "*") || chat_is_op(p, "**")) {
-            chat_parse_fail(p, ERR_UNSUPPORTED, "arguments by * and **");
+        if (chat_is_op(p, "**")) {
+            chat_parse_fail(p, ERR_UNSUPPORTED, "arguments by **");
             return;
         }
         if (is_named(p)) {
@@ -34,7 +48,7 @@ static void parse_arguments(struct chat_parser *p, struct chat_node **list,
             *named = n;
             named = &n->next;
         } else {
-            n = chat_parse_expr(p);
+            n = parse_value(p);
             if (!n)
                 return;
             *list = n;
@@ -78,7 +92,9 @@ static void bind(struct chat_parser *p, struct chat_node *n, struct chat_node *l
     int max = n_parameters(f->params), k = 0;
 
     for (; list && p->rc == OK; list = list->next) {
-        if (k == max)
+        if (list->kind == NODE_SPREAD)
+            chat_parse_fail(p, ERR_UNSUPPORTED, "arguments by * of %s", f->name);
+        else if (k == max)
             chat_parse_fail(p, ERR_FORMAT, "%s takes at most %d arguments", f->name, max);
         else
             n->arg[k++] = list;
@@ -249,10 +265,7 @@ static struct chat_node *parse_call(struct chat_parser *p, struct chat_node *cal
         p->at--;
         chat_parse_fail(p, ERR_UNSUPPORTED, "the method \"%.*s\"",
                         name.n < 60 ? (int)name.n : 60, name.p);
-    } else if (callee->kind != NODE_NAME) {
-        p->at--;
-        chat_parse_fail(p, ERR_UNSUPPORTED, "a call of what is not a name");
-    } else {
+    } else if (callee->kind == NODE_NAME) {
         struct chat_calls *c = chat_arena_new(&p->t->arena, sizeof(*c), &p->rc);
 
         if (c) {

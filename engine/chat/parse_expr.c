@@ -183,6 +183,7 @@ static struct chat_node *parse_name(struct chat_parser *p)
     n = chat_node_new(p, NODE_NAME);
     if (n)
         n->name = chat_intern(p, p->at->p, p->at->n);
+    p->uses_caller = p->uses_caller || chat_is_name(p, "caller");
     p->at++;
     return n;
 }
