@@ -123,7 +123,7 @@ static struct chat_value eval_method(struct chat_run *r, const struct chat_node 
 
     if (r->rc != OK)
         return self;
-    if (chat_is_attribute(self.kind, n->fn->name, strlen(n->fn->name)))
+    if (chat_is_attribute(self, n->fn->name, strlen(n->fn->name)))
         return chat_apply(r, n, self);
     callee = chat_attr(r, self, chat_own(r, n->fn->name, strlen(n->fn->name)));
     if (r->rc != OK)

@@ -40,10 +40,16 @@ static struct chat_value get_attribute(struct chat_run *r, struct chat_value ite
 
 /* ---- map, select and reject ---- */
 
+/* Of what is false, such as none, these filters make nothing. */
+static struct chat_list *items_of(struct chat_run *r, struct chat_value v)
+{
+    return chat_truth(v) ? chat_iterate(r, v) : chat_list_new(r, CHAT_PLAIN_LIST);
+}
+
 static struct chat_value f_map(struct chat_run *r, struct chat_value v,
                                const struct chat_args *a)
 {
-    struct chat_list *in = chat_iterate(r, v), *out = chat_list_new(r, CHAT_GENERATOR);
+    struct chat_list *in = items_of(r, v), *out = chat_list_new(r, CHAT_GENERATOR);
     const struct chat_value *otherwise =
         a->has[1] && a->v[1].kind != CHAT_NONE ? &a->v[1] : NULL;
 
@@ -59,7 +65,7 @@ static struct chat_value f_map(struct chat_run *r, struct chat_value v,
 static struct chat_value choose(struct chat_run *r, struct chat_value v,
                                 const struct chat_args *a, bool attr, bool want)
 {
-    struct chat_list *in = chat_iterate(r, v), *out = chat_list_new(r, CHAT_GENERATOR);
+    struct chat_list *in = items_of(r, v), *out = chat_list_new(r, CHAT_GENERATOR);
 
     for (size_t i = 0; in && out && i < in->n && chat_step(r, 1); i++) {
         struct chat_value item = in->v[i];
@@ -140,8 +146,7 @@ static struct chat_value f_reverse(struct chat_run *r, struct chat_value v,
                                    const struct chat_args *a)
 {
     struct chat_list *in = chat_iterate(r, v), *out;
-    bool plain = v.kind == CHAT_UNDEFINED ||
-                 (v.kind == CHAT_LIST && v.list->kind == CHAT_GENERATOR);
+    bool plain = v.kind == CHAT_LIST && v.list->kind == CHAT_GENERATOR;
 
     (void)a;
     out = chat_list_new(r, plain ? CHAT_PLAIN_LIST : CHAT_GENERATOR);
@@ -300,6 +305,12 @@ static struct chat_value f_min(struct chat_run *r, struct chat_value v,
     return extreme(r, v, a, -1);
 }
 
+static bool is_unhashable(struct chat_value v)
+{
+    return v.kind == CHAT_DICT ||
+           (v.kind == CHAT_LIST && v.list->kind == CHAT_PLAIN_LIST);
+}
+
 static struct chat_value f_unique(struct chat_run *r, struct chat_value v,
                                   const struct chat_args *a)
 {
@@ -309,6 +320,8 @@ static struct chat_value f_unique(struct chat_run *r, struct chat_value v,
     for (size_t i = 0; out && ranks && i < in->n && r->rc == OK; i++) {
         bool seen = false;
 
+        if (is_unhashable(ranks[i].key))
+            return chat_fail(r, ERR_ARG, "unique of a %s", chat_type_name(ranks[i].key));
         for (size_t k = 0; k < i && !seen && chat_step(r, 1); k++)
             seen = chat_equal(r, ranks[k].key, ranks[i].key);
         if (!seen)

@@ -189,7 +189,7 @@ const struct chat_builtin *chat_in_table(const struct chat_builtin *table,
                                          const char *name, size_t n);
 extern const struct chat_builtin chat_text_filters[], chat_list_filters[];
 /* Whether Python's text, list or mapping has this attribute. */
-bool chat_is_attribute(enum chat_kind kind, const char *name, size_t n);
+bool chat_is_attribute(struct chat_value v, const char *name, size_t n);
 /* A function of every template, such as range; NULL fn: there is none. */
 bool chat_is_function(const char *name, size_t n);
 struct chat_value chat_call_function(struct chat_run *r, const char *name,

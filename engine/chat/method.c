@@ -419,7 +419,7 @@ const struct chat_builtin *chat_method_named(const char *name, size_t n)
     return chat_in_table(methods, name, n);
 }
 
-bool chat_is_attribute(enum chat_kind kind, const char *name, size_t n)
+bool chat_is_attribute(struct chat_value v, const char *name, size_t n)
 {
     static const char texts[] =
         " capitalize casefold center count encode endswith expandtabs find format "
@@ -435,15 +435,21 @@ bool chat_is_attribute(enum chat_kind kind, const char *name, size_t n)
     static const char numbers[] =
         " as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex "
         "hex imag is_integer numerator real to_bytes ";
-    const char *all = kind == CHAT_STR                          ? texts
-                      : kind == CHAT_LIST                       ? lists
-                      : kind == CHAT_DICT                       ? dicts
-                      : kind == CHAT_LOOP                       ? " cycle "
-                      : kind >= CHAT_BOOL && kind <= CHAT_FLOAT ? numbers
-                                                                : "";
+    const char *all = v.kind == CHAT_STR ? texts : v.kind == CHAT_DICT ? dicts : "";
 
-    for (const char *at = all; n > 0 && (at = strstr(at, " ")) != NULL; at++)
-        if (strncmp(at + 1, name, n) == 0 && at[n + 1] == ' ')
+    if (v.kind == CHAT_LIST && v.list->kind < CHAT_VIEW)
+        all = v.list->kind == CHAT_PLAIN_LIST ? lists : " count index ";
+    else if (v.kind == CHAT_LOOP)
+        all = " cycle ";
+    else if (chat_is_number(v))
+        all = numbers;
+    for (size_t len; *all; all += len) {
+        all++; /* the space before a word */
+        len = strcspn(all, " ");
+        if (len == n && memcmp(all, name, n) == 0)
             return true;
+        if (all[len + 1] == '\0')
+            break;
+    }
     return false;
 }

@@ -190,9 +190,10 @@ struct chat_value chat_attr(struct chat_run *r, struct chat_value obj,
 
     if (obj.kind == CHAT_LOOP)
         return chat_loop_attr(r, obj.loop, name);
-    if (chat_is_attribute(obj.kind, name.p, name.n))
+    if (chat_is_attribute(obj, name.p, name.n))
         return (struct chat_value){.kind = CHAT_METHOD};
-    if (obj.kind == CHAT_DICT || obj.kind == CHAT_NAMESPACE)
+    if ((obj.kind == CHAT_DICT || obj.kind == CHAT_NAMESPACE) &&
+        chat_step(r, obj.dict->n))
         p = chat_find_str(obj.dict, name.p, name.n);
     return p ? read_pair(p) : missing(r, obj, name);
 }
@@ -244,7 +245,7 @@ struct chat_value chat_item(struct chat_run *r, struct chat_value obj,
     }
     if (key.kind != CHAT_STR)
         return missing(r, obj, chat_own(r, "subscript", 9));
-    if (obj.kind == CHAT_DICT && !chat_is_attribute(CHAT_DICT, key.s.p, key.s.n))
+    if (obj.kind == CHAT_DICT && !chat_is_attribute(obj, key.s.p, key.s.n))
         return missing(r, obj, key.s);
     return chat_attr(r, obj, key.s);
 }

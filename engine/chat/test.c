@@ -12,7 +12,8 @@
     }
 
 TEST(boolean, v.kind == CHAT_BOOL)
-TEST(callable, v.kind == CHAT_MACRO || v.kind == CHAT_METHOD)
+TEST(callable, v.kind == CHAT_MACRO || v.kind == CHAT_METHOD || v.kind == CHAT_LOOP ||
+                   v.kind == CHAT_UNDEFINED)
 TEST(defined, v.kind != CHAT_UNDEFINED)
 TEST(eq, chat_equal(r, v, a->v[0]))
 TEST(false, v.kind == CHAT_BOOL && !v.i)

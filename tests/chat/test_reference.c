@@ -221,6 +221,31 @@ TEST(found_templates)
     json_decref(cases);
 }
 
+/* Tags with every sign between random spaces and newlines. */
+TEST(random_layouts)
+{
+    json_t *cases = json_array(), *all = conversations(), *layouts;
+    const char *path = test_path("layouts.json");
+    char command[500];
+    int n_texts;
+
+    snprintf(command, sizeof(command),
+             "/usr/bin/python3 tests/chat/layouts.py %llu 1000 > %s",
+             (unsigned long long)test_seed(), path);
+    assert_int_equal(system(command), 0);
+    assert_ok(json_read_file(&layouts, path, 1 << 20));
+    for (size_t i = 0; i < json_array_size(layouts); i++) {
+        const char *source = json_string_value(json_array_get(layouts, i));
+
+        add(cases, source, source, json_object_get(json_array_get(all, 0), "variables"));
+    }
+    compare(cases, &n_texts);
+    assert_true(n_texts > 900);
+    json_decref(cases);
+    json_decref(layouts);
+    json_decref(all);
+}
+
 /* Short templates of which each shows one rule. */
 TEST(expressions)
 {

@@ -21,7 +21,7 @@ clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
     engine/measure/card.c engine/tune/cache_file.c engine/tune/schedule_cache.c \
     experiments/record/*.c \
     "$build/libtestbed.a" "$build/libsandwich.a" $(pkg-config --libs hdf5-serial) \
-    -lpapi -lsde -ljansson -lhwloc -lpcre2-8 -lutf8proc -lmicrohttpd -lcurl -l:libgomp.so.1 -lm -o "$out/fuzz_$target"
+    -lpapi -lsde -ljansson -lhwloc -lpcre2-8 -lutf8proc -lmicrohttpd -lcurl -lz -l:libgomp.so.1 -lm -o "$out/fuzz_$target"
 "$out/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 \
     -artifact_prefix="$out/$target-" -print_final_stats=1 "$out/$target" \
     "tests/fuzz/corpus/$target"
