@@ -38,7 +38,6 @@ struct chat_conversation {
     const json_t *messages; /* array of objects as in OpenAI's API */
     const json_t *tools;    /* array of objects, or NULL */
     const json_t *more;     /* object of further variables of the template, or NULL */
-    bool no_answer;         /* do not begin an answer at the end */
     int64_t time_s;         /* for templates that write the date */
     size_t max_bytes;       /* of the prompt */
     /* out, after an error: what is at fault, "messages" or "tools"; NULL: a further variable, or

@@ -356,8 +356,7 @@ static int render(const struct chat *c, const struct chat_template *t,
     (void)put(&v, "messages", messages, false);
     (void)put(&v, "tools", in->tools, false);
     (void)put(&v, "documents", NULL, false);
-    (void)put(&v, "add_generation_prompt", in->no_answer ? json_false() : json_true(),
-              false);
+    (void)put(&v, "add_generation_prompt", json_true(), false);
     put_tokens(&v, c);
     in->param = NULL;
     TRY(put_more(&v, in->more));

@@ -332,19 +332,19 @@ struct chat_value chat_call_macro(struct chat_run *r, struct chat_value macro,
                                   const struct chat_value *caller)
 {
     struct chat_list *values = chat_list_new(r, CHAT_PLAIN_LIST);
-    struct chat_value named[CHAT_ARGS_MAX * 4];
+    struct chat_value *named;
     struct chat_scope *scope = r->scope;
     struct chat_output out = {0}, *was = r->out;
     int k = 0;
 
     for (const struct chat_node *i = call->list; values && i && r->rc == OK; i = i->next)
         push_argument(r, values, i);
-    for (const struct chat_node *j = call->b; j && r->rc == OK; j = j->next) {
-        if (k == (int)(sizeof(named) / sizeof(named[0])))
-            return chat_fail(r, ERR_LIMIT, "a macro gets more than %d named arguments",
-                             k);
+    for (const struct chat_node *j = call->b; j; j = j->next)
+        k++;
+    named = chat_new(r, (size_t)k, sizeof(*named));
+    k = 0;
+    for (const struct chat_node *j = call->b; named && j && r->rc == OK; j = j->next)
         named[k++] = chat_eval(r, j->b);
-    }
     r->at = call;
     check_named(r, macro.macro, call->b);
     if (r->rc != OK)

@@ -240,10 +240,16 @@ static void exec_with(struct chat_run *r, const struct chat_node *n)
     r->scope = scope;
 }
 
+/* A chain of elif is an if in the else of another. */
 static void exec_if(struct chat_run *r, const struct chat_node *n)
 {
     struct chat_value v = chat_eval(r, n->a);
 
+    while (r->rc == OK && !chat_truth(v) && n->d && n->d->kind == NODE_IF &&
+           !n->d->next) {
+        n = n->d;
+        v = chat_eval(r, n->a);
+    }
     if (r->rc == OK)
         chat_exec(r, chat_truth(v) ? n->list : n->d);
 }

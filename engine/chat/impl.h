@@ -13,8 +13,8 @@
 
 #include "chat/template.h"
 
-#define CHAT_DEPTH_MAX 400        /* nested evaluations: less than half a MiB of stack */
-#define CHAT_NEST_MAX  100        /* nested expressions and blocks of a template */
+#define CHAT_DEPTH_MAX 1000 /* nested evaluations, each of at most 1.5 KiB of stack */
+#define CHAT_NEST_MAX  100  /* nested expressions and blocks of a template */
 #define CHAT_STEPS_MAX (16 << 20) /* nodes evaluated by one rendering: about a second */
 #define CHAT_BYTES_MAX ((size_t)192 << 20) /* of all values of one rendering */
 #define CHAT_ARGS_MAX  6

@@ -210,6 +210,22 @@ static int start_daemon(struct http *h)
                                o->host, h->port);
 }
 
+/* Chat templates may nest deep, whatever the user's limit of the stack is. */
+#define PREPARER_STACK_BYTES ((size_t)8 << 20)
+
+static bool start_preparer(struct http *h)
+{
+    pthread_attr_t attr;
+    bool started = false;
+
+    if (pthread_attr_init(&attr) != 0)
+        return false;
+    if (pthread_attr_setstacksize(&attr, PREPARER_STACK_BYTES) == 0)
+        started = pthread_create(&h->preparer, &attr, http_prepare, h) == 0;
+    pthread_attr_destroy(&attr);
+    return started;
+}
+
 static int start_threads(struct http *h)
 {
     cpu_set_t own;
@@ -222,7 +238,7 @@ static int start_threads(struct http *h)
         pthread_setaffinity_np(pthread_self(), sizeof(h->cpus), &h->cpus) != 0)
         return err_set(ERR_IO, "cannot set the CPUs of a thread");
     h->watching = pthread_create(&h->watcher, NULL, http_watch, h) == 0;
-    h->preparing = pthread_create(&h->preparer, NULL, http_prepare, h) == 0;
+    h->preparing = start_preparer(h);
     rc = h->watching && h->preparing ? start_daemon(h)
                                      : err_set(ERR_NOMEM, "cannot start a thread");
     if (pthread_setaffinity_np(pthread_self(), sizeof(own), &own) != 0 && rc == OK)

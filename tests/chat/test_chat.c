@@ -284,6 +284,8 @@ static const char *gguf(const char *template, const char *tool_use)
     gguf_put_key_u32(&metadata, "tokenizer.ggml.unknown_token_id", 0);
     assert_ok(gguf_put_head(&file, &metadata, &tensors));
     test_write(path, file.p, file.n);
+    text_fini(&metadata.text);
+    text_fini(&tensors.text);
     text_fini(&file);
     return path;
 }

@@ -285,6 +285,22 @@ TEST(limits)
     text_fini(&deep);
 }
 
+/* A macro may call itself as deep as a nested schema needs it. */
+TEST(deep_recursion)
+{
+    static const char source[] =
+        "{% macro f(n) %}{% if n == -1 %}a{% elif n == -2 %}b{% elif n == 0 %}end{% else "
+        "%}"
+        "{% for i in [n] %}({{ f(i - 1) | trim }}){% endfor %}{% endif %}{% endmacro %}"
+        "{{ f(100) | length }}";
+    struct chat_prompt p;
+
+    assert_ok(run(source, "{}", &p));
+    assert_int_equal(p.text.n, 3);
+    assert_memory_equal(p.text.p, "203", 3);
+    chat_prompt_fini(&p);
+}
+
 /* A member that says something and was not read is named. */
 TEST(unread_members)
 {
