@@ -38,6 +38,7 @@ static int read_own(struct chat_source *s, const struct chat_opts *o, const char
 
     *from = o->model;
     if (rc == ERR_NOTFOUND && o->tokenizer && strcmp(o->tokenizer, o->model) != 0) {
+        chat_source_fini(s); /* special tokens are named there, too */
         rc = chat_source_read(s, o->tokenizer, name, o->tok);
         *from = o->tokenizer;
     }

@@ -241,6 +241,44 @@ TEST(folders)
     tok_close(&tok);
 }
 
+static const char *gguf(const char *template, const char *tool_use)
+{
+    const char *path = test_path("model.gguf");
+    struct gguf_records metadata = {0}, tensors = {0};
+    struct text file = {0};
+
+    gguf_put_key_str(&metadata, "general.architecture", "llama");
+    if (template)
+        gguf_put_key_str(&metadata, "tokenizer.chat_template", template);
+    if (tool_use)
+        gguf_put_key_str(&metadata, "tokenizer.chat_template.tool_use", tool_use);
+    gguf_put_key_u32(&metadata, "tokenizer.ggml.unknown_token_id", 0);
+    assert_ok(gguf_put_head(&file, &metadata, &tensors));
+    test_write(path, file.p, file.n);
+    text_fini(&metadata.text);
+    text_fini(&tensors.text);
+    text_fini(&file);
+    return path;
+}
+
+/* A model whose tokenizer is elsewhere may have its template there. */
+TEST(template_of_the_tokenizer)
+{
+    struct tok *tok = tok_files_open(TOK_FILES_GGUF_SPM);
+    struct chat_opts o = {.model = gguf(NULL, NULL), .tok = tok};
+    struct chat *c;
+
+    o.tokenizer = folder("T {{ messages }}{{ bos_token }}", "{\"bos_token\": \"<b>\"}");
+    assert_ok(chat_open(&c, &o));
+    assert_prompt(c, "{\"messages\": []}", "T []<b>");
+    chat_close(&c);
+    o.model = gguf("M {{ messages }}", NULL);
+    assert_ok(chat_open(&c, &o));
+    assert_prompt(c, "{\"messages\": []}", "M []");
+    chat_close(&c);
+    tok_close(&tok);
+}
+
 /* Several templates by name: one is for requests with tools, and any can be asked for. */
 TEST(named_templates)
 {
@@ -268,26 +306,6 @@ TEST(named_templates)
     assert_string_equal(chat_origin(c), test_path("mine.jinja"));
     chat_close(&c);
     tok_close(&tok);
-}
-
-static const char *gguf(const char *template, const char *tool_use)
-{
-    const char *path = test_path("model.gguf");
-    struct gguf_records metadata = {0}, tensors = {0};
-    struct text file = {0};
-
-    gguf_put_key_str(&metadata, "general.architecture", "llama");
-    if (template)
-        gguf_put_key_str(&metadata, "tokenizer.chat_template", template);
-    if (tool_use)
-        gguf_put_key_str(&metadata, "tokenizer.chat_template.tool_use", tool_use);
-    gguf_put_key_u32(&metadata, "tokenizer.ggml.unknown_token_id", 0);
-    assert_ok(gguf_put_head(&file, &metadata, &tensors));
-    test_write(path, file.p, file.n);
-    text_fini(&metadata.text);
-    text_fini(&tensors.text);
-    text_fini(&file);
-    return path;
 }
 
 TEST(gguf_files)

@@ -217,6 +217,11 @@ TEST(refused_when_rendered)
         {"{{ 9223372036854775807 + 1 }}", "64 bits", ERR_LIMIT},
         {"{{ range(*l) }}", "an argument by *", ERR_UNSUPPORTED},
         {"{% call range(1) %}{% endcall %}", "not a macro", ERR_ARG},
+        {"{{ '99999999999999999999' | int }}", "64 bits", ERR_LIMIT},
+        {"{{ 2 ** 63 }}", "64 bits", ERR_LIMIT},
+        {"{{ -9223372036854775807 - 2 }}", "64 bits", ERR_LIMIT},
+        {"{{ [1] | tojson(indent=1001) }}", "at most 1000", ERR_ARG},
+        {"{{ 'é'.isdigit() }}", "ASCII", ERR_UNSUPPORTED},
         {"{{ strftime_now('%f') }}", "strftime_now", ERR_UNSUPPORTED},
     };
 
