@@ -133,6 +133,8 @@ $(call reg,plan_evaluator,$(wildcard engine/plan/evaluator/*.c),plan/evaluator.h
 $(call reg,plan_method,$(wildcard engine/plan/method/*.c),plan/method.h,plan_method,plan_methods,plan_method)
 $(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_policy,sched_policies,sched_policy)
 $(call reg,tune_policy,$(wildcard engine/tune/policy/*.c),tune/policy.h,tune_policy,tune_policies,tune_policy)
+$(call reg,cluster_router,$(wildcard engine/cluster/router/*.c),cluster/router.h,cluster_router,cluster_routers,cluster_router)
+$(call reg,cluster_perf,$(wildcard engine/cluster/perf/*.c),cluster/perf.h,cluster_perf_kind,cluster_perfs,cluster_perf)
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=
 $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,probes,probe)

@@ -52,8 +52,15 @@ int sched_loop_add(struct sched_loop *l, struct sched_request *r)
 {
     if (l->n_live == l->n_live_max)
         TRY(enlarge(l, 2 * l->n_live_max + 8));
-    begin_to_wait(l, r);
     l->live[l->n_live++] = r;
+    if (r->n_ctx == 0) {
+        begin_to_wait(l, r);
+        return OK;
+    }
+    r->state = SCHED_PREFILL;
+    r->n_done = r->n_ctx;
+    l->n_seqs++;
+    l->used_tok += r->n_ctx;
     return OK;
 }
 
@@ -92,6 +99,7 @@ static int ask_policy(struct sched_loop *l, bool admit)
     struct sched_view v = {.seqs = l->view,
                            .n_seqs = l->n_live,
                            .max_step_tok = l->o.max_step_tok,
+                           .max_batch_prompt_tok = l->o.max_batch_prompt_tok,
                            .n_free_slots = admit ? l->o.max_seqs - l->n_seqs : 0,
                            .n_free_tok = l->o.alloc.free_tok(l->o.ctx)};
     int max = l->n_live < l->o.max_seqs ? l->n_live : (int)l->o.max_seqs;
@@ -111,7 +119,8 @@ static int ask_policy(struct sched_loop *l, bool admit)
             .n_max = r->n_prompt + r->max_new,
             .n_reserve = r->state == SCHED_WAITING ? r->need_tok : 0,
             .arrival = r->id,
-            .age = r->age};
+            .age = r->age,
+            .n_paused = r->n_paused};
     }
     n = l->o.policy->step(&v, l->entries, max);
     for (int i = 0; i < n; i++) {
@@ -319,6 +328,12 @@ bool sched_loop_computed(struct sched_loop *l, struct sched_request *r)
 
 void sched_loop_age(struct sched_loop *l)
 {
-    for (int i = 0; i < l->n_live; i++)
-        l->live[i]->age = l->live[i]->step_tok > 0 ? 0 : l->live[i]->age + 1;
+    for (int i = 0; i < l->n_live; i++) {
+        struct sched_request *r = l->live[i];
+        int64_t left = sched_request_n_known(r) - r->n_ctx;
+
+        r->age = r->step_tok > 0 ? 0 : r->age + 1;
+        r->n_paused +=
+            r->want_tok == 0 && r->n_ctx > 0 && (r->state == SCHED_DECODE || left == 1);
+    }
 }

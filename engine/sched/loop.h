@@ -34,7 +34,8 @@
 #include "sched/sched.h"
 
 /* A request, the first member of the driver's own struct. The driver sets the first three
- * members, zeroes the others, and may set `ended`. */
+ * members, zeroes the others, and may set `ended`. Of a request that was begun on another
+ * machine it also sets n_new, and n_ctx where its keys and values came with it. */
 struct sched_request {
     int64_t id;       /* ascending in order of arrival */
     int64_t n_prompt; /* tokens, at least 1 */
@@ -47,6 +48,7 @@ struct sched_request {
         want_tok;           /* tokens of the present step: with memory, by the policy */
     int64_t need_tok;       /* while it waits, see struct sched_alloc */
     int64_t age;            /* steps since it took part in one, or since it came */
+    int64_t n_paused;       /* steps, in all, that passed it over while it decoded */
     int64_t n_waited;       /* steps for which it has been waiting to grow */
     int64_t waited_step;    /* the last of them */
     int64_t n_preempted;    /* times */
@@ -94,8 +96,9 @@ struct sched_loop_opts {
     int n_live;           /* requests for which there is memory at once at open */
     int64_t max_seqs;     /* requests that have memory at once, and entries of a batch */
     int64_t max_step_tok; /* tokens of a step */
-    int64_t patience, max_age; /* steps; above */
-    bool mix_buckets;          /* the oldest first, of whatever bucket */
+    int64_t max_batch_prompt_tok; /* as in struct sched_view */
+    int64_t patience, max_age;    /* steps; above */
+    bool mix_buckets;             /* the oldest first, of whatever bucket */
 };
 
 /* The driver reads all of it and writes nothing. */
@@ -118,7 +121,8 @@ struct sched_loop {
  * same. */
 MUST int sched_loop_open(struct sched_loop *l, const struct sched_loop_opts *o);
 void sched_loop_close(struct sched_loop *l); /* live requests stay the driver's */
-/* The request waits, behind those that came before. It stays where it is until drop().
+/* The request waits, behind those that came before. One whose n_ctx is not 0 has memory, given
+ * by the driver, and goes on at once. It stays where it is until drop().
  * ERR_NOMEM: it was not added. */
 MUST int sched_loop_add(struct sched_loop *l, struct sched_request *r);
 /* How many are in the batch. 0: no request can go on, or there are none. */

@@ -28,6 +28,8 @@ struct sched_seq {
     int64_t n_reserve;     /* while it waits: tokens of memory that admission takes */
     int64_t arrival;       /* order of arrival */
     int64_t age;           /* steps since it last took part in one, or since it came */
+    int64_t
+        n_paused; /* steps, in all, for which the policy passed it over while it decoded */
 };
 
 struct sched_view {
@@ -36,6 +38,8 @@ struct sched_view {
     int64_t max_step_tok; /* tokens one step may hold */
     int64_t n_free_slots; /* further sequences that can be given memory */
     int64_t n_free_tok;   /* tokens of memory that are not reserved */
+    /* Prompt tokens up to which several prompts share a step; 0: the policy's own value. */
+    int64_t max_batch_prompt_tok;
 };
 
 struct sched_batch_entry {

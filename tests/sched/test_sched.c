@@ -268,7 +268,10 @@ TEST(test_chunked_starves_nobody)
                                    .arrival = next};
             next++;
         }
-        v = (struct sched_view){w.seqs, w.n, w.max_step_tok, w.n_slots, 0};
+        v = (struct sched_view){.seqs = w.seqs,
+                                .n_seqs = w.n,
+                                .max_step_tok = w.max_step_tok,
+                                .n_free_slots = w.n_slots};
         n = p->step(&v, entries, N_SEQS);
         for (int i = 0; i < w.n; i++)
             assert_true(w.seqs[i].state != SCHED_DECODE || pick_of(entries, n, i));

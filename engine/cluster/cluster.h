@@ -1,0 +1,178 @@
+/* cluster/cluster.h - a simulated cluster that serves prompts and tokens on separate machines.
+ *
+ * Discrete events in virtual nanoseconds. Each machine runs the engine's own serving loop
+ * (sched/loop) with a policy of sched/policy; a performance model says how long its steps take.
+ * The cluster's scheduler assigns a prompt machine and a token machine to each request on its
+ * arrival. Keys and values move between them over links. One seed gives one history, to the
+ * byte of its log. Memory is in proportion to the live requests, time to the tokens.
+ *
+ * The rules:
+ *   - A request goes to the machine of its kind's own pool that the router chooses. Where
+ *     that machine's load is above the threshold, it goes to one of the mixed pool by the same
+ *     rule; where that is not possible either, one of the opposite pool moves there.
+ *   - A machine returns from the mixed pool at the first report at which it has no task of the
+ *     opposite kind. One that stays for longer than repurpose_ns changes its kind.
+ *   - A token machine has memory for the keys and values before they are sent. Until it has, they
+ *     stay on the prompt machine, in order of arrival.
+ *   - The first token comes from the prompt machine. The token machine computes its keys and
+ *     values together with the second token.
+ * Paper: Splitwise IV.   Threads: one owner. */
+#ifndef CLUSTER_CLUSTER_H
+#define CLUSTER_CLUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "cluster/perf.h"
+#include "cluster/router.h"
+#include "sched/sched.h"
+
+enum cluster_pool { CLUSTER_PROMPT, CLUSTER_TOKEN, CLUSTER_MIXED, CLUSTER_N_POOLS };
+extern const char *const cluster_pool_names[];
+
+struct cluster_machine_opts {
+    enum cluster_pool home; /* CLUSTER_MIXED: all phases of its requests, for ever */
+    const struct cluster_perf *perf;
+    int64_t kv_tok;       /* memory for keys and values */
+    double link_gbps;     /* GB/s in each direction; 0: sending takes no time */
+    double link_alpha_ns; /* constant per transfer */
+};
+
+/* What splitwise-sim does otherwise than the paper says. All false: the paper. */
+struct cluster_quirks {
+    bool
+        full_length_kv; /* a request's memory is that of its full length from the start */
+    bool free_links;    /* any number of flows at once */
+    bool
+        tenfold_layer_wise; /* a layer-wise transfer is a serial one at 10 x the bandwidth */
+    bool slow_mixed;        /* a mixed step takes 1.1 x the time of its prompts */
+    bool flat_token_time;  /* below 128 sequences a token step takes the time of one */
+    bool needs_queue;      /* above the threshold only where requests also wait */
+    bool return_when_idle; /* from the mixed pool only with nothing to do at all */
+    bool retry; /* for memory on the token machine each second, not when it is freed */
+};
+
+struct cluster_arrival {
+    int64_t t_ns;               /* not before the one before */
+    int64_t n_prompt, n_output; /* tokens, each at least 1 */
+};
+
+struct cluster_done {
+    int64_t number; /* in order of arrival, from 0 */
+    int64_t arrival_ns, first_ns, last_ns, max_gap_ns;
+    int64_t n_prompt, n_output;
+    int64_t n_tokens, n_prompts, n_transfers; /* that it got, prompts computed, KV sent */
+    int64_t n_paused, n_preempted;
+    int prompt_machine, token_machine;
+    bool refused; /* longer than the machine's memory; the times are 0 */
+};
+
+struct cluster_decision {
+    int64_t t_ns;
+    enum cluster_pool kind; /* CLUSTER_PROMPT or CLUSTER_TOKEN: of the task */
+    enum cluster_pool pool; /* whose machines are the candidates */
+    const struct cluster_choice *choice;
+    int chosen;       /* index into choice->machines */
+    int64_t own_load; /* of the machine chosen in the own pool; -1: that pool is empty */
+    int64_t mixed_load; /* the same of the mixed pool, where it was tried */
+    int64_t threshold;
+};
+
+struct cluster_step {
+    int machine;
+    enum cluster_pool pool;
+    int64_t start_ns, end_ns;
+    int64_t n_prompts, n_prompt_tok, n_decode;
+};
+
+struct cluster_move {
+    int64_t t_ns, kv_bytes_sent, kv_bytes_arrived; /* each over all layers */
+    int64_t request;
+    int from, to;
+};
+
+struct cluster;
+/* What a caller may watch; members may be NULL. */
+struct cluster_observer {
+    void *ctx;
+    void (*routed)(void *ctx, const struct cluster_decision *d);
+    void (*step)(void *ctx, const struct cluster_step *s);  /* at its start */
+    void (*moved)(void *ctx, const struct cluster_move *m); /* keys and values arrived */
+    void (*done)(void *ctx, const struct cluster_done *d);
+    void (*after)(void *ctx, const struct cluster *c); /* after each event */
+};
+
+/* Broken on purpose, for tests of the tests. */
+enum cluster_fault {
+    CLUSTER_FAULT_NONE,
+    CLUSTER_FAULT_OPPOSITE_FIRST, /* the opposite pool before the own one */
+    CLUSTER_FAULT_STAY_MIXED,     /* never back from the mixed pool */
+    CLUSTER_FAULT_LOSE_HOME,      /* a machine that returns goes to the opposite pool */
+    CLUSTER_FAULT_NO_POOL,        /* a machine that moves is in no pool */
+    CLUSTER_FAULT_EXTRA_TOKEN,    /* one token step too many */
+    CLUSTER_FAULT_SEND_TWICE,     /* the keys and values are sent again */
+    CLUSTER_FAULT_KV_LEAK,        /* memory of finished requests is not given back */
+    CLUSTER_FAULT_KV_OVER,        /* memory is given that there is not */
+    CLUSTER_FAULT_LOSE_LAYER,     /* the last layer does not arrive */
+};
+
+struct cluster_opts {
+    const struct cluster_machine_opts *machines; /* [n_machines] lent */
+    int n_machines;
+    int n_layers;
+    int64_t
+        kv_bytes_per_tok; /* of all layers; grouped-query attention makes it smaller */
+    const struct cluster_router *router;
+    enum cluster_load prompt_load, token_load; /* what the router compares */
+    int64_t prompt_threshold, token_threshold; /* of those loads */
+    int64_t report_ns;    /* period of the machines' reports; 0: after each step */
+    int64_t repurpose_ns; /* 0: never */
+    const struct sched_policy *policy;
+    int64_t max_batch_prompt_tok; /* that several prompts may share a step with */
+    int64_t max_seqs;             /* on one machine */
+    double keep_frac; /* memory that stays free when a request is admitted, for growth */
+    int64_t layer_wise_tok; /* shorter prompts are sent serially */
+    struct cluster_quirks quirks;
+    uint64_t seed;
+    enum cluster_fault fault;
+    /* The next request. false: there are no more. */
+    bool (*next)(void *ctx, struct cluster_arrival *out);
+    void *next_ctx;
+    struct cluster_observer observer;
+    FILE *log; /* NULL: none. One line an event, integers only. Lent. */
+};
+
+struct cluster_stat {
+    int64_t n_arrived, n_done, n_refused, n_events, n_steps;
+    int64_t end_ns;
+    int64_t n_live_max;
+    double live_ns;              /* integral of the live requests over time */
+    double reserved_idle_tok_ns; /* of memory on token machines before its data arrived */
+    double busy_ns;              /* over all machines */
+    int64_t n_pool_moves, n_repurposed, n_preempted;
+    int64_t n_same_machine, n_transferred;
+    int64_t kv_used_tok; /* at the end: 0 */
+};
+
+/* The paper's scheduler with the defaults of this project. Sets all but machines, model, requests
+ * and observers. ERR_NOTFOUND: a plug-in is missing. */
+MUST int cluster_opts_init(struct cluster_opts *o);
+/* As splitwise-sim does it. */
+void cluster_opts_splitwise_sim(struct cluster_opts *o);
+
+/* Run to the end of the requests. ERR_ARG: options; ERR_NOMEM; ERR_STATE: requests are left that
+ * no event can finish, or a request is earlier than the one before. */
+MUST int cluster_run(struct cluster_stat *out, const struct cluster_opts *o);
+
+/* For observers. */
+int64_t cluster_now_ns(const struct cluster *c);
+enum cluster_pool cluster_machine_pool(const struct cluster *c, int machine);
+enum cluster_pool cluster_machine_home(const struct cluster *c, int machine);
+int64_t cluster_machine_kv_tok(const struct cluster *c, int machine);
+/* Tasks of the kind that it has, waiting, running or on their way. */
+int64_t cluster_machine_tasks(const struct cluster *c, int machine,
+                              enum cluster_pool kind);
+int64_t cluster_n_live(const struct cluster *c);
+
+#endif

@@ -1,0 +1,87 @@
+/* cluster/impl.h - the state of a simulated cluster, shared by its files. */
+#ifndef CLUSTER_IMPL_H
+#define CLUSTER_IMPL_H
+
+#include "cluster/cluster.h"
+#include "cluster/event.h"
+#include "cluster/transfer.h"
+#include "sched/loop.h"
+
+struct cluster_request {
+    struct sched_request r; /* first; on the machine where it is */
+    struct cluster_done d;  /* what will be said of it */
+    int64_t kv_tok;         /* its memory on that machine */
+    int64_t held_tok;       /* on the prompt machine, until it has been sent */
+    int64_t reserved_tok;   /* on the token machine, until it has arrived */
+    int64_t reserved_ns;    /* since then */
+    int64_t bytes_sent;
+    bool on_token_machine, sending, first_seen;
+    struct cluster_request *next; /* in an inbox, or unused */
+};
+
+struct cluster_machine {
+    struct cluster *cluster;
+    const struct cluster_machine_opts *o;
+    int index;
+    enum cluster_pool home, pool;
+    struct sched_loop loop;
+    bool busy;
+    int64_t next_id;
+    int64_t kv_used_tok;
+    int64_t actual[CLUSTER_N_LOADS], known[CLUSTER_N_LOADS];
+    int64_t n_tasks[2];                         /* by kind */
+    struct cluster_request *inbox, **inbox_end; /* wait for memory here */
+    bool retry_due;
+    struct cluster_link in, out;
+    int64_t mixed_since_ns;
+};
+
+struct cluster {
+    struct cluster_opts o;
+    struct cluster_machine *machines; /* [o.n_machines] */
+    struct cluster_events events;
+    struct rng rng;
+    uint64_t n_choices[CLUSTER_N_POOLS];
+    int *ids;                /* [n_machines] scratch of a choice */
+    int64_t *loads, *actual; /* [n_machines] */
+    struct cluster_request *unused;
+    int64_t n_live, last_ns;
+    int64_t n_retries; /* that are due */
+    int64_t
+        n_work_events; /* that are due and can finish something: not reports, retries */
+    bool more;         /* requests will come */
+    int rc;            /* the first error of a callback */
+    struct cluster_stat stat;
+};
+
+/* pools.c */
+/* Choose both machines of a request and count it as theirs. */
+void cluster_assign(struct cluster *c, struct cluster_request *q);
+void cluster_report_all(struct cluster *c);
+void cluster_maybe_return(struct cluster_machine *m);
+
+/* machine.c */
+MUST int cluster_machine_open(struct cluster_machine *m, struct cluster *c, int index);
+/* Memory of a machine is taken and given back here only. false: there is none. */
+bool cluster_kv_take(struct cluster_machine *m, int64_t n_tok, bool to_grow);
+void cluster_kv_give(struct cluster_machine *m, int64_t n_tok);
+void cluster_machine_start(struct cluster_machine *m); /* a step, where it can */
+void cluster_machine_step_end(struct cluster_machine *m);
+void cluster_machine_add(struct cluster_machine *m, struct cluster_request *q);
+
+/* move.c */
+/* The prompt's step begins and takes step_ns: send layer by layer where that is due. */
+void cluster_send_early(struct cluster_request *q, struct cluster *c, int64_t step_ns);
+/* The prompt is computed. */
+void cluster_send(struct cluster_request *q, struct cluster *c);
+void cluster_serve_inbox(struct cluster_machine *m);
+void cluster_arrived(struct cluster_request *q, struct cluster *c);
+
+/* sim.c */
+void cluster_fail(struct cluster *c, int rc); /* the first one is kept */
+void cluster_push(struct cluster *c, enum cluster_event_kind kind, int64_t t_ns,
+                  int machine, struct cluster_request *q);
+void cluster_log(struct cluster *c, const char *what, int64_t a, int64_t b, int64_t n);
+void cluster_finish(struct cluster *c, struct cluster_request *q, bool refused);
+
+#endif

@@ -1,0 +1,108 @@
+/* Performance models: interpolation, repeats, missing power, bad files, and the error on points
+ * that were not fitted. */
+#include "cluster/perf.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#define HEADER                                                                           \
+    "model,hardware,prompt_size,batch_size,token_size,peak_power,average_power,"         \
+    "prompt_time,token_time,e2e_time,tensor_parallel\n"
+
+static struct cluster_point points[64];
+static int n_points;
+
+static int read_text(const char *text)
+{
+    char path[] = "/tmp/test_perf_XXXXXX";
+    int fd = mkstemp(path), rc;
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    rc = cluster_points_read(points, &n_points, 64, path, "m", "h", 8);
+    unlink(path);
+    return rc;
+}
+
+TEST(repeats_are_one_point)
+{
+    assert_ok(read_text(HEADER "m,h,512,1,128,1,0.5,10,3,0,8\n"
+                               "m,h,512,1,128,1,0.7,30,5,0,8\n"
+                               "m,h,512,1,128,1,0.6,20,4,0,8\n"
+                               "m,h,512,1,128,1,0.6,99,99,0,4\n"
+                               "m,x,512,1,128,1,0.6,99,99,0,8\n"
+                               "m,h,512,2,128,0.0,0.0,40,5,0,8"));
+    assert_int_equal(n_points, 2);
+    assert_true(points[0].prompt_ms == 20 && points[0].token_ms == 4);
+    assert_true(points[0].power == 0.6 && isnan(points[1].power));
+}
+
+TEST(bad_files)
+{
+    assert_err(read_text("model,hardware\n"), ERR_FORMAT, "prompt_size");
+    assert_err(read_text(HEADER "m,h,512,1\n"), ERR_FORMAT, ":2: expected 11 fields");
+    assert_err(read_text(HEADER "m,h,512,1,128,1,1,ten,3,0,8\n"), ERR_FORMAT,
+               ":2: prompt_time: expected a number");
+    assert_err(read_text(HEADER "m,h,512,1,128,1,1,-1,3,0,8\n"), ERR_FORMAT, "\"-1\"");
+    assert_err(read_text(HEADER "m,h,512,1,128,1,1,1,3,0,2\n"), ERR_NOTFOUND,
+               "tensor_parallel 8");
+    assert_err(read_text(""), ERR_FORMAT, "header");
+    assert_err(cluster_points_read(points, &n_points, 64, "/nowhere", "m", "h", 8),
+               ERR_NOTFOUND, "/nowhere");
+}
+
+TEST(linear_between_and_beyond)
+{
+    static const double x[] = {1, 2, 4}, y[] = {10, 20, 30};
+
+    assert_true(cluster_interpolate(x, y, 3, 1.5) == 15);
+    assert_true(cluster_interpolate(x, y, 3, 3) == 25);
+    assert_true(cluster_interpolate(x, y, 3, 8) == 50);
+    assert_true(cluster_interpolate(x, y, 3, -5) == 0);
+    assert_true(cluster_interpolate(x, y, 1, 9) == 10);
+}
+
+/* distserve finds the weights of its own form. */
+TEST(distserve_fits_its_form)
+{
+    const struct cluster_perf_kind *kind;
+    struct cluster_perf perf = {0};
+    struct cluster_point p[30];
+
+    for (int i = 0; i < 30; i++) {
+        double l = 100 + 130 * i, b = 1 + i % 7;
+
+        p[i] = (struct cluster_point){.prompt_tok = (int64_t)l,
+                                      .batch = (int64_t)b,
+                                      .prompt_ms = 20 + 0.05 * b * l + 1e-6 * b * l * l,
+                                      .token_ms = 30 + 1e-4 * b * l + 0.5 * b};
+    }
+    assert_ok(cluster_perf_find("distserve", &kind));
+    perf.kind = kind;
+    assert_ok(kind->fit(&perf, p, 30));
+    assert_true(fabs(kind->prompt_ms(&perf, 3000, 3000 * 3000.0) - 179) < 0.1);
+    assert_true(fabs(kind->token_ms(&perf, 64, 64000) - 68.4) < 0.1);
+    assert_err(kind->fit(&perf, p, 2), ERR_ARG, "at least three");
+}
+
+TEST(printed_numbers)
+{
+    const struct cluster_perf_kind *kind;
+    struct cluster_perf a = {0}, h = {0};
+    struct cluster_work w = {.n_prompt_tok = 1020}, d = {.n_decode = 64};
+
+    assert_ok(cluster_perf_find("table", &kind));
+    a.kind = h.kind = kind;
+    assert_ok(cluster_points_printed(points, &n_points, 64, "a100"));
+    assert_ok(kind->fit(&a, points, n_points));
+    assert_ok(cluster_points_printed(points, &n_points, 64, "h100"));
+    assert_ok(kind->fit(&h, points, n_points));
+    assert_int_equal(cluster_perf_step_ns(&a, &w), 155000000);
+    assert_int_equal(cluster_perf_step_ns(&h, &w), 84000000);
+    assert_int_equal(cluster_perf_step_ns(&h, &d), 56000000);
+    assert_err(cluster_points_printed(points, &n_points, 64, "h200"), ERR_NOTFOUND,
+               "h100");
+    assert_err(cluster_perf_find("tabel", &kind), ERR_NOTFOUND, "table");
+}
