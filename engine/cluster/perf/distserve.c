@@ -1,6 +1,6 @@
-/* DistServe's form: a prompt step takes a + b sum(L) + c sum(L^2), a token step
+/* The form that DistServe fits: a prompt step takes a + b sum(L) + c sum(L^2), a token step
  * a + b sum(context) + c batch, by least squares. Where the points hold one context only, b of the
- * token step is 0.   Paper: DistServe, appendix A. */
+ * token step is 0. */
 #include <math.h>
 
 #include "base/ridge.h"

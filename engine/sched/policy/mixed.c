@@ -10,7 +10,7 @@
 
 /* The knee of the paper's Fig. 6a. */
 #define MAX_BATCH_PROMPT_TOK 2048
-/* The paper names no value; splitwise-sim has 4. */
+/* The paper names no value; this one is ours. */
 #define MAX_PAUSED 4
 
 struct batch {
