@@ -36,8 +36,8 @@
 #define NEAR     1.12
 #define HOPELESS 4.0 /* a run is ended after this multiple of the best run ... */
 /* ... and this much longer, for what the first run prepares: oneDNN generates code, in up to
- * 0.25 s on a busy machine, where a shell may need more than half a second. */
-#define HOPELESS_S 2.0
+ * 0.25 s on a busy machine. */
+#define HOPELESS_S 0.5
 
 #define FILL_BYTES_S 50e6 /* a slow machine still makes weights at this rate */
 

@@ -4,7 +4,7 @@
 
 #include "base/stats.h"
 
-/* The width that so many draws give differs from that of many by 3 %. */
+/* The width of an interval from this many draws is within 3 % of that from many more. */
 #define N_DRAWS 400
 
 /* Student's t: the half-width in standard errors. */

@@ -287,8 +287,8 @@ TEST_WITH(test_wrong_is_dropped, before, after)
          "computes wrong"},
         {{.run = "[ $1 = 0 ] && right='[1]'; answer 1e-9"}, "1 values, expected 96"},
         {{.run = "[ $1 = 0 ] && error idea || answer 1e-9"}, NULL},
-        {{.hello = "[ $1 = 0 ] && error 'no such core'; echo '{\"setting\": \"setting "
-                   "1\"}'"},
+        {{.hello = "[ $1 = 0 ] && error 'no such core' || "
+                   "echo '{\"setting\": \"setting 1\"}'"},
          NULL},
         {{.hello = "[ $1 = 0 ] && echo hello; echo '{\"setting\": \"setting 1\"}'"},
          "fake: line 1"},
