@@ -155,8 +155,7 @@ static void repurpose(struct cluster_machine *m)
 void cluster_maybe_return(struct cluster_machine *m)
 {
     const struct cluster_opts *o = &m->cluster->o;
-    enum cluster_pool opposite =
-        m->home == CLUSTER_PROMPT ? CLUSTER_TOKEN : CLUSTER_PROMPT;
+    enum cluster_pool opposite;
 
     repurpose(m);
     opposite = m->home == CLUSTER_PROMPT ? CLUSTER_TOKEN : CLUSTER_PROMPT;

@@ -126,7 +126,7 @@ struct cache {
     struct study_choices choices;
     struct study_schedules schedules;
     /* In the order of gemm_baseline_names. NULL: it is absent or died, and why. */
-    struct gemm_baseline *library[LIBRARIES_MAX];
+    struct gemm_baseline *baselines[LIBRARIES_MAX];
     char why[LIBRARIES_MAX][96];
 };
 
@@ -135,7 +135,7 @@ struct entry {
     const char *name;
     struct tune_bench *bench; /* NULL: a library's */
     struct kern_schedule schedule;
-    int library; /* -1: ours */
+    int baseline; /* -1: ours */
 };
 
 struct cell {
@@ -165,7 +165,7 @@ static void close_kept(void *arg)
     struct cache *kept = arg;
 
     for (int i = 0; i < LIBRARIES_MAX; i++)
-        gemm_baseline_close(&kept->library[i]);
+        gemm_baseline_close(&kept->baselines[i]);
     for (int i = 0; i < N_SERIES; i++)
         tune_bench_close(&kept->bench[i]);
     study_threads_close(&kept->threads);
@@ -192,8 +192,8 @@ static int open_kept(struct cache *kept, const struct opts *o)
     g.n_threads = kept->threads.n;
     g.cache_bytes = b.cache_bytes = kept->threads.cache_bytes;
     for (int i = 0; is_library(i); i++) /* one that was lost may suit the next shape */
-        if (!kept->library[i] &&
-            gemm_baseline_open(&kept->library[i], gemm_baseline_names[i], &g) != OK)
+        if (!kept->baselines[i] &&
+            gemm_baseline_open(&kept->baselines[i], gemm_baseline_names[i], &g) != OK)
             keep_why(kept, i);
     for (int i = 0; i < N_SERIES; i++)
         if (!kept->bench[i])
@@ -277,13 +277,13 @@ static void enter_libraries(struct cell *c)
     c->n_entries = c->n_ours;
     for (int i = 0; is_library(i); i++) {
         study_progress(c->out, 0.15 * i, gemm_baseline_names[i]);
-        if (!c->kept->library[i])
+        if (!c->kept->baselines[i])
             continue;
-        if (gemm_baseline_shape(c->kept->library[i], study_mode_type(c->o->type), s->m,
+        if (gemm_baseline_shape(c->kept->baselines[i], study_mode_type(c->o->type), s->m,
                                 s->n, s->k, c->o->weights == WARM,
                                 c->o->baseline_s) == OK)
             c->entries[c->n_entries++] =
-                (struct entry){.name = gemm_baseline_names[i], .library = i};
+                (struct entry){.name = gemm_baseline_names[i], .baseline = i};
         else
             keep_why(c->kept, i);
     }
@@ -306,9 +306,9 @@ static int trial(void *arg, int i, struct measure_trial *t)
         par_team_run(kept->threads.team, kept->threads.n, nothing, NULL);
         return tune_run_once(e->bench, &e->schedule, kept->threads.n, &t->seconds);
     }
-    if (gemm_baseline_run(kept->library[e->library], &t->seconds) != OK) {
-        keep_why(kept, e->library);
-        gemm_baseline_close(&kept->library[e->library]);
+    if (gemm_baseline_run(kept->baselines[e->baseline], &t->seconds) != OK) {
+        keep_why(kept, e->baseline);
+        gemm_baseline_close(&kept->baselines[e->baseline]);
         t->seconds = NAN;
     }
     return OK;
@@ -391,7 +391,7 @@ static int entry_of(const struct cell *c, int i)
 {
     int k = c->n_entries - 1;
 
-    while (k >= 0 && c->entries[k].library != i)
+    while (k >= 0 && c->entries[k].baseline != i)
         k--;
     return k;
 }
@@ -495,7 +495,7 @@ static void report_libraries(const struct cell *c)
     int best = best_library(c);
 
     for (int i = 0; is_library(i); i++) {
-        const struct gemm_baseline *r = c->kept->library[i];
+        const struct gemm_baseline *r = c->kept->baselines[i];
         int at = entry_of(c, i);
         double rate = at < 0 ? NAN : rate_of(c, at);
 
@@ -512,10 +512,11 @@ static void report_libraries(const struct cell *c)
     study_value(c->out, "n_rounds", c->rounds.n_rounds, NULL);
     study_value(c->out, "gflops_best_baseline", best < 0 ? NAN : rate_of(c, best),
                 no_library);
-    study_value(
-        c->out, "error_best_baseline",
-        best < 0 ? NAN : gemm_baseline_error(c->kept->library[c->entries[best].library]),
-        best < 0 ? no_library : "the baseline states none");
+    study_value(c->out, "error_best_baseline",
+                best < 0
+                    ? NAN
+                    : gemm_baseline_error(c->kept->baselines[c->entries[best].baseline]),
+                best < 0 ? no_library : "the baseline states none");
     if (best >= 0)
         study_note_text(c->out, "best_baseline", c->entries[best].name);
 }

@@ -4,7 +4,6 @@
 #include "tests/support/test.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #define HEADER                                                                           \
     "model,hardware,prompt_size,batch_size,token_size,peak_power,average_power,"         \
@@ -15,15 +14,9 @@ static int n_points;
 
 static int read_text(const char *text)
 {
-    char path[] = "/tmp/test_perf_XXXXXX";
-    int fd = mkstemp(path), rc;
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    rc = cluster_points_read(points, &n_points, 64, path, "m", "h", 8);
-    unlink(path);
-    return rc;
+    test_write(test_path("points.csv"), text, strlen(text));
+    return cluster_points_read(points, &n_points, 64, test_path("points.csv"), "m", "h",
+                               8);
 }
 
 TEST(repeats_are_one_point)

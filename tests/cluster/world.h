@@ -94,7 +94,8 @@ static void world_after(void *ctx, const struct cluster *c)
         if ((unsigned)pool >= CLUSTER_N_POOLS)
             WRONG(w, "partition: machine %d is in no pool", i);
         if (pool == CLUSTER_MIXED && home != CLUSTER_MIXED && w->o.report_ns == 0 &&
-            cluster_machine_tasks(c, i, world_opposite(home)) == 0)
+            cluster_machine_tasks(c, i, world_opposite(home)) == 0 &&
+            (!w->o.quirks.return_when_idle || cluster_machine_tasks(c, i, home) == 0))
             WRONG(w, "return: machine %d stays in the mixed pool", i);
         if (pool != CLUSTER_MIXED && pool != home)
             WRONG(w, "identity: machine %d returned to the other pool", i);
