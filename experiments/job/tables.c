@@ -15,9 +15,9 @@ const struct opt_row job_head_opt_table[] = {
     OPT_ROW(STR, about, NULL, "What the experiment shows, in one line."),
     OPT_ROW(STR, expect, NULL, "What a correct run looks like."),
     OPT_ROW(ENUM, evidence, "measured",
-            "Kind of evidence: measured, measured at reduced scale, computed, simulated "
-            "or emulated.",
-            .values = "measured|measured_small|model|simulated|emulated"),
+            "Kind of evidence: measured, measured at reduced scale, computed, simulated, "
+            "emulated or read from what others published.",
+            .values = "measured|measured_small|model|simulated|emulated|published"),
     OPT_ROW(INT, repeats, "1",
             "Number of times all cells are run, one pass after the other.", .min = 1,
             .max = 10000),

@@ -21,7 +21,8 @@ static const struct statistic {
 #define N_STATISTICS (sizeof(statistics) / sizeof(statistics[0]))
 
 const char *const metrics_evidence[] = {
-    "measured", "measured_small", "model", "simulated", "emulated", "unavailable", NULL};
+    "measured", "measured_small", "model",       "simulated",
+    "emulated", "published",      "unavailable", NULL};
 
 const char *metrics_evidence_find(const char *name)
 {

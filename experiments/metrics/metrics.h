@@ -58,7 +58,8 @@ struct metrics_input {
 };
 
 /* The kinds of evidence that a number can rest on: "measured", "measured_small", "model",
- * "simulated", "emulated", "unavailable", NULL. */
+ * "simulated", "emulated", "published" (read from a file that others published, not made
+ * by this project), "unavailable", NULL. */
 extern const char *const metrics_evidence[];
 /* The word of metrics_evidence[] that equals `name`, which may be NULL; NULL: there is none. */
 const char *metrics_evidence_find(const char *name);

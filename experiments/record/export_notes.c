@@ -100,7 +100,8 @@ void export_put_warnings(struct text *out, const json_t *head)
 bool export_is_noisy(const json_t *head)
 {
     static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL},
-                             *const untimed[] = {"model", "simulated", "emulated", NULL};
+                             *const untimed[] = {"model", "simulated", "emulated",
+                                                 "published", NULL};
     const char *evidence = json_string_value(
                    json_object_get(json_object_get(head, "run"), "evidence")),
                *code;

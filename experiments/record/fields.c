@@ -56,7 +56,8 @@ static const struct field {
     {"/@schema_version", "i64", "", "version of this table"},
     {"/@experiment", "text", "", "name of the experiment"},
     {"/@evidence", "text", "",
-     "measured, measured_small, model, simulated, emulated or unavailable; before: /@truth"},
+     "measured, measured_small, model, simulated, emulated, published or unavailable; "
+     "before: /@truth"},
     {"/@utc", "text", "", "when the run began"},
     {"/@host", "text", "", "name of the machine"},
     {"/@cpu_model", "text", "", "name of the processor"},

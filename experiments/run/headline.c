@@ -201,7 +201,7 @@ static double over_rates(const struct run_summary *s, const struct job_headline 
 
 /* Of the chosen cells, each kind once. */
 static void join_evidence(const struct run_summary *s, const bool *chosen, int column,
-                          char out[64])
+                          char out[96])
 {
     for (int kind = 0; metrics_evidence[kind]; kind++) {
         bool there = false;
@@ -211,7 +211,7 @@ static void join_evidence(const struct run_summary *s, const bool *chosen, int c
             there |= chosen[i] &&
                      run_summary_value(s, i, column)->evidence == metrics_evidence[kind];
         if (there)
-            snprintf(out + n, 64 - n, "%s%s", n ? ", " : "", metrics_evidence[kind]);
+            snprintf(out + n, 96 - n, "%s%s", n ? ", " : "", metrics_evidence[kind]);
     }
 }
 

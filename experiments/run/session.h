@@ -81,7 +81,7 @@ struct run_summary {
     int n_codes;
     struct record_headline *headlines; /* [job->n_headlines] */
     char (*headline_whys)[96];
-    char (*headline_evidence)[64]; /* kinds joined by ", " */
+    char (*headline_evidence)[96]; /* kinds joined by ", " */
 };
 MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
 static inline const struct metrics_value *run_summary_value(const struct run_summary *s,

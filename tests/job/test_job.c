@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "baselines/sut.h"
+#include "experiments/metrics/metrics.h"
 
 /* The least a job needs, and `extra` keys; a "system" among them replaces ours. */
 static json_t *job_text(const char *extra)
@@ -64,6 +65,21 @@ TEST(least_job_has_all_defaults)
     assert_string_equal(job_evidence_name(j), "measured");
     job_free(&j);
     assert_null(j);
+}
+
+TEST(each_kind_of_evidence_has_its_word)
+{
+    for (int i = 0; strcmp(metrics_evidence[i], "unavailable") != 0; i++) {
+        char extra[64];
+        struct job *j;
+
+        snprintf(extra, sizeof(extra), "\"evidence\": \"%s\"", metrics_evidence[i]);
+        j = job_of(extra, NULL);
+        assert_string_equal(job_evidence_name(j), metrics_evidence[i]);
+        job_free(&j);
+    }
+    assert_non_null(metrics_evidence_find("published"));
+    refuse("\"evidence\": \"unavailable\"", "evidence");
 }
 
 TEST(unknown_keys_name_the_nearest)

@@ -96,7 +96,8 @@ static int script_run(void *context, const void *opts, struct study_cell *c)
     study_value(c, "roof_frac", 0.3 * (double)o->m, NULL);
     study_series(c, "both", "x", series, 2);
     study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
-    study_evidence(c, "model", "m_seen both");
+    study_evidence(c, "model", "both");
+    study_evidence(c, "published", "m_seen");
     if (is(o->simulates, o->type))
         study_evidence(c, "simulated", NULL);
     if (o->misbehaves)

@@ -381,7 +381,7 @@ static void each_series_has_its_evidence(void **state)
     assert_string_equal(text_at(all, 1, "summary", "speed"), "simulated");
     assert_string_equal(text_at(all, 2, "summary", "error"), "measured_small");
     for (size_t i = 0; i < 3; i++) {
-        assert_string_equal(text_at(all, i, "summary", "m_seen"), "model");
+        assert_string_equal(text_at(all, i, "summary", "m_seen"), "published");
         assert_string_equal(text_at(all, i, "series", "both"), "model");
     }
     v = json_object_get(
