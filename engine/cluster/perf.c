@@ -51,10 +51,11 @@ int cluster_points_printed(struct cluster_point *out, int *n, int max,
     if (max < 3)
         return err_set(ERR_LIMIT, "3 points, but memory for %d", max);
     *n = 3;
-    out[0] = (struct cluster_point){1020, 1, 129, table[i].ttft_ms[0], table[i].tbt_ms[0],
-                                    NAN};
-    out[1] =
-        (struct cluster_point){1500, 1, 13, table[i].ttft_ms[1], table[i].tbt_ms[1], NAN};
-    out[2] = (struct cluster_point){0, 64, 129, NAN, 2 * table[i].tbt_ms[0], NAN};
+    out[0] = (struct cluster_point){
+        1020, 1, 129, table[i].ttft_ms[0], table[i].tbt_ms[0], NAN, NAN, NAN};
+    out[1] = (struct cluster_point){
+        1500, 1, 13, table[i].ttft_ms[1], table[i].tbt_ms[1], NAN, NAN, NAN};
+    out[2] =
+        (struct cluster_point){0, 64, 129, NAN, 2 * table[i].tbt_ms[0], NAN, NAN, NAN};
     return OK;
 }

@@ -24,12 +24,14 @@ struct cluster_work {
     int64_t ctx_tok;      /* tokens that these have, together */
 };
 
-/* One setting of a measured file. */
+/* One setting of a measured file; a number that was not measured is NaN. */
 struct cluster_point {
+    /* Of each sequence. A profile of steps measures the next token after prompt_tok. */
     int64_t prompt_tok, batch, output_tok;
     double prompt_ms,
         token_ms; /* of the whole batch: the prompts, and one more token of each */
-    double power; /* mean, of the machine's peak; NaN: missing */
+    double power, power_most; /* mean and highest, of the machine's peak */
+    double e2e_ms;            /* of all outputs of the batch */
 };
 
 #define CLUSTER_CURVE_MAX 32
@@ -53,12 +55,22 @@ struct cluster_perf_kind {
 extern const struct cluster_perf_kind *const cluster_perfs[];
 MUST int cluster_perf_find(const char *name, const struct cluster_perf_kind **out);
 
-/* The distinct points of one configuration of a CSV with the columns model, hardware,
- * prompt_size, batch_size, token_size, prompt_time, token_time (ms), average_power (0: missing)
- * and tensor_parallel, in the file's order of first appearance.
- *   out  [max]
+/* The rows of one configuration of a CSV with the columns prompt_size, batch_size, token_size,
+ * prompt_time, token_time (ms; an empty field is missing) and, where the configuration is
+ * asked for, model, hardware and tensor_parallel. It may have average_power, peak_power (0 or
+ * empty: missing) and e2e_time (ms).
+ *   *out                    [n], in the file's order; mem_free()
+ *   model, hardware         NULL: any
+ *   tensor_parallel         0: any
  * ERR_FORMAT: file, line, column, what was expected and found. ERR_NOTFOUND: no row is of this
- * configuration. ERR_LIMIT: more than max points. */
+ * configuration. */
+MUST int cluster_rows_read(struct cluster_point **out, int *n, const char *path,
+                           const char *model, const char *hardware,
+                           int64_t tensor_parallel);
+/* Join rows of the same setting, by the median of each number where it is known, in the order of
+ * first appearance. */
+MUST int cluster_points_join(struct cluster_point *points, int *n);
+/* Both: the distinct points.   out [max].   ERR_LIMIT: more than max points. */
 MUST int cluster_points_read(struct cluster_point *out, int *n, int max, const char *path,
                              const char *model, const char *hardware,
                              int64_t tensor_parallel);

@@ -10,34 +10,35 @@
 #include "cluster/perf.h"
 
 #define CSV_BYTES_MAX (64 << 20)
-#define REPEATS_MAX   64
 
 enum column {
-    MODEL,
-    HARDWARE,
     PROMPT,
     BATCH,
     OUTPUT,
     PROMPT_MS,
     TOKEN_MS,
     POWER,
+    POWER_MOST,
+    E2E_MS,
+    N_NUMBERS,
+    MODEL = N_NUMBERS,
+    HARDWARE,
     TP,
     N_COLUMNS
 };
 static const char *const column_names[N_COLUMNS] = {
-    "model",       "hardware",   "prompt_size",   "batch_size",     "token_size",
-    "prompt_time", "token_time", "average_power", "tensor_parallel"};
-
-struct repeats {
-    int n;
-    double prompt_ms[REPEATS_MAX], token_ms[REPEATS_MAX], power[REPEATS_MAX];
-};
+    "prompt_size", "batch_size",    "token_size",     "prompt_time",
+    "token_time",  "average_power", "peak_power",     "e2e_time",
+    "model",       "hardware",      "tensor_parallel"};
 
 struct table {
-    const char *path;
+    const char *path, *model, *hardware;
+    int64_t tensor_parallel;
     int64_t line;
-    int at[N_COLUMNS]; /* field of each column */
+    int at[N_COLUMNS]; /* field of each column; -1: the file does not have it */
     int n_fields;
+    struct cluster_point *rows;
+    int n, max;
 };
 
 /* Cut a line into fields, in place. */
@@ -65,22 +66,29 @@ static int read_header(struct table *t, char *line)
     if (t->n_fields > FIELDS_MAX)
         return err_set(ERR_LIMIT, "%s:1: more than %d columns", t->path, FIELDS_MAX);
     for (int c = 0; c < N_COLUMNS; c++) {
+        bool needed = (c == MODEL && t->model) || (c == HARDWARE && t->hardware) ||
+                      (c == TP && t->tensor_parallel) || c <= TOKEN_MS;
+
         t->at[c] = -1;
         for (int i = 0; i < t->n_fields; i++)
             if (strcmp(fields[i], column_names[c]) == 0)
                 t->at[c] = i;
-        if (t->at[c] < 0)
+        if (needed && t->at[c] < 0)
             return err_set(ERR_FORMAT, "%s:1: expected a column \"%s\", found none",
                            t->path, column_names[c]);
     }
     return OK;
 }
 
+/* NaN: the file does not have it, or it is empty where it may be missing. */
 static int read_number(double *out, const struct table *t, char **fields, enum column c)
 {
-    const char *text = fields[t->at[c]];
+    const char *text = t->at[c] < 0 ? "" : fields[t->at[c]];
     char *end;
 
+    *out = NAN;
+    if (!*text && c >= PROMPT_MS && c < N_NUMBERS)
+        return OK;
     *out = strtod(text, &end);
     if (end == text || *end || !isfinite(*out) || *out < 0)
         return err_set(ERR_FORMAT,
@@ -90,43 +98,45 @@ static int read_number(double *out, const struct table *t, char **fields, enum c
     return OK;
 }
 
-static int add_row(const struct table *t, char **fields, struct cluster_point *out,
-                   struct repeats *reps, int *n, int max)
+static int add_row(struct table *t, char **fields)
 {
-    double v[N_COLUMNS];
-    struct cluster_point p;
-    int i = 0;
+    double v[N_NUMBERS];
 
-    for (int c = PROMPT; c <= POWER; c++)
+    for (int c = 0; c < N_NUMBERS; c++)
         TRY(read_number(&v[c], t, fields, (enum column)c));
-    p = (struct cluster_point){.prompt_tok = (int64_t)v[PROMPT],
-                               .batch = (int64_t)v[BATCH],
-                               .output_tok = (int64_t)v[OUTPUT]};
-    while (i < *n && (out[i].prompt_tok != p.prompt_tok || out[i].batch != p.batch ||
-                      out[i].output_tok != p.output_tok))
-        i++;
-    if (i == max)
-        return err_set(ERR_LIMIT, "%s: more than %d distinct points", t->path, max);
-    if (i == *n) {
-        out[(*n)++] = p;
-        reps[i].n = 0;
+    if (t->n == t->max) {
+        int max = t->max ? 2 * t->max : 128;
+        void *p = mem_resize(MEM_OTHER, t->rows, (size_t)max, sizeof(*t->rows));
+
+        if (!p)
+            return ERR_NOMEM;
+        t->rows = p;
+        t->max = max;
     }
-    if (reps[i].n == REPEATS_MAX)
-        return err_set(ERR_LIMIT, "%s:%" PRId64 ": more than %d repeats of a point",
-                       t->path, t->line, REPEATS_MAX);
-    reps[i].prompt_ms[reps[i].n] = v[PROMPT_MS];
-    reps[i].token_ms[reps[i].n] = v[TOKEN_MS];
-    reps[i].power[reps[i].n++] = v[POWER];
+    t->rows[t->n++] =
+        (struct cluster_point){.prompt_tok = (int64_t)v[PROMPT],
+                               .batch = (int64_t)v[BATCH],
+                               .output_tok = (int64_t)v[OUTPUT],
+                               .prompt_ms = v[PROMPT_MS],
+                               .token_ms = v[TOKEN_MS],
+                               .power = v[POWER] > 0 ? v[POWER] : NAN,
+                               .power_most = v[POWER_MOST] > 0 ? v[POWER_MOST] : NAN,
+                               .e2e_ms = v[E2E_MS]};
     return OK;
 }
 
-static int read_rows(struct table *t, char *text, struct cluster_point *out,
-                     struct repeats *reps, int *n, int max, const char *model,
-                     const char *hardware, int64_t tensor_parallel)
+static bool is_wanted(const struct table *t, char **fields, double tensor_parallel)
+{
+    return (!t->model || strcmp(fields[t->at[MODEL]], t->model) == 0) &&
+           (!t->hardware || strcmp(fields[t->at[HARDWARE]], t->hardware) == 0) &&
+           (!t->tensor_parallel || (int64_t)tensor_parallel == t->tensor_parallel);
+}
+
+static int read_rows(struct table *t, char *text)
 {
     char *fields[FIELDS_MAX], *save = NULL;
     char *line = strtok_r(text, "\n", &save);
-    double tp;
+    double tp = 0;
 
     if (!line)
         return err_set(ERR_FORMAT, "%s: expected a header line, found nothing", t->path);
@@ -137,48 +147,112 @@ static int read_rows(struct table *t, char *text, struct cluster_point *out,
         if (n_fields != t->n_fields)
             return err_set(ERR_FORMAT, "%s:%" PRId64 ": expected %d fields, found %d",
                            t->path, t->line, t->n_fields, n_fields);
-        TRY(read_number(&tp, t, fields, TP));
-        if (strcmp(fields[t->at[MODEL]], model) == 0 &&
-            strcmp(fields[t->at[HARDWARE]], hardware) == 0 &&
-            (int64_t)tp == tensor_parallel)
-            TRY(add_row(t, fields, out, reps, n, max));
+        if (t->tensor_parallel)
+            TRY(read_number(&tp, t, fields, TP));
+        if (is_wanted(t, fields, tp))
+            TRY(add_row(t, fields));
     }
-    if (*n == 0)
-        return err_set(ERR_NOTFOUND,
-                       "%s: no row of model %s, hardware %s, tensor_parallel %" PRId64,
-                       t->path, model, hardware, tensor_parallel);
+    return t->n > 0
+               ? OK
+               : err_set(ERR_NOTFOUND,
+                         "%s: no row of model %s, hardware %s, tensor_parallel %" PRId64,
+                         t->path, t->model ? t->model : "any",
+                         t->hardware ? t->hardware : "any", t->tensor_parallel);
+}
+
+int cluster_rows_read(struct cluster_point **out, int *n, const char *path,
+                      const char *model, const char *hardware, int64_t tensor_parallel)
+{
+    struct table t = {.path = path,
+                      .model = model,
+                      .hardware = hardware,
+                      .tensor_parallel = tensor_parallel};
+    char *bytes = NULL, *text = NULL;
+    size_t size;
+    int rc;
+
+    *out = NULL;
+    *n = 0;
+    rc = file_read(&bytes, &size, path, CSV_BYTES_MAX);
+    if (rc != OK)
+        return rc;
+    text = mem_strndup(MEM_OTHER, bytes, size);
+    rc = text ? read_rows(&t, text) : ERR_NOMEM;
+    if (rc == OK) {
+        *out = t.rows;
+        *n = t.n;
+        t.rows = NULL;
+    }
+    mem_free(t.rows);
+    mem_free(text);
+    mem_free(bytes);
+    return rc;
+}
+
+static bool is_same(const struct cluster_point *a, const struct cluster_point *b)
+{
+    return a->prompt_tok == b->prompt_tok && a->batch == b->batch &&
+           a->output_tok == b->output_tok;
+}
+
+/* The median over all points of i's setting of the number at `offset`, where it is known. */
+static double known_median(const struct cluster_point *p, int n, int i, size_t offset,
+                           double *scratch)
+{
+    size_t k = 0;
+
+    for (int j = i; j < n; j++) {
+        double v = *(const double *)((const char *)&p[j] + offset);
+
+        if (is_same(&p[i], &p[j]) && !isnan(v))
+            scratch[k++] = v;
+    }
+    return stats_median(scratch, k);
+}
+
+int cluster_points_join(struct cluster_point *points, int *n)
+{
+    static const size_t numbers[] = {offsetof(struct cluster_point, prompt_ms),
+                                     offsetof(struct cluster_point, token_ms),
+                                     offsetof(struct cluster_point, power),
+                                     offsetof(struct cluster_point, power_most),
+                                     offsetof(struct cluster_point, e2e_ms)};
+    double *scratch = mem_new(MEM_OTHER, (size_t)*n, sizeof(*scratch));
+    int n_joined = 0;
+
+    if (!scratch)
+        return ERR_NOMEM;
+    for (int i = 0; i < *n; i++) {
+        struct cluster_point joined = points[i];
+        int k = 0;
+
+        while (k < n_joined && !is_same(&points[k], &points[i]))
+            k++;
+        if (k < n_joined)
+            continue;
+        for (size_t c = 0; c < sizeof(numbers) / sizeof(numbers[0]); c++)
+            *(double *)((char *)&joined + numbers[c]) =
+                known_median(points, *n, i, numbers[c], scratch);
+        points[n_joined++] = joined;
+    }
+    *n = n_joined;
+    mem_free(scratch);
     return OK;
 }
 
 int cluster_points_read(struct cluster_point *out, int *n, int max, const char *path,
                         const char *model, const char *hardware, int64_t tensor_parallel)
 {
-    struct table t = {.path = path};
-    struct repeats *reps = NULL;
-    char *bytes = NULL, *text = NULL;
-    size_t size;
+    struct cluster_point *rows;
     int rc;
 
     *n = 0;
-    rc = file_read(&bytes, &size, path, CSV_BYTES_MAX);
-    if (rc != OK)
-        goto out;
-    text = mem_strndup(MEM_OTHER, bytes, size);
-    reps = mem_new(MEM_OTHER, (size_t)max, sizeof(*reps));
-    rc = text && reps
-             ? read_rows(&t, text, out, reps, n, max, model, hardware, tensor_parallel)
-             : ERR_NOMEM;
-    for (int i = 0; rc == OK && i < *n; i++) {
-        size_t k = (size_t)reps[i].n;
-        double power = stats_median(reps[i].power, k);
-
-        out[i].prompt_ms = stats_median(reps[i].prompt_ms, k);
-        out[i].token_ms = stats_median(reps[i].token_ms, k);
-        out[i].power = power > 0 ? power : NAN;
-    }
-out:
-    mem_free(reps);
-    mem_free(text);
-    mem_free(bytes);
+    TRY(cluster_rows_read(&rows, n, path, model, hardware, tensor_parallel));
+    rc = cluster_points_join(rows, n);
+    if (rc == OK && *n > max)
+        rc = err_set(ERR_LIMIT, "%s: %d distinct points, more than %d", path, *n, max);
+    for (int i = 0; rc == OK && i < *n; i++)
+        out[i] = rows[i];
+    mem_free(rows);
     return rc;
 }

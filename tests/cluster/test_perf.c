@@ -1,5 +1,6 @@
 /* Performance models: interpolation, repeats, missing power, bad files, and the error on points
  * that were not fitted. */
+#include "base/mem.h"
 #include "cluster/perf.h"
 #include "tests/support/test.h"
 
@@ -44,6 +45,69 @@ TEST(bad_files)
     assert_err(read_text(""), ERR_FORMAT, "header");
     assert_err(cluster_points_read(points, &n_points, 64, "/nowhere", "m", "h", 8),
                ERR_NOTFOUND, "/nowhere");
+}
+
+/* Without a configuration to choose, and with numbers that were not measured. */
+TEST(profiles_of_one_machine)
+{
+    static const char text[] =
+        "token_time,prompt_time,batch_size,prompt_size,token_size\n"
+        "3,,4,64,8\n,20,4,64,8\n5,,4,64,8\n";
+    struct cluster_point *rows;
+
+    test_write(test_path("profile.csv"), text, strlen(text));
+    assert_ok(
+        cluster_rows_read(&rows, &n_points, test_path("profile.csv"), NULL, NULL, 0));
+    assert_int_equal(n_points, 3);
+    assert_true(isnan(rows[0].prompt_ms) && isnan(rows[1].token_ms) &&
+                isnan(rows[0].e2e_ms));
+    assert_ok(cluster_points_join(rows, &n_points));
+    assert_int_equal(n_points, 1);
+    assert_true(rows[0].prompt_ms == 20 && rows[0].token_ms == 4 && isnan(rows[0].power));
+    mem_free(rows);
+    assert_err(
+        cluster_rows_read(&rows, &n_points, test_path("profile.csv"), "m", NULL, 0),
+        ERR_FORMAT, "\"model\"");
+    assert_null(rows);
+    assert_err(cluster_points_read(points, &n_points, 0, test_path("profile.csv"), NULL,
+                                   NULL, 0),
+               ERR_LIMIT, "1 distinct points, more than 0");
+}
+
+/* What the file holds, as its description says: 19 settings of each of 8 configurations, and power
+ * of 11 of them on the A100 only. */
+TEST(the_published_file)
+{
+    static const struct {
+        const char *model, *hardware;
+        int tensor_parallel;
+    } all[] = {{"llama2-70b", "a100-80gb", 2}, {"llama2-70b", "h100-80gb", 2},
+               {"llama2-70b", "a100-80gb", 4}, {"llama2-70b", "h100-80gb", 4},
+               {"llama2-70b", "a100-80gb", 8}, {"llama2-70b", "h100-80gb", 8},
+               {"bloom-176b", "a100-80gb", 8}, {"bloom-176b", "h100-80gb", 8}};
+    const char *path = test_need_data("splitwise_perf/perf_model.csv");
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        int n_rows, n_power = 0;
+        struct cluster_point *rows;
+
+        assert_ok(cluster_rows_read(&rows, &n_rows, path, all[i].model, all[i].hardware,
+                                    all[i].tensor_parallel));
+        mem_free(rows);
+        assert_ok(cluster_points_read(points, &n_points, 19, path, all[i].model,
+                                      all[i].hardware, all[i].tensor_parallel));
+        assert_int_equal(n_rows, 105);
+        assert_int_equal(n_points, 19);
+        for (int k = 0; k < n_points; k++) {
+            assert_true(points[k].prompt_ms > 0 && points[k].token_ms > 0 &&
+                        points[k].e2e_ms > 0);
+            assert_int_equal(isnan(points[k].power), isnan(points[k].power_most));
+            n_power += !isnan(points[k].power);
+        }
+        assert_int_equal(n_power, all[i].hardware[0] == 'a' ? 11 : 0);
+    }
+    assert_int_equal(points[0].prompt_tok, 512);
+    assert_true(fabs(points[0].prompt_ms - 75.491) < 0.001); /* of 15 repeats */
 }
 
 TEST(linear_between_and_beyond)

@@ -252,7 +252,6 @@ static void leave(const char *top)
 static void notes_name_what_speaks_against_a_record(void **state)
 {
     struct text warnings = {0}, machine = {0};
-    static const char *const untimed[] = {"simulated", "published"};
     char top[600];
     json_t *head;
 
@@ -268,11 +267,10 @@ static void notes_name_what_speaks_against_a_record(void **state)
     assert_true(export_is_noisy(head));
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(head, "cells"), "failed")), 1);
-    for (size_t i = 0; i < sizeof(untimed) / sizeof(*untimed); i++) {
-        assert_int_equal(json_object_set_new(json_object_get(head, "run"), "evidence",
-                                             json_string(untimed[i])),
-                         0);
-        assert_false(export_is_noisy(head)); /* by no noise of this machine */
+    for (int i = 0; i < 2; i++) { /* noise of this machine does not matter */
+        const char *kind = i ? "simulated" : "published";
+        json_object_set_new(json_object_get(head, "run"), "evidence", json_string(kind));
+        assert_false(export_is_noisy(head));
     }
     json_object_del(json_object_get(head, "run"), "evidence");
     assert_true(export_is_noisy(head));
