@@ -4,8 +4,10 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
+#include "base/name.h"
 #include "experiments/job/job.h"
 #include "experiments/metrics/metrics.h"
 #include "tests/support/test.h"
@@ -239,6 +241,7 @@ static int check_claim(const char *where, const char *paper, const char *text)
         {"Sandwich", "sandwich"},
         {"MNN-LLM", "mnn_llm"},
         {"ODMA", "odma"},
+        {"Splitwise", "splitwise"},
         {"Azure LLM inference trace (Splitwise)", "splitwise"}};
     char path[64];
     json_t *root;
@@ -281,12 +284,97 @@ static void claims_print_reference_numbers(void **s)
     assert_true(n > 60);
 }
 
+/* --- what is tested of the papers */
+
+static bool is_in(const json_t *list, const char *text)
+{
+    json_t *e;
+    size_t i;
+
+    json_array_foreach(list, i,
+                       e) if (strcmp(json_string_value(e), text) == 0) return true;
+    return false;
+}
+
+static void check_row(const json_t *row, json_t *names)
+{
+    static const char *const keys[] = {"paper",    "where", "covers", "experiments",
+                                       "evidence", "why",   NULL},
+                             *const covers[] = {"full", "partial", "other", "none", NULL};
+    const json_t *experiments = json_object_get(row, "experiments"),
+                 *evidence = json_object_get(row, "evidence");
+    const char *where = text_at("coverage.json", row, "where"),
+               *how = text_at("coverage.json", row, "covers");
+    json_t *e;
+    size_t i;
+
+    assert_ok(json_check_keys(row, keys, where));
+    check_once("coverage.json", names, where);
+    if (name_index(covers, how) < 0)
+        fail_msg("%s: covers: \"%s\"", where, how);
+    if ((strcmp(how, "none") == 0) != (json_array_size(experiments) == 0) ||
+        (json_array_size(experiments) == 0) != (json_array_size(evidence) == 0))
+        fail_msg("%s: \"%s\" does not go with its experiments", where, how);
+    if ((strcmp(how, "full") == 0) == json_is_string(json_object_get(row, "why")))
+        fail_msg("%s: \"%s\" and \"why\"", where, how);
+    json_array_foreach(evidence, i, e)
+        assert_non_null(metrics_evidence_find(json_string_value(e)));
+}
+
+/* Every figure and table of Splitwise has a row, and every experiment about it is in one. */
+static void coverage_follows_the_experiments(void **s)
+{
+    json_t *root, *reference, *row, *names = json_object(), *e;
+    size_t i, k;
+    glob_t g;
+
+    (void)s;
+    assert_ok(json_read_file(&root, "results/coverage.json", 1 << 20));
+    assert_ok(json_read_file(&reference, "results/reference/splitwise.json", 1 << 20));
+    json_array_foreach(json_object_get(root, "rows"), i, row)
+    {
+        assert_string_equal(text_at("coverage.json", row, "paper"), "Splitwise");
+        check_row(row, names);
+        json_array_foreach(json_object_get(row, "experiments"), k, e)
+        {
+            char path[128];
+
+            snprintf(path, sizeof(path), "experiments/%s.json", json_string_value(e));
+            if (access(path, R_OK) != 0)
+                fail_msg("coverage.json: there is no %s", path);
+        }
+    }
+    check_numbered("coverage.json", names, &papers[3]);
+    json_array_foreach(json_object_get(reference, "places"), i, row)
+        json_object_del(names, text_at("splitwise.json", row, "where"));
+    if (json_object_size(names) > 0)
+        fail_msg("coverage.json: %s is not in splitwise.json",
+                 json_object_iter_key(json_object_iter(names)));
+    assert_int_not_equal(glob("experiments/splitwise_*.json", 0, NULL, &g), GLOB_ABORTED);
+    for (i = 0; i < g.gl_pathc; i++) {
+        char name[128];
+        bool found = false;
+
+        snprintf(name, sizeof(name), "%s", strrchr(g.gl_pathv[i], '/') + 1);
+        *strrchr(name, '.') = '\0';
+        json_array_foreach(json_object_get(root, "rows"), k, row) found |=
+            is_in(json_object_get(row, "experiments"), name);
+        if (!found)
+            fail_msg("coverage.json: %s is in no row", name);
+    }
+    globfree(&g);
+    json_decref(names);
+    json_decref(reference);
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shipped),
         cmocka_unit_test(reference_numbers),
         cmocka_unit_test(claims_print_reference_numbers),
+        cmocka_unit_test(coverage_follows_the_experiments),
     };
 
     return cmocka_run_group_tests_name("experiments/shipped", tests, NULL, NULL);
