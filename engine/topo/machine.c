@@ -1,52 +1,27 @@
-#include "topo/machine.h"
+#include "topo/machine_read.h"
 
-#include <errno.h>
 #include <hwloc.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/child.h"
 #include "base/mem.h"
 #include "topo/machine_text.h"
 
-/* The largest machines described so far are below 4 MB and 5000 CPUs. */
-#define XML_BYTES_MAX (64 << 20)
-/* What a short string or a folder may cost to read, as if it were a file of this size. */
-#define NO_FILE_BYTES (1 << 20)
 /* Kinds of CPU told apart; the most seen so far are five. */
 #define KINDS_MAX 64
 /* Cores of one type are of one kind up to this ratio of their capacities: a chip's best
  * cores clock a little higher, and leaving the others out would cost more than it gains. */
 #define KIND_RATIO 1.1
 
-/* What the outside sees, and what is kept for topo_machine_xml(). */
 struct machine {
-    struct topo_machine pub;
-    hwloc_topology_t hw;      /* NULL where a child read the topology */
-    int kind_rank[KINDS_MAX]; /* of hwloc's kind of CPU */
+    struct topo_machine *pub;
+    hwloc_topology_t hw;
+    struct hwloc_distances_s *distances; /* between memory nodes; NULL: not reported */
+    int kind_rank[KINDS_MAX];            /* of hwloc's kind of CPU */
 };
-
-static void note(struct topo_machine *m, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-static void note(struct topo_machine *m, const char *fmt, ...)
-{
-    size_t at = strlen(m->note);
-    va_list ap;
-
-    if (at && at + 2 < sizeof(m->note)) {
-        strcpy(m->note + at, "; ");
-        at += 2;
-    }
-    va_start(ap, fmt);
-    vsnprintf(m->note + at, sizeof(m->note) - at, fmt, ap);
-    va_end(ap);
-}
 
 /* ---- from hwloc's objects to arrays ---- */
 
@@ -69,19 +44,36 @@ static bool is_fast_memory(const char *subtype)
     return strcmp(subtype, "HBM") == 0 || strcmp(subtype, "MCDRAM") == 0;
 }
 
-/* Of the nodes local to a CPU the smallest set wins, and DRAM before high-bandwidth
- * memory next to it: that is where the kernel puts pages unless told otherwise. */
-static int nearest_node(const struct machine *m, hwloc_obj_t pu)
+static hwloc_obj_t node_at(const struct machine *m, int i)
+{
+    return hwloc_get_obj_by_type(m->hw, HWLOC_OBJ_NUMANODE, (unsigned)i);
+}
+
+/* A node of 0 bytes is without memory where others report theirs. */
+static bool has_memory(const struct machine *m, int node)
+{
+    bool reported = false;
+
+    for (int i = 0; i < m->pub->n_nodes; i++)
+        reported |= m->pub->nodes[i].bytes > 0;
+    return !reported || m->pub->nodes[node].bytes > 0;
+}
+
+/* Of the nodes of a set of CPUs the one of the smallest set wins, and DRAM before
+ * high-bandwidth memory next to it: that is where the kernel puts pages unless told
+ * otherwise. -1: there is none, with memory if that is wanted. */
+static int local_node(const struct machine *m, hwloc_const_bitmap_t cpus, bool memory)
 {
     int best = -1, best_pus = INT_MAX;
     bool best_fast = true;
 
-    for (int i = 0; i < m->pub.n_nodes; i++) {
-        hwloc_obj_t o = hwloc_get_obj_by_type(m->hw, HWLOC_OBJ_NUMANODE, (unsigned)i);
-        const struct topo_node *node = &m->pub.nodes[i];
+    for (int i = 0; i < m->pub->n_nodes; i++) {
+        hwloc_obj_t o = node_at(m, i);
+        const struct topo_node *node = &m->pub->nodes[i];
         bool fast = is_fast_memory(node->subtype);
 
-        if (!o || !o->cpuset || !hwloc_bitmap_isset(o->cpuset, pu->os_index))
+        if (!o || !o->cpuset || !hwloc_bitmap_intersects(o->cpuset, cpus) ||
+            (memory && !has_memory(m, i)))
             continue;
         if (best < 0 || (best_fast && !fast) ||
             (best_fast == fast && node->n_pus < best_pus)) {
@@ -93,10 +85,48 @@ static int nearest_node(const struct machine *m, hwloc_obj_t pu)
     return best;
 }
 
+/* The node with memory that is the least distance from one without. */
+static int next_by_distance(const struct machine *m, int from)
+{
+    struct hwloc_distances_s *d = m->distances;
+    hwloc_uint64_t best_distance = 0;
+    int row = d ? hwloc_distances_obj_index(d, node_at(m, from)) : -1, best = -1;
+
+    for (unsigned i = 0; row >= 0 && i < d->nbobjs; i++) {
+        hwloc_uint64_t distance = d->values[(unsigned)row * d->nbobjs + i];
+        int node = d->objs[i] ? (int)d->objs[i]->logical_index : from;
+
+        if (has_memory(m, node) && (best < 0 || distance < best_distance)) {
+            best = node;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+/* The memory node of a CPU: its own; else the nearest by distance, else one in the smallest
+ * part of the machine that has any, else the first. *assumed counts those not its own. */
+static int nearest_node(const struct machine *m, hwloc_obj_t pu, int *assumed)
+{
+    int own = m->pub->n_nodes == 1 ? 0 : local_node(m, pu->cpuset, true), node = -1;
+
+    if (own >= 0)
+        return own;
+    ++*assumed;
+    own = local_node(m, pu->cpuset, false);
+    if (own >= 0)
+        node = next_by_distance(m, own);
+    for (hwloc_obj_t o = pu->parent; o && node < 0; o = o->parent)
+        node = local_node(m, o->cpuset, true);
+    for (int i = 0; i < m->pub->n_nodes && node < 0; i++)
+        node = has_memory(m, i) ? i : -1;
+    return node;
+}
+
 struct kind {
     int efficiency;
-    double capacity;  /* of the kernel, else MHz; 0: unknown */
-    const char *type; /* "IntelCore", ...; "": not told */
+    double capacity, mhz; /* the kernel's capacity; 0: unknown */
+    const char *type;     /* "IntelCore", ...; "": not told */
 };
 
 static struct kind kind_at(hwloc_topology_t hw, int i)
@@ -104,7 +134,6 @@ static struct kind kind_at(hwloc_topology_t hw, int i)
     struct kind k = {.efficiency = -1, .type = ""};
     struct hwloc_info_s *infos = NULL;
     unsigned n = 0;
-    double mhz = 0;
 
     if (hwloc_cpukinds_get_info(hw, (unsigned)i, NULL, &k.efficiency, &n, &infos, 0) < 0)
         return k;
@@ -112,12 +141,27 @@ static struct kind kind_at(hwloc_topology_t hw, int i)
         if (strcmp(infos[a].name, "LinuxCapacity") == 0)
             k.capacity = strtod(infos[a].value, NULL);
         else if (strcmp(infos[a].name, "FrequencyMaxMHz") == 0)
-            mhz = strtod(infos[a].value, NULL);
+            k.mhz = strtod(infos[a].value, NULL);
         else if (strcmp(infos[a].name, "CoreType") == 0)
             k.type = infos[a].value;
     }
-    k.capacity = k.capacity > 0 ? k.capacity : mhz;
     return k;
+}
+
+static bool differ(double a, double b)
+{
+    return a > 0 && b > 0 && (a > KIND_RATIO * b || b > KIND_RATIO * a);
+}
+
+/* Clocks tell kinds apart among cores of a known type only: those of a uniform chip differ
+ * too. */
+static bool other_kind(const struct kind *a, const struct kind *b)
+{
+    if (*a->type && *b->type && strcmp(a->type, b->type) != 0)
+        return true;
+    if (a->capacity > 0 && b->capacity > 0)
+        return differ(a->capacity, b->capacity);
+    return *a->type && *b->type && differ(a->mhz, b->mhz);
 }
 
 /* hwloc lists kinds from the least powerful up, if it can rank them at all. */
@@ -128,12 +172,8 @@ static void rank_kinds(struct machine *m)
 
     for (int i = 0; i < n && i < KINDS_MAX; i++) {
         struct kind k = kind_at(m->hw, i);
-        bool alike = k.capacity > 0 && least.capacity > 0 &&
-                     k.capacity <= KIND_RATIO * least.capacity &&
-                     least.capacity <= KIND_RATIO * k.capacity &&
-                     strcmp(k.type, least.type) == 0;
 
-        if (i == 0 || !alike) {
+        if (i == 0 || other_kind(&k, &least)) {
             rank += i > 0;
             least = k;
         }
@@ -171,7 +211,7 @@ static int by_os_index(const void *a, const void *b)
  * label. */
 static void note_extra_nodes(struct machine *m)
 {
-    struct topo_machine *p = &m->pub;
+    struct topo_machine *p = m->pub;
     int n_extra = 0;
 
     for (int i = 0; i < p->n_nodes; i++) {
@@ -182,13 +222,14 @@ static void note_extra_nodes(struct machine *m)
         n_extra += !used;
     }
     if (n_extra)
-        note(p, "%d memory nodes besides the first one of their CPUs or without CPUs",
-             n_extra);
+        topo_note(p,
+                  "%d memory nodes besides the first one of their CPUs or without CPUs",
+                  n_extra);
 }
 
 MUST static int fill_nodes(struct machine *m)
 {
-    struct topo_machine *p = &m->pub;
+    struct topo_machine *p = m->pub;
     int n = count_of(m->hw, HWLOC_OBJ_NUMANODE);
 
     p->nodes = mem_new(MEM_OTHER, n ? (size_t)n : 1, sizeof(*p->nodes));
@@ -197,7 +238,7 @@ MUST static int fill_nodes(struct machine *m)
     p->n_nodes = n ? n : 1;
     if (!n) {
         p->nodes[0].n_pus = count_of(m->hw, HWLOC_OBJ_PU);
-        note(p, "no NUMA node reported: one assumed");
+        topo_note(p, "no NUMA node reported: one assumed");
         return OK;
     }
     for (int i = 0; i < n; i++) {
@@ -216,8 +257,9 @@ MUST static int fill_nodes(struct machine *m)
 
 MUST static int fill_pus(struct machine *m)
 {
-    struct topo_machine *p = &m->pub;
+    struct topo_machine *p = m->pub;
     int n = count_of(m->hw, HWLOC_OBJ_PU);
+    int n_assumed = 0;
     hwloc_obj_t last = NULL;
     bool in_order = true;
 
@@ -233,7 +275,6 @@ MUST static int fill_pus(struct machine *m)
     for (int i = 0; i < n; i++) {
         hwloc_obj_t o = hwloc_get_obj_by_type(m->hw, HWLOC_OBJ_PU, (unsigned)i);
         hwloc_obj_t cluster = cluster_of(m->hw, o);
-        int nearest = nearest_node(m, o);
 
         if (o->os_index > INT_MAX)
             return err_set(ERR_FORMAT, "%s: processing unit %d has no CPU number",
@@ -249,14 +290,17 @@ MUST static int fill_pus(struct machine *m)
             .l2 = logical(o, m->hw, HWLOC_OBJ_L2CACHE),
             .l3 = logical(o, m->hw, HWLOC_OBJ_L3CACHE),
             .cluster = cluster ? p->n_clusters - 1 : -1,
-            .node = p->n_nodes == 1 ? 0 : nearest,
+            .node = nearest_node(m, o, &n_assumed),
             .package = logical(o, m->hw, HWLOC_OBJ_PACKAGE),
             .kind = kind_of(m, o),
         };
     }
+    if (n_assumed)
+        topo_note(p, "%d CPUs without a memory node of their own: given the nearest",
+                  n_assumed);
     /* hwloc takes no notice of indexes that it does not understand. */
     if (in_order && strcmp(p->source, "synthetic") == 0 && strstr(p->name, "indexes="))
-        note(p, "CPU numbers in order, whatever \"indexes\" says");
+        topo_note(p, "CPU numbers in order, whatever \"indexes\" says");
     qsort(p->pus, (size_t)n, sizeof(*p->pus), by_os_index);
     return OK;
 }
@@ -276,17 +320,20 @@ static int64_t cache_bytes(struct machine *m, hwloc_obj_type_t type, int *n,
         smallest = bytes < smallest ? bytes : smallest;
     }
     if (!*n)
-        note(&m->pub, "no %s", what);
+        topo_note(m->pub, "no %s", what);
     else if (smallest != largest)
-        note(&m->pub, "%s caches differ: the largest is given", what);
+        topo_note(m->pub, "%s caches differ: the largest is given", what);
     return largest;
 }
 
 MUST static int fill(struct machine *m)
 {
-    struct topo_machine *p = &m->pub;
+    struct topo_machine *p = m->pub;
+    unsigned n_distances = 1;
     int n_l1, rc;
 
+    hwloc_distances_get_by_type(m->hw, HWLOC_OBJ_NUMANODE, &n_distances, &m->distances,
+                                HWLOC_DISTANCES_KIND_MEANS_LATENCY, 0);
     rank_kinds(m);
     rc = fill_nodes(m);
     if (rc == OK)
@@ -297,9 +344,9 @@ MUST static int fill(struct machine *m)
     p->n_cores = count_of(m->hw, HWLOC_OBJ_CORE);
     p->n_packages = count_of(m->hw, HWLOC_OBJ_PACKAGE);
     if (!p->n_cores)
-        note(p, "no cores");
+        topo_note(p, "no cores");
     if (!p->n_packages)
-        note(p, "no packages");
+        topo_note(p, "no packages");
     p->l1d_bytes = cache_bytes(m, HWLOC_OBJ_L1CACHE, &n_l1, "L1");
     p->l2_bytes = cache_bytes(m, HWLOC_OBJ_L2CACHE, &p->n_l2, "L2");
     p->l3_bytes = cache_bytes(m, HWLOC_OBJ_L3CACHE, &p->n_l3, "L3");
@@ -348,232 +395,82 @@ MUST static int load_synthetic(struct machine *m, const char *text)
     return OK;
 }
 
-MUST static int set_env(const char *name, const char *value)
+/* Nothing that the user's environment says of hwloc holds: it may name another machine. */
+static void clear_environment(void)
 {
-    return setenv(name, value, 1) == 0 ? OK
-                                       : err_set(ERR_NOMEM, "cannot set %s: %m", name);
-}
+    char **v = environ;
 
-/* Load what Linux says. Where a cluster of cores is also a cache, hwloc would keep only
- * the cache. It takes this option from the environment only: set for a moment. */
-MUST static int load_linux(struct machine *m, bool *found)
-{
-    static const char name[] = "HWLOC_DONT_MERGE_CLUSTER_GROUPS";
-    const char *before = getenv(name);
-    char *kept = before ? mem_strdup(MEM_OTHER, before) : NULL; /* setenv() may free it */
-    int rc = before && !kept ? ERR_NOMEM : set_env(name, "1");
+    while (*v) {
+        char name[64];
+        size_t n = strcspn(*v, "=");
 
-    if (rc != OK)
-        return rc;
-    *found = hwloc_topology_load(m->hw) == 0;
-    rc = kept ? set_env(name, kept) : OK;
-    if (!kept)
-        unsetenv(name);
-    mem_free(kept);
-    return rc;
-}
-
-MUST static int load_fsroot(struct machine *m, const char *dir)
-{
-    bool found;
-    int rc = set_env("HWLOC_FSROOT", dir);
-
-    if (rc == OK) /* ask nothing of the real machine */
-        rc = set_env("HWLOC_COMPONENTS", "linux,stop");
-    if (rc == OK)
-        rc = load_linux(m, &found);
-    if (rc == OK && !found)
-        return err_set(ERR_FORMAT, "fsroot:%s: hwloc finds no machine there", dir);
-    return rc;
-}
-
-MUST static int load_host(struct machine *m)
-{
-    bool found;
-    int rc = load_linux(m, &found);
-
-    if (rc == OK && !found)
-        return err_set(ERR_IO, "this machine: hwloc cannot read the topology: %m");
-    return rc;
-}
-
-/* ---- foreign topologies: hwloc crashes on damaged ones, so a child reads them ---- */
-
-typedef int (*load_fn)(struct machine *m, const char *what);
-
-struct foreign {
-    struct machine *m;
-    load_fn load;
-    const char *what; /* its argument */
-};
-
-MUST static int init_hwloc(struct machine *m)
-{
-    if (hwloc_topology_init(&m->hw) == 0)
-        return OK;
-    m->hw = NULL;
-    return err_set(ERR_NOMEM, "hwloc cannot begin a topology: %m");
-}
-
-static int read_and_print(void *ctx, FILE *out)
-{
-    struct foreign *f = ctx;
-    int rc = init_hwloc(f->m);
-
-    if (rc == OK)
-        rc = f->load(f->m, f->what);
-    if (rc == OK)
-        rc = fill(f->m);
-    if (rc == OK)
-        topo_machine_print(&f->m->pub, out);
-    return rc;
-}
-
-MUST static int open_foreign(struct machine *m, const char *spec, load_fn load,
-                             const char *what, size_t bytes)
-{
-    struct foreign f = {m, load, what};
-    const struct child child = {.fn = read_and_print,
-                                .ctx = &f,
-                                .where = spec,
-                                .if_crash = "hwloc cannot read this topology",
-                                .foreign_bytes = bytes};
-    char *text;
-    size_t n;
-    int rc = child_run(&child, &text, &n);
-
-    if (rc == OK)
-        rc = topo_machine_parse(&m->pub, text, spec);
-    mem_free(text);
-    return rc;
-}
-
-/* ---- the four kinds of `spec` ---- */
-
-static void name_it(struct machine *m, const char *source, const char *name)
-{
-    snprintf(m->pub.source, sizeof(m->pub.source), "%s", source);
-    snprintf(m->pub.name, sizeof(m->pub.name), "%s", name);
-}
-
-/* The last name of a path. */
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-MUST static int open_host(struct machine *m)
-{
-    char host[sizeof(m->pub.name)] = "";
-    int rc = init_hwloc(m);
-
-    if (gethostname(host, sizeof(host) - 1) != 0)
-        snprintf(host, sizeof(host), "host");
-    name_it(m, "host", host);
-    if (rc == OK)
-        rc = load_host(m);
-    return rc == OK ? fill(m) : rc;
-}
-
-MUST static int open_xml(struct machine *m, const char *path)
-{
-    size_t n;
-    struct stat st;
-
-    name_it(m, "xml", last_name(path));
-    n = strlen(m->pub.name);
-    if (n > 4 && n < sizeof(m->pub.name) - 1)
-        m->pub.name[n - 4] = '\0'; /* the stem */
-    if (stat(path, &st) != 0)
-        return err_set(ERR_IO, "%s: cannot open: %m", path);
-    if (!S_ISREG(st.st_mode) || st.st_size > XML_BYTES_MAX)
-        return err_set(ERR_LIMIT, "%s: expected a file of at most %d bytes, found %lld",
-                       path, XML_BYTES_MAX, (long long)st.st_size);
-    return open_foreign(m, path, load_xml, path, (size_t)st.st_size + 1);
-}
-
-MUST static int open_fsroot(struct machine *m, const char *spec, const char *dir)
-{
-    struct stat st;
-
-    name_it(m, "fsroot", last_name(dir));
-    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
-        return err_set(ERR_IO, "fsroot:%s: not a directory", dir);
-    return open_foreign(m, spec, load_fsroot, dir, NO_FILE_BYTES);
-}
-
-MUST static int open_any(struct machine *m, const char *spec)
-{
-    size_t n = strlen(spec);
-
-    if (strcmp(spec, "host") == 0)
-        return open_host(m);
-    if (strncmp(spec, "synthetic:", 10) == 0) {
-        name_it(m, "synthetic", spec + 10);
-        return open_foreign(m, spec, load_synthetic, spec + 10, NO_FILE_BYTES);
+        if (strncmp(*v, "HWLOC_", 6) != 0 || n >= sizeof(name)) {
+            v++;
+            continue;
+        }
+        snprintf(name, sizeof(name), "%.*s", (int)n, *v);
+        unsetenv(name); /* moves the following ones here */
     }
-    if (strncmp(spec, "fsroot:", 7) == 0)
-        return open_fsroot(m, spec, spec + 7);
-    if (n > 4 && strcmp(spec + n - 4, ".xml") == 0)
-        return open_xml(m, spec);
-    return err_set(ERR_ARG,
-                   "machine \"%.80s\": expected host, FILE.xml, synthetic:LEVELS or "
-                   "fsroot:DIR",
-                   spec);
 }
 
-int topo_machine_open(struct topo_machine **out, const char *spec)
+/* What hwloc takes from the environment only. Where a cluster of cores is also a cache, it
+ * would keep only the cache. */
+MUST static int set_environment(const struct topo_source *s)
 {
-    struct machine *m;
-    struct topo_machine *pub;
-    int rc;
+    const char *components = s->from == TOPO_FSROOT       ? "linux,stop"
+                             : s->from == TOPO_HOST_CPUID ? "-linux"
+                                                          : NULL;
+    int failed;
 
-    *out = NULL;
-    m = mem_new(MEM_OTHER, 1, sizeof(*m));
-    if (!m)
-        return ERR_NOMEM;
-    pub = &m->pub;
-    rc = open_any(m, spec ? spec : "host");
-    if (rc == OK)
-        *out = pub, pub = NULL; /* the caller's now */
-    topo_machine_close(&pub);
-    return rc;
+    clear_environment();
+    failed = setenv("HWLOC_DONT_MERGE_CLUSTER_GROUPS", "1", 1);
+    if (components)
+        failed |= setenv("HWLOC_COMPONENTS", components, 1);
+    if (s->from == TOPO_FSROOT)
+        failed |= setenv("HWLOC_FSROOT", s->what, 1);
+    return failed ? err_set(ERR_NOMEM, "cannot set the environment: %m") : OK;
 }
 
-void topo_machine_close(struct topo_machine **machine)
+MUST static int load(struct machine *m, const struct topo_source *s)
 {
-    struct machine *m = (struct machine *)*machine; /* its first member */
-
-    *machine = NULL;
-    if (!m)
-        return;
-    if (m->hw)
-        hwloc_topology_destroy(m->hw);
-    mem_free(m->pub.pus);
-    mem_free(m->pub.nodes);
-    mem_free(m);
+    if (s->from == TOPO_XML)
+        return load_xml(m, s->what);
+    if (s->from == TOPO_SYNTHETIC)
+        return load_synthetic(m, s->what);
+    if (hwloc_topology_load(m->hw) == 0)
+        return OK;
+    if (s->from == TOPO_FSROOT)
+        return err_set(ERR_FORMAT, "fsroot:%s: hwloc finds no machine there", s->what);
+    return err_set(ERR_IO, "this machine: hwloc cannot read the topology: %m");
 }
 
-int topo_machine_xml(const struct topo_machine *machine, char **xml, size_t *n)
+MUST static int print_xml(const struct machine *m, FILE *out)
 {
-    const struct machine *m = (const struct machine *)machine;
     char *text;
-    int len;
+    int n;
 
-    *xml = NULL;
-    *n = 0;
-    if (!m->hw)
-        return err_set(ERR_UNSUPPORTED, "%s: only this host's topology can be written",
-                       machine->name);
-    if (hwloc_topology_export_xmlbuffer(m->hw, &text, &len, 0) != 0)
+    if (hwloc_topology_export_xmlbuffer(m->hw, &text, &n, 0) != 0)
         return err_set(ERR_NOMEM, "%s: hwloc cannot write the topology: %m",
-                       machine->name);
-    *n = strnlen(text, (size_t)len); /* len counts the final zero */
-    *xml = mem_strndup(MEM_OTHER, text, *n);
-    hwloc_free_xmlbuffer(m->hw, text);
-    return *xml ? OK : ERR_NOMEM;
+                       m->pub->name);
+    fwrite(text, 1, strnlen(text, (size_t)n), out); /* n counts the final zero */
+    return OK;
+}
+
+int topo_machine_read(void *ctx, FILE *out)
+{
+    struct topo_source *s = ctx;
+    struct machine m = {.pub = s->m};
+    bool host = s->from == TOPO_HOST || s->from == TOPO_HOST_CPUID;
+
+    TRY(set_environment(s));
+    if (hwloc_topology_init(&m.hw) != 0)
+        return err_set(ERR_NOMEM, "hwloc cannot begin a topology: %m");
+    TRY(load(&m, s));
+    if (s->from == TOPO_HOST_CPUID)
+        topo_note(s->m, "hwloc cannot read /sys: described by its processors");
+    TRY(fill(&m));
+    topo_machine_print(s->m, out);
+    return host ? print_xml(&m, out) : OK;
 }
 
 int topo_node_of_cpu(const struct topo_machine *m, int cpu)

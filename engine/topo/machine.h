@@ -17,10 +17,11 @@ struct topo_pu {
     int core;     /* logical index of its physical core */
     int l2, l3;   /* logical index of the caches it shares */
     int cluster;  /* of cores, where the kernel reports clusters of several */
-    int node;     /* index into nodes[] of its nearest memory node */
+    int node;     /* index into nodes[] of its nearest memory node that has memory */
     int package;
     int kind; /* hybrid machines: efficiency rank, 0 = least powerful; -1 unknown. Cores of
-                 one type that differ by no more than 10 % have one rank */
+                 one type that differ by no more than 10 % have one rank, and so have those
+                 of which only the clocks are known */
 };
 
 struct topo_node {
@@ -43,8 +44,9 @@ struct topo_machine {
 };
 
 /* `spec`: NULL or "host"; a path ending in .xml; "synthetic:node:2 core:4 pu:2";
- * "fsroot:DIR". *out is owned by the caller, topo_machine_close(). All but the host are
- * read in a process of their own, because hwloc crashes on damaged topologies.
+ * "fsroot:DIR". *out is owned by the caller, topo_machine_close(). A process of its own reads
+ * it: hwloc crashes on damaged topologies, and on a host whose /sys is not whole, which its
+ * processors then describe. Environment variables for hwloc (HWLOC_XMLFILE, ...) have no effect.
  * ERR_FORMAT: hwloc refused the topology or crashed. */
 MUST int topo_machine_open(struct topo_machine **out, const char *spec);
 void topo_machine_close(struct topo_machine **m);

@@ -2,12 +2,27 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 
 /* Three lines: counts, sizes of caches, the note. Then a line per node and per CPU. */
+
+void topo_note(struct topo_machine *m, const char *fmt, ...)
+{
+    size_t at = strlen(m->note);
+    va_list ap;
+
+    if (at && at + 2 < sizeof(m->note)) {
+        strcpy(m->note + at, "; ");
+        at += 2;
+    }
+    va_start(ap, fmt);
+    vsnprintf(m->note + at, sizeof(m->note) - at, fmt, ap);
+    va_end(ap);
+}
 
 static void print_line(FILE *f, const char *text)
 {
@@ -98,7 +113,8 @@ MUST static int take_arrays(struct topo_machine *m, struct reader *r)
     return OK;
 }
 
-int topo_machine_parse(struct topo_machine *m, const char *text, const char *where)
+int topo_machine_parse(struct topo_machine *m, const char *text, const char **rest,
+                       const char *where)
 {
     struct reader r = {text};
     int rc;
@@ -120,5 +136,6 @@ int topo_machine_parse(struct topo_machine *m, const char *text, const char *whe
                      "%s: expected 1 to %d CPUs, each with a number of its own, and no "
                      "more cores, caches, packages and memory nodes than that",
                      where, TOPO_PUS_MAX);
+    *rest = rc == OK && *r.at ? r.at + 1 : ""; /* behind the last newline */
     return rc;
 }

@@ -68,6 +68,12 @@ struct topo_tree_opts {
 MUST int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
                         const struct topo_tree_opts *o, char *note, size_t note_bytes);
 
+/* The CPUs that the fundamental tree is cut from, before it is made symmetric: those that `o`
+ * keeps and, of a hybrid machine, of the kind of core that has most of them, or of none that is
+ * known. cpus[m->n_pus]: their operating system numbers. ERR_ARG, ERR_NOMEM as above. */
+MUST int topo_tree_cpus(int *cpus, int *n, const struct topo_machine *m,
+                        const struct topo_tree_opts *o);
+
 /* A tree of n_ranks nodes over these PUs (indices into m->pus), an equal run of n_threads for
  * each: what somebody else than the topology decided. Its cross-section at level 1 has these
  * ranks. *out is owned by the caller, mem_free(). ERR_NOMEM. */

@@ -243,23 +243,31 @@ MUST static int choose_cpus(struct build *b, const struct topo_tree_opts *o)
     return OK;
 }
 
+/* CPUs of a kind, and those of which no kind is known: unknown is not less powerful. */
+static bool is_like(const struct build *b, int position, int kind)
+{
+    int own = b->m->pus[b->pu[position]].kind;
+
+    return own < 0 || own == kind;
+}
+
 /* SPMD wants equal cores: of the kinds of a hybrid machine keep the one with most CPUs. */
 static void choose_kind(struct build *b)
 {
-    int lowest = INT_MAX, highest = INT_MIN, best = 0, best_n = 0, n = 0;
+    int lowest = INT_MAX, highest = -1, best = 0, best_n = 0, n = 0;
 
     for (int i = 0; i < b->n; i++) {
         int kind = b->m->pus[b->pu[i]].kind;
 
-        lowest = kind < lowest ? kind : lowest;
+        lowest = kind >= 0 && kind < lowest ? kind : lowest;
         highest = kind > highest ? kind : highest;
     }
-    if (lowest == highest)
+    if (lowest >= highest)
         return;
     for (int kind = lowest; kind <= highest; kind++) {
         n = 0;
         for (int i = 0; i < b->n; i++)
-            n += b->m->pus[b->pu[i]].kind == kind;
+            n += is_like(b, i, kind);
         if (n >= best_n) { /* the more powerful of two */
             best = kind;
             best_n = n;
@@ -272,9 +280,28 @@ static void choose_kind(struct build *b)
              best_n);
     n = 0;
     for (int i = 0; i < b->n; i++)
-        if (b->m->pus[b->pu[i]].kind == best)
+        if (is_like(b, i, best))
             b->pu[n++] = b->pu[i];
     b->n = n;
+}
+
+int topo_tree_cpus(int *cpus, int *n, const struct topo_machine *m,
+                   const struct topo_tree_opts *o)
+{
+    struct build b = {.m = m, .pu = cpus};
+    int rc;
+
+    *n = 0;
+    b.scratch = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(int));
+    rc = b.scratch ? choose_cpus(&b, o) : ERR_NOMEM;
+    mem_free(b.scratch);
+    if (rc != OK)
+        return rc;
+    choose_kind(&b);
+    for (int i = 0; i < b.n; i++)
+        cpus[i] = m->pus[cpus[i]].os_index;
+    *n = b.n;
+    return OK;
 }
 
 /* ---- partitions ---- */

@@ -382,8 +382,10 @@ TEST(text_is_checked)
         {"32768", ""},
     };
     struct topo_machine m = {.name = "made up"};
+    const char *rest;
 
-    assert_ok(topo_machine_parse(&m, good, "good"));
+    assert_ok(topo_machine_parse(&m, good, &rest, "good"));
+    assert_string_equal(rest, "");
     assert_int_equal(m.pus[1].os_index, 3);
     assert_int_equal(m.pus[1].kind, 1);
     assert_string_equal(m.nodes[0].subtype, "HBM");
@@ -397,7 +399,7 @@ TEST(text_is_checked)
         snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - good), good, changes[i].to,
                  at + strlen(changes[i].from));
         m = (struct topo_machine){.name = "made up"};
-        assert_err(topo_machine_parse(&m, text, "FILE"), ERR_FORMAT,
+        assert_err(topo_machine_parse(&m, text, &rest, "FILE"), ERR_FORMAT,
                    "FILE: expected 1 to");
         mem_free(m.pus);
         mem_free(m.nodes);
