@@ -30,6 +30,13 @@ void child_follow(pid_t parent)
         _exit(127);
 }
 
+void child_leave_signals(void)
+{
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+}
+
 void child_exit(int rc)
 {
     if (rc != OK)
@@ -95,6 +102,7 @@ static void exit_short_of_memory(void)
 static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
 {
     child_follow(parent);
+    child_leave_signals();
     default_faults();
     to_parent = fdopen(fd, "w");
     if (!to_parent)

@@ -44,6 +44,11 @@ _Noreturn void child_exit(int rc);
  * ends, and ends at once where it has ended already. */
 void child_follow(pid_t parent);
 
+/* In a child that works for its parent: what the terminal or a service manager sends to the
+ * whole process group, SIGINT, SIGTERM and SIGHUP, is the parent's to act on. Functions of
+ * child_run() begin with it. */
+void child_leave_signals(void);
+
 struct child_program {
     const char *const *argv; /* NULL ends it; argv[0] is looked up in PATH */
     char *const *env;        /* NULL: that of this process */

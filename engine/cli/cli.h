@@ -14,8 +14,8 @@
 #define EXIT_LOST        3
 #define EXIT_INTERRUPTED 130 /* what a shell reports for SIGINT */
 
-/* From cli_catch_interrupts() on: the number of the SIGINT or SIGTERM that came, for work
- * to end in order; the second one ends the program at once. */
+/* From cli_catch_interrupts() on: the number of the SIGINT, SIGTERM or SIGHUP that came, for
+ * work to end in order; the same one again ends the program at once. */
 extern volatile sig_atomic_t cli_interrupted;
 void cli_catch_interrupts(void);
 

@@ -37,8 +37,12 @@ void cli_catch_interrupts(void)
 {
     const struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
 
+    struct sigaction now;
+
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN) /* nohup */
+        sigaction(SIGHUP, &act, NULL);
 }
 
 int cli_print_json(const json_t *j)

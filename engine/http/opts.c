@@ -60,7 +60,7 @@ const struct opt_row http_opt_table[] = {
             .unit = "s", .min = 0.1, .max = 86400),
     OPT_ROW(
         F64, drain_timeout_s, "30",
-        "After SIGTERM or SIGINT, let running requests continue for at most X seconds.",
+        "After SIGTERM, SIGINT or SIGHUP, let running requests continue for at most X seconds.",
         .unit = "s", .min = 0, .max = 86400),
     {0},
 };

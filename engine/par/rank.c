@@ -56,7 +56,7 @@ static int prepare_child(const struct par_ranks *p, int rank, pid_t parent)
     cpu_set_t set;
 
     child_follow(parent);
-    signal(SIGINT, SIG_IGN);
+    child_leave_signals();
     if (!p->o.cpus)
         return OK;
     CPU_ZERO(&set);
@@ -68,10 +68,12 @@ static int prepare_child(const struct par_ranks *p, int rank, pid_t parent)
     return OK;
 }
 
-static int child_main(const struct par_ranks *p, int rank, pid_t parent)
+static int child_main(const struct par_ranks *p, int rank, pid_t parent,
+                      const sigset_t *mask)
 {
     int rc = prepare_child(p, rank, parent);
 
+    sigprocmask(SIG_SETMASK, mask, NULL);
     if (rc == OK)
         rc = p->o.fn(p->o.arg, rank);
     if (rc != OK)
@@ -197,21 +199,28 @@ static int start_watcher(struct par_ranks *p)
     return OK;
 }
 
+/* Signals wait until the child has said which are not its own. */
 static int start_children(struct par_ranks *p)
 {
     pid_t parent = getpid();
+    sigset_t all, before;
+    int rc = OK;
 
-    for (int r = p->o.first; r < p->o.n_ranks; r++) {
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int r = p->o.first; r < p->o.n_ranks && rc == OK; r++) {
         pid_t pid = fork();
 
         if (pid < 0)
-            return err_set(ERR_IO, "rank %d of %d: cannot start a process: %m", r,
-                           p->o.n_ranks);
-        if (pid == 0)
-            _exit(child_main(p, r, parent));
-        p->children[r].pid = pid;
+            rc = err_set(ERR_IO, "rank %d of %d: cannot start a process: %m", r,
+                         p->o.n_ranks);
+        else if (pid == 0)
+            _exit(child_main(p, r, parent, &before));
+        else
+            p->children[r].pid = pid;
     }
-    return OK;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
 }
 
 static int init(struct par_ranks *p, const struct par_ranks_opts *o)

@@ -22,8 +22,8 @@
 
 struct par_ranks;
 
-/* The function that a rank's process runs. Its error is reported with its message. SIGINT is
- * ignored there: the opener ends the ranks in order. */
+/* The function that a rank's process runs. Its error is reported with its message. SIGINT,
+ * SIGTERM and SIGHUP are ignored there: the opener ends the ranks in order. */
 typedef int (*par_rank_fn)(void *arg, int rank);
 
 struct par_ranks_opts {

@@ -1,16 +1,19 @@
 #!/bin/sh
 # Ranks as processes of `sandwich run`: interrupted it ends them in order, a dead one is named on
-# one line, killed it leaves none behind.
+# one line, killed it leaves none behind. A signal to the whole group, which a service manager
+# sends, was the end of the ranks, and so of every request that `sandwich serve` was to finish.
 set -u
 . tests/support/tap.sh
 "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >/dev/null || exit 1
 cat >"$dir/drive.py" <<'END'
-import fcntl, os, signal, struct, subprocess, sys, termios, time
+import fcntl, http.client, json, os, signal, struct, subprocess, sys, termios, time
 
 sandwich, model = sys.argv[1:]
 what = {
     "interrupted": (signal.SIGINT, "group"),
     "terminated": (signal.SIGTERM, "program"),
+    "terminated by a service manager": (signal.SIGTERM, "group"),
+    "hung up": (signal.SIGHUP, "group"),
     "killed": (signal.SIGKILL, "program"),
     "a rank is killed": (signal.SIGKILL, "rank"),
     "a rank is stopped": (signal.SIGSTOP, "rank"),
@@ -93,11 +96,40 @@ def check(name, sig, whom):
     return None if ok else f"status {status}, said {lines}"
 
 
-print(f"1..{len(what)}")
+N_TOKENS = 250
+
+
+def drained(sig):
+    """A request that is answered when the signal comes is answered to its end."""
+    p = subprocess.Popen(
+        [sandwich, "serve", "--model", model, "--no-pin", "--ranks", "2", "--rank-mode",
+         "processes", "--port", "0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    c = http.client.HTTPConnection("127.0.0.1", int(p.stdout.readline()), timeout=300)
+    c.request("POST", "/v1/completions", json.dumps(
+        {"prompt": [1], "max_tokens": N_TOKENS, "ignore_eos": True, "stream": True}))
+    r = c.getresponse()
+    first = r.readline()
+    os.killpg(p.pid, sig)
+    rest = (first + r.read()).decode()
+    c.close()
+    _, err = p.communicate()
+    if p.returncode == 0 and '"finish_reason":"length"' in rest and rest.endswith("[DONE]\n\n"):
+        return None
+    return f"status {p.returncode}, said {err.splitlines()[-3:]}, answered {rest[-200:]!r}"
+
+
+print(f"1..{len(what) + 2}")
 failed = False
 for n, (name, (sig, whom)) in enumerate(what.items(), 1):
     why = check(name, sig, whom)
     failed |= why is not None
+    print(f"not ok {n} - {name}\n# {why}" if why else f"ok {n} - {name}")
+for sig in signal.SIGTERM, signal.SIGHUP:
+    n += 1
+    why = drained(sig)
+    failed |= why is not None
+    name = f"serve drains after {sig.name} to the group"
     print(f"not ok {n} - {name}\n# {why}" if why else f"ok {n} - {name}")
 sys.exit(failed)
 END
