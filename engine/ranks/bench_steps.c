@@ -1,5 +1,6 @@
 #include "ranks/bench_steps.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -78,6 +79,23 @@ void model_bench_steps_close(struct model_bench_steps *t)
     memset(t, 0, sizeof(*t));
 }
 
+/* A model that computes NaN is fast or slow for reasons of its own. Called when a step has
+ * been timed. */
+static int check_logits(const struct model_bench_steps *t, int n_seqs)
+{
+    int64_t vocab = model_config_of(t->model)->vocab;
+
+    for (int64_t i = 0; i < n_seqs * vocab; i++)
+        if (!isfinite(t->logits[i]))
+            return err_set(ERR_FORMAT,
+                           "sequence %lld: the logit of id %lld is %g: the model has "
+                           "weights that are NaN or infinite, or too large to compute "
+                           "with",
+                           (long long)(i / vocab), (long long)(i % vocab),
+                           (double)t->logits[i]);
+    return OK;
+}
+
 static double since(uint64_t t0_ns)
 {
     return (double)(clock_ns() - t0_ns) * 1e-9;
@@ -100,7 +118,7 @@ int model_bench_steps_prefill(struct model_bench_steps *t, struct model_phase *p
         rc = model_forward(p, &c, 1, t->logits);
     }
     *seconds = since(t0);
-    return rc;
+    return rc == OK && n_tok > 0 ? check_logits(t, 1) : rc;
 }
 
 int model_bench_steps_piece(struct model_bench_steps *t, struct model_phase *p,
@@ -115,7 +133,7 @@ int model_bench_steps_piece(struct model_bench_steps *t, struct model_phase *p,
     int rc = model_forward(p, &c, 1, t->logits);
 
     *seconds = since(t0);
-    return rc;
+    return rc == OK ? check_logits(t, 1) : rc;
 }
 
 int model_bench_steps_batch(struct model_bench_steps *t, struct model_phase *p,
@@ -129,7 +147,7 @@ int model_bench_steps_batch(struct model_bench_steps *t, struct model_phase *p,
     t0 = clock_ns();
     rc = model_forward(p, t->chunks, n_seqs, t->logits);
     *seconds = since(t0);
-    return rc;
+    return rc == OK ? check_logits(t, n_seqs) : rc;
 }
 
 int model_bench_steps_decode(struct model_bench_steps *t, struct model_phase *p,

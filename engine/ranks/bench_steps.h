@@ -1,5 +1,6 @@
 /* ranks/bench_steps.h - steps of a model for timing: sequences with keys and values in
- * place and random ids. Times depend on lengths, not on values.   Threads: the model's owner. */
+ * place and random ids. Times depend on lengths, not on values, but for NaN and infinity: a
+ * step whose logits have them is ERR_FORMAT.   Threads: the model's owner. */
 #ifndef RANKS_BENCH_STEPS_H
 #define RANKS_BENCH_STEPS_H
 

@@ -38,6 +38,13 @@ check "a norm with infinity" one_warning_and_error $run
 spoil model.norm.weight 1
 check "the same file with a number" $run
 
+# Speeds of a model that computes NaN were published.
+spoil model.layers.1.self_attn.q_proj.weight nan
+for steps in "-p 4 -n 0" "-p 0 -n 2" "-p 0 -n 2 -b 3"; do
+    check "bench $steps" refuses 1 "^sandwich bench: sequence 0: the logit of id [0-9]* is " \
+        "$sandwich" bench -m "$dir/bad" -r 1 $steps
+done
+
 spoil model.layers.0.mlp.down_proj.weight -inf
 cat >"$dir/job.json" <<END
 {"about": "all requests fail",
