@@ -253,6 +253,63 @@ static int rank_pairs(struct plan_search_result *f, const struct plan_search_opt
     return rc;
 }
 
+/* Expected seconds of a request; NAN: unknown. */
+static double request_s(const struct plan_search_opts *o, const struct plan *p)
+{
+    return plan_trace_s(&o->trace, o->batch, p->prefill.expected_s, p->decode.expected_s);
+}
+
+/* One rank of every core of one kind, with its times. *out is empty where it cannot run. */
+static int time_one_rank(struct plan_search_result *out, const struct plan_search_opts *o)
+{
+    const struct topo_machine *m = o->e.machine;
+    struct plan_search_opts one = *o;
+    const struct plan_method *method;
+    int *cpus = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*cpus));
+    int rc = cpus ? topo_tree_cpus(cpus, &one.tree.n_cpus, m, &o->tree) : ERR_NOMEM;
+
+    *out = (struct plan_search_result){0};
+    one.tree.cpus = cpus;
+    one.progress = NULL;
+    if (rc == OK)
+        rc = plan_method_find("one_plan", &method);
+    if (rc == OK)
+        rc = method->run(out, &one);
+    mem_free(cpus);
+    return rc == ERR_UNSUPPORTED ? OK : rc;
+}
+
+/* Phases are searched one after the other, on symmetric trees: what an engine does that knows
+ * no plans may be faster, by the same times. Then it is the plan, and the searched one the first
+ * to compare it with. */
+static int prefer_one_rank(struct plan_search_result *f, const struct plan_search_opts *o)
+{
+    struct plan_search_result one;
+    struct plan *p = &f->plan;
+    double searched_s = request_s(o, p), one_s;
+    int rc;
+
+    if (f->n_ranked < 2) /* it is one rank of every core */
+        return OK;
+    rc = time_one_rank(&one, o);
+    one_s = one.n_ranked > 0 ? request_s(o, &one.plan) : NAN;
+    if (rc != OK || !(one_s < searched_s))
+        goto out;
+    p->prefill = one.plan.prefill;
+    p->decode = one.plan.decode;
+    snprintf(
+        p->prefill.why, sizeof(p->prefill.why),
+        "one rank of every core, %.4g s a request, where the search found %.4g s: %s",
+        one_s, searched_s, f->note[0] ? f->note : "each phase by itself");
+    snprintf(p->decode.why, sizeof(p->decode.why), "%s", p->prefill.why);
+    rc = plan_number_cpus(p);
+    f->ranked[1] = f->ranked[0];
+    f->ranked[0] = *p;
+out:
+    plan_search_result_free(&one);
+    return rc;
+}
+
 static int explain(struct plan_search_result *f)
 {
     struct text t = {0};
@@ -287,6 +344,8 @@ int plan_search(struct plan_search_result *out, const struct plan_search_opts *o
         rc = plan_number_cpus(p);
     if (rc == OK)
         rc = rank_pairs(out, o);
+    if (rc == OK)
+        rc = prefer_one_rank(out, o);
     if (rc == OK)
         rc = explain(out);
     if (rc != OK)

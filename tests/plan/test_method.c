@@ -156,6 +156,38 @@ static void on_machine(const char *machine)
     bed_close(&b);
 }
 
+/* Nodes of three cores and of two, a core that is alone, a prime number of cores: a symmetric
+ * tree leaves some out, and the plan was slower by its own estimate than every core was. */
+TEST(test_search_is_not_slower_than_one_plan)
+{
+    static const int some[] = {0, 1, 2, 4, 5}, alone[] = {0, 1, 2, 3, 4};
+    static const struct {
+        const char *machine;
+        const int *cpus;
+        int n_cpus;
+    } cases[] = {{"synthetic:numa:2 core:4 pu:1", some, 5},
+                 {"synthetic:numa:2 core:4 pu:1", alone, 5},
+                 {"synthetic:numa:1 core:7 pu:1", NULL, 0}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct plan_search_result one, found;
+        struct bed b;
+
+        bed_open(&b, cases[i].machine, "llama-160m");
+        b.o.tree.cpus = cases[i].cpus;
+        b.o.tree.n_cpus = cases[i].n_cpus;
+        run(&b, "one_plan", &one);
+        run(&b, "search", &found);
+        printf("# %s: search %g s, one_plan %g s\n", cases[i].machine,
+               request_s(&b, &found.plan), request_s(&b, &one.plan));
+        assert_true(request_s(&b, &found.plan) <= request_s(&b, &one.plan) * (1 + 1e-9));
+        assert_int_equal(found.ranked[0].n_cpus, found.plan.n_cpus);
+        plan_search_result_free(&one);
+        plan_search_result_free(&found);
+        bed_close(&b);
+    }
+}
+
 TEST(test_shipped_machines)
 {
     const char *const *names;
