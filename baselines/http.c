@@ -104,6 +104,20 @@ static void set_common(CURL *e, const struct sut_http_opts *o, const char *url,
     curl_easy_setopt(e, CURLOPT_PROXY, "");
 }
 
+/* What is left until o->end_ns, where that is less than the time of a request. */
+static int limit_time(CURL *e, const struct sut_http_opts *o, const char *url)
+{
+    double left_s = ((double)o->end_ns - (double)clock_ns()) / 1e9;
+
+    if (!o->end_ns)
+        return OK;
+    if (left_s <= 0)
+        return err_set(ERR_IO, "%s: not asked: the time for questions was over", url);
+    if (o->timeout_s <= 0 || left_s < o->timeout_s)
+        curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, milliseconds(left_s));
+    return OK;
+}
+
 static int join_url(char **out, const char *base, const char *path)
 {
     struct text t = {0};
@@ -485,6 +499,9 @@ int sut_http_fetch(const struct sut_http_opts *o, const char *path, const char *
     if (rc != OK)
         goto out;
     set_common(e, o, url, headers, error);
+    rc = limit_time(e, o, url);
+    if (rc != OK)
+        goto out;
     if (body)
         curl_easy_setopt(e, CURLOPT_POSTFIELDS, body);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take_fetched);

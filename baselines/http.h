@@ -51,6 +51,7 @@ struct sut_http_opts {
     const char *api_key; /* NULL: none */
     double connect_timeout_s;
     double timeout_s; /* of a whole request; 0: none */
+    uint64_t end_ns;  /* clock_ns() by which sut_http_fetch() has ended; 0: any time */
 };
 
 /* *out: sut_http_close(). Nothing is sent yet. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -16,6 +17,7 @@
 #define PROBE_WORDS     32 /* words of it */
 #define PROBE_OUTPUT    2
 #define PROBE_S         120 /* the first request may wait for much to be set up */
+#define MORE_S          5   /* of a question that need not be answered */
 #define FIRST_ID        3
 
 int sut_openai_url(char *out, size_t n, const char *url)
@@ -140,6 +142,7 @@ static void read_more(struct sut_openai_probe *p, const struct sut_http_opts *ht
     snprintf(root, sizeof(root), "%.*s%.*s", (int)(host - http->url), http->url,
              (int)strcspn(host, "/"), host);
     at_root.url = root;
+    at_root.timeout_s = MORE_S;
     j = ask(&at_root, "/props"); /* llama-server */
     take_limit(&p->max_tok, json_object_get(j, "default_generation_settings"), "n_ctx");
     copy_text(p->version, sizeof(p->version), j, "build_info");
@@ -285,6 +288,8 @@ int sut_openai_probe(struct sut_openai_probe *out, const struct sut_http_opts *h
 
     *out = (struct sut_openai_probe){.vocab = o->vocab, .max_tok = o->max_tok};
     asking.timeout_s = PROBE_S;
+    if (o->limit_s > 0)
+        asking.end_ns = clock_ns() + (uint64_t)(o->limit_s * 1e9);
     out->url = mem_strdup(MEM_HARNESS, http->url);
     out->api_key = http->api_key ? mem_strdup(MEM_HARNESS, http->api_key) : NULL;
     if (!out->url || (http->api_key && !out->api_key))

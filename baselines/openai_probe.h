@@ -20,6 +20,7 @@ struct sut_openai_probe_opts {
     const char *model; /* NULL: the first that the server lists */
     enum sut_openai_prompt prompt;
     int64_t vocab, max_tok; /* 0: as the server states */
+    double limit_s;         /* of all questions together; 0: none */
 };
 
 struct sut_openai_probe {

@@ -30,7 +30,7 @@ struct openai_opts {
     char *url, *system, *model, *program, *plan, *cpus, *served_name, *api_key_env;
     int64_t threads, slots, port, vocab, max_tok;
     int prompt;
-    double connect_timeout_s, timeout_s, ready_s;
+    double connect_timeout_s, timeout_s, ready_s, probe_s;
 };
 
 #define OPT_OF struct openai_opts
@@ -81,6 +81,11 @@ static const struct opt_row openai_opts[] = {
             .unit = "NAME"),
     OPT_ROW(F64, connect_timeout_s, "10", "Longest time to connect.", .unit = "s",
             .min = 0.001, .max = 3600),
+    OPT_ROW(
+        F64, probe_s, "0",
+        "Longest time to find out what the server accepts, all questions together. 0: "
+        "no limit but 120 s of each.",
+        .unit = "s", .min = 0, .max = 86400),
     OPT_ROW(F64, timeout_s, "600",
             "Longest time of a request. 0: no limit but load.timeout_s.", .unit = "s",
             .min = 0, .max = 86400),
@@ -337,7 +342,8 @@ static int connect_to(struct sut *s)
     struct sut_openai_probe_opts probe = {.model = s->o.served_name,
                                           .prompt = (enum sut_openai_prompt)s->o.prompt,
                                           .vocab = s->o.vocab,
-                                          .max_tok = s->o.max_tok};
+                                          .max_tok = s->o.max_tok,
+                                          .limit_s = s->o.probe_s};
     char url[1024];
 
     if (s->o.api_key_env && !key)

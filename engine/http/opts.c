@@ -58,9 +58,9 @@ const struct opt_row http_opt_table[] = {
             "Close a connection and cancel its request when the client has read nothing "
             "of the answer for X seconds.",
             .unit = "s", .min = 0.1, .max = 86400),
-    OPT_ROW(
-        F64, drain_timeout_s, "30",
-        "After SIGTERM, SIGINT or SIGHUP, let running requests continue for at most X seconds.",
-        .unit = "s", .min = 0, .max = 86400),
+    OPT_ROW(F64, drain_timeout_s, "30",
+            "After SIGTERM, SIGINT or SIGHUP, let running requests continue for at most "
+            "X seconds.",
+            .unit = "s", .min = 0, .max = 86400),
     {0},
 };

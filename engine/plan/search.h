@@ -47,8 +47,8 @@ struct plan_search_opts {
 struct plan_search_result {
     struct plan plan;
     /* The plan, after a search one rank of every core (which then may have no expected times;
-     * the searched plan where that one rank is the plan), and further ones that may be as good, by the expected time of a request. They have no
-     * tables of costs. Owned. */
+     * the searched plan where that one rank is the plan), and further ones that may be as
+     * good, by the expected time of a request. They have no tables of costs. Owned. */
     struct plan *ranked; /* [n_ranked]; ranked[0] is the plan */
     int n_ranked;
     char *explain;                 /* the result with its reasons, lines of text; owned */

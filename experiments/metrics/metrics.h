@@ -21,7 +21,7 @@ enum metrics_status {
     METRICS_OK,       /* exactly the tokens asked for */
     METRICS_FAILED,   /* the system said so, or ended with another number of tokens */
     METRICS_TIMEOUT,  /* canceled by the harness */
-    METRICS_REJECTED, /* not sent: too many outstanding */
+    METRICS_REJECTED, /* not sent: too many outstanding, or the cell was ended */
 };
 const char *metrics_status_name(enum metrics_status s);
 

@@ -35,14 +35,20 @@ const struct opt_row run_bench_opt_table[] = {
     {0},
 };
 
-#define TARGET_FRAC  0.9  /* of requests within the objectives */
-#define ONE_USER     0.15 /* of the budget, at most */
+#define TARGET_FRAC 0.9 /* of requests within the objectives */
+/* When each part has ended, as fractions of the budget, whatever the server does. */
+#define PROBE_END    0.5
+#define ONE_USER_END 0.75
+#define ALL_END      1.1
+#define OTHER_PATH_S 10   /* to look for the interface at another path, at most */
+#define ONE_USER     0.15 /* of the budget, at most, if the server answers */
 #define MAX_ONE_USER 20   /* requests of one user */
 #define TRIAL_FRAC   0.12 /* of the budget for one rate */
 #define MIN_REQUESTS 10   /* of a trial: fewer say nothing about a share of 0.9 */
 #define MAX_REQUESTS 2000
 #define MAX_TRIALS   24
-#define PRECISION    0.1 /* of the rate, at which the search ends */
+#define PRECISION    0.1                  /* of the rate, at which the search ends */
+#define QUIET_NS     UINT64_C(5000000000) /* of waiting, after which a line says for what */
 
 /* One measurement. */
 struct trial {
@@ -64,6 +70,42 @@ struct bench {
 static double left_s(const struct bench *b)
 {
     return ((double)b->end_ns - (double)clock_ns()) / 1e9;
+}
+
+/* What is left of a part that ends at this fraction of the budget. */
+static double until_s(const struct bench *b, double end_frac)
+{
+    return left_s(b) + (end_frac - 1) * b->o->budget_s;
+}
+
+/* --- waiting */
+
+struct waiting {
+    struct bench *b;
+    char what[64];
+    size_t n;
+    double end_frac; /* of the budget, when it ends */
+    uint64_t t_shown_ns;
+    bool over;
+    size_t n_ended; /* before it was over */
+};
+
+static void on_tick(void *ctx, size_t n_ended, size_t n_failed)
+{
+    struct waiting *w = ctx;
+    uint64_t now = clock_ns();
+
+    (void)n_failed;
+    if (!w->over)
+        w->n_ended = n_ended;
+    w->over = w->over || until_s(w->b, w->end_frac) <= 0;
+    if (w->over) {
+        run_cell_end(w->b->system, "the time for this measurement was over");
+    } else if (now - w->t_shown_ns >= QUIET_NS) {
+        w->t_shown_ns = now;
+        log_info("%s: waiting for %zu of %zu requests, %.0f s more at most", w->what,
+                 w->n - n_ended, w->n, until_s(w->b, w->end_frac));
+    }
 }
 
 /* --- one measurement */
@@ -112,10 +154,18 @@ static int compute(struct trial *t, const struct bench *b, const struct run_resu
     return rc;
 }
 
+/* What has not ended by then has missed its objectives. */
+static double timeout_s(const struct bench *b)
+{
+    const struct run_bench_opts *o = b->o;
+
+    return 1.2 * (o->slo_ttft_ms + o->slo_tpot_ms * (double)(o->output_tok - 1)) / 1e3;
+}
+
 /* n requests after n_warmup others: one user's (rate 0), or arrivals at a rate. A prompt
  * never comes twice, so that a server cannot answer from what it has kept. */
 static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
-                   int64_t n_warmup, double timeout_s)
+                   int64_t n_warmup, struct waiting *w)
 {
     static char closed[] = "closed", poisson[] = "poisson";
     const struct run_bench_opts *o = b->o;
@@ -130,7 +180,7 @@ static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
                                    .concurrency = 1,
                                    .n_requests = n,
                                    .warmup_requests = n_warmup,
-                                   .timeout_s = timeout_s};
+                                   .timeout_s = rate_rps > 0 ? timeout_s(b) : 0};
     const int64_t seed = o->seed * 1000 + b->n_trials + (rate_rps > 0);
     const struct load_seeds seeds = {seed, seed, seed, seed};
     struct run_requests q = {0};
@@ -138,13 +188,16 @@ static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
     int rc = run_requests_new(&q, b->system, &d, &wide, &load, &seeds);
 
     *t = (struct trial){.rate_rps = rate_rps};
+    w->b = b;
+    w->n = q.n;
+    w->t_shown_ns = clock_ns();
     if (rc == OK && q.n_cut)
         rc = err_set(ERR_ARG,
                      "--prompt-tok %lld and --output-tok %lld: together more than the "
                      "longest sequence that the server accepts",
                      (long long)o->prompt_tok, (long long)o->output_tok);
     if (rc == OK)
-        rc = run_cell(&r, b->system, &q, &load, NULL, NULL);
+        rc = run_cell(&r, b->system, &q, &load, on_tick, w);
     if (rc == OK)
         rc = compute(t, b, &r);
     if (r.system_stuck)
@@ -161,21 +214,31 @@ static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
 static int measure_one_user(struct bench *b)
 {
     double share_s = ONE_USER * b->o->budget_s, begin_s = left_s(b), each_s;
-    double limit_s = b->o->budget_s / 2; /* of one request: more, and nothing else fits */
-    int64_t n;
+    struct waiting w = {.what = "the first request", .end_frac = ONE_USER_END};
+    int64_t n, n_most;
 
     log_info("one user at a time");
-    TRY(measure(&b->one, b, 0, 1, 0, limit_s));
+    TRY(measure(&b->one, b, 0, 1, 0, &w));
+    if (w.over)
+        return err_set(ERR_IO, "the first request got no whole answer within %.3g s",
+                       begin_s - left_s(b));
     if (b->one.n_failed > 0)
-        return err_set(ERR_IO, "the first request failed: %s",
-                       b->one.error[0] ? b->one.error : "it took too long");
+        return err_set(ERR_IO, "the first request failed: %s", b->one.error);
     each_s = begin_s - left_s(b);
-    n = (int64_t)(share_s / (each_s > 1e-6 ? each_s : 1e-6));
-    if (n < 3)
-        n = 3;
-    if (n > MAX_ONE_USER)
-        n = MAX_ONE_USER;
-    return measure(&b->one, b, 0, n, 1, limit_s);
+    each_s = each_s > 1e-6 ? each_s : 1e-6;
+    n = (int64_t)(share_s / each_s);
+    n_most = (int64_t)(until_s(b, ONE_USER_END) / 2 / each_s) - 1; /* it may be slower */
+    n = n < 3 ? 3 : n > MAX_ONE_USER ? MAX_ONE_USER : n;
+    if (n > n_most)
+        return OK; /* the first one has to do */
+    w = (struct waiting){.what = "one user at a time", .end_frac = ONE_USER_END};
+    TRY(measure(&b->one, b, 0, n, 1, &w));
+    if (w.over)
+        return err_set(ERR_IO,
+                       "the server answers no more: of %lld requests, one after the "
+                       "other, %zu ended in %.3g s, and the next one did not",
+                       (long long)n + 1, w.n_ended, begin_s - left_s(b));
+    return OK;
 }
 
 /* --- capacity */
@@ -189,13 +252,15 @@ static int try_rate(struct bench *b, double rate_rps)
 {
     struct trial *t = &b->trials[b->n_trials];
     double n = TRIAL_FRAC * b->o->budget_s * rate_rps;
-    /* What has not ended by then has missed its objectives. */
-    double timeout_s =
-        1.2 * (b->o->slo_ttft_ms + b->o->slo_tpot_ms * (double)(b->o->output_tok - 1)) /
-        1e3;
+    struct waiting w = {.end_frac = ALL_END};
 
     n = n < MIN_REQUESTS ? MIN_REQUESTS : n > MAX_REQUESTS ? MAX_REQUESTS : n;
-    TRY(measure(t, b, rate_rps, (int64_t)n, 0, timeout_s));
+    snprintf(w.what, sizeof(w.what), "%.3g requests a second", rate_rps);
+    TRY(measure(t, b, rate_rps, (int64_t)n, 0, &w));
+    if (w.over) { /* it says nothing about this rate */
+        log_info("%s: the time was over before the rate could be judged", w.what);
+        return OK;
+    }
     b->n_trials++;
     log_info("%.3g requests a second: %.0f %% within the objectives", rate_rps,
              100 * t->within_frac);
@@ -228,6 +293,8 @@ static int find_capacity(struct bench *b)
         return OK; /* not even one user */
     while (load_search_next(&search, done, n, &next) && has_time(b, next.rate_rps)) {
         TRY(try_rate(b, next.rate_rps));
+        if (b->n_trials == (int)n)
+            break; /* the time was over */
         next.within_frac = b->trials[n].within_frac;
         next.n_requests = b->trials[n].n;
         done[n++] = next;
@@ -359,10 +426,14 @@ static void print_answer(const struct bench *b, const char *url, FILE *out)
 
 /* --- the server */
 
-static int open_at(struct bench *b, const char *url)
+static int open_at(struct bench *b, const char *url, double limit_s)
 {
-    json_t *config = json_pack("{s:s, s:s}", "adapter", "openai_http", "url", url);
-    int rc = config ? OK : err_set(ERR_NOMEM, "bench: out of memory");
+    json_t *config = json_pack("{s:s, s:s, s:f}", "adapter", "openai_http", "url", url,
+                               "probe_s", limit_s);
+    int rc;
+
+    log_info("asking %s what it serves, for at most %.3g s", url, limit_s);
+    rc = config ? OK : err_set(ERR_NOMEM, "bench: out of memory");
 
     if (rc == OK && b->o->model)
         json_object_set_new(config, "served_name", json_string(b->o->model));
@@ -378,6 +449,7 @@ static int open_at(struct bench *b, const char *url)
 static int find_server(struct bench *b, char *full, size_t n, const char *url)
 {
     char first[512], other[1024];
+    double limit_s;
     size_t len;
     int rc;
 
@@ -385,12 +457,14 @@ static int find_server(struct bench *b, char *full, size_t n, const char *url)
         return err_set(ERR_ARG, "%.60s...: a URL of more than %zu bytes", url, n);
     for (len = strlen(full); len && full[len - 1] == '/'; len--)
         full[len - 1] = '\0';
-    rc = open_at(b, full);
-    if (rc != ERR_IO || strchr(strstr(full, "://") + 3, '/'))
+    rc = open_at(b, full, until_s(b, PROBE_END));
+    limit_s = until_s(b, PROBE_END);
+    if (rc != ERR_IO || strchr(strstr(full, "://") + 3, '/') || limit_s < 0.001)
         return rc;
     snprintf(first, sizeof(first), "%s", err_msg());
     snprintf(other, sizeof(other), "%.1000s/v3", full);
-    return open_at(b, other) == OK ? OK : err_set(rc, "%s", first);
+    limit_s = limit_s < OTHER_PATH_S ? limit_s : OTHER_PATH_S;
+    return open_at(b, other, limit_s) == OK ? OK : err_set(rc, "%s", first);
 }
 
 int run_bench(const char *url, const struct run_bench_opts *o, FILE *out)

@@ -25,7 +25,8 @@ struct run_flight {
     const bool *follows; /* [n]; NULL: there are none */
     size_t *ready;
     size_t n_ready, n_ready_taken;
-    bool finished; /* the load generator has returned */
+    const char *over; /* run_cell_end(): why; NULL: it goes on */
+    bool finished;    /* the load generator has returned */
 };
 
 struct run_system {

@@ -145,12 +145,11 @@ static void reject(struct generator *g, struct due d)
 }
 
 /* Cancel a request that is past its time. Lock held, released to cancel. */
-static void cancel(struct generator *g, size_t row, uint64_t now)
+static void cancel(struct generator *g, size_t row, uint64_t now, const char *why)
 {
     struct run_flight *f = g->f;
 
-    run_flight_close(f, row, METRICS_TIMEOUT, (int64_t)(now - f->start_ns),
-                     "canceled after load.timeout_s");
+    run_flight_close(f, row, METRICS_TIMEOUT, (int64_t)(now - f->start_ns), why);
     pthread_mutex_unlock(&g->s->lock);
     g->s->adapter->cancel(g->s->sut, f->first_request + (int64_t)row);
     pthread_mutex_lock(&g->s->lock);
@@ -169,7 +168,7 @@ static uint64_t expire(struct generator *g, uint64_t now)
         uint64_t deadline = f->start_ns + (uint64_t)r->intended_ns + timeout_ns;
 
         if (open && now >= deadline)
-            cancel(g, i, now);
+            cancel(g, i, now, "canceled after load.timeout_s");
         else if (open)
             first = deadline < first ? deadline : first;
         if (i == g->oldest && r->done_ns != METRICS_NEVER)
@@ -178,6 +177,26 @@ static uint64_t expire(struct generator *g, uint64_t now)
             break;
     }
     return first;
+}
+
+/* Cancel what was sent, and send nothing more. Lock held. */
+static void end_early(struct generator *g)
+{
+    struct run_flight *f = g->f;
+
+    for (size_t i = 0; i < f->n; i++) {
+        struct metrics_row *r = &f->rows[i];
+        uint64_t now = clock_ns();
+
+        if (r->done_ns != METRICS_NEVER)
+            continue;
+        if (r->intended_ns != METRICS_NEVER) {
+            cancel(g, i, now, f->over);
+            continue;
+        }
+        r->intended_ns = (int64_t)(now > f->start_ns ? now - f->start_ns : 0);
+        run_flight_close(f, i, METRICS_REJECTED, r->intended_ns, f->over);
+    }
 }
 
 /* Wait for the system to let go of every prompt. Lock held. */
@@ -203,6 +222,10 @@ static void *generate(void *arg)
         uint64_t deadline = expire(g, now), wake;
         struct due due = next_due(g);
 
+        if (f->over) {
+            end_early(g);
+            break;
+        }
         if (due.ns != NEVER_NS && due.ns <= now + SPIN_NS) {
             if (over_limit(g))
                 reject(g, due);
@@ -308,6 +331,16 @@ static void follow(struct run_system *s, struct run_flight *f, run_tick_fn tick,
         }
         if (!f->finished)
             wait_until(&s->progressed, &s->lock, clock_ns() + TICK_NS);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void run_cell_end(struct run_system *s, const char *why)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->flight && !s->flight->over) {
+        s->flight->over = why;
+        pthread_cond_signal(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
 }

@@ -68,6 +68,9 @@ typedef void (*run_tick_fn)(void *ctx, size_t n_ended, size_t n_failed);
 MUST int run_cell(struct run_result *out, struct run_system *s,
                   const struct run_requests *requests, const struct load_opts *load,
                   run_tick_fn tick, void *ctx);
+/* For a tick: end the cell now. What was sent is canceled (METRICS_TIMEOUT), the rest is not
+ * sent (METRICS_REJECTED), with `why` as the error of both. Lent, for as long as the cell. */
+void run_cell_end(struct run_system *s, const char *why);
 void run_result_fini(struct run_result *r);
 
 /* Fill decode_bytes and prefill_flop of the rows from what the system states. */

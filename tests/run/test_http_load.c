@@ -223,7 +223,8 @@ TEST(dispatch_lag_is_recorded)
 
 /* --- testbed bench */
 
-static char *bench_of(const char *url, double ttft_ms, int64_t prompt_tok, int *rc)
+static char *bench_for(const char *url, double ttft_ms, int64_t prompt_tok,
+                       double budget_s, int *rc)
 {
     struct run_bench_opts o;
     char *text = NULL;
@@ -232,13 +233,18 @@ static char *bench_of(const char *url, double ttft_ms, int64_t prompt_tok, int *
 
     assert_non_null(f);
     assert_ok(opt_init(run_bench_opt_table, &o));
-    o.budget_s = 3;
+    o.budget_s = budget_s;
     o.output_tok = 4;
     o.prompt_tok = prompt_tok;
     o.slo_ttft_ms = ttft_ms;
     *rc = run_bench(url, &o, f);
     fclose(f);
     return text;
+}
+
+static char *bench_of(const char *url, double ttft_ms, int64_t prompt_tok, int *rc)
+{
+    return bench_for(url, ttft_ms, prompt_tok, 3, rc);
 }
 
 static char *bench(const char *url, double ttft_ms, int *rc)
@@ -307,4 +313,84 @@ TEST(bench_refuses_in_one_line)
     text = bench("ftp://x", 500, &rc);
     assert_int_equal(rc, ERR_ARG);
     free(text);
+}
+
+/* What servers that do not answer, or never to the end, make of a measurement of two seconds.
+ * Each wait had a limit of its own: the probe 120 s a question, a request half of the time for
+ * all. A hang here is the failure. */
+TEST(bench_ends_whatever_the_server_does)
+{
+    static const enum web_fault faults[] = {WEB_HANG, WEB_TRICKLE};
+    static const struct {
+        int from;
+        const char *says; /* NULL: the answer for people */
+    } cases[] = {{0, "/completions: "},
+                 {1, "the first request got no whole answer within"},
+                 {4, "the server answers no more: of "},
+                 {40, NULL}};
+
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *says = cases[i / 2].says;
+        struct web_server *w =
+            web_start(&(struct web_script){.dialect = WEB_VLLM,
+                                           .itl_ms = 1,
+                                           .fault = faults[i % 2],
+                                           .fault_from = cases[i / 2].from});
+        int rc;
+        char *text = bench_for(web_url(w), 500, 8, 2, &rc);
+
+        printf("# fault %d from request %d on: %s\n", faults[i % 2], cases[i / 2].from,
+               text);
+        assert_int_equal(rc, says ? ERR_IO : OK);
+        if (says)
+            assert_non_null(strstr(err_msg(), says));
+        else
+            assert_non_null(strstr(text, " % of them"));
+        assert_int_equal(text[0] == '\0', says != NULL);
+        free(text);
+        web_stop(w);
+    }
+}
+
+static void end_at_third(void *ctx, size_t n_ended, size_t n_failed)
+{
+    (void)n_failed;
+    if (n_ended >= 3)
+        run_cell_end(ctx, "enough");
+}
+
+/* A cell that is ended early has a row for every request: what came, what was canceled, and
+ * what was not sent. */
+TEST(a_cell_ended_early)
+{
+    static const struct dataset_opts wide = {
+        .min_prompt_tok = 1, .max_prompt_tok = 64, .max_output_tok = 64};
+    static const struct load_seeds seeds = {1, 1, 1, 1};
+    static char closed[] = "closed";
+    const struct load_opts load = {.process = closed, .concurrency = 1, .n_requests = 9};
+    struct dataset_item item = {.n_prompt = 6, .n_output = 4, .arrival_s = NAN};
+    const struct dataset d = {.source = "test", .items = &item, .n_items = 1};
+    struct fixture x = {
+        .web = web_start(&(struct web_script){.fault = WEB_HANG, .fault_from = 4})};
+    json_t *config =
+        json_pack("{s:s, s:s}", "adapter", "openai_http", "url", web_url(x.web));
+    int n[4] = {0};
+
+    assert_ok(run_system_open(&x.system, config));
+    assert_ok(run_requests_new(&x.requests, x.system, &d, &wide, &load, &seeds));
+    assert_ok(run_cell(&x.result, x.system, &x.requests, &load, end_at_third, x.system));
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+
+        assert_in_range(r->status, METRICS_OK, METRICS_REJECTED);
+        n[r->status]++;
+        if (r->status != METRICS_OK)
+            assert_string_equal(r->error, "enough");
+    }
+    assert_int_equal(n[METRICS_OK], 3);
+    assert_int_equal(n[METRICS_TIMEOUT], 1);
+    assert_int_equal(n[METRICS_REJECTED], 5);
+    assert_false(x.result.system_stuck);
+    json_decref(config);
+    end(&x);
 }
