@@ -187,8 +187,9 @@ $(BUILD)/testbed: $(BUILD)/obj/experiments/cli/main.o $(BUILD)/libtestbed.a $(BU
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $(STRIP_TEST) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
-# This test counts the products that a step runs.
-$(BUILD)/tests/model/test_cost: LDFLAGS += -Wl,--wrap=kern_gemm_run
+# A file NAME.wrap lists the functions that test NAME replaces.
+$(foreach w,$(wildcard tests/*/*.wrap),$(eval $(BUILD)/$(w:.wrap=): LDFLAGS += \
+    $(addprefix -Wl$(comma)--wrap=,$(shell cat $(w)))))
 # Each library by its own path, at build and at run time: not by what libblas.so happens to be.
 $(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPORT)) $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)

@@ -87,8 +87,8 @@ struct cluster_step {
 };
 
 struct cluster_move {
-    int64_t t_ns, kv_bytes_sent, kv_bytes_arrived; /* each over all layers */
-    int64_t request;
+    int64_t t_ns, request;
+    int64_t n_tok, kv_bytes; /* bytes: over all layers */
     int from, to;
 };
 
@@ -101,20 +101,6 @@ struct cluster_observer {
     void (*moved)(void *ctx, const struct cluster_move *m); /* keys and values arrived */
     void (*done)(void *ctx, const struct cluster_done *d);
     void (*after)(void *ctx, const struct cluster *c); /* after each event */
-};
-
-/* Broken on purpose, for tests of the tests. */
-enum cluster_fault {
-    CLUSTER_FAULT_NONE,
-    CLUSTER_FAULT_OPPOSITE_FIRST, /* the opposite pool before the own one */
-    CLUSTER_FAULT_STAY_MIXED,     /* never back from the mixed pool */
-    CLUSTER_FAULT_LOSE_HOME,      /* a machine that returns goes to the opposite pool */
-    CLUSTER_FAULT_NO_POOL,        /* a machine that moves is in no pool */
-    CLUSTER_FAULT_EXTRA_TOKEN,    /* one token step too many */
-    CLUSTER_FAULT_SEND_TWICE,     /* the keys and values are sent again */
-    CLUSTER_FAULT_KV_LEAK,        /* memory of finished requests is not given back */
-    CLUSTER_FAULT_KV_OVER,        /* memory is given that there is not */
-    CLUSTER_FAULT_LOSE_LAYER,     /* the last layer does not arrive */
 };
 
 struct cluster_opts {
@@ -135,7 +121,6 @@ struct cluster_opts {
     int64_t layer_wise_tok; /* shorter prompts are sent serially */
     struct cluster_quirks quirks;
     uint64_t seed;
-    enum cluster_fault fault;
     /* The next request. false: there are no more. */
     bool (*next)(void *ctx, struct cluster_arrival *out);
     void *next_ctx;

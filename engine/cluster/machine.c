@@ -19,7 +19,7 @@ bool cluster_kv_take(struct cluster_machine *m, int64_t n_tok, bool to_grow)
 {
     int64_t room = to_grow ? m->o->kv_tok - m->kv_used_tok : admissible_tok(m);
 
-    if (n_tok > room && m->cluster->o.fault != CLUSTER_FAULT_KV_OVER)
+    if (n_tok > room)
         return false;
     m->kv_used_tok += n_tok;
     return true;
@@ -27,8 +27,6 @@ bool cluster_kv_take(struct cluster_machine *m, int64_t n_tok, bool to_grow)
 
 void cluster_kv_give(struct cluster_machine *m, int64_t n_tok)
 {
-    if (m->cluster->o.fault == CLUSTER_FAULT_KV_LEAK)
-        n_tok -= n_tok > 0;
     m->kv_used_tok -= n_tok;
     if (n_tok > 0 && !m->cluster->o.quirks.retry)
         cluster_serve_inbox(m);
@@ -269,8 +267,7 @@ static void new_token(struct cluster_machine *m, struct cluster_request *q)
     d->last_ns = now;
     d->n_tokens++;
     q->r.ended =
-        d->n_tokens >= d->n_output + (m->cluster->o.fault == CLUSTER_FAULT_EXTRA_TOKEN) ||
-        (d->n_tokens == 1 && d->token_machine != m->index);
+        d->n_tokens >= d->n_output || (d->n_tokens == 1 && d->token_machine != m->index);
 }
 
 void cluster_machine_step_end(struct cluster_machine *m)

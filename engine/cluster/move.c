@@ -119,20 +119,13 @@ void cluster_arrived(struct cluster_request *q, struct cluster *c)
 {
     struct cluster_machine *p = &c->machines[q->d.prompt_machine],
                            *t = &c->machines[q->d.token_machine];
-    int64_t layer = q->d.n_prompt * c->o.kv_bytes_per_tok / c->o.n_layers;
     struct cluster_move move = {.t_ns = c->events.now_ns,
-                                .kv_bytes_sent = q->bytes_sent,
-                                .kv_bytes_arrived =
-                                    q->bytes_sent -
-                                    (c->o.fault == CLUSTER_FAULT_LOSE_LAYER ? layer : 0),
                                 .request = q->d.number,
+                                .n_tok = q->d.n_prompt,
+                                .kv_bytes = q->bytes_sent,
                                 .from = p->index,
                                 .to = t->index};
 
-    if (c->o.fault == CLUSTER_FAULT_SEND_TWICE && q->d.n_transfers == 1) {
-        send(q, c, c->events.now_ns, 0, false);
-        return;
-    }
     c->stat.n_transferred++;
     c->stat.reserved_idle_tok_ns +=
         (double)q->reserved_tok * (double)(c->events.now_ns - q->reserved_ns);

@@ -55,8 +55,6 @@ static void move(struct cluster_machine *m, enum cluster_pool pool)
 {
     struct cluster *c = m->cluster;
 
-    if (c->o.fault == CLUSTER_FAULT_NO_POOL)
-        pool = CLUSTER_N_POOLS;
     if (pool == CLUSTER_MIXED)
         m->mixed_since_ns = c->events.now_ns;
     m->pool = pool;
@@ -79,7 +77,7 @@ static struct cluster_machine *choose(struct cluster *c, enum cluster_pool kind)
     int64_t threshold = is_prompt ? c->o.prompt_threshold : c->o.token_threshold;
     struct pick own = pick(c, kind, load), p = own, mixed = {.load = -1};
 
-    if (c->o.fault == CLUSTER_FAULT_OPPOSITE_FIRST || !has_room(c, &own, threshold)) {
+    if (!has_room(c, &own, threshold)) {
         mixed = p = pick(c, CLUSTER_MIXED, load);
         if (!has_room(c, &mixed, threshold))
             p = pick(c, opposite, load);
@@ -160,10 +158,10 @@ void cluster_maybe_return(struct cluster_machine *m)
     repurpose(m);
     opposite = m->home == CLUSTER_PROMPT ? CLUSTER_TOKEN : CLUSTER_PROMPT;
     if (m->pool != CLUSTER_MIXED || m->home == CLUSTER_MIXED ||
-        o->fault == CLUSTER_FAULT_STAY_MIXED || m->n_tasks[opposite] > 0 ||
+        m->n_tasks[opposite] > 0 ||
         (o->quirks.return_when_idle && m->n_tasks[m->home] > 0))
         return;
-    move(m, o->fault == CLUSTER_FAULT_LOSE_HOME ? opposite : m->home);
+    move(m, m->home);
 }
 
 void cluster_report_all(struct cluster *c)

@@ -14,7 +14,7 @@ bool sched_memory_take(struct sched_memory *m, const struct sched_seq *s)
 int sched_add_decodes(const struct sched_view *v, int64_t *token_budget,
                       struct sched_batch_entry *entries, int n, int max)
 {
-    for (int i = 0; i < v->n_seqs && n<max && * token_budget> 0; i++) {
+    for (int i = 0; i < v->n_seqs && n < max && 0 < *token_budget; i++) {
         if (v->seqs[i].state != SCHED_DECODE)
             continue;
         entries[n++] = (struct sched_batch_entry){.seq = i, .n_tok = 1};
@@ -28,7 +28,7 @@ int sched_add_prompts(const struct sched_view *v, int64_t *token_budget,
 {
     struct sched_memory left = sched_memory_of(v);
 
-    for (int i = 0; i < v->n_seqs && n<max && * token_budget> 0; i++) {
+    for (int i = 0; i < v->n_seqs && n < max && 0 < *token_budget; i++) {
         const struct sched_seq *s = &v->seqs[i];
         int64_t n_tok =
             s->n_prompt_left < *token_budget ? s->n_prompt_left : *token_budget;

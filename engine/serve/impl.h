@@ -138,6 +138,10 @@ void serve_totals_add(struct serve *s, enum serve_phase phase,
 /* The request is over; its memory is given back when the step is. */
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why);
+/* Open what requests need, after the model and s->lengths: the pool, the arrays of a batch and the
+ * loop. close(): these and s->lengths; also after an error. ERR_NOMEM. */
+MUST int serve_requests_open(struct serve *s);
+void serve_requests_close(struct serve *s);
 /* Open the loop over the pool, which is open. ERR_NOMEM. */
 MUST int serve_loop_open(struct serve *s);
 /* Add a step that took step_ns to what is reported of the use of memory. */

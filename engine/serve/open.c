@@ -340,16 +340,27 @@ static int open_tok(struct serve *s)
     return OK;
 }
 
-static int take_arrays(struct serve *s)
+int serve_requests_open(struct serve *s)
 {
     size_t n = (size_t)s->o.max_seqs;
 
+    TRY(open_pool(s));
     s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
     s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
     s->new_ids = mem_new(MEM_OTHER, n, sizeof(*s->new_ids));
     if (!s->chunks || !s->logits || !s->new_ids)
         return ERR_NOMEM;
     return serve_loop_open(s);
+}
+
+void serve_requests_close(struct serve *s)
+{
+    sched_loop_close(&s->loop);
+    mem_free(s->chunks);
+    mem_free(s->logits);
+    mem_free(s->new_ids);
+    kv_pool_close(&s->pool);
+    serve_lengths_close(s);
 }
 
 static void wake(void *ctx)
@@ -410,11 +421,9 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
     if (rc == OK)
         rc = open_schedules(s);
     if (rc == OK)
-        rc = open_pool(s);
+        rc = serve_requests_open(s);
     if (rc == OK)
         rc = open_tok(s);
-    if (rc == OK)
-        rc = take_arrays(s);
     if (rc == OK)
         rc = open_processes(s);
     if (rc == OK)
@@ -452,13 +461,8 @@ void serve_close(struct serve **sp)
         return;
     end_all(s);
     model_procs_close(s->model);
-    sched_loop_close(&s->loop);
-    mem_free(s->chunks);
-    mem_free(s->logits);
-    mem_free(s->new_ids);
+    serve_requests_close(s);
     tok_close(&s->tok);
-    kv_pool_close(&s->pool);
-    serve_lengths_close(s);
     if (s->decode != s->prefill)
         model_phase_close(&s->decode);
     model_phase_close(&s->prefill);

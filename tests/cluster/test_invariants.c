@@ -1,5 +1,5 @@
-/* What must hold in each history of a cluster, and that each check finds the rule broken on
- * purpose. */
+/* What must hold in each history of a cluster, and that routers and policies that break it are
+ * found. test_rules.sh breaks the rest. */
 #include "sched/batch.h"
 #include "tests/cluster/world.h"
 
@@ -86,35 +86,6 @@ TEST(a_broken_router_is_found)
     make_busy(&w, 1);
     w.o.router = &broken_router;
     expect_wrong(&w, "jsq");
-}
-
-TEST(each_fault_is_found)
-{
-    static const struct {
-        enum cluster_fault fault;
-        const char *what;
-    } faults[] = {
-        {CLUSTER_FAULT_OPPOSITE_FIRST, "opposite"},
-        {CLUSTER_FAULT_STAY_MIXED, "return"},
-        {CLUSTER_FAULT_LOSE_HOME, "identity"},
-        {CLUSTER_FAULT_NO_POOL, "partition"},
-        {CLUSTER_FAULT_EXTRA_TOKEN, "conservation"},
-        {CLUSTER_FAULT_SEND_TWICE, "conservation"},
-        {CLUSTER_FAULT_KV_LEAK, "memory"},
-        {CLUSTER_FAULT_KV_OVER, "memory"},
-        {CLUSTER_FAULT_LOSE_LAYER, "bytes"},
-    };
-
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        struct world w;
-
-        make_busy(&w, 2);
-        if (faults[i].fault == CLUSTER_FAULT_KV_OVER)
-            for (int k = 0; k < w.o.n_machines; k++)
-                w.m[k].kv_tok = 7000;
-        w.o.fault = faults[i].fault;
-        expect_wrong(&w, faults[i].what);
-    }
 }
 
 TEST(a_batch_that_is_too_large_is_found)

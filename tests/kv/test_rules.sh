@@ -3,56 +3,9 @@
 # stands for the rule must fail. A rule is broken by a change of one line, which must exist.
 set -u
 . tests/support/tap.sh
-if [ -n "${SAN:-}" ]; then
-    skip "broken rules" "what a sanitizer finds first is not what the test finds"
-    finish
-fi
-# shellcheck disable=SC2046
-libs="$(pkg-config --libs hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib papi \
-    libcurl cmocka) -lsde -lm -lpthread"
-ar rcs "$dir/support.a" "$build"/obj/tests/support/*.o
-# Objects of other modules' tests, which MODULE=kv alone does not build.
-# shellcheck disable=SC2046
-make -s BUILD="$build" SAN="${SAN:-}" MODULE= $(grep -oE '(kv|sched|study)/test_[a-z_]+' "$0" | sort -u |
-    sed "s,.*,$build/obj/tests/&.o,")
-jobs=$(nproc)
-
-# shellcheck disable=SC2086
-program() { # folder: its broken.c and the test in place of what the library has
-    ${CC:-gcc} $(cat "$build/gen/flags") -w -c "$1/broken.c" -o "$1/broken.o" &&
-        ${CC:-gcc} $(cat "$build/gen/flags") -o "$1/test" "$1/broken.o" \
-            "$build/obj/tests/$2.o" "$dir/support.a" "$build/libtestbed.a" \
-            "$build/libsandwich.a" $libs
-}
-
-# A failed assertion of a test, or of the code, is what is wanted.
-found() { # folder, test
-    TEST_ONLY=$2 CMOCKA_MESSAGE_OUTPUT=TAP timeout 60 "$1/test" >"$1/log" 2>&1
-    case $? in
-    0) echo "# $2 passes" && return 1 ;;
-    134) grep -q "Assertion" "$1/log" && return 0 ;;
-    esac
-    grep -q "^not ok .* - $2" "$1/log"
-}
-
-one() { # number, rule, file, sed script, test program, test
-    mkdir "$dir/$1"
-    sed "$4" "$3" >"$dir/$1/broken.c"
-    if cmp -s "$3" "$dir/$1/broken.c"; then
-        echo "# $3 has no such line: $4"
-    elif program "$dir/$1" "$5" >"$dir/$1/log" 2>&1 && found "$dir/$1" "$6"; then
-        echo "ok $1 - $2: $5 $6"
-        return
-    fi
-    [ -e "$dir/$1/log" ] && sed 's/^/# /' "$dir/$1/log"
-    echo "not ok $1 - $2: $5 $6"
-}
-
-breaks() {
-    n=$((n + 1))
-    one "$n" "$@" >"$dir/$n.tap" &
-    [ $((n % jobs)) = 0 ] && wait
-}
+. tests/support/broken.sh
+need_tests kv/test_buckets kv/test_alloc kv/test_pool kv/test_predict sched/test_loop serve/test_kv_alloc \
+    study/test_odma_replay
 
 # 1. Bounds are quantiles of the window, aligned up, strictly increasing, at most the longest.
 b=engine/kv/buckets.c
@@ -132,9 +85,4 @@ breaks "a sequence takes memory of the system" engine/kv/alloc/paged.c \
     's/^    (void)used_tok, (void)m;/    mem_free(mem_new(MEM_KV, 1, 1));\n&/' kv/test_alloc histories_of_paged
 breaks "no blocks are kept for those that grow" engine/kv/alloc/paged.c 's/!alone ? p->n_keep : 0/false/' \
     kv/test_alloc blocks_are_kept_for_growth
-wait
-for i in $(seq "$n"); do
-    cat "$dir/$i.tap"
-    grep -q "^ok" "$dir/$i.tap" || failed=1
-done
-finish
+finish_broken

@@ -1,0 +1,37 @@
+#!/bin/sh
+# The invariants of a cluster, each broken on purpose: a test says so.
+set -u
+. tests/support/tap.sh
+. tests/support/broken.sh
+need_tests cluster/test_invariants cluster/test_queueing cluster/test_provision
+
+c=engine/cluster
+history() { # rule, file, sed script, what the checks say
+    breaks "$1" "$2" "$3" cluster/test_invariants random_histories "$4"
+}
+
+history "1: not the shortest queue" $c/router/jsq.c 's/loads\[i\] < c->loads\[best\]/loads[i] > c->loads[best]/' jsq
+history "2: the opposite pool before the own one" $c/pools.c 's/if (!has_room(c, &own, threshold))/if (own.load >= 0)/' opposite
+history "3: a machine stays in the mixed pool" $c/pools.c 's/m->n_tasks\[opposite\] > 0 ||/true ||/' return
+history "3: a machine returns to the other pool" $c/pools.c 's/move(m, m->home)/move(m, opposite)/' identity
+history "4: a machine that moves is in no pool" $c/pools.c 's/m->pool = pool/m->pool = CLUSTER_N_POOLS/' partition
+history "5: a token too many" $c/machine.c 's/d->n_tokens >= d->n_output/d->n_tokens > d->n_output/' conservation
+history "5: keys and values count as sent twice" $c/move.c 's/q->d.n_transfers++/q->d.n_transfers += 2/' conservation
+history "6: memory that there is not" $c/machine.c 's/if (n_tok > room)/if (n_tok > 2 * room)/' memory
+history "6: memory that is not given back" $c/machine.c 's/m->kv_used_tok -= n_tok/& - 1/' memory
+history "7: too many prompt tokens share a step" engine/sched/policy/mixed.c 's/sum + s->n_prompt_left > share_tok/sum > share_tok/' batch
+history "8: those that were passed over often do not go first" engine/sched/policy/mixed.c \
+    's/(s->n_paused >= MAX_PAUSED) != often/often/' paused
+history "9: bytes of keys and values are lost" $c/move.c 's/q->bytes_sent += .*kv_bytes_per_tok/& \/ 2/' bytes
+history "12: above all thresholds the longer queue" $c/pools.c 's/own.load < mixed.load/own.load > mixed.load/' overload
+q=cluster/test_queueing
+breaks "10: an event comes before an earlier one" $c/event.c 's/child + 1 < q->n && before(/child + 1 < q->n \&\& !before(/' \
+    $q events_come_in_order
+breaks "10: of events at one time the later one comes first" $c/event.c 's/a->order < b->order/a->order > b->order/' \
+    $q events_come_in_order
+breaks "11: a layer's transfer does not wait for the one before" $c/transfer.c 's/fmax(0, (n - 1) \* (x - c))/(n - 1) * (x - c)/' \
+    $q transfer_is_the_closed_form
+p=cluster/test_provision
+breaks "13: more machines are not used" $c/router/jsq.c 's/i < c->n/i < 1/' $p more_machines_never_hurt
+breaks "14: the search stops before the best size" $c/provision.c 's/hi.n_token - lo > 1/hi.n_token - lo > 2/' $p search_is_brute_force
+finish_broken

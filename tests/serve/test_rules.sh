@@ -1,0 +1,25 @@
+#!/bin/sh
+# Rules of the serving loop, each broken on purpose: every one is found within 1000 histories.
+set -u
+. tests/support/tap.sh
+. tests/support/broken.sh
+need_tests serve/test_histories
+export HISTORIES=1000
+
+rule() { # rule, file, sed script
+    breaks "$1" "$2" "$3" serve/test_histories histories
+}
+
+rule "a request that comes while another waits is lost" engine/serve/queue.c \
+    's/s->queue_tail = &q->next/s->queue_tail = \&s->queue_head/'
+rule "a canceled request goes on" engine/serve/serve.c 's/if (!q->canceled)/if (!q->canceled || q->r.n_new > 3)/'
+rule "memory of a request that ended is not given back" engine/serve/memory.c 's/kv_release(s->pool, .*/(void)s, (void)r;/'
+rule "a preempted request counts as computed" engine/sched/loop.c 's/r->n_ctx = r->step_tok = r->n_waited/r->step_tok = r->n_waited/'
+rule "a token is skipped" engine/sched/loop.c 's/r->n_ctx += r->step_tok/& + (r->n_new == 5)/'
+rule "the oldest is preempted" engine/sched/loop.c 's/youngest = l->live\[i\];/youngest = youngest ? youngest : l->live[i];/'
+rule "one token more than asked for" engine/serve/serve.c 's/if (q->r.n_new == q->r.max_new)/if (q->r.n_new > q->r.max_new)/'
+rule "a request gets the token of another" engine/serve/serve.c 's/s->new_ids\[row\],/s->new_ids[0],/'
+rule "keys and values lose a vector when they move" engine/kv/pool.c 's/- used, 2 \* used);/- used, 2 * used - 8);/'
+rule "two tables have a block in common" engine/kv/alloc/paged.c 's/p->free\[--p->n_free\]/p->free[p->n_free > 3 ? --p->n_free : 3]/'
+rule "a step's time is counted twice" engine/serve/serve.c 's/ - (computed_ns(t) - before);/ - before;/'
+finish_broken
