@@ -21,8 +21,8 @@ static const struct opt_usage usage = {
     .line = "sandwich serve --model FILE [options]",
     .about =
         "Serve a model over HTTP with OpenAI's API: /v1/completions, "
-        "/v1/chat/completions, /v1/models, and /health and /metrics. SIGTERM or SIGINT "
-        "ends it when the running requests have ended.",
+        "/v1/chat/completions, /v1/models, and /health and /metrics. SIGTERM, SIGINT or "
+        "SIGHUP ends it when the running requests have ended.",
     .examples = "  sandwich serve --model llama-160m.gguf --max-seqs 4\n"
                 "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", "
                 "\"max_tokens\": 32}'\n",
@@ -50,18 +50,19 @@ static const struct opt_row *table(void)
     return rows;
 }
 
-static void announce(const struct serve_flags *f, const struct http *h)
+static int announce(const struct serve_flags *f, const struct http *h)
 {
-    bool v6 = strchr(f->http.host, ':') != NULL;
+    const bool v6 = strchr(f->http.host, ':') != NULL;
 
-    if (f->http.port == 0)
-        printf("%d\n", http_port(h));
-    fflush(stdout);
+    if (f->http.port == 0 && (printf("%d\n", http_port(h)) < 0 || fflush(stdout) != 0))
+        return err_set(ERR_IO, "standard output: cannot write the port: %m");
     log_info("serving on http://%s%s%s:%d", v6 ? "[" : "", f->http.host, v6 ? "]" : "",
              http_port(h));
     if (strncmp(f->http.host, "127.", 4) != 0 && strcmp(f->http.host, "::1") != 0 &&
-        strcmp(f->http.host, "localhost") != 0 && !f->http.api_key)
-        log_warn("other machines can use this server without a key; --api-key sets one");
+        strcmp(f->http.host, "localhost") != 0 && !http_wants_key(h))
+        log_warn("other machines can use this server without a key; --api-key-file sets "
+                 "one");
+    return OK;
 }
 
 static int serve(const struct serve_flags *f)
@@ -80,10 +81,10 @@ static int serve(const struct serve_flags *f)
     cli_catch_interrupts();
     if (rc == OK)
         rc = http_start(h, s, &f->serve);
-    if (rc == OK) {
-        announce(f, h);
+    if (rc == OK)
+        rc = announce(f, h);
+    if (rc == OK)
         rc = http_run(h, &cli_interrupted);
-    }
     http_close(&h);
     serve_close(&s);
     return rc;

@@ -97,7 +97,8 @@ static void add_chat_logprob(const struct http_answer *a, json_t *into, int64_t 
     json_array_append_new(json_object_get(into, "content"), one);
 }
 
-static void add_completion_logprob(const struct http_answer *a, json_t *into, int64_t at)
+static void add_completion_logprob(const struct http_answer *a, json_t *into, int64_t at,
+                                   int64_t offset)
 {
     const struct http_gen *g = a->g;
     json_t *top = json_object();
@@ -115,7 +116,7 @@ static void add_completion_logprob(const struct http_answer *a, json_t *into, in
     json_array_append_new(json_object_get(into, "token_logprobs"),
                           json_real((double)g->tokens[at].logprob));
     json_array_append_new(json_object_get(into, "top_logprobs"), top);
-    json_array_append_new(json_object_get(into, "text_offset"), json_integer(a->n_chars));
+    json_array_append_new(json_object_get(into, "text_offset"), json_integer(offset));
 }
 
 /* An empty list; null if none are asked for. */
@@ -129,12 +130,14 @@ static json_t *new_logprobs(const struct http_answer *a)
                      "top_logprobs", "text_offset");
 }
 
-static void add_logprob(const struct http_answer *a, json_t *into, int64_t at)
+/* offset: characters before the token. */
+static void add_logprob(const struct http_answer *a, json_t *into, int64_t at,
+                        int64_t offset)
 {
     if (a->r->logprobs && a->r->api == HTTP_CHAT)
         add_chat_logprob(a, into, at);
     else if (a->r->logprobs)
-        add_completion_logprob(a, into, at);
+        add_completion_logprob(a, into, at, offset);
 }
 
 /* ---- the objects ---- */
@@ -247,15 +250,24 @@ static size_t text_end(const struct http_answer *a, int64_t at, bool last,
     return end;
 }
 
+static bool is_fault(const char *s, size_t n)
+{
+    return n >= 3 && memcmp(s, "\xEF\xBF\xBD", 3) == 0; /* U+FFFD */
+}
+
 /* The text and log probability of the token `at`. */
 static void take_token(struct http_answer *a, int64_t at, bool last, enum http_finish f,
                        json_t *logprobs)
 {
     size_t from = a->text.n;
+    bool held = a->tok && a->stream.n_held > 0;
+    int64_t offset = a->n_chars;
 
-    add_logprob(a, logprobs, at);
     if (!last || f != HTTP_EOS)
         decode(a, a->g->tokens[at].id);
+    /* The bytes before it turn out to form no character: what stands for them is theirs. */
+    offset += held && a->text.n > from && is_fault(a->text.p + from, a->text.n - from);
+    add_logprob(a, logprobs, at, offset);
     if (last && a->tok)
         text_put(&a->text, a->piece, tok_stream_flush(&a->stream, a->piece, a->capacity));
     for (size_t i = from; i < a->text.n; i++)
@@ -290,7 +302,7 @@ int http_answer_stream(struct http_answer *a, struct text *out)
         j = object(a, choice(a, at + 1, text_end(a, at, last, f, stop_at), logprobs,
                              last ? f : HTTP_RUNNING));
         if (a->r->usage)
-            json_object_set_new(j, "usage", json_null());
+            json_object_set_new(j, "usage", a->r->usage_always ? usage(a) : json_null());
         TRY(put_event(out, j));
     }
     if (f == HTTP_RUNNING || a->ended)

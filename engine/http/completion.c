@@ -6,7 +6,8 @@
 #include "base/mem.h"
 #include "http/impl.h"
 
-#define RETRY_AFTER_S "1"
+#define RETRY_AFTER_S  "1"
+#define CORS_MAX_AGE_S "600"
 
 void http_phase_set(struct http_exchange *x, enum http_phase phase)
 {
@@ -14,6 +15,29 @@ void http_phase_set(struct http_exchange *x, enum http_phase phase)
     x->conn->phase = phase;
     x->conn->since_ns = clock_ns();
     pthread_mutex_unlock(&x->h->lock);
+}
+
+/* What a browser wants to know before a page of an allowed origin may see the answer. */
+static void add_cors(const struct http_exchange *x, int status, struct MHD_Response *r)
+{
+    const char *origin = http_access_cors(
+        &x->h->access,
+        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Origin"));
+
+    const char *asked = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND,
+                                                    "Access-Control-Request-Headers");
+
+    if (x->h->access.cors)
+        MHD_add_response_header(r, "Vary", "Origin");
+    if (!origin)
+        return;
+    MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+    if (status != MHD_HTTP_NO_CONTENT)
+        return;
+    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, HEAD, POST");
+    if (asked)
+        MHD_add_response_header(r, "Access-Control-Allow-Headers", asked);
+    MHD_add_response_header(r, "Access-Control-Max-Age", CORS_MAX_AGE_S);
 }
 
 /* Add what all responses carry, and send it; destroys `r`. */
@@ -28,14 +52,16 @@ static enum MHD_Result send_body(struct http_exchange *x, int status, const char
     pthread_mutex_lock(&x->h->lock);
     draining = x->h->draining;
     pthread_mutex_unlock(&x->h->lock);
-    MHD_add_response_header(r, "Content-Type", type);
+    if (type)
+        MHD_add_response_header(r, "Content-Type", type);
+    add_cors(x, status, r);
     if (status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, "Allow", "GET, HEAD, POST");
     if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(r, "Retry-After", RETRY_AFTER_S);
-    if (draining)
+    if (draining || x->bad)
         MHD_add_response_header(r, "Connection", "close");
     http_metrics_status(&x->h->metrics, status);
     http_phase_set(x, HTTP_WRITE);
@@ -90,8 +116,9 @@ enum MHD_Result http_refuse(struct http_exchange *x, int status, const char *par
 }
 
 /* The same for the error `rc`, with err_msg(). */
-static enum MHD_Result refuse_error(struct http_exchange *x, int rc, const char *param)
+enum MHD_Result http_refuse_error(struct http_exchange *x, int rc, const char *param)
 {
+    const char *limit = x->request.too_long ? "context_length_exceeded" : NULL;
     char message[512];
 
     snprintf(message, sizeof(message), "%s", err_msg());
@@ -99,7 +126,7 @@ static enum MHD_Result refuse_error(struct http_exchange *x, int rc, const char 
     case ERR_NOTFOUND:
         return refuse(x, MHD_HTTP_NOT_FOUND, "model_not_found", param, message);
     case ERR_LIMIT:
-        return refuse(x, MHD_HTTP_BAD_REQUEST, "context_length_exceeded", param, message);
+        return refuse(x, MHD_HTTP_BAD_REQUEST, limit, param, message);
     case ERR_NOMEM:
         return refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, param, message);
     case ERR_STATE:
@@ -250,6 +277,6 @@ enum MHD_Result http_continue(struct http_exchange *x)
     if (closing) /* while it was prepared, perhaps; the watcher does so once */
         return MHD_NO;
     if (x->rc != OK)
-        return refuse_error(x, err_set(x->rc, "%s", x->why), x->request.param);
+        return http_refuse_error(x, err_set(x->rc, "%s", x->why), x->request.param);
     return x->request.stream ? begin_stream(x) : wait_for_whole(x);
 }

@@ -56,17 +56,23 @@ static enum http_finish finish_of(enum serve_finish f)
     return HTTP_FAILED;
 }
 
-/* The text of the new token, searched for stop strings. */
+/* The text of the new token, searched for stop strings, and behind the last one that of bytes
+ * that form no character. */
 static void search(struct http_gen *g, int32_t id, struct http_token *t,
                    enum http_finish *finish)
 {
     size_t n = 0;
+    bool found;
 
-    if (*finish == HTTP_EOS)
-        return;
-    if (tok_stream_put(&g->stream, id, g->piece, g->capacity, &n) != OK)
+    if (*finish != HTTP_EOS &&
+        tok_stream_put(&g->stream, id, g->piece, g->capacity, &n) != OK)
         n = 0; /* an id of the model that the tokenizer does not have */
-    if (http_stop_feed(&g->stop, g->piece, n)) {
+    found = http_stop_feed(&g->stop, g->piece, n);
+    if (!found && (*finish == HTTP_EOS || *finish == HTTP_LENGTH)) {
+        n = tok_stream_flush(&g->stream, g->piece, g->capacity);
+        found = http_stop_feed(&g->stop, g->piece, n);
+    }
+    if (found) {
         *finish = HTTP_STOPPED;
         g->text_end = g->stop.found_at;
     }

@@ -10,6 +10,7 @@
 #include <microhttpd.h>
 
 #include "chat/chat.h"
+#include "http/access.h"
 #include "http/answer.h"
 #include "http/gen.h"
 #include "http/http.h"
@@ -40,7 +41,8 @@ struct http_exchange {
     struct http *h;
     struct MHD_Connection *connection;
     struct http_conn *conn;
-    int refused; /* a status: known from the header, told after the body */
+    int refused;     /* a status: known from the header, told after the body */
+    const char *bad; /* with status 400: what is wrong with its framing */
     char param[40];
     struct text body;
     bool too_large;
@@ -58,6 +60,7 @@ struct http_exchange {
 
 struct http {
     const struct http_opts *o;
+    struct http_access access;
     cpu_set_t cpus; /* for the threads that do not step */
     int fd, port;   /* the socket that listens */
     struct serve *s;
@@ -115,6 +118,9 @@ enum MHD_Result http_respond(struct http_exchange *x, int status, const char *ty
 /* Answer with an error in OpenAI's shape; param NULL: none. */
 enum MHD_Result http_refuse(struct http_exchange *x, int status, const char *param,
                             const char *message);
+
+/* The same for the error `rc` with err_msg(). */
+enum MHD_Result http_refuse_error(struct http_exchange *x, int rc, const char *param);
 
 /* The connection's phase begins now. */
 void http_phase_set(struct http_exchange *x, enum http_phase phase);

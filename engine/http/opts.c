@@ -15,6 +15,24 @@ const struct opt_row http_opt_table[] = {
             "Refuse requests to /v1 that do not carry this key in the header "
             "\"Authorization: Bearer KEY\".",
             .unit = "KEY"),
+    OPT_ROW(
+        STR, api_key_env, NULL,
+        "Environment variable that holds the key. Other users of the machine can read "
+        "a command line, but not this.",
+        .unit = "NAME"),
+    OPT_ROW(STR, api_key_file, NULL, "File whose first line is the key.", .unit = "FILE"),
+    OPT_ROW(
+        STR, allow_host, NULL,
+        "Names under which clients ask for this server, in their header Host, "
+        "separated by commas; * allows every name. Addresses, localhost, --host and "
+        "the machine's own name are always allowed. Others are refused, because a web "
+        "page can make its own name lead here.",
+        .unit = "NAMES"),
+    OPT_ROW(
+        STR, cors, NULL,
+        "Origins of web pages that may use this server, separated by commas; * allows "
+        "every page. Example: --cors http://localhost:3000. Default: none.",
+        .unit = "ORIGINS"),
     OPT_ROW(STR, model_name, NULL,
             "Name under which the model is served. Default: its file name without the "
             "ending.",

@@ -27,8 +27,9 @@ static size_t max_text(const struct http *h)
     return 4 * tok_longest(h->tok) * (size_t)serve_max_tok(h->s);
 }
 
-static int too_long(size_t n)
+static int too_long(struct http_request *r, size_t n)
 {
+    r->too_long = true;
     return err_set(ERR_LIMIT,
                    "request: a prompt of %zu bytes is longer than --max-tok "
                    "tokens",
@@ -55,7 +56,7 @@ static int encode_chat(const struct http *h, struct http_request *r, int32_t **i
     rc = chat_write(h->chat, &in, &p);
     r->param = in.param;
     if (rc == ERR_LIMIT && in.too_long)
-        rc = too_long(in.max_bytes + 1);
+        rc = too_long(r, in.max_bytes + 1);
     else if (rc == ERR_LIMIT) /* of the template's work */
         rc = err_set(ERR_ARG, "%s", err_msg());
     if (rc == OK)
@@ -67,9 +68,11 @@ static int encode_chat(const struct http *h, struct http_request *r, int32_t **i
 
 /* A completion's prompt is the text as the model sees it: control tokens in it are meant, and
  * where it begins with BOS it gets no other. */
-static int encode_text(const struct http *h, const char *text, size_t n_text,
-                       int32_t **ids, size_t *n)
+static int encode_text(const struct http *h, struct http_request *r, int32_t **ids,
+                       size_t *n)
 {
+    const char *text = r->text;
+    size_t n_text = r->n_text;
     unsigned flags = SERVE_BOS | SERVE_SPECIAL;
     size_t n_bos = 0;
     const char *bos;
@@ -78,7 +81,7 @@ static int encode_text(const struct http *h, const char *text, size_t n_text,
         return err_set(ERR_UNSUPPORTED, "request: prompt: the model has no tokenizer; "
                                         "expected an array of token ids");
     if (n_text > max_text(h))
-        return too_long(n_text);
+        return too_long(r, n_text);
     if (serve_bos(h->s) >= 0 &&
         tok_piece(h->tok, serve_bos(h->s), true, &bos, &n_bos) == OK && n_bos > 0 &&
         n_bos <= n_text && memcmp(text, bos, n_bos) == 0)
@@ -98,7 +101,7 @@ static int encode(struct http_exchange *x, int32_t **ids, size_t *n)
     else if (r->ids)
         rc = copy_ids(r->ids, ids, n);
     else
-        rc = encode_text(x->h, r->text, r->n_text, ids, n);
+        rc = encode_text(x->h, r, ids, n);
     if (rc != OK || *n > 0)
         return rc;
     if (bos < 0)
@@ -138,7 +141,7 @@ static int parse(struct http_exchange *x, enum http_api api)
     return OK;
 }
 
-static int choose_max_new(const struct http_exchange *x, size_t n_prompt, int64_t *out)
+static int choose_max_new(struct http_exchange *x, size_t n_prompt, int64_t *out)
 {
     int64_t max_tok = serve_max_tok(x->h->s), left = max_tok - (int64_t)n_prompt;
 
@@ -147,6 +150,7 @@ static int choose_max_new(const struct http_exchange *x, size_t n_prompt, int64_
         *out = x->request.chat || left < DEFAULT_MAX_NEW ? left : DEFAULT_MAX_NEW;
     if (left >= 1 && *out <= left)
         return OK;
+    x->request.too_long = true;
     return err_set(ERR_LIMIT,
                    "request: %zu prompt tokens and %lld new ones: expected at most %lld "
                    "together",

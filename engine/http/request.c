@@ -153,12 +153,15 @@ static int read_stop(struct http_request *r, const json_t *v)
 
 static int read_stream_options(struct http_request *r, const json_t *v)
 {
-    static const char *const known[] = {"include_usage", "include_obfuscation", NULL};
+    static const char *const known[] = {"include_usage", "continuous_usage_stats",
+                                        "include_obfuscation", NULL};
 
     if (!json_is_object(v))
         return err_set(ERR_ARG, WHERE ": stream_options: expected an object");
     TRY(json_check_keys(v, known, WHERE ": stream_options"));
-    return json_opt_bool(v, "include_usage", &r->usage, WHERE ": stream_options");
+    TRY(json_opt_bool(v, "include_usage", &r->usage, WHERE ": stream_options"));
+    return json_opt_bool(v, "continuous_usage_stats", &r->usage_always,
+                         WHERE ": stream_options");
 }
 
 static int read_tools(struct http_request *r, const json_t *v)

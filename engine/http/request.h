@@ -34,10 +34,12 @@ struct http_request {
     int64_t max_new; /* 0: not given */
     int n_stop;
     const json_t *stop[HTTP_STOP_MAX]; /* strings, not empty */
-    bool stream, usage, ignore_eos, token_ids;
+    bool stream, ignore_eos, token_ids;
+    bool usage, usage_always; /* of a stream: at its end; in every event, too */
     bool logprobs;     /* the log probability of each token, with n_top alternatives */
     int64_t n_top;     /* 0 .. HTTP_TOP_MAX */
     const char *param; /* after an error: the key at fault, or NULL. Static text. */
+    bool too_long; /* the error is that the prompt and the answer exceed the context */
 };
 
 /* Read body[n]. *r is written in any case and given back with http_request_fini().

@@ -9,6 +9,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "http/frame.h"
+
+#define MODELS "/v1/models"
 
 /* ---- the routes that only report ---- */
 
@@ -23,10 +26,11 @@ static enum MHD_Result respond_json(struct http_exchange *x, int status, json_t 
     return rc;
 }
 
-static enum MHD_Result get_health(struct http_exchange *x)
+static enum MHD_Result get_health(struct http_exchange *x, const char *url)
 {
     bool draining;
 
+    (void)url;
     pthread_mutex_lock(&x->h->lock);
     draining = x->h->draining;
     pthread_mutex_unlock(&x->h->lock);
@@ -34,20 +38,33 @@ static enum MHD_Result get_health(struct http_exchange *x)
                     : respond_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "ok"));
 }
 
-static enum MHD_Result get_models(struct http_exchange *x)
+static json_t *model_object(const struct http *h)
 {
-    const struct http *h = x->h;
-
-    return respond_json(x, MHD_HTTP_OK,
-                        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I, s:{s:I}}]}",
-                                  "object", "list", "data", "id", h->model, "object",
-                                  "model", "created", (json_int_t)h->started_s,
-                                  "owned_by", "sandwich", "max_model_len",
-                                  (json_int_t)serve_max_tok(h->s), "meta", "n_vocab",
-                                  (json_int_t)serve_vocab(h->s)));
+    return json_pack("{s:s, s:s, s:I, s:s, s:I, s:{s:I}}", "id", h->model, "object",
+                     "model", "created", (json_int_t)h->started_s, "owned_by", "sandwich",
+                     "max_model_len", (json_int_t)serve_max_tok(h->s), "meta", "n_vocab",
+                     (json_int_t)serve_vocab(h->s));
 }
 
-static enum MHD_Result get_metrics(struct http_exchange *x)
+static enum MHD_Result get_models(struct http_exchange *x, const char *url)
+{
+    (void)url;
+    return respond_json(
+        x, MHD_HTTP_OK,
+        json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(x->h)));
+}
+
+/* The name may have slashes. */
+static enum MHD_Result get_model(struct http_exchange *x, const char *url)
+{
+    if (strcmp(url + strlen(MODELS "/"), x->h->model) == 0)
+        return respond_json(x, MHD_HTTP_OK, model_object(x->h));
+    (void)err_set(ERR_NOTFOUND, "request: model: this server has \"%.200s\" only",
+                  x->h->model);
+    return http_refuse_error(x, ERR_NOTFOUND, "model");
+}
+
+static enum MHD_Result get_metrics(struct http_exchange *x, const char *url)
 {
     struct http *h = x->h;
     struct http_gauges g = {.max_seqs = h->max_seqs,
@@ -55,6 +72,7 @@ static enum MHD_Result get_metrics(struct http_exchange *x)
     struct text body = {0};
     enum MHD_Result rc = MHD_NO;
 
+    (void)url;
     serve_kv_stat(h->s, &g.kv);
     pthread_mutex_lock(&h->lock);
     g.n_requests = h->n_admitted;
@@ -68,24 +86,27 @@ static enum MHD_Result get_metrics(struct http_exchange *x)
     return rc;
 }
 
-static enum MHD_Result post_completion(struct http_exchange *x)
+static enum MHD_Result post_completion(struct http_exchange *x, const char *url)
 {
+    (void)url;
     return http_begin(x, HTTP_COMPLETION);
 }
 
-static enum MHD_Result post_chat(struct http_exchange *x)
+static enum MHD_Result post_chat(struct http_exchange *x, const char *url)
 {
+    (void)url;
     return http_begin(x, HTTP_CHAT);
 }
 
 static const struct route {
     const char *url;
     bool post, key; /* key: needs the API key, if there is one */
-    enum MHD_Result (*answer)(struct http_exchange *x);
+    enum MHD_Result (*answer)(struct http_exchange *x, const char *url);
 } routes[] = {
     {"/v1/completions", true, true, post_completion},
     {"/v1/chat/completions", true, true, post_chat},
-    {"/v1/models", false, true, get_models},
+    {MODELS, false, true, get_models},
+    {MODELS "/", false, true, get_model}, /* and all below it */
     {"/health", false, false, get_health},
     {"/metrics", false, false, get_metrics},
 };
@@ -93,45 +114,46 @@ static const struct route {
 
 static const struct route *find_route(const char *url)
 {
-    for (int i = 0; i < N_ROUTES; i++)
-        if (strcmp(url, routes[i].url) == 0)
+    for (int i = 0; i < N_ROUTES; i++) {
+        const char *route = routes[i].url;
+        size_t n = strlen(route);
+
+        if (route[n - 1] == '/' ? strncmp(url, route, n) == 0 && url[n]
+                                : strcmp(url, route) == 0)
             return &routes[i];
+    }
     return NULL;
 }
 
 /* ---- what the header decides ---- */
 
-/* In a time that tells nothing about the key: every byte of the longer text is compared. */
-static bool same_key(const char *want, const char *got)
+static const char *header(const struct http_exchange *x, const char *name)
 {
-    size_t n_want = strlen(want), n_got = strlen(got);
-    size_t n = n_want > n_got ? n_want : n_got;
-    volatile unsigned char differ = n_want != n_got;
-
-    for (size_t i = 0; i < n; i++)
-        differ |=
-            (unsigned char)(want[i < n_want ? i : n_want] ^ got[i < n_got ? i : n_got]);
-    return differ == 0;
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
-static bool has_key(const struct http_exchange *x)
+/* A browser asks whether a page may send what it wants to send. */
+static bool is_preflight(const struct http_exchange *x, const char *method)
 {
-    static const char scheme[] = "Bearer ";
-    const char *v =
-        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Authorization");
-
-    return v && strncasecmp(v, scheme, strlen(scheme)) == 0 &&
-           same_key(x->h->o->api_key, v + strlen(scheme));
+    return strcmp(method, "OPTIONS") == 0 && header(x, "Origin") &&
+           header(x, "Access-Control-Request-Method");
 }
 
 /* 0: the request may go on. */
 static int check_head(const struct http_exchange *x, const char *url, const char *method)
 {
+    const struct http_access *a = &x->h->access;
     const struct route *r = find_route(url);
     bool post = strcmp(method, "POST") == 0;
     bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 
-    if (x->h->o->api_key && (!r || r->key) && !has_key(x))
+    if (!http_access_host_ok(a, header(x, "Host")))
+        return MHD_HTTP_MISDIRECTED_REQUEST;
+    if (!http_access_origin_ok(a, header(x, "Origin"), header(x, "Host")))
+        return MHD_HTTP_FORBIDDEN;
+    if (is_preflight(x, method))
+        return MHD_HTTP_NO_CONTENT;
+    if (a->key && (!r || r->key) && !http_access_has_key(a, x->connection))
         return MHD_HTTP_UNAUTHORIZED;
     if (!r)
         return MHD_HTTP_NOT_FOUND;
@@ -143,14 +165,29 @@ static enum MHD_Result tell_refused(struct http_exchange *x)
     char message[160];
 
     switch (x->refused) {
+    case MHD_HTTP_NO_CONTENT:
+        return http_respond(x, x->refused, NULL, &(struct text){0});
+    case MHD_HTTP_BAD_REQUEST:
+        snprintf(message, sizeof(message), "request: %s", x->bad);
+        return http_refuse(x, x->refused, NULL, message);
+    case MHD_HTTP_MISDIRECTED_REQUEST:
+        return http_refuse(x, x->refused, NULL,
+                           "the header Host has a name that is not known as this "
+                           "server's; --allow-host NAME allows it");
+    case MHD_HTTP_FORBIDDEN:
+        return http_refuse(x, x->refused, NULL,
+                           "pages of another origin may not use this server; --cors "
+                           "ORIGIN allows one");
     case MHD_HTTP_UNAUTHORIZED:
         return http_refuse(x, x->refused, NULL,
                            "expected the header \"Authorization: Bearer KEY\" with this "
                            "server's key");
     case MHD_HTTP_NOT_FOUND:
-        return http_refuse(x, x->refused, NULL,
-                           "no such route; known are POST /v1/completions and "
-                           "/v1/chat/completions, GET /v1/models, /health and /metrics");
+        return http_refuse(
+            x, x->refused, NULL,
+            "no such route; known are POST /v1/completions and "
+            "/v1/chat/completions, GET /v1/models, /v1/models/ID, /health and "
+            "/metrics");
     case MHD_HTTP_METHOD_NOT_ALLOWED:
         return http_refuse(x, x->refused, NULL,
                            "wrong method: completions take POST, other routes GET");
@@ -186,10 +223,13 @@ static struct http_exchange *new_exchange(struct http *h, struct MHD_Connection 
  * connection is closed. Other answers wait for the body, so that the client reads them. */
 static enum MHD_Result begin(struct http_exchange *x, const char *url, const char *method)
 {
-    const char *length =
-        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
+    const char *length = header(x, "Content-Length");
 
     http_phase_set(x, HTTP_BODY);
+    if (x->bad) { /* where its body ends is not known */
+        x->refused = MHD_HTTP_BAD_REQUEST;
+        return tell_refused(x);
+    }
     x->refused = check_head(x, url, method);
     if (!length || strtoull(length, NULL, 10) <= (uint64_t)x->h->o->max_body_bytes)
         return MHD_YES;
@@ -203,10 +243,14 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
 {
     struct http_exchange *x = *exchange;
 
-    (void)version;
-    if (!x) {
+    if (!x || http_frame_is_target(x)) {
+        const void *target = x;
+
         x = *exchange = new_exchange(arg, c);
-        return x ? begin(x, url, method) : MHD_NO;
+        if (!x)
+            return MHD_NO;
+        x->bad = http_frame_check(c, url, target, method, version);
+        return begin(x, url, method);
     }
     if (*n_body > 0) {
         if (*n_body > (size_t)x->h->o->max_body_bytes - x->body.n)
@@ -218,7 +262,7 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
     }
     if (x->refused)
         return tell_refused(x);
-    return x->prepared ? http_continue(x) : find_route(url)->answer(x);
+    return x->prepared ? http_continue(x) : find_route(url)->answer(x, url);
 }
 
 void http_on_completed(void *arg, struct MHD_Connection *c, void **exchange,
@@ -231,6 +275,8 @@ void http_on_completed(void *arg, struct MHD_Connection *c, void **exchange,
     if (!x)
         return;
     *exchange = NULL;
+    if (http_frame_is_target(x)) /* there was no memory for an exchange */
+        return;
     pthread_mutex_lock(&h->lock);
     x->conn->phase = HTTP_HEAD;
     x->conn->since_ns = clock_ns();

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "http/frame.h"
 
 #define BACKLOG 256
 /* What the system holds for a client that does not read. */
@@ -85,7 +86,9 @@ int http_bind(struct http **out, const struct http_opts *o)
     pthread_cond_init(&h->added, NULL);
     h->last_to_prepare = &h->to_prepare;
     pthread_condattr_destroy(&attr);
-    rc = bind_socket(h);
+    rc = http_access_open(&h->access, o);
+    if (rc == OK)
+        rc = bind_socket(h);
     if (rc == OK &&
         pthread_getaffinity_np(pthread_self(), sizeof(h->cpus), &h->cpus) != 0)
         rc = err_set(ERR_IO, "cannot read the CPUs of this thread");
@@ -98,6 +101,11 @@ int http_bind(struct http **out, const struct http_opts *o)
 int http_port(const struct http *h)
 {
     return h->port;
+}
+
+bool http_wants_key(const struct http *h)
+{
+    return h->access.key != NULL;
 }
 
 /* ---- what is served ---- */
@@ -204,7 +212,8 @@ static int start_daemon(struct http *h)
         (unsigned)o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         (unsigned)o->max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
         MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
-        http_on_connection, h, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        http_on_connection, h, MHD_OPTION_URI_LOG_CALLBACK, http_frame_target, NULL,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     return h->daemon ? OK
                      : err_set(ERR_IO, "%s, port %d: the server cannot be started",
                                o->host, h->port);
@@ -283,5 +292,6 @@ void http_close(struct http **ph)
     pthread_mutex_destroy(&h->lock);
     http_metrics_fini(&h->metrics);
     chat_close(&h->chat);
+    http_access_close(&h->access);
     mem_free(h);
 }

@@ -12,7 +12,7 @@ from serving import CONTROL, WAIT_S, Control, Server, Tap, arguments, parallel
 sandwich, tiny = arguments()
 tap = Tap()
 EVIL = "127.0.0.2"
-POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
 s = Server(sandwich, tiny, "--deterministic", "--max-seqs", "4", "--max-connections", "64",
            "--max-connections-per-address", "40", "--header-timeout-s", "2", "--idle-timeout-s", "2",
            "--body-timeout-s", "2", "--write-timeout-s", "1", "--chat-template", "llama-2")
@@ -99,7 +99,7 @@ def idle_crowd():
     # attempts may still be above the limit. A connection that is idle after its answer is closed, too.
     status, end = 0, time.monotonic() + WAIT_S
     while status == 0 and time.monotonic() < end:
-        status = status_of(exchange(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"))
+        status = status_of(exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     assert status == 200, status
 
 
@@ -136,9 +136,39 @@ def bad_heads():
              b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 50000 + b"\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
              POST + b"Content-Length: -5\r\n\r\n", POST + b"Content-Length: 99999999999999999999\r\n\r\n",
              POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-             b"GET /%00%ff%zz HTTP/1.1\r\nHost: x\r\n\r\n")
+             b"GET /health x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /%00%ff%zz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     for data, answer in exchange_all(heads):
         assert status_of(answer) == 0 or status_of(answer) >= 400, (data[:40], answer[:80])
+
+
+GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+BODY = b'{"prompt": [1], "max_tokens": 1}'
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+TE = b"Transfer-Encoding: chunked\r\n"
+# What a proxy may frame in another way; behind each stands a request that must not be answered.
+SMUGGLED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def two_framings():
+    posts = (LENGTH + LENGTH, LENGTH + b"Content-Length: 5\r\n", TE + LENGTH, LENGTH + TE, TE + TE,
+             b"Transfer-Encoding: gzip, chunked\r\n", b"Transfer-Encoding: identity\r\n" + LENGTH,
+             b"Transfer-Encoding: \x0bchunked\r\n", b"Content-Length : %d\r\n" % len(BODY),
+             b"Content-Length:\r\n %d\r\n" % len(BODY), b"Transfer-Encoding:\r\n chunked\r\n",
+             b"X-A: b\r\n" + TE[:-2] + b"\r\n\tx\r\n")
+    gets = (b"X-A : b", b" X-A: b", b": b", b"X-A: b\r\n c", b"X-A: b\x00c", b"X-A: b\rc", b"X-A: b\x7f",
+            b"X(A): b", b"Host: other", b"X-A: b\x00\r\nX-B: c")
+    raw = [POST + h + b"\r\n" + (CHUNKED if b"hunked" in h else BODY) for h in posts]
+    raw += [GET + h + b"\r\n\r\n" for h in gets]
+    raw += [b"GET /health%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % t for t in (b"\x00x", b"%00x", b"%0ax")]
+    raw += [b"POST /v1/completions HTTP/1.0\r\n" + TE + b"\r\n" + CHUNKED]
+    for data, answer in exchange_all([r + SMUGGLED for r in raw]):
+        assert status_of(answer) == 400, (data[:160], answer[:200])
+        assert b"sandwich_" not in answer, (data[:160], answer)
+    for data in (GET + b"X-A:b\r\nX-B:  c \t\r\nX-C:\r\nX-D: e, f\r\n", b"GET /health?a=b%20c HTTP/1.1\nHost: localhost\n",
+                 b"GET /health HTTP/1.0\r\n", GET + b"Cookie: a=b; c=d\r\n"):
+        answer = exchange(data + b"Connection: close\r\n\r\n")
+        assert status_of(answer) == 200, (data, answer[:200])
 
 
 def bad_bodies():
@@ -201,7 +231,7 @@ def readers_that_do_not():
         c.connect(("127.0.0.1", s.port))
         body = json.dumps({"messages": [{"role": "user", "content": "x"}], "stream": True, "ignore_eos": True,
                            "logprobs": True, "top_logprobs": 20})
-        c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
+        c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (
             len(body), body.encode()))
         crowd.append(c)
     end = time.monotonic() + WAIT_S
@@ -249,7 +279,8 @@ def undisturbed(attack):
 
 for name, attack in (("headers byte by byte", slow_heads), ("bodies byte by byte", slow_bodies),
                      ("a crowd of idle connections", idle_crowd), ("pipelined requests", pipelining),
-                     ("bad chunks", bad_chunks), ("bad headers", bad_heads), ("bad bodies", bad_bodies),
+                     ("bad chunks", bad_chunks), ("bad headers", bad_heads),
+                     ("requests that proxies frame otherwise", two_framings), ("bad bodies", bad_bodies),
                      ("huge bodies", huge_bodies), ("clients that vanish", vanishing_clients),
                      ("clients that do not read", readers_that_do_not), ("damaged requests", damaged)):
     tap.check("another stream is not disturbed by " + name, undisturbed, attack)

@@ -1,0 +1,26 @@
+/* http/frame.h - is a request framed in one way only?
+ *
+ * Where a proxy and this server could disagree on where a request ends, or on what a header
+ * says, one client's bytes could become another's request. Such requests are refused with
+ * status 400 and their connection is closed: two Content-Lengths, one with a Transfer-Encoding,
+ * an unknown Transfer-Encoding, folded lines, names with spaces, control characters, NUL.
+ * RFC 9112, 5 and 6.   Threads: libmicrohttpd's. */
+#ifndef HTTP_FRAME_H
+#define HTTP_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <microhttpd.h>
+
+/* MHD_OPTION_URI_LOG_CALLBACK: keeps what is to be known of the target as it was received in
+ * the place of the exchange, in a form that no pointer has. */
+void *http_frame_target(void *unused, const char *target, struct MHD_Connection *c);
+bool http_frame_is_target(const void *p);
+
+/* NULL: it may be answered. Else what is wrong, for a person. `url`, `method` and `version` as
+ * libmicrohttpd gives them; `target`: from http_frame_target(). */
+const char *http_frame_check(struct MHD_Connection *c, const char *url,
+                             const void *target, const char *method, const char *version);
+
+#endif
