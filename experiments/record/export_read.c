@@ -222,6 +222,18 @@ static herr_t take_series(hid_t group, const char *name, const H5L_info_t *info,
 
 /* --- the file */
 
+static void check_version(const struct export_result *r)
+{
+    const json_t *v = json_object_get(r->root, "schema_version");
+    const json_int_t version = json_integer_value(v);
+
+    if (version < 1 || version > RECORD_SCHEMA_VERSION)
+        child_exit(err_set(ERR_FORMAT,
+                           "%s: schema_version: expected 1 to %d, found %lld: not a "
+                           "record of this version",
+                           r->path, RECORD_SCHEMA_VERSION, (long long)version));
+}
+
 void export_read(struct export_result *r, const char *path)
 {
     H5G_info_t info;
@@ -243,6 +255,7 @@ void export_read(struct export_result *r, const char *path)
         damaged(r, "/cells", "a group, as in every result of this program");
     r->n_cells = (size_t)info.nlinks;
     r->root = attributes_json(r, file);
+    check_version(r);
     r->headline = members_json(r, file, "headline", take_scalar);
 }
 

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 
 RESULTS = os.environ.get("RESULTS", "results")
+SCHEMA_VERSION = 1  # the newest layout that is read here (experiments/record/fields.h)
 
 
 # A share of a measured bound above this says that the bound is wrong (engine/measure/card.h).
@@ -239,6 +240,9 @@ class Result:
         self.path = path
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
+            if not 1 <= self.attrs.get("schema_version", 0) <= SCHEMA_VERSION:
+                sys.exit("%s: schema_version: expected 1 to %d, found %s: not a record of this version" %
+                         (path, SCHEMA_VERSION, self.attrs.get("schema_version")))
             self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
             self.headlines = {name: Headline(name, d) for name, d in f.get("headline", {}).items()}
             cells = f.get("cells", {})

@@ -137,7 +137,7 @@ def main(path, stem, kind):
 def write(path, stem, missing):
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as f:
-        f.attrs.update(experiment=stem, evidence="measured_small", host="host",
+        f.attrs.update(schema_version=1, experiment=stem, evidence="measured_small", host="host",
                        utc="2026-01-31T00:00:00Z", commit="0123456789abcdef", dirty=0)
         if stem in made_up_studies.STUDIES:
             return made_up_studies.write(f, rng, stem, missing)

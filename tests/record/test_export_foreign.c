@@ -4,6 +4,8 @@
 #include <hdf5.h>
 #include <unistd.h>
 
+#include "experiments/record/fields.h"
+
 TEST(refuses)
 {
     const char *dir = test_dir();
@@ -178,6 +180,33 @@ TEST(cells_have_names)
     assert_refused(path, "/cells/0001: expected an attribute \"key\"");
 }
 
+static void put_version(hid_t file, int64_t version)
+{
+    hid_t space = H5Screate(H5S_SCALAR), a;
+
+    if (H5Aexists(file, "schema_version") > 0)
+        assert_true(H5Adelete(file, "schema_version") >= 0);
+    a = H5Acreate2(file, "schema_version", H5T_STD_I64LE, space, H5P_DEFAULT,
+                   H5P_DEFAULT);
+    assert_true(H5Awrite(a, H5T_NATIVE_INT64, &version) >= 0);
+    H5Aclose(a);
+    H5Sclose(space);
+}
+
+TEST(versions_are_checked)
+{
+    const char *path = copy_of_result("later");
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+
+    put_version(file, RECORD_SCHEMA_VERSION + 1);
+    H5Fclose(file);
+    assert_refused(path, "schema_version: expected 1 to");
+    file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    assert_true(H5Adelete(file, "schema_version") >= 0);
+    H5Fclose(file);
+    assert_refused(path, "found 0: not a record of this version");
+}
+
 #define N_DAMAGED 600
 
 /* Bytes changed at many places, in a file of ours and in one of the older layout without
@@ -195,6 +224,7 @@ TEST(damaged_files)
     to = H5Fcreate(earliest, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     assert_true(H5Ocopy(from, "cells", to, "cells", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     assert_true(H5Ocopy(from, "headline", to, "headline", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    put_version(to, RECORD_SCHEMA_VERSION);
     H5Fclose(from);
     H5Fclose(to);
     assert_ok(export_print(earliest, EXPORT_JSON, null));
