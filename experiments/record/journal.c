@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -36,21 +37,9 @@ static int out_of_memory(void)
     return err_set(ERR_NOMEM, "journal: out of memory");
 }
 
-/* Four bits at a time, 0.3 GB/s: far above what a run appends. */
-uint32_t journal_crc32(const void *p, size_t n)
+static unsigned crc(const char *text, size_t n)
 {
-    static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac,
-                                       0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
-                                       0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
-                                       0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
-    const uint8_t *b = p;
-    uint32_t crc = ~0u;
-
-    for (size_t i = 0; i < n; i++) {
-        crc = table[(crc ^ b[i]) & 15] ^ (crc >> 4);
-        crc = table[(crc ^ (b[i] >> 4)) & 15] ^ (crc >> 4);
-    }
-    return ~crc;
+    return (unsigned)crc32_z(0, (const Bytef *)text, n);
 }
 
 /* --- appending */
@@ -93,7 +82,7 @@ static int append(struct journal *j, const char *kind, json_t *value, bool sync)
     line = text ? mem_new(MEM_HARNESS, N_CRC + n + 2, 1) : NULL;
     if (!line)
         goto out;
-    sprintf(line, CRC_FORMAT, journal_crc32(text + 1, n));
+    sprintf(line, CRC_FORMAT, crc(text + 1, n));
     memcpy(line + N_CRC, text + 1, n);
     line[N_CRC + n] = '\n';
     rc = write_line(j, line, N_CRC + n + 1, sync);
@@ -113,7 +102,7 @@ static bool is_whole(const char *line, size_t n)
 
     if (n < N_CRC + 2 || line[n - 1] != '\n')
         return false;
-    sprintf(want, CRC_FORMAT, journal_crc32(line + N_CRC, n - 1 - N_CRC));
+    sprintf(want, CRC_FORMAT, crc(line + N_CRC, n - 1 - N_CRC));
     return memcmp(line, want, N_CRC) == 0;
 }
 

@@ -16,7 +16,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <jansson.h>
 
 #include "base/err.h"
@@ -64,8 +63,5 @@ MUST int journal_cell(struct journal *j, const struct record_cell *c);
 typedef int (*journal_cell_fn)(void *ctx, const struct record_cell *c);
 MUST int journal_read(const char *path, journal_cell_fn fn, void *ctx, json_t **header,
                       size_t *n_interrupted);
-
-/* CRC-32 as in gzip and zlib. */
-uint32_t journal_crc32(const void *p, size_t n);
 
 #endif

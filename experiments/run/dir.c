@@ -1,9 +1,9 @@
 #include "experiments/run/dir.h"
 
 #include <string.h>
+#include <zlib.h>
 
 #include "base/text.h"
-#include "experiments/record/journal.h"
 
 #define TAG_MAX   64
 #define TAG_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
@@ -25,7 +25,7 @@ static uint32_t hash_sets(const struct job_read_opts *o, struct text *t)
 {
     for (int i = 0; i < o->n_sets; i++)
         text_put(t, o->sets[i], strlen(o->sets[i]) + 1);
-    return t->rc == OK ? journal_crc32(t->p, t->n) : 0;
+    return t->rc == OK ? (uint32_t)crc32_z(0, (const Bytef *)t->p, t->n) : 0;
 }
 
 static int put_changes(struct text *path, const struct job_read_opts *o)

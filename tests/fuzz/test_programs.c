@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -250,7 +251,7 @@ static size_t fix_journal(uint8_t *data, size_t n)
         if ((size_t)(end - p) <= n_head || memcmp(p, before, sizeof(before) - 1) != 0)
             continue;
         snprintf(crc, sizeof(crc), "%08x",
-                 journal_crc32(p + n_head, (size_t)(end - p) - n_head));
+                 (unsigned)crc32_z(0, p + n_head, (size_t)(end - p) - n_head));
         memcpy(p + sizeof(before) - 1, crc, 8);
     }
     return n;
