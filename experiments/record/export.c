@@ -472,8 +472,7 @@ static void markdown(const struct export_result *r, FILE *f)
             json_str_at(r->root, "experiment", "?"), json_str_at(r->root, "utc", "?"),
             json_str_at(r->root, "host", "?"), json_str_at(r->root, "commit", "?"),
             json_is_true(json_object_get(r->root, "dirty")) ? " with changes" : "",
-            /* older records call it truth */
-            json_str_at(r->root, "evidence", json_str_at(r->root, "truth", "?")));
+            json_str_at(r->root, "evidence", "?"));
     put_headline(f, r->headline);
     put_cells(f, cells, columns(cells));
 }

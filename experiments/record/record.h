@@ -44,7 +44,7 @@ struct record_cell {
     const struct metrics_series *series; /* also of experiments that serve nothing */
     size_t n_series;
     /* What values and series rest on that do not name it themselves: a word of
-     * metrics_evidence[]. NULL: unknown, as in journals of earlier versions. */
+     * metrics_evidence[]. NULL: unknown. */
     const char *evidence;
 };
 

@@ -12,10 +12,7 @@
 
 const char *report_evidence(const json_t *head)
 {
-    const json_t *run = json_object_get(head, "run");
-
-    /* older records call it truth */
-    return json_str_at(run, "evidence", json_str_at(run, "truth", "unknown"));
+    return json_str_at(json_object_get(head, "run"), "evidence", "unknown");
 }
 
 const char *report_label(const json_t *host)

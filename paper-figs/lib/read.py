@@ -64,7 +64,6 @@ class Cell:
         self.requests = columns(group, "requests")
         self.series = Series(columns(group, "series"))
         self.read = set()  # the numbers of the summary that the figure reads
-        # records from before each series had its evidence have one for all
         self.kinds = {name: plain(d.attrs.get("evidence", evidence))
                       for part in ("summary", "series") for name, d in group.get(part, {}).items()}
         self.tokens = columns(group, "tokens")
@@ -133,11 +132,10 @@ class Cell:
         """The machine's measured peak for this weight type, likewise."""
         return float(self.setting("bound.peak_gflops", "nan"))
 
-    def value(self, name, older=None):
-        """A number of the summary, NaN where it is missing; `older`: its name in records made
-        before it had this one."""
+    def value(self, name):
+        """A number of the summary, NaN where it is missing."""
         self.read.add(name)
-        return self.summary.get(name, self.summary.get(older, float("nan")))
+        return self.summary.get(name, float("nan"))
 
     def interval(self, name):
         """The 95 % interval of a number of the summary, (lo, hi); None where it has none."""
@@ -246,8 +244,7 @@ class Result:
             self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
             self.headlines = {name: Headline(name, d) for name, d in f.get("headline", {}).items()}
             cells = f.get("cells", {})
-            # older records call it truth
-            self.evidence = str(self.attrs.get("evidence", self.attrs.get("truth", "evidence unknown")))
+            self.evidence = str(self.attrs.get("evidence", "evidence unknown"))
             every = [Cell(cells[k], self.evidence) for k in sorted(cells)]
         self.trials = [c for c in every if "trial.of" in c.attrs]  # of searches, which are cells
         every = [c for c in every if c not in self.trials]
@@ -317,9 +314,7 @@ class Result:
         return "; ".join([rest] + ["%s: %s" % (k, what(k)) for k in sorted(names) if k != rest])
 
     def machine(self):
-        """The processor and how many of its CPUs; older records name only the host."""
-        if "cpu_model" not in self.attrs:
-            return self.attrs.get("host", "host unknown")
+        """The processor and how many of its CPUs."""
         n = int(self.attrs.get("n_cpus", 0))
         return "%s, %d CPU%s" % (self.attrs["cpu_model"] or "unknown processor", n,
                                  "" if n == 1 else "s")
@@ -348,7 +343,6 @@ class Result:
         evidence = self.evidence_read()
         if self.attrs.get("smoke"):
             evidence += " (smoke run)"
-        # records from before SANDWICH_ISA have no isa
         facts = [evidence, self.machine(), self.attrs.get("isa", ""),
                  "commit " + commit + dirty, self.attrs.get("utc", "")[:10]]
         return "\n".join(lines(filter(None, facts), width) + lines(self.remarks(), width) +

@@ -222,7 +222,7 @@ def write(f, rng, stem, missing):
         cell = f.create_group("cells/%04d" % i)
         cell.attrs["state"] = "done"
         cell.attrs.update({"study." + k: v for k, v in at.items()})
-        # kinds: of evidence by name, "*" of all others; without any, as of older records
+        # kinds: of evidence by name, "*" of all others; without any, the record's
         summary, series, attrs, kinds = (*how(rng, **at), {}, {})[:4]
         cell.attrs.update(attrs)
         cell["attributes_json"] = json.dumps({"axes": {"study." + k: v for k, v in at.items()}})

@@ -138,7 +138,7 @@ def write(path, stem, missing):
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as f:
         f.attrs.update(schema_version=1, experiment=stem, evidence="measured_small", host="host",
-                       utc="2026-01-31T00:00:00Z", commit="0123456789abcdef", dirty=0)
+                       cpu_model="CPU", n_cpus=2, utc="2026-01-31T00:00:00Z", commit="0123456789abcdef", dirty=0)
         if stem in made_up_studies.STUDIES:
             return made_up_studies.write(f, rng, stem, missing)
         if stem in VARIANTS:

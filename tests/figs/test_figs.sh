@@ -178,17 +178,6 @@ if grep -q 'same configuration: one_plan, plan, plan_tuned' "$dir/a/fig11_throug
 else
     not_ok "equal and skipped variants are named"
 fi
-# Older records call their evidence truth: the figure is the same.
-"$python" -c "import h5py, shutil, sys
-shutil.copy(sys.argv[1], sys.argv[2])
-with h5py.File(sys.argv[2], 'a') as f: f.attrs['truth'] = f.attrs.pop('evidence')" \
-    "$dir/quickstart.h5" "$dir/older.h5" >"$dir/log" 2>&1
-if draw "$dir/older.h5" "$dir/older" quickstart && grep -q measured_small "$dir/a/quickstart.svg" &&
-    cmp "$dir/a/quickstart.svg" "$dir/older/quickstart.svg" >"$dir/log" 2>&1; then
-    ok "a record of before is drawn as it was"
-else
-    not_ok "a record of before is drawn as it was"
-fi
 # A figure whose numbers rest on several kinds of evidence tells them apart, by cells and by names.
 if grep -q 'measured_small; simulated: llama-3.2-3b@xeon8272clx2 1 32' "$dir/a/tab01_ablation.svg" &&
     grep -q '(simulated)' "$dir/a/tab01_ablation.svg" &&

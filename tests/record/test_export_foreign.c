@@ -1,4 +1,4 @@
-/* Records that are not ours, of an older kind, cut or damaged: an export or one line. */
+/* Records that are not ours, of another version, cut or damaged: an export or one line. */
 #include "tests/record/toy_export.h"
 
 #include <hdf5.h>
@@ -251,20 +251,4 @@ TEST(damaged_files)
            N_DAMAGED, n_crashed);
     assert_in_range(n_refused, N_DAMAGED / 10, N_DAMAGED);
     fclose(null);
-}
-
-/* What older records call truth is their evidence. */
-TEST(older_records_are_read)
-{
-    char *path = copy_of_result("older"), *text;
-    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-    size_t n;
-    FILE *f = open_memstream(&text, &n);
-
-    assert_true(H5Arename(file, "evidence", "truth") >= 0);
-    H5Fclose(file);
-    assert_ok(export_print(path, EXPORT_MARKDOWN, f));
-    fclose(f);
-    assert_non_null(strstr(text, "commit 0123456789ab, measured"));
-    free(text);
 }
