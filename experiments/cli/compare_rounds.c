@@ -9,7 +9,7 @@
 #include "base/home.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 
 /* The finished records in a folder; 0 where there is none. */
 static int64_t n_records(const char *dir)

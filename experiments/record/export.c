@@ -11,17 +11,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "experiments/record/export_notes.h"
 #include "experiments/record/export_read.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
-
-/* What prints runs in a process of its own: an error ends it. */
-static void need(bool there)
-{
-    if (!there)
-        child_exit(err_set(ERR_NOMEM, "out of memory exporting"));
-}
 
 /* --- CSV */
 
@@ -124,12 +116,11 @@ static json_t *names_of(const json_t *cells, const char *part)
     const char *name;
     size_t i;
 
-    need(names);
     json_array_foreach(cells, i, cell)
         json_object_foreach(json_object_get(cell, part), name, v)
     {
         bool has = json_object_get(v, "lo") || json_is_true(json_object_get(names, name));
-        need(json_object_set_new(names, name, json_boolean(has)) == 0);
+        json_object_set_new(names, name, json_boolean(has));
     }
     return names;
 }
@@ -203,7 +194,7 @@ static void put_as(json_t *out, const json_t *summary, const char *key,
 {
     json_t *v = json_object_get(json_object_get(summary, metric), "value");
 
-    need(json_object_set_new(out, key, v ? json_incref(v) : json_null()) == 0);
+    json_object_set_new(out, key, v ? json_incref(v) : json_null());
 }
 
 static json_t *as_vllm(const json_t *cell)
@@ -213,7 +204,6 @@ static json_t *as_vllm(const json_t *cell)
     json_t *out = json_pack("{s:O s:O s:O}", "cell", json_object_get(attributes, "key"),
                             "attributes", attributes, "summary", summary);
 
-    need(out);
     for (size_t i = 0; i < N(totals); i++)
         put_as(out, summary, totals[i].key, totals[i].metric);
     for (size_t l = 0; l < N(latencies); l++)
@@ -234,13 +224,10 @@ static void json(const struct export_result *r, FILE *f)
     char *text;
     size_t i;
 
-    json_array_foreach(cells, i, cell)
-        need(json_array_append_new(list, as_vllm(cell)) == 0);
+    json_array_foreach(cells, i, cell) json_array_append_new(list, as_vllm(cell));
     doc = json_pack("{s:O s:O s:o}", "run", r->root, "headline", r->headline, "cells",
                     list);
-    need(doc);
     text = json_text(doc, JSON_INDENT(2) | JSON_SORT_KEYS);
-    need(text);
     fprintf(f, "%s\n", text);
 }
 
@@ -248,7 +235,6 @@ static void put_document(FILE *f, const json_t *v)
 {
     char *text = json_text(v, JSON_COMPACT | JSON_SORT_KEYS);
 
-    need(text);
     fputs(text, f);
     mem_free(text);
 }
@@ -264,7 +250,7 @@ static void put_element(FILE *f, const struct record_column *c, const void *colu
     if (c->kind == RECORD_COLUMN_ERROR) {
         memcpy(error, (const char *)column + i * RECORD_ERROR_BYTES, RECORD_ERROR_BYTES);
         text = json_string_lossy(error);
-        need(text && json_dumpf(text, f, JSON_ENCODE_ANY) == 0);
+        json_dumpf(text, f, JSON_ENCODE_ANY);
         json_decref(text);
     } else if (c->kind == RECORD_COLUMN_F64) {
         x = ((const double *)column)[i];
@@ -328,18 +314,6 @@ static void json_full(const struct export_result *r, FILE *f)
         json_decref(cell);
     }
     fputs("]}\n", f);
-}
-
-static void head(const struct export_result *r, FILE *f)
-{
-    json_t *doc = export_read_notes(r);
-    char *text = NULL;
-
-    if (json_object_set(doc, "run", r->root) == 0 &&
-        json_object_set(doc, "headline", r->headline) == 0)
-        text = json_text(doc, JSON_COMPACT);
-    need(text);
-    fputs(text, f);
 }
 
 /* --- Markdown */
@@ -419,10 +393,9 @@ static json_t *columns(const json_t *cells)
 {
     json_t *names = json_object();
 
-    need(names);
     for (size_t k = 0; k < N(shown); k++)
         if (unit_of(cells, shown[k]))
-            need(json_object_set_new(names, shown[k], json_true()) == 0);
+            json_object_set_new(names, shown[k], json_true());
     return json_object_size(names) > 0 ? names : names_of(cells, "summary");
 }
 
@@ -521,12 +494,12 @@ static int run_task(void *ctx, FILE *out)
     return OK;
 }
 
-static int text_of_task(struct task *task, char **text, size_t *n)
+int export_text(const char *path, enum export_format format, char **text, size_t *n)
 {
-    const char *path = task->path;
+    struct task task = {path, forms[format].print};
     struct stat st;
     struct child child = {.fn = run_task,
-                          .ctx = task,
+                          .ctx = &task,
                           .where = path,
                           .if_crash = "the file is damaged or not a result"};
 
@@ -539,35 +512,6 @@ static int text_of_task(struct task *task, char **text, size_t *n)
                        S_ISREG(st.st_mode) ? "nothing in it" : "no regular file");
     child.foreign_bytes = (size_t)st.st_size;
     return child_run(&child, text, n);
-}
-
-int export_text(const char *path, enum export_format format, char **text, size_t *n)
-{
-    struct task task = {path, forms[format].print};
-
-    return text_of_task(&task, text, n);
-}
-
-int export_head(json_t **out, const char *path)
-{
-    struct task task = {path, head};
-    char *text = NULL;
-    size_t n = 0;
-    int rc = text_of_task(&task, &text, &n);
-
-    *out = NULL;
-    if (rc == OK)
-        rc = json_read_text(out, text, n, path);
-    mem_free(text);
-    if (rc == OK && json_object_set_new(*out, "path", json_string_lossy(path)) != 0)
-        rc = err_set(ERR_NOMEM, "%s: out of memory", path);
-    if (rc == OK)
-        rc = export_refuse_headlines(*out);
-    if (rc != OK) {
-        json_decref(*out);
-        *out = NULL;
-    }
-    return rc;
 }
 
 int export_print(const char *h5_path, enum export_format format, FILE *f)

@@ -9,7 +9,6 @@
 #define RECORD_EXPORT_H
 
 #include <stdio.h>
-#include <jansson.h>
 
 #include "base/err.h"
 
@@ -32,12 +31,6 @@ MUST int export_print(const char *h5_path, enum export_format format, FILE *f);
 /* The same as a text. *text: mem_free(), *n bytes and a NUL that is not counted. */
 MUST int export_text(const char *h5_path, enum export_format format, char **text,
                      size_t *n);
-
-/* What a reader looks at first: {"path", "run": {scalar attributes}, "headline": {name:
- * {"value" (null: missing), "unit", "better", "why", "lo", "hi"}}, and what
- * export_read_notes() says of cells, warnings and the machine. A new reference, NULL on
- * error; errors as of export_print(). */
-MUST int export_head(json_t **out, const char *path);
 
 /* Write it to the file `out`, which is replaced only by a whole export. ERR_ARG: `out` is
  * the result itself or not a regular file. */

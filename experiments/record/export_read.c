@@ -7,10 +7,13 @@
 #include "base/child.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 
 #define TEXT_MAX     ((size_t)1 << 20)
 #define DOCUMENT_MAX ((size_t)64 << 20)
+/* Longer texts and names stand in attributes_json only. */
+#define SCALAR_TEXT_MAX 4096
+#define NAME_MAX_BYTES  256
 /* No deflated byte becomes more than 1032. */
 #define INFLATE_MAX 1100
 
@@ -27,28 +30,17 @@ static _Noreturn void damaged(const struct export_result *r, const char *name,
     child_exit(err_set(ERR_FORMAT, "%s: %s: expected %s", r->path, name, expected));
 }
 
-static void *need(void *p, const struct export_result *r)
-{
-    if (!p)
-        child_exit(err_set(ERR_NOMEM, "%s: out of memory", r->path));
-    return p;
-}
-
 /* Steals `value`. */
 static void set(const struct export_result *r, json_t *obj, const char *name,
                 json_t *value)
 {
-    need(value, r);
-    if (json_object_set_new(obj, name, value) == 0)
-        return;
-    if (!json_string(name))
+    if (json_object_set_new(obj, name, value) != 0)
         damaged(r, "a name", "UTF-8");
-    need(NULL, r);
 }
 
 /* --- attributes as JSON */
 
-static json_t *text_value(const struct export_result *r, hid_t attribute, hid_t type)
+static json_t *text_value(hid_t attribute, hid_t type)
 {
     size_t n = H5Tget_size(type);
     json_t *v = NULL;
@@ -56,7 +48,7 @@ static json_t *text_value(const struct export_result *r, hid_t attribute, hid_t 
 
     if (n == 0 || n > TEXT_MAX || H5Tis_variable_str(type) != 0)
         return NULL;
-    text = need(mem_new(MEM_HARNESS, n + 1, 1), r);
+    text = mem_new(MEM_HARNESS, n + 1, 1);
     if (H5Aread(attribute, type, text) >= 0)
         v = json_string(text);
     mem_free(text);
@@ -64,7 +56,7 @@ static json_t *text_value(const struct export_result *r, hid_t attribute, hid_t 
 }
 
 /* NULL: not a scalar text or number. */
-static json_t *attribute_value(const struct export_result *r, hid_t attribute)
+static json_t *attribute_value(hid_t attribute)
 {
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
     json_t *v = NULL;
@@ -76,13 +68,13 @@ static json_t *attribute_value(const struct export_result *r, hid_t attribute)
         size_t n = H5Tget_size(type);
 
         if (class == H5T_STRING)
-            v = text_value(r, attribute, type);
+            v = text_value(attribute, type);
         else if (class == H5T_INTEGER && n <= 8 &&
                  H5Aread(attribute, H5T_NATIVE_INT64, &i) >= 0)
             v = n == 1 ? json_boolean(i) : json_integer(i);
         else if (class == H5T_FLOAT && n <= 8 &&
                  H5Aread(attribute, H5T_NATIVE_DOUBLE, &d) >= 0)
-            v = isfinite(d) ? json_real(d) : json_null();
+            v = json_number(d);
     }
     if (space >= 0)
         H5Sclose(space);
@@ -101,7 +93,7 @@ static herr_t take_attribute(hid_t loc, const char *name, const H5A_info_t *info
 {
     struct attribute_list *t = ctx;
     hid_t a = H5Aopen(loc, name, H5P_DEFAULT);
-    json_t *v = a >= 0 ? attribute_value(t->r, a) : NULL;
+    json_t *v = a >= 0 ? attribute_value(a) : NULL;
 
     (void)info;
     if (!v)
@@ -114,7 +106,7 @@ static herr_t take_attribute(hid_t loc, const char *name, const H5A_info_t *info
 /* In the order of their names, whatever order they were written in. */
 static json_t *attributes_json(const struct export_result *r, hid_t loc)
 {
-    struct attribute_list t = {r, need(json_object(), r)};
+    struct attribute_list t = {r, json_object()};
     hsize_t at = 0;
 
     if (H5Aiterate2(loc, H5_INDEX_NAME, H5_ITER_INC, &at, take_attribute, &t) < 0)
@@ -176,9 +168,8 @@ static herr_t take_scalar(hid_t group, const char *name, const H5L_info_t *info,
     if (H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &x) < 0)
         damaged(t->r, name, one.what);
     H5Dclose(dataset);
-    set(t->r, v, "value", isfinite(x) ? json_real(x) : json_null());
-    if (export_refuse(name, v) != OK)
-        need(NULL, t->r);
+    set(t->r, v, "value", json_number(x));
+    export_refuse(name, v);
     set(t->r, t->obj, name, v);
     return 0;
 }
@@ -187,7 +178,7 @@ static json_t *members_json(const struct export_result *r, hid_t loc, const char
                             H5L_iterate_t take)
 {
     hid_t group = H5Gopen2(loc, name, H5P_DEFAULT);
-    struct attribute_list t = {r, need(json_object(), r)};
+    struct attribute_list t = {r, json_object()};
     hsize_t at = 0;
 
     if (group < 0 || H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, take, &t) < 0)
@@ -203,8 +194,8 @@ static herr_t take_series(hid_t group, const char *name, const H5L_info_t *info,
     struct attribute_list *t = ctx;
     size_t n;
     hid_t dataset = open_dataset(t->r, group, name, &list, &n);
-    json_t *out = attributes_json(t->r, dataset), *v = need(json_array(), t->r);
-    double *x = need(mem_new(MEM_HARNESS, n + 1, sizeof(*x)), t->r);
+    json_t *out = attributes_json(t->r, dataset), *v = json_array();
+    double *x = mem_new(MEM_HARNESS, n + 1, sizeof(*x));
 
     (void)info;
     if (n > 0 &&
@@ -212,8 +203,7 @@ static herr_t take_series(hid_t group, const char *name, const H5L_info_t *info,
         damaged(t->r, name, list.what);
     H5Dclose(dataset);
     for (size_t i = 0; i < n; i++)
-        if (json_array_append_new(v, isfinite(x[i]) ? json_real(x[i]) : json_null()) != 0)
-            need(NULL, t->r);
+        json_array_append_new(v, json_number(x[i]));
     mem_free(x);
     set(t->r, out, "v", v);
     set(t->r, t->obj, name, out);
@@ -271,15 +261,72 @@ static hid_t open_cell(const struct export_result *r, size_t index)
     return cell;
 }
 
+/* mem_free() */
+static char *read_text(const struct export_result *r, hid_t loc, const char *name)
+{
+    hid_t dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+    hid_t type = dataset >= 0 ? H5Dget_type(dataset) : -1;
+    hid_t space = dataset >= 0 ? H5Dget_space(dataset) : -1;
+    size_t n = type >= 0 ? H5Tget_size(type) : 0;
+    char *text;
+
+    if (n == 0 || n > DOCUMENT_MAX || H5Tget_class(type) != H5T_STRING ||
+        H5Tis_variable_str(type) != 0 || H5Sget_simple_extent_npoints(space) != 1 ||
+        !is_stored(r, dataset, 1, n))
+        damaged(r, name, "a text");
+    text = mem_new(MEM_HARNESS, n + 1, 1);
+    if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
+        damaged(r, name, "a readable text");
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Dclose(dataset);
+    return text;
+}
+
+/* Every scalar below `from`, nested ones by dotted name, unless one of that name is there. */
+static void take_scalars(json_t *out, const char *prefix, const json_t *from)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach((json_t *)from, key, v)
+    {
+        char name[NAME_MAX_BYTES];
+        int n = snprintf(name, sizeof(name), "%s%s%s", prefix, *prefix ? "." : "", key);
+
+        if (n >= (int)sizeof(name) || json_object_get(out, name))
+            continue;
+        if (json_is_object(v))
+            take_scalars(out, name, v);
+        else if (json_is_number(v) || json_is_boolean(v) ||
+                 (json_is_string(v) && json_string_length(v) <= SCALAR_TEXT_MAX))
+            json_object_set(out, name, v);
+    }
+}
+
+/* Of version 1 some are attributes in HDF5. */
+static json_t *cell_attributes(const struct export_result *r, hid_t cell)
+{
+    char *text = read_text(r, cell, "attributes_json");
+    json_t *doc, *attributes = attributes_json(r, cell);
+
+    if (json_read_own(&doc, text, strlen(text), "attributes_json") != OK)
+        child_exit(err_prefix(ERR_FORMAT, "%s", r->path));
+    take_scalars(attributes, "", doc);
+    json_decref(doc);
+    mem_free(text);
+    return attributes;
+}
+
 json_t *export_read_cell(const struct export_result *r, size_t index)
 {
     hid_t cell = open_cell(r, index);
-    json_t *out = need(json_object(), r), *attributes = attributes_json(r, cell);
+    json_t *out = json_object(), *attributes = cell_attributes(r, cell);
     char where[40];
 
     snprintf(where, sizeof(where), "/cells/%04zu", index);
     if (!json_is_string(json_object_get(attributes, "key")))
-        damaged(r, where, "an attribute \"key\" that is a text");
+        damaged(r, where, "a \"key\" in attributes_json that is a text");
     set(r, out, "attributes", attributes);
     set(r, out, "summary", members_json(r, cell, "summary", take_scalar));
     H5Gclose(cell);
@@ -291,7 +338,7 @@ json_t *export_read_series(const struct export_result *r, size_t index)
     hid_t cell = open_cell(r, index);
     json_t *out = H5Lexists(cell, "series", H5P_DEFAULT) > 0
                       ? members_json(r, cell, "series", take_series)
-                      : need(json_object(), r);
+                      : json_object();
 
     H5Gclose(cell);
     return out;
@@ -299,201 +346,11 @@ json_t *export_read_series(const struct export_result *r, size_t index)
 
 json_t *export_read_cells(const struct export_result *r)
 {
-    json_t *list = need(json_array(), r);
+    json_t *list = json_array();
 
     for (size_t i = 0; i < r->n_cells; i++)
-        if (json_array_append_new(list, export_read_cell(r, i)) != 0)
-            need(NULL, r);
+        json_array_append_new(list, export_read_cell(r, i));
     return list;
-}
-
-/* --- documents, and what they hold for a reader of the headlines */
-
-/* mem_free(); NULL: there is none. */
-static char *read_text(const struct export_result *r, hid_t loc, const char *name)
-{
-    hid_t dataset, type, space;
-    size_t n;
-    char *text;
-
-    if (H5Lexists(loc, name, H5P_DEFAULT) <= 0)
-        return NULL;
-    dataset = H5Dopen2(loc, name, H5P_DEFAULT);
-    type = dataset >= 0 ? H5Dget_type(dataset) : -1;
-    space = dataset >= 0 ? H5Dget_space(dataset) : -1;
-    n = type >= 0 ? H5Tget_size(type) : 0;
-    if (n == 0 || n > DOCUMENT_MAX || H5Tget_class(type) != H5T_STRING ||
-        H5Tis_variable_str(type) != 0 || H5Sget_simple_extent_npoints(space) != 1 ||
-        !is_stored(r, dataset, 1, n))
-        damaged(r, name, "a text");
-    text = need(mem_new(MEM_HARNESS, n + 1, 1), r);
-    if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
-        damaged(r, name, "a readable text");
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Dclose(dataset);
-    return text;
-}
-
-/* New reference; NULL: there is none. */
-static json_t *read_document(const struct export_result *r, hid_t loc, const char *name)
-{
-    char *text = read_text(r, loc, name);
-    json_t *doc = NULL;
-
-    if (text && json_read_text(&doc, text, strlen(text), name) != OK)
-        child_exit(err_prefix(ERR_FORMAT, "%s", r->path));
-    mem_free(text);
-    return doc;
-}
-
-static void count_one(const struct export_result *r, json_t *counts, const char *name)
-{
-    const json_int_t n = json_integer_value(json_object_get(counts, name));
-
-    set(r, counts, name, json_integer(n + 1));
-}
-
-static double miss(const json_t *warning)
-{
-    return fabs(json_number_value(json_object_get(warning, "observed")) -
-                json_number_value(json_object_get(warning, "threshold")));
-}
-
-/* `of_cell`: the codes that this cell has been counted for. */
-static void take_warning(const struct export_result *r, json_t *all, json_t *of_cell,
-                         const json_t *w)
-{
-    static const char *const members[] = {"observed", "threshold", "text"};
-    const char *code = json_string_value(json_object_get(w, "code"));
-    json_t *worst;
-
-    if (!code)
-        return;
-    worst = json_object_get(all, code);
-    if (!worst) {
-        worst = need(json_object(), r);
-        set(r, all, code, worst);
-    }
-    if (!json_object_get(worst, "text") || miss(w) > miss(worst))
-        for (int i = 0; i < 3; i++) {
-            json_t *v = json_object_get(w, members[i]);
-
-            set(r, worst, members[i], v ? json_incref(v) : json_null());
-        }
-    if (!json_object_get(of_cell, code))
-        count_one(r, worst, "n_cells");
-    set(r, of_cell, code, json_true());
-}
-
-/* {kind: {name: true}} of one array of a cell, where it names its kind. */
-static herr_t note_evidence(hid_t group, const char *name, const H5L_info_t *info,
-                            void *ctx)
-{
-    struct attribute_list *t = ctx;
-    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT), a = -1;
-    json_t *kind = NULL, *names;
-
-    (void)info;
-    if (dataset >= 0 && H5Aexists(dataset, "evidence") > 0)
-        a = H5Aopen(dataset, "evidence", H5P_DEFAULT);
-    if (a >= 0)
-        kind = attribute_value(t->r, a);
-    if (json_is_string(kind)) {
-        names = json_object_get(t->obj, json_string_value(kind));
-        if (!names) {
-            names = need(json_object(), t->r);
-            set(t->r, t->obj, json_string_value(kind), names);
-        }
-        set(t->r, names, name, json_true());
-    }
-    json_decref(kind);
-    if (a >= 0)
-        H5Aclose(a);
-    if (dataset >= 0)
-        H5Dclose(dataset);
-    return 0;
-}
-
-static void note_series(const struct export_result *r, json_t *notes, hid_t cell)
-{
-    struct attribute_list t = {r, json_object_get(notes, "series")};
-    hid_t group = H5Lexists(cell, "series", H5P_DEFAULT) > 0
-                      ? H5Gopen2(cell, "series", H5P_DEFAULT)
-                      : -1;
-    hsize_t at = 0;
-
-    if (group < 0)
-        return;
-    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, note_evidence, &t) < 0)
-        damaged(r, "series", "a group of arrays");
-    H5Gclose(group);
-}
-
-static void take_cell(const struct export_result *r, json_t *notes, size_t index)
-{
-    hid_t cell = open_cell(r, index),
-          a = H5Aexists(cell, "state") > 0 ? H5Aopen(cell, "state", H5P_DEFAULT) : -1;
-    json_t *state = a >= 0 ? attribute_value(r, a) : NULL;
-    json_t *doc = read_document(r, cell, "attributes_json");
-    json_t *of_cell = need(json_object(), r), *w;
-    const char *name = json_string_value(state);
-    const char *why = json_string_value(json_object_get(doc, "error"));
-    size_t i;
-
-    count_one(r, json_object_get(notes, "cells"), name ? name : "?");
-    if (name && strcmp(name, "done") != 0)
-        count_one(r, json_object_get(notes, "left_out"), why ? why : name);
-    json_array_foreach(json_object_get(doc, "warnings"), i, w)
-        take_warning(r, json_object_get(notes, "warnings"), of_cell, w);
-    note_series(r, notes, cell);
-    json_decref(of_cell);
-    json_decref(doc);
-    json_decref(state);
-    if (a >= 0)
-        H5Aclose(a);
-    H5Gclose(cell);
-}
-
-/* The first `<info name="NAME" value="VALUE"/>` of the topology; NULL: there is none. */
-static json_t *topology_info(const char *xml, const char *name)
-{
-    char mark[80];
-    const char *at;
-
-    snprintf(mark, sizeof(mark), "<info name=\"%s\" value=\"", name);
-    at = strstr(xml, mark);
-    at = at ? at + strlen(mark) : NULL;
-    return at ? json_stringn_lossy(at, strcspn(at, "\"<")) : NULL;
-}
-
-static json_t *cpu_of_topology(const struct export_result *r)
-{
-    char *xml = read_text(r, r->cells, "/hwloc_xml");
-    json_t *cpu = need(json_object(), r);
-    json_t *family = xml ? topology_info(xml, "CPUFamilyNumber") : NULL;
-    json_t *model = xml ? topology_info(xml, "CPUModelNumber") : NULL;
-
-    if (family)
-        set(r, cpu, "family", family);
-    if (model)
-        set(r, cpu, "model", model);
-    mem_free(xml);
-    return cpu;
-}
-
-json_t *export_read_notes(const struct export_result *r)
-{
-    json_t *notes = need(
-        json_pack("{s:{} s:{} s:{} s:{}}", "cells", "left_out", "warnings", "series"), r);
-    json_t *card = read_document(r, r->cells, "/machine_card_json");
-
-    for (size_t i = 0; i < r->n_cells; i++)
-        take_cell(r, notes, i);
-    set(r, notes, "cpu", cpu_of_topology(r));
-    if (card)
-        set(r, notes, "machine_card", card);
-    return notes;
 }
 
 /* --- requests */
@@ -514,7 +371,7 @@ static void *read_column(const struct export_result *r, hid_t group,
                  : shape->class == H5T_STRING ? H5Dget_type(dataset)
                  : shape->width == 8          ? H5Tcopy(H5T_NATIVE_INT64)
                                               : H5Tcopy(H5T_NATIVE_INT8);
-    void *data = need(mem_new(MEM_HARNESS, *n, shape->width), r);
+    void *data = mem_new(MEM_HARNESS, *n, shape->width);
 
     if (*n > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
         damaged(r, c->name, "a readable column");

@@ -24,22 +24,14 @@ struct export_result {
 };
 void export_read(struct export_result *r, const char *path);
 
-/* {"attributes": {scalars}, "summary": like headline}. New reference. */
+/* {"attributes": {scalars, nested ones by dotted name}, "summary": like headline}. New
+ * reference. */
 json_t *export_read_cell(const struct export_result *r, size_t index);
 /* Its named arrays: {name: {"v": [numbers, null: NaN], "unit", "meaning", "evidence"}}. New
  * reference. */
 json_t *export_read_series(const struct export_result *r, size_t index);
 /* An array of all cells, without these. New reference. */
 json_t *export_read_cells(const struct export_result *r);
-
-/* What a reader of the headlines should know of the cells and of the machine, a new reference:
- * {"cells": {state: number of cells},
- *  "left_out": {reason: number of failed and skipped cells},
- *  "warnings": {code: {"n_cells", "observed", "threshold", "text"}}, the value that is
- *   farthest from its threshold,
- *  "series": {kind of evidence: {name: true}}, of arrays that name theirs,
- *  "cpu": {"family", "model"}, from the topology, and "machine_card", where recorded}. */
-json_t *export_read_notes(const struct export_result *r);
 
 /* A cell's requests: column c of record_columns as stored; n = 0 where it serves nothing.
  */

@@ -9,22 +9,7 @@
 
 #define NEVER " (-2^63: never)"
 
-static const char *const states[] = {"done", "failed", "skipped"};
-
-const char *record_state_name(enum record_state s)
-{
-    return states[s];
-}
-
-bool record_state_find(const char *name, enum record_state *out)
-{
-    for (int i = RECORD_DONE; i <= RECORD_SKIPPED; i++)
-        if (name && strcmp(name, states[i]) == 0) {
-            *out = (enum record_state)i;
-            return true;
-        }
-    return false;
-}
+const char *const record_states[] = {"done", "failed", "skipped", NULL};
 
 #define AT(member) offsetof(struct metrics_row, member)
 /* clang-format off */
@@ -91,12 +76,10 @@ static const struct field {
      "cells left out because their value is missing; absent: none"},
     {"/headline/*@lo", "f64", "of each", "lower end of its 95 % interval; absent: none"},
     {"/headline/*@hi", "f64", "of each", "upper end of its 95 % interval; absent: none"},
-    {"/cells/NNNN@key", "text", "", "axis values and repeat as stable text"},
-    {"/cells/NNNN@state", "text", "", "done, failed or skipped"},
-    {"/cells/NNNN@attempt", "i64", "", "1, or more if the same key was measured before"},
-    {"/cells/NNNN@*", "any", "", "scalars of attributes_json, nested ones by dotted name"},
     {"/cells/NNNN/attributes_json", "json", "",
-     "settings, seeds, the system's description, warnings, memory and load of the cell"},
+     "key (axis values and repeat as stable text), state (done, failed or skipped), attempt (1, "
+     "or more if the same key was measured before), settings, seeds, the system's description, "
+     "warnings, memory and load of the cell"},
     {"/cells/NNNN/tokens/time_ns", "i64[n]", "ns",
      "when each token came, from the start of the cell; request after request"},
     {"/cells/NNNN/tokens/offset", "i64[n_requests + 1]", "",

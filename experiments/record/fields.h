@@ -8,7 +8,9 @@
 
 #include "experiments/metrics/metrics.h"
 
-#define RECORD_SCHEMA_VERSION 1
+/* 1 had the scalars of attributes_json as attributes of the cell too, and its key, state and
+ * attempt only there. Version 1 is read as well. */
+#define RECORD_SCHEMA_VERSION 2
 #define RECORD_ERROR_BYTES    sizeof(((struct metrics_row *)0)->error)
 
 /* A column of /cells/NNNN/requests: a member of struct metrics_row. */

@@ -1,10 +1,15 @@
 #include "experiments/record/h5.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/child.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "experiments/load/study.h"
+#include "experiments/record/fields.h"
 
 /* Large arrays are chunked and compressed; small ones are not worth the index. */
 #define CHUNK_N 8192
@@ -19,24 +24,23 @@ static herr_t first_cause(unsigned n, const H5E_error2_t *e, void *out)
     return 1; /* upward walk: the first is the innermost */
 }
 
-const char *record_h5_cause(void)
-{
-    static char text[120];
-
-    snprintf(text, sizeof(text), "no reason given");
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_cause, text);
-    for (char *c = text; *c; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = ' ';
-    return text;
-}
-
+/* With the innermost cause of HDF5's error, on one line. */
 static hid_t need(const struct record_h5 *h, hid_t result, const char *name)
 {
-    if (result < 0)
-        child_exit(err_set(ERR_IO, "%s: cannot write %s: HDF5: %s", h->path, name,
-                           record_h5_cause()));
-    return result;
+    char cause[120] = "no reason given";
+
+    if (result >= 0)
+        return result;
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_cause, cause);
+    for (char *c = cause; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = ' ';
+    child_exit(err_set(ERR_IO, "%s: cannot write %s: HDF5: %s", h->path, name, cause));
+}
+
+static hid_t make_group(struct record_h5 *h, hid_t parent, const char *name)
+{
+    return need(h, H5Gcreate2(parent, name, H5P_DEFAULT, h->groups, H5P_DEFAULT), name);
 }
 
 void record_h5_create(struct record_h5 *h, const char *path)
@@ -56,17 +60,7 @@ void record_h5_create(struct record_h5 *h, const char *path)
     need(h, H5Pset_obj_track_times(h->groups, 0), "properties");
     need(h, H5Pset_obj_track_times(h->datasets, 0), "properties");
     h->file = need(h, H5Fcreate(path, H5F_ACC_TRUNC, creation, access), "the file");
-}
-
-void record_h5_close(struct record_h5 *h)
-{
-    need(h, H5Fflush(h->file, H5F_SCOPE_GLOBAL), "the file");
-    need(h, H5Fclose(h->file), "the file");
-}
-
-hid_t record_h5_group(struct record_h5 *h, hid_t parent, const char *name)
-{
-    return need(h, H5Gcreate2(parent, name, H5P_DEFAULT, h->groups, H5P_DEFAULT), name);
+    h->cells = make_group(h, h->file, "cells");
 }
 
 static hid_t text_type(const struct record_h5 *h, size_t bytes)
@@ -100,7 +94,8 @@ static void attr_text(struct record_h5 *h, hid_t loc, const char *name, const ch
     H5Tclose(type);
 }
 
-void record_h5_attr(struct record_h5 *h, hid_t loc, const char *name, const json_t *v)
+/* A text, number or truth. */
+static void attr_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v)
 {
     int64_t i = json_integer_value(v);
     double d = json_real_value(v);
@@ -127,7 +122,21 @@ static void compress(struct record_h5 *h, hid_t properties, const char *name)
     need(h, H5Pset_deflate(properties, DEFLATE), name);
 }
 
-void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5_data *d)
+struct data {
+    const char *name;
+    hid_t type;        /* H5T_IEEE_F64LE or the like; -1: texts, as UTF-8 padded by NUL */
+    size_t text_bytes; /* of one such text */
+    const void *data;
+    size_t n;
+    bool scalar; /* one element without a dimension */
+    const char *unit, *meaning;
+    const char *why, *better, *evidence; /* further attributes, NULL: none */
+    size_t n_left_out;                   /* another one, 0: none */
+    bool interval;                       /* two more: lo and hi */
+    double lo, hi;
+};
+
+static void put(struct record_h5 *h, hid_t parent, const struct data *d)
 {
     hsize_t n = d->n;
     hid_t type =
@@ -152,7 +161,7 @@ void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5
     if (d->evidence)
         attr_text(h, set, "evidence", d->evidence);
     if (d->n_left_out)
-        attr(h, set, "n_left_out", H5T_STD_I64LE, &d->n_left_out);
+        attr(h, set, "n_left_out", H5T_STD_I64LE, &(int64_t){(int64_t)d->n_left_out});
     if (d->interval) {
         attr(h, set, "lo", H5T_IEEE_F64LE, &d->lo);
         attr(h, set, "hi", H5T_IEEE_F64LE, &d->hi);
@@ -161,4 +170,225 @@ void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5
     H5Pclose(properties);
     H5Sclose(space);
     H5Tclose(type);
+}
+
+static void put_text(struct record_h5 *h, hid_t loc, const char *name, const char *text,
+                     const char *meaning)
+{
+    put(h, loc,
+        &(struct data){.name = name,
+                       .type = -1,
+                       .text_bytes = strlen(text),
+                       .data = text,
+                       .n = 1,
+                       .scalar = true,
+                       .unit = "",
+                       .meaning = meaning});
+}
+
+static void put_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v,
+                     const char *meaning)
+{
+    char *text = json_text(v, JSON_SORT_KEYS | JSON_INDENT(1) | JSON_ENCODE_ANY);
+
+    put_text(h, loc, name, text, meaning);
+    mem_free(text);
+}
+
+/* NaN has one pattern, whatever arithmetic made it: the file is reproducible. */
+static void put_scalar(struct record_h5 *h, hid_t group, const struct record_headline *v,
+                       const char *meaning)
+{
+    const double value = isnan(v->value) ? (double)NAN : v->value;
+    const char *why = v->why && v->why[0] ? v->why : "no reason given";
+
+    put(h, group,
+        &(struct data){.name = v->name,
+                       .type = H5T_IEEE_F64LE,
+                       .data = &value,
+                       .n = 1,
+                       .scalar = true,
+                       .unit = v->unit,
+                       .meaning = meaning,
+                       .better = v->better && v->better[0] ? v->better : NULL,
+                       .why = isnan(value) ? why : NULL,
+                       .evidence = v->evidence,
+                       .n_left_out = v->n_left_out,
+                       .interval = v->has_interval,
+                       .lo = v->lo,
+                       .hi = v->hi});
+}
+
+/* --- requests and tokens */
+
+static void put_column(struct record_h5 *h, hid_t group, const struct record_column *c,
+                       const struct record_cell *cell)
+{
+    hid_t type = -1;
+    size_t width = RECORD_ERROR_BYTES;
+    char *data;
+
+    if (c->kind == RECORD_COLUMN_I64 || c->kind == RECORD_COLUMN_F64)
+        type = c->kind == RECORD_COLUMN_I64 ? H5T_STD_I64LE : H5T_IEEE_F64LE, width = 8;
+    else if (c->kind != RECORD_COLUMN_ERROR)
+        type = H5T_STD_I8LE, width = 1; /* of an enum its low byte */
+    data = mem_new(MEM_HARNESS, cell->n_rows, width);
+    for (size_t i = 0; i < cell->n_rows; i++)
+        memcpy(data + i * width, (const char *)&cell->rows[i] + c->offset, width);
+    put(h, group,
+        &(struct data){.name = c->name,
+                       .type = type,
+                       .text_bytes = width,
+                       .data = data,
+                       .n = cell->n_rows,
+                       .unit = c->unit,
+                       .meaning = c->meaning});
+    mem_free(data);
+}
+
+static void put_requests(struct record_h5 *h, hid_t group, const struct record_cell *cell)
+{
+    hid_t g = make_group(h, group, "requests");
+
+    for (const struct record_column *c = record_columns; c->name; c++)
+        put_column(h, g, c, cell);
+    H5Gclose(g);
+}
+
+static void put_tokens(struct record_h5 *h, hid_t group, const struct record_cell *cell)
+{
+    hid_t g = make_group(h, group, "tokens");
+    int64_t *offset = mem_new(MEM_HARNESS, cell->n_rows + 1, sizeof(*offset)), *time_ns;
+    struct data d = {.type = H5T_STD_I64LE};
+
+    for (size_t i = 0; i < cell->n_rows; i++)
+        offset[i + 1] = offset[i] + cell->rows[i].n_tok;
+    time_ns = mem_new(MEM_HARNESS, (size_t)offset[cell->n_rows], sizeof(*time_ns));
+    for (size_t i = 0; i < cell->n_rows; i++)
+        if (cell->rows[i].n_tok)
+            memcpy(time_ns + offset[i], cell->rows[i].token_ns,
+                   (size_t)cell->rows[i].n_tok * sizeof(*time_ns));
+    d.name = "offset";
+    d.data = offset;
+    d.n = cell->n_rows + 1;
+    d.unit = "";
+    d.meaning = record_field_meaning("/cells/NNNN/tokens/offset");
+    put(h, g, &d);
+    d.name = "time_ns";
+    d.data = time_ns;
+    d.n = (size_t)offset[cell->n_rows];
+    d.unit = "ns";
+    d.meaning = record_field_meaning("/cells/NNNN/tokens/time_ns");
+    put(h, g, &d);
+    mem_free(time_ns);
+    mem_free(offset);
+    H5Gclose(g);
+}
+
+/* --- summary and series */
+
+/* The study a cell is of; NULL: it served, or of a study that this build lacks. */
+static const struct study *study_of(const struct record_cell *cell)
+{
+    const json_t *study = json_object_get(cell->attributes, "study");
+    const char *name = json_string_value(json_object_get(study, "name"));
+    const struct study *s = NULL;
+
+    if (name && study_find(name, &s) != OK)
+        err_clear();
+    return s;
+}
+
+static void put_summary(struct record_h5 *h, hid_t group, const struct record_cell *cell)
+{
+    hid_t g = make_group(h, group, "summary");
+
+    for (size_t i = 0; i < cell->n_values; i++) {
+        const struct metrics_value *v = &cell->values[i];
+        struct record_headline s = {.name = v->name,
+                                    .unit = v->unit,
+                                    .value = v->value,
+                                    .why = v->why,
+                                    .evidence =
+                                        v->evidence ? v->evidence : cell->evidence,
+                                    .has_interval = v->has_interval,
+                                    .lo = v->lo,
+                                    .hi = v->hi};
+        const char *meaning = record_metric_meaning(v->name, study_of(cell), &s.better);
+
+        put_scalar(h, g, &s, meaning);
+    }
+    H5Gclose(g);
+}
+
+static void put_series(struct record_h5 *h, hid_t group, const struct record_cell *cell)
+{
+    hid_t g = make_group(h, group, "series");
+    const char *better;
+
+    for (size_t i = 0; i < cell->n_series; i++) {
+        const struct metrics_series *s = &cell->series[i];
+
+        put(h, g,
+            &(struct data){.name = s->name,
+                           .type = H5T_IEEE_F64LE,
+                           .data = s->v,
+                           .n = s->n,
+                           .unit = s->unit,
+                           .evidence = s->evidence ? s->evidence : cell->evidence,
+                           .meaning =
+                               record_metric_meaning(s->name, study_of(cell), &better)});
+    }
+    H5Gclose(g);
+}
+
+/* --- a cell, and the root */
+
+void record_h5_cell(struct record_h5 *h, int64_t attempt, const struct record_cell *cell)
+{
+    json_t *doc = json_pack("{s:s s:s s:I}", "key", cell->key, "state",
+                            record_states[cell->state], "attempt", (json_int_t)attempt);
+    char name[24];
+    hid_t g;
+
+    json_object_update_missing(doc, (json_t *)cell->attributes);
+    snprintf(name, sizeof(name), "%04zu", h->n_cells++);
+    g = make_group(h, h->cells, name);
+    put_json(h, g, "attributes_json", doc,
+             record_field_meaning("/cells/NNNN/attributes_json"));
+    if (cell->n_rows > 0) {
+        put_requests(h, g, cell);
+        put_tokens(h, g, cell);
+    }
+    put_summary(h, g, cell);
+    put_series(h, g, cell);
+    H5Gclose(g);
+    json_decref(doc);
+}
+
+void record_h5_close(struct record_h5 *h, const json_t *run, const json_t *header,
+                     const struct record_headline *headline, size_t n_headline)
+{
+    hid_t g = make_group(h, h->file, "headline");
+    const char *key;
+    char path[128];
+    json_t *v;
+
+    for (size_t i = 0; i < n_headline; i++)
+        put_scalar(h, g, &headline[i], headline[i].name);
+    H5Gclose(g);
+    json_object_foreach((json_t *)run, key, v) attr_json(h, h->file, key, v);
+    json_object_foreach((json_t *)header, key, v)
+    {
+        const bool is_json = json_is_object(v) || json_is_array(v);
+
+        snprintf(path, sizeof(path), "/%s%s", key, is_json ? "_json" : "");
+        if (is_json)
+            put_json(h, h->file, path + 1, v, record_field_meaning(path));
+        else if (strcmp(key, "hwloc_xml") == 0)
+            put_text(h, h->file, key, json_string_value(v), record_field_meaning(path));
+    }
+    H5Gclose(h->cells);
+    need(h, H5Fflush(h->file, H5F_SCOPE_GLOBAL), "the file");
+    need(h, H5Fclose(h->file), "the file");
 }

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "base/utf8.h"
 #include "experiments/record/fields.h"
 
@@ -170,7 +171,7 @@ json_t *journal_cell_json(const struct record_cell *c)
                                       s->evidence));
     }
     o = with_evidence(json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
-                                record_state_name(c->state), "attributes", c->attributes,
+                                record_states[c->state], "attributes", c->attributes,
                                 "values", values, "series", series, "requests",
                                 c->n_rows ? requests_json(c) : json_null()),
                       c->evidence);
@@ -334,15 +335,17 @@ static int take_series(struct journal_parsed *p, const json_t *list)
 int journal_cell_parse(struct journal_parsed *out, const json_t *v, const char *where)
 {
     struct record_cell *c = &out->cell;
-    const char *state = json_string_value(json_object_get(v, "state"));
+    const char *state = json_str_at(v, "state", "");
+    const int state_index = name_index(record_states, state);
     const json_t *requests = json_object_get(v, "requests");
     int rc = OK;
 
     *out = (struct journal_parsed){.where = where};
     c->key = json_string_value(json_object_get(v, "key"));
     c->attributes = json_object_get(v, "attributes");
-    if (!c->key || !json_is_object(c->attributes) || !record_state_find(state, &c->state))
+    if (!c->key || !json_is_object(c->attributes) || state_index < 0)
         return bad(out, "state");
+    c->state = (enum record_state)state_index;
     if (!take_evidence(v, &c->evidence))
         return bad(out, "evidence");
     if (!json_is_null(requests))

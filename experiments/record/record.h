@@ -25,8 +25,7 @@ enum record_state {
     RECORD_FAILED,  /* it ran and failed: attributes.error says why */
     RECORD_SKIPPED, /* not possible here: attributes.error says why */
 };
-const char *record_state_name(enum record_state s); /* "done", "failed", "skipped" */
-bool record_state_find(const char *name, enum record_state *out); /* NULL is no name */
+extern const char *const record_states[]; /* "done", "failed", "skipped"; NULL ends it */
 
 /* One cell: a point of the axes and a repeat. Everything is lent by the caller. */
 struct record_cell {
@@ -34,8 +33,7 @@ struct record_cell {
         *key; /* stable printable UTF-8 of the resolved axis values and the repeat */
     enum record_state state;
     /* An object of whatever describes the cell: axis values, settings, seeds, the
-     * system's description, warnings, memory, load. Scalars (nested ones by dotted name)
-     * also become HDF5 attributes of the cell. */
+     * system's description, warnings, memory, load. */
     const json_t *attributes;
     const struct metrics_row *rows; /* with the times of their tokens */
     size_t n_rows;
@@ -48,7 +46,7 @@ struct record_cell {
     const char *evidence;
 };
 
-/* A scalar that stands for the experiment in results/<stem>/latest.json. */
+/* A scalar that stands for the experiment, in its head (head.h). */
 struct record_headline {
     const char *name, *unit;
     const char *better; /* "higher" or "lower" */
@@ -61,9 +59,9 @@ struct record_headline {
     const char *evidence;
 };
 
-/* Turn the journal into results/<stem>/<utc>-<commit>.h5, then write latest.json, then
- * remove the journal and close it (*j = NULL). On error the journal stays, open and
- * whole, and no new .h5 exists.
+/* Turn the journal into results/<stem>/<utc>-<commit>.h5 with its head (head.h), which is
+ * then also latest.json, and remove the journal and close it (*j = NULL). On error the
+ * journal stays, open and whole, and no new .h5 exists.
  *   path  of the result, owned by the caller, mem_free(); may be NULL
  * ERR_IO: disk.  ERR_NOMEM.  ERR_FORMAT: the journal was damaged meanwhile. */
 MUST int record_finish(struct journal **j, const struct record_headline *headline,

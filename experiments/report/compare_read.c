@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "experiments/record/export.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 
 /* --- rows */
 

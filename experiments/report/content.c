@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 #include "measure/card.h"
 
 const char *report_evidence(const json_t *head)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 
 #define FOLDED_ABOVE 16 /* numbers of an experiment that stand open */
 

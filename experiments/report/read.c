@@ -8,8 +8,7 @@
 #include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "experiments/record/export.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 
 void report_add_problem(struct report_experiment *e, const char *line)
 {
@@ -118,13 +117,11 @@ static void sort_hosts(json_t *sorted, json_t *hosts)
 
 static void read_records(json_t *hosts, struct report_experiment *e)
 {
-    char dir[PATH_MAX], latest[PATH_MAX];
-    json_t *paths, *path, *head;
+    char dir[PATH_MAX];
+    json_t *paths, *path, *head, *latest;
     size_t i;
-    int rc = export_latest(latest, sizeof(latest), e->stem);
+    int rc = claim_record(&latest, e->stem);
 
-    if (rc != OK)
-        latest[0] = '\0';
     if (rc != OK && rc != ERR_NOTFOUND)
         report_add_problem(e, err_msg());
     snprintf(dir, sizeof(dir), "results/%s", e->stem);
@@ -136,12 +133,14 @@ static void read_records(json_t *hosts, struct report_experiment *e)
             report_add_problem(e, err_msg());
             continue;
         }
-        json_object_set_new(head, "latest",
-                            json_boolean(strcmp(json_string_value(path), latest) == 0));
+        json_object_set_new(
+            head, "latest",
+            json_boolean(json_equal(path, json_object_get(latest, "path"))));
         add_record(hosts, e->stem, head);
         json_decref(head);
     }
     json_decref(paths);
+    json_decref(latest);
 }
 
 int report_read(struct report *out, const char *claims)

@@ -2,9 +2,9 @@
  * verdicts on the papers' claims, and each experiment with its figure.
  *
  * Records come from results/NAME/ of the working directory. Those of other machines count as
- * well: to compare machines, copy their records there. A record is foreign data and is read
- * in a process of its own (export.h); one that is damaged is a line on the page. The same
- * records give the same page.   Threads: one. */
+ * well: to compare machines, copy their records there. Only
+ * their heads are read (experiments/record/head.h); one that is damaged is a line on the
+ * page. The same records give the same page.   Threads: one. */
 #ifndef REPORT_REPORT_H
 #define REPORT_REPORT_H
 

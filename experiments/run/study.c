@@ -333,7 +333,7 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
     } else {
         snprintf(error, sizeof(error), "%s", err_msg());
         log_line(r.state == RECORD_SKIPPED ? LOG_INFO : LOG_ERROR, "%s: %s: %s",
-                 job_cell->key, record_state_name(r.state), error);
+                 job_cell->key, record_states[r.state], error);
         rc = OK;
     }
     if (rc == OK)

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 RESULTS = os.environ.get("RESULTS", "results")
-SCHEMA_VERSION = 1  # the newest layout that is read here (experiments/record/fields.h)
+SCHEMA_VERSION = 2  # the newest layout that is read here (experiments/record/fields.h)
 
 
 # A share of a measured bound above this says that the bound is wrong (engine/measure/card.h).
@@ -41,6 +41,17 @@ def plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
+def dotted(doc, prefix=""):
+    """The scalars of a document, nested ones by dotted name: {"load.rate_rps": 5}."""
+    out = {}
+    for key, v in doc.items():
+        if isinstance(v, dict):
+            out.update(dotted(v, prefix + key + "."))
+        elif v is not None and not isinstance(v, list):
+            out[prefix + key] = v
+    return out
+
+
 class Series(dict):
     """A cell's named arrays, which remembers those that a figure reads."""
 
@@ -60,15 +71,15 @@ class Cell:
     """One measured point: a system, a dataset, a load, a repeat."""
 
     def __init__(self, group, evidence):
-        self.attrs = {k: plain(v) for k, v in group.attrs.items()}
+        attributes = json.loads(plain(group["attributes_json"][()]))
+        # of schema version 1 some are attributes in HDF5
+        self.attrs = {**{k: plain(v) for k, v in group.attrs.items()}, **dotted(attributes)}
         self.requests = columns(group, "requests")
         self.series = Series(columns(group, "series"))
         self.read = set()  # the numbers of the summary that the figure reads
         self.kinds = {name: plain(d.attrs.get("evidence", evidence))
                       for part in ("summary", "series") for name, d in group.get(part, {}).items()}
         self.tokens = columns(group, "tokens")
-        attributes = group.get("attributes_json")
-        attributes = json.loads(plain(attributes[()])) if attributes else {}
         self.axes = attributes.get("axes") or {}  # {"load.rate_rps": 5}
         self.warnings = attributes.get("warnings") or []  # {"code", "observed", "threshold", "text"}
         self.summary, self.why, self.intervals = {}, {}, {}

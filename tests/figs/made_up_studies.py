@@ -215,17 +215,23 @@ STUDIES = {
 }
 
 
+def describe(cell, more):
+    """Add to what attributes_json says of a cell."""
+    doc = json.loads(cell["attributes_json"][()]) if "attributes_json" in cell else {}
+    if doc:
+        del cell["attributes_json"]
+    cell["attributes_json"] = json.dumps({**doc, **more}, default=float)
+
+
 def write(f, rng, stem, missing):
     how, axes = STUDIES[stem]
     for i, values in enumerate(itertools.product(*axes.values())):
         at = dict(zip(axes, values))
         cell = f.create_group("cells/%04d" % i)
-        cell.attrs["state"] = "done"
-        cell.attrs.update({"study." + k: v for k, v in at.items()})
         # kinds: of evidence by name, "*" of all others; without any, the record's
         summary, series, attrs, kinds = (*how(rng, **at), {}, {})[:4]
-        cell.attrs.update(attrs)
-        cell["attributes_json"] = json.dumps({"axes": {"study." + k: v for k, v in at.items()}})
+        study = {"study." + k: v for k, v in at.items()}
+        describe(cell, {"state": "done", **study, **attrs, "axes": study})
         for name, value in summary.items():
             value, *interval = value if isinstance(value, tuple) else (value,)  # (value, lo, hi)
             cell["summary/" + name] = np.nan if missing else float(value)

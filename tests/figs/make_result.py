@@ -8,6 +8,7 @@ import sys
 import h5py
 import made_up_studies
 import numpy as np
+from made_up_studies import describe
 
 GBPS, GFLOPS = 33.0, 400.0
 POLICIES = ["fcfs", "continuous", "chunked", "phase_priority"]
@@ -54,8 +55,8 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
         cell["summary/" + name] = np.nan if missing else float(value)
         cell["summary/" + name].attrs["why"] = "made up" if missing else ""
     if not missing:
-        cell.attrs.update({"bound.read_gbps": GBPS, "bound.peak_gflops": GFLOPS,
-                           "bound.before.read_gbps": GBPS, "bound.after.read_gbps": 0.6 * GBPS})
+        describe(cell, {"bound.read_gbps": GBPS, "bound.peak_gflops": GFLOPS,
+                        "bound.before.read_gbps": GBPS, "bound.after.read_gbps": 0.6 * GBPS})
     scale = np.array([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
     cell["series/slo_scale"] = scale
     cell["series/slo_attainment_frac"] = 1 - np.exp(-2 * scale)
@@ -67,9 +68,8 @@ UNDER_LOAD = ("fig09_slo_scale", "fig12_goodput", "azure_conv_replay")
 
 def add_system(f, rng, i, name, missing):
     cell = f.create_group("cells/%04d" % i)
-    cell.attrs.update({"state": "done", "system.adapter": "sandwich", "load.rate_rps": 2.0,
-                       "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0, "slo.target_frac": 0.9})
-    cell["attributes_json"] = json.dumps({"axes": {"system.policy": name}, "warnings": []})
+    describe(cell, {"state": "done", "system.adapter": "sandwich", "load.rate_rps": 2.0, "slo.ttft_ms": 200.0,
+                    "slo.tpot_ms": 100.0, "slo.target_frac": 0.9, "axes": {"system.policy": name}})
     add_requests(cell, rng, 162e6, 2, 8, missing)
     for k, v in (("rps", 4.0), ("low_rps", 3.5), ("high_rps", 4.6)):
         cell["summary/goodput_" + k] = np.nan if missing else v + i
@@ -88,9 +88,7 @@ def sweep(f, stem):
     f["job_json"] = json.dumps({"headline": []})
     for cell, values in zip(cells, itertools.product(*axes.values())):
         warnings = [{"code": "overloaded"}] if values[0] == 16 else []
-        if "attributes_json" in cell:
-            del cell["attributes_json"]
-        cell["attributes_json"] = json.dumps({"axes": dict(zip(axes, values)), "warnings": warnings})
+        describe(cell, {"axes": dict(zip(axes, values)), "warnings": warnings})
         for name in ("offered_rate_rps", "request_throughput_rps"):
             if "summary/" + name in cell:
                 cell["summary/" + name][()] *= values[0]
@@ -109,16 +107,15 @@ def write_variants(f, rng, stem, missing):
     for i, (repeat, (model, weights), name) in enumerate(itertools.product((0, 1), MODELS.items(), NAMES)):
         cell = f.create_group("cells/%04d" % i)
         axes = {"case": model, "variant": name}
-        cell["attributes_json"] = json.dumps({"axes": axes, "repeat": repeat})
-        cell.attrs.update({
-            "state": "done", "label": "case=%s variant=%s" % (model, name),
+        describe(cell, {
+            "state": "done", "label": "case=%s variant=%s" % (model, name), "axes": axes, "repeat": repeat,
             "system.model": "build/models/%s-bf16.gguf" % model, "system.weight_type": "file",
             "dataset.reader": "synth", "dataset.fit": "sharegpt", "load.rate_rps": 1.0,
             "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0})
         if name == "llama.cpp":
-            cell.attrs.update(state="skipped", error="llama-server: not found, see \"install\" in x.json")
+            describe(cell, {"state": "skipped", "error": "llama-server: not found, see \"install\" in x.json"})
             continue
-        cell.attrs["described.configuration"] = "split" if "split" in name else "whole"
+        describe(cell, {"described.configuration": "split" if "split" in name else "whole"})
         add_requests(cell, rng, weights, 2, 64, missing)
         if headline and name != base and not repeat:
             h = f.create_dataset("headline/%s case=%s variant=%s" % (headline, model, name),
@@ -137,7 +134,7 @@ def main(path, stem, kind):
 def write(path, stem, missing):
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as f:
-        f.attrs.update(schema_version=1, experiment=stem, evidence="measured_small", host="host",
+        f.attrs.update(schema_version=2, experiment=stem, evidence="measured_small", host="host",
                        cpu_model="CPU", n_cpus=2, utc="2026-01-31T00:00:00Z", commit="0123456789abcdef", dirty=0)
         if stem in made_up_studies.STUDIES:
             return made_up_studies.write(f, rng, stem, missing)
@@ -154,16 +151,15 @@ def write(path, stem, missing):
                     if stem == "quickstart" and fit == "lmsys":
                         continue
                     cell = f.create_group("cells/%04d" % i)
-                    cell.attrs.update({
+                    describe(cell, {
                         "state": "done", "system.model": "build/models/%s-bf16.gguf" % model,
                         "system.weight_type": kind, "dataset.reader": "synth",
                         "dataset.fit": fit, "load.rate_rps": 1.0,
                         "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0})
                     if stem == "scheduling_policies":
-                        cell.attrs["load.rate_rps"] = [2.0, 6.0][i // 4]
-                        cell["attributes_json"] = json.dumps({"axes": {"variant": POLICIES[i % 4]}})
+                        describe(cell, {"load.rate_rps": [2.0, 6.0][i // 4], "axes": {"variant": POLICIES[i % 4]}})
                     if stem == "quickstart":
-                        cell["attributes_json"] = json.dumps({"warnings": [{"code": "bound_changed"}]})
+                        describe(cell, {"warnings": [{"code": "bound_changed"}]})
                     add_requests(cell, rng, weights, bytes_each, 64, missing)
                     i += 1
 

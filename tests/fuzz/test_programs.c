@@ -1,9 +1,9 @@
-/* Damaged files through the programs themselves. Each mutant of a record, a journal, a
+/* Damaged files through the programs themselves. Each mutant of a record, its head, a journal, a
  * machine card, a topology and a schedule cache is loaded, or refused with one line that
  * names it: no signal, no sanitizer's report, at most CPU_S of processor time and RSS_MAX of
  * memory.
  *
- *     build/tests/fuzz/test_programs [MUTANTS [KIND]]      default: 40 of each of the five
+ *     build/tests/fuzz/test_programs [MUTANTS [KIND]]      default: 40 of each
  */
 #include "tests/support/test.h"
 #include "tests/support/mutate.h"
@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <hdf5.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -22,7 +23,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "characterize/probe.h"
-#include "experiments/record/journal.h"
+#include "experiments/record/fields.h"
 
 #define CPU_S   10
 #define RSS_MAX ((long)2 << 20) /* KiB */
@@ -142,6 +143,17 @@ static const char *make_record(void)
     return record;
 }
 
+static void put_version(hid_t file)
+{
+    hid_t space = H5Screate(H5S_SCALAR);
+    hid_t a = H5Acreate2(file, "schema_version", H5T_STD_I64LE, space, H5P_DEFAULT,
+                         H5P_DEFAULT);
+
+    assert_true(H5Awrite(a, H5T_NATIVE_INT, &(int){RECORD_SCHEMA_VERSION}) >= 0);
+    H5Aclose(a);
+    H5Sclose(space);
+}
+
 /* The layout without checksums, where every changed byte is read. */
 static const char *make_old_record(void)
 {
@@ -151,9 +163,24 @@ static const char *make_old_record(void)
 
     assert_true(H5Ocopy(from, "cells", to, "cells", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     assert_true(H5Ocopy(from, "headline", to, "headline", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    put_version(to);
     H5Fclose(from);
     H5Fclose(to);
     return path;
+}
+
+/* The head of a record of "quickstart", under both of its names. */
+static const char *make_head(void)
+{
+    const char *dir = test_path("heads/results/quickstart");
+    char command[900];
+
+    RUN_OK(program("testbed"), "run", job_path(), "--out", dir, "--quiet");
+    snprintf(command, sizeof(command),
+             "cd '%s' && ln -sf latest.json \"$(ls 2*.json)\" && cp latest.json ../valid",
+             dir);
+    assert_int_equal(system(command), 0);
+    return test_path("heads/results/valid");
 }
 
 static bool has_two_cells(const char *journal)
@@ -287,7 +314,7 @@ static size_t fix_card(uint8_t *data, size_t n)
     return put_checksum(root, root, data, n);
 }
 
-/* --- the five kinds */
+/* --- the kinds */
 
 struct kind {
     const char *name;
@@ -350,6 +377,18 @@ static void schedule_by_it(const char **words, const char *path, int i)
               "--prompt-ids", "1,2", "-n", "2", "--schedules", path);
 }
 
+static void report_on_it(const char **words, const char *path, int i)
+{
+    static char testbed[PATH_MAX];
+
+    (void)path;
+    (void)i;
+    if (!realpath(program("testbed"), testbed))
+        fail_msg("%s: %m", program("testbed"));
+    WORDS(words, "/usr/bin/env", "-C", test_path("heads"), testbed, "report",
+          "--no-draw");
+}
+
 static const struct kind kinds[] = {
     {"record", "mutant.h5", "mutant.h5", make_record, make_old_record, NULL, export_it},
     {"journal", "resumed/toy.journal", "toy.journal", make_journal, NULL, fix_journal,
@@ -358,6 +397,8 @@ static const struct kind kinds[] = {
     {"topology", "mutant.xml", "mutant", make_topology, NULL, NULL, plan_for_it},
     {"cache", "mutant.cache", "mutant.cache", make_cache, NULL, fix_cache,
      schedule_by_it},
+    {"head", "heads/results/quickstart/latest.json", ".json", make_head, NULL, NULL,
+     report_on_it},
 };
 
 /* --- judging */
@@ -507,6 +548,11 @@ TEST(topologies)
 TEST(schedule_caches)
 {
     mutants_of(&kinds[4]);
+}
+
+TEST(heads)
+{
+    mutants_of(&kinds[5]);
 }
 
 int main(int argc, char **argv)

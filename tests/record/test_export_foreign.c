@@ -159,25 +159,39 @@ TEST(columns_are_checked)
     fclose(null);
 }
 
-/* A cell without its name, and one whose name is a number. */
+/* A cell without its name, one whose name is a number, one without its description. */
 TEST(cells_have_names)
 {
+    static const struct {
+        const char *doc, *part;
+    } bad[] = {
+        {"{}", "/cells/0001: expected a \"key\" in attributes_json"},
+        {"{\"key\": 7}", "/cells/0001: expected a \"key\" in attributes_json"},
+        {"{\"key\": \"k\"", "attributes_json: "},
+        {NULL, "attributes_json: expected a text"},
+    };
     const char *path = copy_of_result("nameless");
-    const hsize_t one = 1;
-    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), a;
-    hid_t space = H5Screate_simple(1, &one, NULL);
 
-    assert_true(H5Adelete_by_name(file, "/cells/0001", "key", H5P_DEFAULT) >= 0);
-    H5Fclose(file);
-    assert_refused(path, "/cells/0001: expected an attribute \"key\"");
-    file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-    a = H5Acreate_by_name(file, "/cells/0001", "key", H5T_STD_I64LE, space, H5P_DEFAULT,
-                          H5P_DEFAULT, H5P_DEFAULT);
-    assert_true(H5Awrite(a, H5T_NATIVE_INT64, &(int64_t){7}) >= 0);
-    H5Aclose(a);
-    H5Sclose(space);
-    H5Fclose(file);
-    assert_refused(path, "/cells/0001: expected an attribute \"key\"");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), type, space, set;
+
+        if (i < 1 || bad[i - 1].doc)
+            assert_true(H5Ldelete(file, "/cells/0001/attributes_json", H5P_DEFAULT) >= 0);
+        if (bad[i].doc) {
+            type = H5Tcopy(H5T_C_S1);
+            H5Tset_size(type, strlen(bad[i].doc));
+            space = H5Screate(H5S_SCALAR);
+            set = H5Dcreate2(file, "/cells/0001/attributes_json", type, space,
+                             H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+            assert_true(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bad[i].doc) >=
+                        0);
+            H5Dclose(set);
+            H5Sclose(space);
+            H5Tclose(type);
+        }
+        H5Fclose(file);
+        assert_refused(path, bad[i].part);
+    }
 }
 
 static void put_version(hid_t file, int64_t version)

@@ -27,17 +27,17 @@ refused() {
 
 for record in tests/golden/records/*/*.h5; do
     stem=$(basename "$record" .h5)
-    name=$(basename "$(dirname "$record")")/$stem
+    of=$(basename "$(dirname "$record")")/$stem
     for format in csv csv-cells json-full markdown; do
-        check "$name as $format" same "$record" "$format"
+        check "$of as $format" same "$record" "$format"
     done
     if ! "$python" -c 'import h5py, matplotlib' 2>/dev/null; then
-        skip "$name as a figure" "$python has no h5py and matplotlib"
+        skip "$of as a figure" "$python has no h5py and matplotlib"
         continue
     fi
-    check "$name as a figure" "$python" "paper-figs/$stem.py" "$record" "$dir"
+    check "$of as a figure" "$python" "paper-figs/$stem.py" "$record" "$dir"
     check "which is drawn" [ -s "$dir/$stem.svg" ]
-    check "$name of a later version" later "$record" "$dir/later.h5"
+    check "$of of a later version" later "$record" "$dir/later.h5"
     check "is refused by the export" refuses 3 'schema_version: expected 1 to [0-9]*, found 99' \
         "$testbed" export "$dir/later.h5"
     check "is refused by the figure" refused

@@ -1,13 +1,34 @@
 /* A finished record holds what was measured, with units and meanings, the same bytes each time. */
 #include "tests/record/toy_record.h"
 
+#include "experiments/record/head.h"
+
 /* Regression: a record killed before its journal was removed was written twice. */
+
+/* Of nine fixture cells one failed, and those of an odd number are measured_small. */
+static void check_head(const json_t *head)
+{
+    const json_t *run = json_object_get(head, "run");
+    const json_t *cells = json_object_get(head, "cells");
+    const json_t *series = json_object_get(head, "series");
+
+    assert_int_equal(json_int_at(run, "n_cells"), N);
+    assert_int_equal(json_int_at(run, "schema_version"), RECORD_SCHEMA_VERSION);
+    assert_string_equal(json_str_at(run, "commit", ""), "0123456789abcdef");
+    assert_null(json_object_get(run, "hwloc_xml"));
+    assert_int_equal(json_int_at(cells, "done"), N - 1);
+    assert_int_equal(json_int_at(cells, "failed"), 1);
+    assert_int_equal(json_int_at(json_object_get(head, "left_out"), "failed"), 1);
+    assert_int_equal(json_object_size(series), 1);
+    assert_true(
+        json_is_true(json_object_get(json_object_get(series, "simulated"), "cdf")));
+}
 
 TEST(reads_back)
 {
     const char *dir = fixture_dir("back");
     char want[600], *path = finished(dir);
-    json_t *latest, *v;
+    json_t *latest, *head, *v;
 
     snprintf(want, sizeof(want), "%s/" STEM ".h5", dir);
     assert_string_equal(path, want);
@@ -16,6 +37,12 @@ TEST(reads_back)
     assert_int_equal(n_files(dir, ".tmp"), 0);
     snprintf(want, sizeof(want), "%s/latest.json", dir);
     assert_ok(json_read_file(&latest, want, 1 << 20));
+    assert_ok(export_head(&head, path));
+    assert_string_equal(json_string_value(json_object_get(head, "path")), path);
+    json_object_del(head, "path");
+    assert_true(json_equal(head, latest));
+    check_head(head);
+    json_decref(head);
     assert_string_equal(json_string_value(json_object_get(latest, "file")), STEM ".h5");
     assert_string_equal(json_string_value(json_object_get(latest, "evidence")),
                         "measured");

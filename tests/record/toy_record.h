@@ -156,7 +156,7 @@ static inline void check_cell(const json_t *cell, const struct fixture_cell *f, 
 
     assert_string_equal(json_string_value(json_object_get(a, "key")), f->key);
     assert_string_equal(json_string_value(json_object_get(a, "state")),
-                        record_state_name(f->cell.state));
+                        record_states[f->cell.state]);
     assert_int_equal(json_integer_value(json_object_get(a, "attempt")), 1);
     assert_int_equal(json_integer_value(json_object_get(a, "rate")), index);
     assert_string_equal(json_string_value(json_object_get(a, "load.process")), "poisson");

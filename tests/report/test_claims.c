@@ -2,10 +2,10 @@
  * expected gives one line. */
 #include "tests/support/fixture.h"
 
-#include <hdf5.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "experiments/report/claim_rule.h"
 #include "experiments/report/claims.h"
@@ -199,24 +199,17 @@ static enum claim_verdict verdict(const struct claim *c)
     return v;
 }
 
-/* Change one number of the newest record in its file. */
+/* Change one number of the newest record in its head. */
 static void change(const char *name, double value)
 {
-    json_t *record;
-    hid_t file, dataset;
-    char at[64];
+    const char *path = "results/e/latest.json";
+    json_t *head;
 
-    assert_ok(claim_record(&record, "e"));
-    file = H5Fopen(json_string_value(json_object_get(record, "path")), H5F_ACC_RDWR,
-                   H5P_DEFAULT);
-    snprintf(at, sizeof(at), "/headline/%s", name);
-    dataset = H5Dopen2(file, at, H5P_DEFAULT);
-    assert_true(dataset >= 0);
-    assert_true(
-        H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0);
-    H5Dclose(dataset);
-    H5Fclose(file);
-    json_decref(record);
+    assert_ok(json_read_file(&head, path, 1 << 20));
+    json_object_set_new(json_object_get(json_object_get(head, "headline"), name), "value",
+                        json_number(value));
+    assert_ok(json_write_file(head, path));
+    json_decref(head);
 }
 
 /* The weaker rule may hold where the stronger one is undecided; what is undecided is told, and
@@ -289,6 +282,11 @@ TEST(one_number_flips_the_verdict)
     claims_fini(&c);
 }
 
+static void write_text(const char *path, const char *text)
+{
+    test_write(path, text, strlen(text));
+}
+
 TEST(damaged_records_are_reported)
 {
     json_t *record;
@@ -297,13 +295,16 @@ TEST(damaged_records_are_reported)
     assert_non_null(getcwd(top, sizeof(top)));
     assert_int_equal(chdir(test_dir()), 0);
     assert_ok(file_make_dirs("results/bad"));
-    test_write("results/bad/latest.json", "{\"file\": \"x.h5\"}", 16);
-    assert_err(claim_record(&record, "bad"), ERR_NOTFOUND, "results/bad/x.h5");
-    test_write("results/bad/x.h5", "no record", 9);
-    assert_err(claim_record(&record, "bad"), ERR_FORMAT, "results/bad/x.h5");
-    test_write("results/bad/latest.json", "{\"file\": \"../e/x.h5\"}", 21);
+    assert_err(claim_record(&record, "bad"), ERR_NOTFOUND, "results/bad/latest.json");
+    write_text("results/bad/latest.json", "{\"file\": \"x.h5\"}");
+    assert_err(claim_record(&record, "bad"), ERR_FORMAT,
+               "latest.json: run.schema_version: expected 2, found 0");
+    write_text("results/bad/latest.json",
+               "{\"file\": \"x.h5\", \"run\": {\"schema_version\": 2}}");
+    assert_err(claim_record(&record, "bad"), ERR_FORMAT, "latest.json: headline");
+    write_text("results/bad/latest.json", "{\"file\": \"../e/x.h5\"}");
     assert_err(claim_record(&record, "bad"), ERR_FORMAT, "a name in this folder");
-    test_write("results/bad/latest.json", "{}", 2);
+    write_text("results/bad/latest.json", "{}");
     assert_err(claim_record(&record, "bad"), ERR_FORMAT, "latest.json: file");
     assert_int_equal(chdir(top), 0);
 }

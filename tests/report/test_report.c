@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/home.h"
 #include "base/text.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 #include "experiments/report/report.h"
 #include "experiments/report/tables.h"
 
@@ -193,15 +193,11 @@ static void make_record(const struct made *m)
     struct journal *j;
 
     snprintf(dir, sizeof(dir), "results/%s", m->stem);
-    assert_int_equal(json_object_set_new(header, "cpu_model", json_string(m->cpu)), 0);
-    assert_int_equal(json_object_set_new(header, "n_cpus", json_integer(4)), 0);
-    assert_int_equal(json_object_set_new(header, "host", json_string(m->host)), 0);
-    assert_int_equal(
-        json_object_set_new(
-            header, "hwloc_xml",
-            json_string("<info name=\"CPUFamilyNumber\" value=\"25\"/>\n<info "
-                        "name=\"CPUModelNumber\" value=\"17\"/>")),
-        0);
+    json_object_update_new(
+        header, json_pack("{s:s s:i s:s s:s}", "cpu_model", m->cpu, "n_cpus", 4, "host",
+                          m->host, "hwloc_xml",
+                          "<info name=\"CPUFamilyNumber\" value=\"25\"/>\n<info "
+                          "name=\"CPUModelNumber\" value=\"17\"/>"));
     assert_ok(journal_open(&j, dir, m->stem, header, false));
     for (int i = 0; i < 7; i++) { /* the last one failed */
         fixture_cell_make(&f, i);
@@ -353,9 +349,11 @@ static void a_damaged_record_is_a_line(void **state)
     enter(top);
     make_record(&first);
     assert_ok(file_write("results/e/bad.h5", "no record", 9));
+    assert_ok(file_write("results/e/bad.json", "no head", 7));
+    assert_ok(file_write("results/e/lone.h5", "no record", 9));
     assert_ok(file_write("results/f/latest.json", "{", 1));
     assert_ok(report_read(&r, NULL));
-    assert_int_equal(json_array_size(report_find(&r, "e")->problems), 1);
+    assert_int_equal(json_array_size(report_find(&r, "e")->problems), 2);
     assert_non_null(report_record(&r, report_find(&r, "e")));
     assert_int_equal(json_array_size(report_find(&r, "f")->problems), 1);
     assert_int_equal(json_array_size(report_find(&r, "g")->problems), 1);
@@ -363,7 +361,8 @@ static void a_damaged_record_is_a_line(void **state)
     report_fini(&r);
     save_page();
     text = page("index.html");
-    assert_non_null(strstr(text, "results/e/bad.h5: offset 0: expected an HDF5 file"));
+    assert_non_null(strstr(text, "results/e/bad.json: "));
+    assert_non_null(strstr(text, "results/e/lone.h5: expected its head next to it"));
     assert_non_null(strstr(text, "results/f/latest.json"));
     mem_free(text);
     leave(top);

@@ -84,14 +84,18 @@ check "a figure that cannot be drawn" reported 3
 check "is a line of the page" grep -q 'no figure is drawn' results/report/report.md
 check "and on the terminal" grep -q 'no figure is drawn' err
 check "which is not asked for without drawing" reported 0 --no-draw
-echo damaged >results/small/damaged.h5
+echo damaged | tee results/small/damaged.h5 >results/small/damaged.json
 check "a damaged record" reported 3 --no-draw
 check "is one line" [ "$(wc -l <err)" = 1 ]
-check "which names it" grep -q 'results/small/damaged.h5: .*expected an HDF5 file' err
-check "on the page, too" grep -q 'results/small/damaged.h5: .*expected an HDF5 file' results/report/index.html
+check "which names it" grep -q 'results/small/damaged.json: ' err
+check "on the page, too" grep -q 'results/small/damaged.json: ' results/report/index.html
 check "and the other record is still there" grep -q 'src="data:image/svg' results/report/index.html
 check "links resolve" links_resolve results/report
-rm results/small/damaged.h5
+rm results/small/damaged.*
+cp -r results/small kept
+for record in results/small/*.h5; do echo damaged >"$record"; done
+check "a page needs only the heads" reported 0 --no-draw
+rm -r results/small && mv kept results/small
 
 printf 'before\n<!-- testbed report: small:t,n -->\nstale\n<!-- end of testbed report -->\nafter' >doc.md
 printf 'before\n<!-- testbed report: other -->\nstale\n<!-- end of testbed report -->\nafter' >kept.md
@@ -127,7 +131,7 @@ changed_by() { # target, options: what git calls changed after it
 unset SANDWICH_HOME
 if git clone -q "$top" checkout 2>err; then
     mkdir checkout/results/quickstart
-    cp results/small/*.h5 results/small/latest.json checkout/results/quickstart
+    cp results/small/*.h5 results/small/*.json checkout/results/quickstart
     check "make report" sh -c "[ -n '$(recipe report)' ]"
     check "it changes no file of a checkout" [ -z "$(changed_by report --no-draw)" ]
     check "and writes its page" [ -s checkout/results/report/index.html ]

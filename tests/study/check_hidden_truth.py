@@ -171,11 +171,12 @@ def check_record(path):
         cells = []
         for cell in f["cells"].values():
             v = {k: float(d[()]) for k, d in cell["summary"].items()}
-            v["machine"] = cell.attrs["study.machine"]
+            study = json.loads(cell["attributes_json"][()])["study"]
+            v["machine"] = study["machine"]
             v["machine"] = v["machine"].decode() if isinstance(v["machine"], bytes) else v["machine"]
             cells.append(v)
             notes = json.loads(cell["attributes_json"][()])["notes"]
-            name = "%s, seed %s" % (v["machine"], cell.attrs["study.seed"])
+            name = "%s, seed %s" % (v["machine"], study["seed"])
             for way in WAYS:
                 check((v["step_s" + way] <= 1.02 * v["best_s"]) == (v["within_2pct" + way] == 1),
                       "%s: within_2pct%s" % (name, way))

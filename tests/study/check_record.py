@@ -1,6 +1,7 @@
 """What must hold in a record of counters or of a whole machine card. usage:
 check_record.py counters|card FILE.h5; prints what does not hold, and then ends with 1."""
 
+import json
 import math
 import sys
 
@@ -36,12 +37,11 @@ def counters(cell):
         check(math.isnan(v[name]) or v[name] > 0, "%s: %g was not measured" % (name, v[name]))
     for name in TWINS:
         check(v["estimated_" + name] > 0, "estimated_%s: %g" % (name, v["estimated_" + name]))
-    decode = cell.attrs["study.phase"] == b"decode"
-    batch, prompt = int(cell.attrs["study.batch"]), int(cell.attrs["study.prompt_tok"])
-    tok = batch * (int(cell.attrs["study.steps"]) if decode else prompt)
+    described = json.loads(cell["attributes_json"][()])
+    study = described["study"]
+    tok = int(study["batch"]) * int(study["steps" if study["phase"] == "decode" else "prompt_tok"])
     check(v["sde_tok"] == tok, "%g tokens in the steps, %d were asked for" % (v["sde_tok"], tok))
-    names = cell.attrs["notes.raw_events"]
-    names = (names.decode() if isinstance(names, bytes) else names).split("|")
+    names = described["notes"]["raw_events"].split("|")
     for series in ("raw_count", "raw_enabled_ns", "raw_running_ns"):
         check(len(cell["series/" + series]) == len(names), "%s: not one for each of %s" % (series, names))
     for count, ran in zip(cell["series/raw_count"], cell["series/raw_running_ns"]):
@@ -59,9 +59,11 @@ def card(cell):
         check(len(cell["series/" + x]) > 0, "%s: no point" % x)
         for y in ys:
             check(len(cell["series/" + y]) == len(cell["series/" + x]), "%s: as long as %s" % (y, x))
-    check(b"n_trusted" in cell["attributes_json"][()], "no table of trust")
+    text = cell["attributes_json"][()]
+    check(b"n_trusted" in text, "no table of trust")
+    notes = json.loads(text).get("notes", {})
     for note in ("levels", "root", "trust_lines"):
-        check(len(cell.attrs.get("notes." + note, "")) > 0, "no %s" % note)
+        check(len(notes.get(note, "")) > 0, "no %s" % note)
     check(len(cell["series/cpus"]) > 0, "no topology")
 
 

@@ -3,6 +3,7 @@ rounds, by what the record states as their meaning, not by the code that wrote t
 prints what differs and how many numbers were compared, and ends with 1 if any differs. --change doubles
 that number of each cell first, which must then be found."""
 
+import json
 import math
 import sys
 
@@ -35,6 +36,10 @@ def statistics(name, values):
     return out
 
 
+def described(cell):
+    return json.loads(cell["attributes_json"][()])
+
+
 def rows_of(cell):
     columns = {name: d[()] for name, d in cell["requests"].items()}
     offset, time = cell["tokens/offset"][()], cell["tokens/time_ns"][()]
@@ -61,7 +66,7 @@ def served(cell):
     gaps = [(b - a) / 1e6 for r in ok for a, b in zip(r["token_ns"], r["token_ns"][1:])]
     late = [(int(r["dispatch_ns"]) - int(r["intended_ns"])) / 1e6 for r in rows if r["dispatch_ns"] != NEVER]
     made, asked = sum(len(r["token_ns"]) for r in ok), sum(int(r["n_prompt_tok"]) for r in ok)
-    slo = [float(cell.attrs.get("slo." + k, 0)) for k in ("ttft_ms", "tpot_ms")]
+    slo = [float(described(cell).get("slo", {}).get(k, 0)) for k in ("ttft_ms", "tpot_ms")]
 
     def met(r, first, each):
         return (r["status"] == OK and not (first and ttft[id(r)] > first)
@@ -100,7 +105,7 @@ def middle(values):
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def phase_switch(s, attrs):
+def phase_switch(s, study):
     plans = ["request_s_prefill_plan", "request_s_decode_plan"]
     better = s(min(plans, key=lambda p: min(s(p))))
     out = {name: min(s(name)) for name in ["request_s"] + plans}
@@ -109,29 +114,29 @@ def phase_switch(s, attrs):
     return out
 
 
-def block_growth(s, attrs):
+def block_growth(s, study):
     side, rate = s("side"), s("gflops")
     return {"gflops_first": rate[0], "gflops_best": max(rate), "growth": max(rate) / rate[0],
             "knee": next(x for x, r in zip(side, rate) if r >= 0.95 * max(rate)),
             "best_side": side[rate.index(max(rate))]}
 
 
-def block_thread(s, attrs):
-    n, k = (int(v) for v in attrs["study.matrix"].decode().split()[1].split("x"))
-    flop, out, best = 2e-9 * float(attrs["study.m"]) * n * k, {}, []
+def block_thread(s, study):
+    n, k = (int(v) for v in study["matrix"].split()[1].split("x"))
+    flop, out, best = 2e-9 * float(study["m"]) * n * k, {}, []
     for of in "1", "n":
         rate = s("sweep_gflops_" + of)
         best.append(rate.index(max(rate)))
         out.update({side + "_" + of: s(side)[best[-1]] for side in ("bm", "bn", "bk")})
-        out["n_slices_" + of] = math.ceil(float(attrs["study.m"]) / out["bm_" + of]) * math.ceil(n / out["bn_" + of])
+        out["n_slices_" + of] = math.ceil(float(study["m"]) / out["bm_" + of]) * math.ceil(n / out["bn_" + of])
     one, every = s("again_s_1"), s("again_s_n")
     out.update(gflops_1=max(s("sweep_gflops_1")), gflops_n=flop / min(every), gflops_n_of_1=flop / min(one),
                loss_frac=1 - middle([a / b for a, b in zip(every, one)]) if best[0] != best[1] else 0.0)
     return out
 
 
-def ablation(s, attrs):
-    n_tok, out = float(attrs["study.batch"]) * float(attrs["study.n_output_tok"]), {}
+def ablation(s, study):
+    n_tok, out = float(study["batch"]) * float(study["n_output_tok"]), {}
     for step in "one_plan rank_shifted communication service_config kernel_tuning split_k".split():
         for kept in "", "raw_":
             out["%stok_s_%s" % (kept, step)] = n_tok / min(s("%srequest_s_%s" % (kept, step)))
@@ -139,8 +144,8 @@ def ablation(s, attrs):
     return out
 
 
-def window(s, attrs):
-    out, n_tok = {}, float(attrs["study.n_output_tok"])
+def window(s, study):
+    out, n_tok = {}, float(study["n_output_tok"])
     for which in "", "_default":
         prefill, decode = min(s("prefill_s" + which)), min(s("decode_s" + which))
         out.update({"ttft_ms" + which: 1e3 * prefill, "tok_s" + which: n_tok / (prefill + decode)})
@@ -148,12 +153,14 @@ def window(s, attrs):
     return out
 
 
-STUDIES = {b"ablation": ablation, b"window": window, b"phase_switch": phase_switch, b"block_growth": block_growth, b"block_thread": block_thread}
+STUDIES = {"ablation": ablation, "window": window, "phase_switch": phase_switch, "block_growth": block_growth,
+           "block_thread": block_thread}
 
 
 def studied(cell):
-    work_out = STUDIES.get(cell.attrs.get("study.name"))
-    return work_out(lambda name: [float(v) for v in cell["series/" + name]], cell.attrs) if work_out else {}
+    study = described(cell)["study"]
+    work_out = STUDIES.get(study["name"])
+    return work_out(lambda name: [float(v) for v in cell["series/" + name]], study) if work_out else {}
 
 
 def same(a, b):

@@ -8,7 +8,7 @@
 #include "base/name.h"
 #include "base/process.h"
 #include "experiments/report/claims.h"
-#include "experiments/record/export_notes.h"
+#include "experiments/record/head.h"
 #include "experiments/run/resume.h"
 #include "experiments/cli/verb.h"
 #include "experiments/cli/verb_run.h"

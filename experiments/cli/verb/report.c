@@ -94,7 +94,7 @@ const struct verb verb_report = {
          "in it, without scripts) and in Markdown: machines, the verdicts of `testbed "
          "check`, and for each experiment its figure, claim, expectation, numbers, "
          "warnings, command and record. Records of several machines are shown side by "
-         "side: copy theirs into results/NAME/.",
+         "side: copy theirs, FILE.h5 and FILE.json, into results/NAME/.",
          "  testbed report\n"
          "  testbed report --out page --no-draw\n"
          "  testbed report --tables README.md\n",

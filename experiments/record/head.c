@@ -1,0 +1,356 @@
+#include "experiments/record/head.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/name.h"
+#include "experiments/record/fields.h"
+#include "measure/card.h"
+
+#define HEAD_BYTES ((size_t)16 << 20)
+
+/* --- what a run leaves */
+
+static void count(json_t *counts, const char *name)
+{
+    json_object_set_new(counts, name, json_integer(json_int_at(counts, name) + 1));
+}
+
+static double miss(const json_t *warning)
+{
+    return fabs(json_number_value(json_object_get(warning, "observed")) -
+                json_number_value(json_object_get(warning, "threshold")));
+}
+
+/* Of each code the value that is farthest from its threshold, and in how many cells it is. */
+static void take_warnings(json_t *all, const json_t *of_cell)
+{
+    json_t *seen = json_object(), *w, *worst;
+    const char *code;
+    size_t i;
+
+    json_array_foreach((json_t *)of_cell, i, w)
+    {
+        code = json_str_at(w, "code", NULL);
+        if (!code)
+            continue;
+        worst = json_object_get(all, code);
+        if (!worst) {
+            worst = json_object();
+            json_object_set_new(all, code, worst);
+        }
+        if (!json_object_get(worst, "text") || miss(w) > miss(worst))
+            json_object_update_new(worst,
+                                   json_pack("{s:O? s:O? s:O?}", "observed",
+                                             json_object_get(w, "observed"), "threshold",
+                                             json_object_get(w, "threshold"), "text",
+                                             json_object_get(w, "text")));
+        if (!json_object_get(seen, code))
+            count(worst, "n_cells");
+        json_object_set_new(seen, code, json_true());
+    }
+    json_decref(seen);
+}
+
+json_t *record_head_new(void)
+{
+    return json_pack("{s:{} s:{} s:{} s:{}}", "cells", "left_out", "warnings", "series");
+}
+
+void record_head_cell(json_t *head, const struct record_cell *c)
+{
+    json_t *all = json_object_get(head, "series"), *of_kind;
+
+    count(json_object_get(head, "cells"), record_states[c->state]);
+    if (c->state != RECORD_DONE)
+        count(json_object_get(head, "left_out"),
+              json_str_at(c->attributes, "error", record_states[c->state]));
+    take_warnings(json_object_get(head, "warnings"),
+                  json_object_get(c->attributes, "warnings"));
+    for (size_t i = 0; i < c->n_series; i++) {
+        const char *kind = c->series[i].evidence ? c->series[i].evidence : c->evidence;
+
+        if (!kind)
+            continue;
+        of_kind = json_object_get(all, kind);
+        if (!of_kind) {
+            of_kind = json_object();
+            json_object_set_new(all, kind, of_kind);
+        }
+        json_object_set_new(of_kind, c->series[i].name, json_true());
+    }
+}
+
+/* The first `<info name="NAME" value="VALUE"/>` of the topology. */
+static void take_info(json_t *cpu, const char *member, const char *xml, const char *name)
+{
+    char mark[80];
+    const char *at;
+
+    snprintf(mark, sizeof(mark), "<info name=\"%s\" value=\"", name);
+    at = strstr(xml, mark);
+    at = at ? at + strlen(mark) : NULL;
+    if (at)
+        json_object_set_new(cpu, member, json_stringn_lossy(at, strcspn(at, "\"<")));
+}
+
+static json_t *headline_json(const struct record_headline *v)
+{
+    const bool known = isfinite(v->value);
+    json_t *one = json_pack("{s:o s:s s:s}", "value", json_number(v->value), "unit",
+                            v->unit, "better", v->better);
+
+    if (!known)
+        json_object_set_new(one, "why", json_string(v->why ? v->why : "no reason given"));
+    if (v->n_left_out)
+        json_object_set_new(one, "n_left_out", json_integer((json_int_t)v->n_left_out));
+    if (v->has_interval)
+        json_object_update_new(one, json_pack("{s:f s:f}", "lo", v->lo, "hi", v->hi));
+    if (v->evidence)
+        json_object_set_new(one, "evidence", json_string(v->evidence));
+    return one;
+}
+
+static void take_scalars(json_t *run, const json_t *from)
+{
+    static const char *const others[] = {"journal_version", "hwloc_xml", NULL};
+    const char *key;
+    json_t *v;
+
+    json_object_foreach((json_t *)from, key, v)
+    {
+        if (!json_is_object(v) && !json_is_array(v) && !json_is_null(v) &&
+            !json_object_get(run, key) && name_index(others, key) < 0)
+            json_object_set(run, key, v);
+    }
+}
+
+static json_int_t n_cells(const json_t *head)
+{
+    json_int_t n = 0;
+    const char *state;
+    json_t *count;
+
+    json_object_foreach(json_object_get(head, "cells"), state, count) n +=
+        json_integer_value(count);
+    return n;
+}
+
+void record_head_end(json_t *head, const json_t *header, size_t n_interrupted,
+                     const struct record_headline *headline, size_t n_headline)
+{
+    const char *xml = json_str_at(header, "hwloc_xml", "");
+    json_t *headlines = json_object(), *cpu = json_object();
+    json_t *card = json_object_get(header, "machine_card");
+    json_t *run =
+        json_pack("{s:i s:I s:I}", "schema_version", RECORD_SCHEMA_VERSION, "n_cells",
+                  n_cells(head), "n_interrupted_cells", (json_int_t)n_interrupted);
+
+    take_scalars(run, header);
+    take_scalars(run, json_object_get(header, "provenance"));
+    for (size_t i = 0; i < n_headline; i++)
+        json_object_set_new(headlines, headline[i].name, headline_json(&headline[i]));
+    take_info(cpu, "family", xml, "CPUFamilyNumber");
+    take_info(cpu, "model", xml, "CPUModelNumber");
+    json_object_update_new(head, json_pack("{s:O s:O? s:O s:o s:o s:o}", "utc",
+                                           json_object_get(run, "utc"), "commit",
+                                           json_object_get(run, "commit"), "evidence",
+                                           json_object_get(run, "evidence"), "run", run,
+                                           "headline", headlines, "cpu", cpu));
+    if (card)
+        json_object_set(head, "machine_card", card);
+}
+
+/* --- shares above their bound */
+
+void export_refuse(const char *name, json_t *number)
+{
+    const char *unit = json_str_at(number, "unit", "");
+    json_t *v = json_object_get(number, "value");
+    char why[96];
+
+    if (!metrics_exceeds_bound(name, unit, json_number_value(v), why))
+        return;
+    json_object_del(number, "lo");
+    json_object_del(number, "hi");
+    json_object_set(number, "refused", v);
+    json_object_set_new(number, "value", json_null());
+    json_object_set_new(number, "why", json_string(why));
+}
+
+/* The record's warnings say so. */
+static void refuse_headlines(json_t *head)
+{
+    json_t *warnings = json_object_get(head, "warnings"), *number, *refused;
+    const char *name;
+
+    json_object_foreach(json_object_get(head, "headline"), name, number)
+    {
+        export_refuse(name, number);
+        refused = json_object_get(number, "refused");
+        if (refused)
+            json_object_set_new(warnings, "bound_exceeded",
+                                json_pack("{s:O s:f s:O}", "observed", refused,
+                                          "threshold", MEASURE_SHARE_MAX, "text",
+                                          json_object_get(number, "why")));
+    }
+}
+
+/* --- heads that are there */
+
+/* With the path of its record, which is in the same folder. */
+static int set_path(json_t *head, const char *path)
+{
+    const char *file, *end = strrchr(path, '/');
+    char record[PATH_MAX];
+
+    TRY(json_get_str(head, "file", &file, path));
+    if (strchr(file, '/'))
+        return err_set(ERR_FORMAT,
+                       "%s: file: expected a name in this folder, found \"%s\"", path,
+                       file);
+    snprintf(record, sizeof(record), "%.*s%s", end ? (int)(end + 1 - path) : 0, path,
+             file);
+    json_object_set_new(head, "path", json_string_lossy(record));
+    return OK;
+}
+
+static int check(json_t *head, const char *path)
+{
+    static const char *const parts[] = {"headline", "cells",  "left_out",
+                                        "warnings", "series", "cpu"};
+    const json_int_t version =
+        json_int_at(json_object_get(head, "run"), "schema_version");
+    const json_t *part;
+
+    TRY(set_path(head, path));
+    if (version != RECORD_SCHEMA_VERSION)
+        return err_set(ERR_FORMAT,
+                       "%s: run.schema_version: expected %d, found %lld: not of this "
+                       "version; run the experiment again",
+                       path, RECORD_SCHEMA_VERSION, (long long)version);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        TRY(json_get_obj(head, parts[i], &part, path));
+    return OK;
+}
+
+int export_head(json_t **out, const char *path)
+{
+    size_t n = strlen(path),
+           n_stem = n > 3 && strcmp(path + n - 3, ".h5") == 0 ? n - 3 : n;
+    char of[PATH_MAX];
+    json_t *head = NULL;
+    int rc;
+
+    snprintf(of, sizeof(of), "%.*s%s", (int)n_stem, path, n_stem < n ? ".json" : "");
+    rc = json_read_file(&head, of, HEAD_BYTES);
+    if (rc == ERR_NOTFOUND && n_stem < n)
+        rc = err_set(rc, "%s: expected its head next to it: there is no %s", path, of);
+    if (rc == OK)
+        rc = check(head, of);
+    if (rc == OK)
+        refuse_headlines(head);
+    else
+        json_decref(head), head = NULL;
+    *out = head;
+    return rc;
+}
+
+static int is_record(const struct dirent *d)
+{
+    const char *dot = strrchr(d->d_name, '.');
+
+    return d->d_name[0] != '.' && dot && strcmp(dot, ".h5") == 0;
+}
+
+int export_list(json_t **out, const char *dir)
+{
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, is_record, alphasort), rc = OK;
+
+    *out = NULL;
+    if (n < 0 && errno != ENOENT)
+        return err_set(ERR_IO, "%s: cannot read the folder: %m", dir);
+    *out = json_array();
+    for (int i = 0; i < n; i++) {
+        if (json_array_append_new(*out, json_sprintf("%s/%s", dir, names[i]->d_name)) !=
+            0)
+            rc = err_set(ERR_FORMAT, "%s: expected names in UTF-8", dir);
+        free(names[i]);
+    }
+    free(names);
+    if (rc == OK)
+        return OK;
+    json_decref(*out);
+    *out = NULL;
+    return rc;
+}
+
+/* --- in words */
+
+void export_put_warnings(struct text *out, const json_t *head)
+{
+    const json_int_t n = n_cells(head);
+    const char *code, *before = "";
+    json_t *w;
+
+    json_object_foreach(json_object_get(head, "warnings"), code, w)
+    {
+        const json_t *observed = json_object_get(w, "observed"),
+                     *threshold = json_object_get(w, "threshold");
+
+        text_puts(out, before);
+        text_puts(out, code);
+        if (json_object_get(w, "n_cells")) /* else of a headline */
+            text_printf(out, " in %lld of %lld cell%s",
+                        (long long)json_integer_value(json_object_get(w, "n_cells")),
+                        (long long)n, n == 1 ? "" : "s");
+        if (json_is_number(observed) && json_is_number(threshold))
+            text_printf(out, " (%.3g, threshold %.3g)", json_number_value(observed),
+                        json_number_value(threshold));
+        before = ", ";
+    }
+}
+
+bool export_is_noisy(const json_t *head)
+{
+    static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL},
+                             *const untimed[] = {"model", "simulated", "emulated",
+                                                 "published", NULL};
+    const char *evidence = json_string_value(
+                   json_object_get(json_object_get(head, "run"), "evidence")),
+               *code;
+    json_t *w;
+
+    if (evidence && name_index(untimed, evidence) >= 0)
+        return false;
+    json_object_foreach(json_object_get(head, "warnings"), code,
+                        w) if (name_index(codes, code) >= 0) return true;
+    return false;
+}
+
+void export_put_machine(struct text *out, const json_t *head)
+{
+    const json_t *run = json_object_get(head, "run"), *cpu = json_object_get(head, "cpu");
+    const char *name = json_string_value(json_object_get(run, "cpu_model"));
+    const char *family = json_string_value(json_object_get(cpu, "family"));
+    const char *model = json_string_value(json_object_get(cpu, "model"));
+    const json_int_t n = json_integer_value(json_object_get(run, "n_cpus"));
+
+    text_puts(out, name && *name ? name : "unknown processor");
+    if (family && model) {
+        text_puts(out, " (family ");
+        text_puts(out, family);
+        text_puts(out, ", model ");
+        text_puts(out, model);
+        text_puts(out, ")");
+    }
+    if (n > 0)
+        text_printf(out, ", %lld CPU%s", (long long)n, n == 1 ? "" : "s");
+}

@@ -1,0 +1,60 @@
+/* experiments/record/head.h - what a reader of a record looks at first, as one JSON text.
+ *
+ * It stands next to the record, FILE.json of FILE.h5, and that of the newest record is also
+ * latest.json: verdicts and pages are made from heads alone.
+ *   "file"      the record, in the same folder
+ *   "utc", "commit", "evidence"   of the run, as in "run"
+ *   "run"       scalars of the record's root
+ *   "headline"  {name: {"value" (null: missing), "unit", "better", "why", "lo", "hi",
+ *               "evidence", "n_left_out"}}
+ *   "cells"     {state: number of cells}
+ *   "left_out"  {reason: number of failed and skipped cells}
+ *   "warnings"  {code: {"n_cells", "observed", "threshold", "text"}}, the value that is
+ *               farthest from its threshold
+ *   "series"    {kind of evidence: {name: true}}, of arrays that name theirs
+ *   "cpu"       {"family", "model"}, from the topology
+ *   "machine_card"   where there is one
+ * Threads: any. */
+#ifndef RECORD_HEAD_H
+#define RECORD_HEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "experiments/record/record.h"
+
+/* For record.c, without memory as in base/child.h: begin one, add each cell, then what the
+ * whole run is. "file" is left to the caller. */
+json_t *record_head_new(void);
+void record_head_cell(json_t *head, const struct record_cell *c);
+void record_head_end(json_t *head, const json_t *header, size_t n_interrupted,
+                     const struct record_headline *headline, size_t n_headline);
+
+/* Read the head of a record, named by either of the two: results/NAME/latest.json, FILE.h5.
+ * "path" is then the path of the record, and a headline above its bound is refused
+ * (export_refuse()), which "warnings" says too. A new reference, NULL on error.
+ * ERR_NOTFOUND: there is none. ERR_FORMAT: damaged, or of another version. */
+MUST int export_head(json_t **out, const char *path);
+
+/* The paths of the records in a folder as an array, a new reference, in the order of their names,
+ * which begin with the time of the run. Empty where there is no such folder. ERR_IO: it cannot
+ * be read; *out is NULL. */
+MUST int export_list(json_t **out, const char *dir);
+
+/* "steal in 3 of 5 cells (0.08, threshold 0.02), lateness in ..."; nothing where the run had no
+ * warning. */
+void export_put_warnings(struct text *out, const json_t *head);
+/* Is it of measured times, and did something else use the machine meanwhile? */
+bool export_is_noisy(const json_t *head);
+
+/* A number of a summary or of the headlines, {"value", "unit", "why" ...}: a share above what its
+ * bound allows (metrics_exceeds_bound()) becomes null with the reason, and stays as "refused". */
+void export_refuse(const char *name, json_t *number);
+
+/* "AMD EPYC (family 25, model 17), 2 CPUs" */
+void export_put_machine(struct text *out, const json_t *head);
+
+#endif
