@@ -37,11 +37,12 @@ struct cluster_point {
 #define CLUSTER_CURVE_MAX 32
 struct cluster_perf {
     const struct cluster_perf_kind *kind;
-    /* table: piecewise linear, ascending x. */
+    /* table and host: piecewise linear, ascending x. */
     int n_prompt, n_token;
     double prompt_tok[CLUSTER_CURVE_MAX], prompt_ms[CLUSTER_CURVE_MAX];
     double batch[CLUSTER_CURVE_MAX], token_ms[CLUSTER_CURVE_MAX];
-    /* distserve: prompt a + b sum(L) + c sum(L^2), token a + b ctx + c batch; in ms */
+    double token_ctx_ms[CLUSTER_CURVE_MAX]; /* host: of each token of the mean context */
+    /* distserve: prompt a + b sum(L) + c sum(L^2), token a + b ctx + c batch; in ms. host: c */
     double prompt_w[3], token_w[3];
 };
 

@@ -144,6 +144,42 @@ TEST(distserve_fits_its_form)
     assert_err(kind->fit(&perf, p, 2), ERR_ARG, "at least three");
 }
 
+/* A profile of a machine whose token step is not linear in the batch: exact at measured
+ * batches for any context, and for prompts of any number. */
+TEST(host_fits_a_profile)
+{
+    static const int64_t batches[] = {1, 2, 4, 8, 16}, lengths[] = {64, 128, 256, 512};
+    static const double step_ms[] = {10, 10.5, 12, 19, 37}, ctx_ms[] = {1, 2, 4, 8, 16};
+    const struct cluster_perf_kind *kind;
+    struct cluster_perf perf = {0};
+    struct cluster_point p[20];
+
+    for (int i = 0; i < 20; i++) {
+        double b = (double)batches[i / 4], l = (double)lengths[i % 4];
+
+        p[i] =
+            (struct cluster_point){.prompt_tok = lengths[i % 4],
+                                   .batch = batches[i / 4],
+                                   .prompt_ms = 5 + 0.3 * b * l + 1e-4 * b * l * l,
+                                   .token_ms = step_ms[i / 4] + 1e-3 * ctx_ms[i / 4] * l};
+    }
+    assert_ok(cluster_perf_find("host", &kind));
+    perf.kind = kind;
+    assert_ok(kind->fit(&perf, p, 20));
+    for (int i = 0; i < 5; i++) {
+        double b = (double)batches[i];
+
+        assert_true(fabs(kind->token_ms(&perf, b, b * 1000) - step_ms[i] - ctx_ms[i]) <
+                    1e-6);
+    }
+    assert_true(fabs(kind->token_ms(&perf, 12, 0) - 28) < 1e-6); /* between 8 and 16 */
+    assert_true(fabs(kind->prompt_ms(&perf, 700, 700 * 700.) - 264) < 1e-6);
+    assert_true(fabs(kind->prompt_ms(&perf, 700, 7 * 100 * 100.) - 222) < 1e-6);
+    assert_err(kind->fit(&perf, p, 1), ERR_ARG, "one context of batch 1");
+    p[1].token_ms = NAN;
+    assert_err(kind->fit(&perf, p + 1, 1), ERR_ARG, "1 lengths of prompts and 0 batches");
+}
+
 TEST(printed_numbers)
 {
     const struct cluster_perf_kind *kind;
