@@ -47,8 +47,8 @@ struct cluster_quirks {
     bool
         tenfold_layer_wise; /* a layer-wise transfer is a serial one at 10 x the bandwidth */
     bool slow_mixed;        /* a mixed step takes 1.1 x the time of its prompts */
-    bool flat_token_time;  /* below 128 sequences a token step takes the time of one */
-    bool needs_queue;      /* above the threshold only where requests also wait */
+    bool flat_token_time; /* below 128 sequences a token step takes the time of one */
+    bool needs_queue;     /* prompts: above the threshold only where requests also wait */
     bool return_when_idle; /* from the mixed pool only with nothing to do at all */
     bool retry; /* for memory on the token machine each second, not when it is freed */
 };

@@ -3,8 +3,9 @@
 #include "base/name.h"
 #include "cluster/cluster.h"
 
-const char *const cluster_load_names[] = {"requests",      "prompt_tok", "sequences",
-                                          "remaining_tok", "kv_tok",     NULL};
+const char *const cluster_load_names[] = {
+    "requests", "prompt_tok",  "sequences", "remaining_tok",
+    "kv_tok",   "pending_tok", NULL};
 
 int cluster_router_find(const char *name, const struct cluster_router **out)
 {
@@ -15,7 +16,7 @@ int cluster_router_find(const char *name, const struct cluster_router **out)
 int cluster_opts_init(struct cluster_opts *o)
 {
     *o = (struct cluster_opts){
-        .prompt_load = CLUSTER_LOAD_PROMPT_TOK,
+        .prompt_load = CLUSTER_LOAD_PENDING_TOK,
         .token_load = CLUSTER_LOAD_SEQUENCES,
         .prompt_threshold = 8192,     /* of splitwise-sim; the paper names none */
         .token_threshold = 64,        /* up to which throughput rises, Fig. 6b */

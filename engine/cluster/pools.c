@@ -3,9 +3,16 @@
 
 #include <limits.h>
 
+static int64_t load_of(const int64_t *loads, enum cluster_load load)
+{
+    return load == CLUSTER_LOAD_PENDING_TOK
+               ? loads[CLUSTER_LOAD_PROMPT_TOK] + loads[CLUSTER_LOAD_SEQUENCES]
+               : loads[load];
+}
+
 static int64_t known_load(const struct cluster_machine *m, enum cluster_load load)
 {
-    return m->cluster->o.report_ns > 0 ? m->known[load] : m->actual[load];
+    return load_of(m->cluster->o.report_ns > 0 ? m->known : m->actual, load);
 }
 
 static void count(struct cluster_machine *m, enum cluster_load load, int64_t n)
@@ -34,7 +41,7 @@ static struct pick pick(struct cluster *c, enum cluster_pool pool, enum cluster_
             continue;
         c->ids[n] = i;
         c->loads[n] = known_load(m, load);
-        c->actual[n++] = m->actual[load];
+        c->actual[n++] = load_of(m->actual, load);
     }
     p.choice = (struct cluster_choice){.n = n,
                                        .machines = c->ids,
@@ -62,11 +69,11 @@ static void move(struct cluster_machine *m, enum cluster_pool pool)
     cluster_log(c, "pool", m->index, (int64_t)pool, m->n_tasks[0] + m->n_tasks[1]);
 }
 
-static bool has_room(const struct cluster *c, const struct pick *p, int64_t threshold)
+static bool has_room(const struct pick *p, int64_t threshold, bool needs_queue)
 {
     if (p->index < 0)
         return false;
-    return p->load <= threshold || (c->o.quirks.needs_queue && !p->queued);
+    return p->load <= threshold || (needs_queue && !p->queued);
 }
 
 static struct cluster_machine *choose(struct cluster *c, enum cluster_pool kind)
@@ -75,11 +82,12 @@ static struct cluster_machine *choose(struct cluster *c, enum cluster_pool kind)
     enum cluster_pool opposite = is_prompt ? CLUSTER_TOKEN : CLUSTER_PROMPT;
     enum cluster_load load = is_prompt ? c->o.prompt_load : c->o.token_load;
     int64_t threshold = is_prompt ? c->o.prompt_threshold : c->o.token_threshold;
+    bool needs_queue = is_prompt && c->o.quirks.needs_queue;
     struct pick own = pick(c, kind, load), p = own, mixed = {.load = -1};
 
-    if (!has_room(c, &own, threshold)) {
+    if (!has_room(&own, threshold, needs_queue)) {
         mixed = p = pick(c, CLUSTER_MIXED, load);
-        if (!has_room(c, &mixed, threshold))
+        if (!has_room(&mixed, threshold, needs_queue))
             p = pick(c, opposite, load);
         /* Everything is above its threshold: the lesser of both. */
         if (p.index < 0)

@@ -19,6 +19,7 @@ enum cluster_load {
     CLUSTER_LOAD_SEQUENCES,     /* that it decodes, or will */
     CLUSTER_LOAD_REMAINING_TOK, /* tokens that these will still generate */
     CLUSTER_LOAD_KV_TOK,        /* tokens of memory for keys and values in use */
+    CLUSTER_LOAD_PENDING_TOK, /* prompt_tok + sequences: each of these has one pending */
     CLUSTER_N_LOADS
 };
 extern const char *const cluster_load_names[]; /* ends with NULL */

@@ -194,6 +194,29 @@ TEST(overload_is_like_mixed_machines)
     assert_true(split < 1.15 * mixed && mixed < 1.15 * split);
 }
 
+/* Regression: pending tokens were those of prompts, so that prompts that come one by one all went
+ * to the first machine, which then had all the sequences. */
+static int64_t n_by_machine[WORLD_MACHINES];
+static void count_done(void *ctx, const struct cluster_done *d)
+{
+    (void)ctx;
+    n_by_machine[d->prompt_machine]++;
+}
+
+TEST(sequences_are_pending_tokens_too)
+{
+    struct world w;
+
+    world_init(&w, 0, 0, 4, 1);
+    w.max_prompt = 10;
+    w.max_output = 200;
+    w.o.observer = (struct cluster_observer){.done = count_done};
+    memset(n_by_machine, 0, sizeof(n_by_machine));
+    world_run(&w);
+    for (int i = 0; i < 4; i++)
+        assert_true(n_by_machine[i] > 50 && n_by_machine[i] < 100);
+}
+
 TEST(a_machine_that_stays_mixed_changes_its_kind)
 {
     struct world w;

@@ -70,6 +70,12 @@ TEST(azure_conv)
                   "azure_conv");
 }
 
+TEST(azure_code)
+{
+    check_against("azure", "azure_llm_2023/AzureLLMInferenceTrace_code.csv",
+                  "azure_code");
+}
+
 TEST(sharegpt_8k)
 {
     check_against("lengths_csv", "token_lengths/sharegpt_8k_llama2.csv", "sharegpt_8k");

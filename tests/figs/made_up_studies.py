@@ -171,6 +171,21 @@ def paged_attention(rng, pages, order, group, **_):
     return summary, series, {"notes.allocators": "odma paged s3 static"}
 
 
+def cluster_load(rng, rate, **_):
+    summary = {"%s_%s_%s" % (m, p, u): rng.uniform(0.5, 2) * rate / 70 for m in ("ttft", "tbt", "e2e")
+               for p in ("p50", "p90", "p99") for u in ("ms", "slowdown")}
+    for n in ("slo_use max_gap_ms completed_rps rps_per_dollar few_tok_frac tok_30_frac few_tok_frac_prompt "
+              "few_tok_frac_token mean_batch_tok_prompt mean_batch_tok_token busy_frac_prompt busy_frac_token "
+              "mixed_frac moves_per_s stuck_frac events_per_s sim_s n_machines cost_per_hour power").split():
+        summary[n] = rng.uniform(0, 1)
+    tok = np.array([1.0, 10, 100, 1000])
+    frac = np.linspace(0, 1, 4)
+    return summary, {"batch_tok": tok, "time_frac_prompt": frac, "time_frac_token": frac ** 2}
+
+
+CLUSTER = {"design": ["Baseline-H100", "Splitwise-AA", "Splitwise-HHcap"], "rules": ["paper", "splitwise_sim"]}
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
     "batching_policies": (batching, {"precision": ["exact", "relaxed"], "batch": [1, 4, 8, 16]}),
@@ -201,6 +216,9 @@ STUDIES = {
                                   "alloc": ["static", "s3", "odma", "paged"]}),
     "odma_random_access": (paged_attention, {"pages": ["huge", "small"], "order": ["random", "sequence"],
                                              "head_dim": [64, 128], "group": [1, 4]}),
+    "splitwise_fig16_latency_load": (cluster_load, {**CLUSTER, "trace": ["conversation", "coding"],
+                                                    "rate": [30.0, 70.0, 110.0], "seed": [1, 2]}),
+    "splitwise_fig17_batched_tokens": (cluster_load, {**CLUSTER, "rate": [70.0, 130.0], "seed": [1, 2]}),
     "tab02_topk_tuned": (topk_tuned, {"k": [1, 2, 4]}),
     "tab03_window": (window, {"sigma": [5, 10, 15, 20], "freeze": [5, 20], "seed": [1, 2, 3]}),
     "tab04_graph_tuning": (plan_search, {"model": ["a-bf16.gguf", "llama-160m:f32@kunpeng920x4"],

@@ -15,7 +15,8 @@ for program in "$BUILD"/baseline/*; do
     [ ! -x "$program" ] || install "$program" "$lib/baseline/"
 done
 for data in experiments/*.json baselines/systems/*.json engine/simulate/machines/*.json \
-    engine/simulate/machines/params/*.json characterize/counters/events/*.json \
+    engine/simulate/machines/params/*.json engine/cluster/machines/*.json \
+    characterize/counters/events/*.json \
     datasets/fits/*.json datasets/topologies/* results/reference/* results/claims.json paper-figs/*.py \
     paper-figs/lib/*.py CITATION.cff; do
     install -D -m 644 "$data" "$share/$data"

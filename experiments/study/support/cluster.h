@@ -1,0 +1,165 @@
+/* experiments/study/support/cluster.h - Splitwise's designs on the simulated cluster: machines by
+ * their cards, a model, requests with the sizes of a trace, and latencies against a DGX-A100.
+ *
+ * A request's prompt and output are those of one request of the trace, drawn with replacement.
+ * Requests that arrive in the first warmup_s or the last cooldown_s of the arrivals load the
+ * cluster and are not measured. A slowdown is a latency over that of the same request alone on
+ * a DGX-A100.   Paper: Splitwise IV-D, V, Tables III, V and VI.   Threads: one. */
+#ifndef STUDY_CLUSTER_H
+#define STUDY_CLUSTER_H
+
+#include "cluster/card.h"
+#include "cluster/cluster.h"
+#include "cluster/provision.h"
+#include "datasets/dataset.h"
+#include "experiments/load/study.h"
+#include "experiments/study/support/rows.h"
+
+/* Options that these studies share, as in topo.h. */
+#define STUDY_CLUSTER_MEMBERS                                                            \
+    char *machines, *model, *perf, *perf_path, *trace_path;                              \
+    int design, trace, sized_for, rules, arrivals, points;                               \
+    double duration_s, warmup_s, cooldown_s, memory_frac;                                \
+    int64_t seed;
+struct study_cluster_opts {
+    STUDY_CLUSTER_MEMBERS
+};
+#define STUDY_CLUSTER_OPTS                                                               \
+    union {                                                                              \
+        struct study_cluster_opts cluster;                                               \
+        struct {                                                                         \
+            STUDY_CLUSTER_MEMBERS                                                        \
+        };                                                                               \
+    };
+
+enum { STUDY_CLUSTER_PAPER, STUDY_CLUSTER_SPLITWISE_SIM }; /* rules */
+enum { STUDY_CLUSTER_CONVERSATION, STUDY_CLUSTER_CODING }; /* trace */
+enum { STUDY_CLUSTER_POISSON, STUDY_CLUSTER_RECORDED };    /* arrivals */
+enum { STUDY_CLUSTER_AUTO, STUDY_CLUSTER_PUBLISHED, STUDY_CLUSTER_PRINTED }; /* points */
+
+const char *study_cluster_model_name(int i);
+const char *study_cluster_perf_name(int i);
+
+#define ROWS_CLUSTER                                                                     \
+    OPT_ROW(ENUM, design, "Splitwise-HH",                                                \
+            "Design: the kinds of prompt and token machines. A is a DGX-A100, H a "      \
+            "DGX-H100, Hcap one whose GPUs are capped at half of their power. "          \
+            "Baselines run all phases of a request on one machine.",                     \
+            .values = "Baseline-A100|Baseline-H100|Splitwise-AA|Splitwise-HH|"           \
+                      "Splitwise-HA|Splitwise-HHcap"),                                   \
+        OPT_ROW(STR, machines, "",                                                       \
+                "Prompt and token machines, such as \"25P,15T\"; of a baseline their "   \
+                "number, such as \"40\". \"\": those of Fig. 16."),                      \
+        OPT_ROW(ENUM, trace, "conversation",                                             \
+                "Azure's trace of 2023 whose sizes the requests have. A fit stands in "  \
+                "where its file is absent.",                                             \
+                .values = "conversation|coding"),                                        \
+        OPT_ROW(STR, trace_path, NULL, "Another trace with lengths, in place of it.",    \
+                .unit = "FILE"),                                                         \
+        OPT_ROW(ENUM, sized_for, "trace",                                                \
+                "Trace for which the machines of Fig. 16 were chosen. trace: the one "   \
+                "that is served.",                                                       \
+                .values = "conversation|coding|trace"),                                  \
+        OPT_ROW(ENUM, rules, "paper",                                                    \
+                "What the cluster follows where the two differ: the paper, or the "      \
+                "published simulator splitwise-sim.",                                    \
+                .values = "paper|splitwise_sim"),                                        \
+        OPT_ROW(ENUM, arrivals, "poisson",                                               \
+                "Poisson arrivals, as in the paper, or the trace's own, scaled in time " \
+                "to the rate.",                                                          \
+                .values = "poisson|recorded"),                                           \
+        OPT_ROW(STR, model, "bloom-176b", "Model that is served.",                       \
+                .names = study_cluster_model_name),                                      \
+        OPT_ROW(STR, perf, "table", "Performance model.",                                \
+                .names = study_cluster_perf_name),                                       \
+        OPT_ROW(ENUM, points, "auto",                                                    \
+                "Measured points of the performance model: published in a CSV, or "      \
+                "printed in the paper, which are of llama2-70b. auto: published where "  \
+                "the file is there, else printed, with llama2-70b as the model.",        \
+                .values = "auto|published|printed"),                                     \
+        OPT_ROW(STR, perf_path, "splitwise_perf/perf_model.csv",                         \
+                "CSV of splitwise-sim, also below $SANDWICH_DATA (without it: "          \
+                "../shared/data).",                                                      \
+                .unit = "FILE"),                                                         \
+        OPT_ROW(F64, memory_frac, "0",                                                   \
+                "Share of a machine's memory for weights, keys and values. 0: 0.9 by "   \
+                "the rules of the paper, all by those of splitwise-sim.",                \
+                .min = 0, .max = 1),                                                     \
+        OPT_ROW(F64, duration_s, "120", "Time in which requests arrive.", .unit = "s",   \
+                .min = 1e-3, .max = 1e6),                                                \
+        OPT_ROW(F64, warmup_s, "20", "Requests that arrive earlier are not measured.",   \
+                .unit = "s", .min = 0, .max = 1e6),                                      \
+        OPT_ROW(F64, cooldown_s, "20",                                                   \
+                "Requests that arrive in this time at the end are not measured.",        \
+                .unit = "s", .min = 0, .max = 1e6),                                      \
+        OPT_ROW(INT, seed, "1", "Seed of sizes and arrivals.", .min = 1, .max = 1 << 30)
+
+struct study_cluster_model {
+    const char *name;
+    int n_layers;
+    int64_t kv_bytes_per_tok;   /* with grouped-query attention where it has it */
+    int64_t kv_bytes_all_heads; /* as if it had none: of splitwise-sim */
+    double weight_bytes;
+};
+
+/* All of a cell. Zero before open. */
+struct study_cluster {
+    const struct study_cluster_opts *o;
+    const struct study_cluster_model *model;
+    struct cluster_card prompt_card, token_card;
+    bool is_baseline; /* one kind of machine, all of them mixed */
+    /* of the prompt machine, the token machine, and a DGX-A100 */
+    struct cluster_perf prompt_perf, token_perf, reference;
+    int64_t prompt_kv_tok, token_kv_tok;
+    const char *points; /* "published" or "printed" */
+    struct dataset *trace;
+    double trace_rate;           /* its mean, per second; NaN: it has no times */
+    struct cluster_opts cluster; /* without machines, requests and observers */
+};
+/* After an error study_cluster_close() is still to be called. ERR_NOTFOUND: measured points
+ * are not here. */
+MUST int study_cluster_open(struct study_cluster *c, const struct study_cluster_opts *o);
+void study_cluster_close(struct study_cluster *c); /* twice is fine */
+/* What the numbers rest on, as notes of the cell. */
+void study_cluster_notes(const struct study_cluster *c, struct study_cell *out);
+
+/* Those of `machines`, or of Fig. 16. Of a baseline all are n_prompt. ERR_ARG: the text. */
+MUST int study_cluster_machines(const struct study_cluster *c, int *n_prompt,
+                                int *n_token);
+double study_cluster_cost(const struct study_cluster *c, int n_prompt, int n_token);
+double study_cluster_power(const struct study_cluster *c, int n_prompt, int n_token);
+
+#define STUDY_CLUSTER_TOK_MAX 8192 /* batches of more tokens count as of this many */
+struct study_cluster_result {
+    struct cluster_stat stat;
+    int64_t n_measured, n_excluded;
+    int64_t n_refused; /* of the measured ones: longer than a machine's memory */
+    int64_t n_stuck; /* of them: left when full machines waited for each other for ever */
+    bool stopped;    /* the SLOs cannot be met any more, and the rest was not sent */
+    bool met;        /* the SLOs of Table VI are */
+    double ms[CLUSTER_N_LATENCIES][CLUSTER_N_PERCENTILES];
+    double slowdown[CLUSTER_N_LATENCIES][CLUSTER_N_PERCENTILES];
+    double max_gap_ms;    /* mean of the longest gap between two tokens of a request */
+    double completed_rps; /* in the measured time */
+    /* Within the measured time, by the machines' homes, in s; a baseline's are [0]. */
+    double busy_s[2], busy_mixed_s, by_tok_s[2][STUDY_CLUSTER_TOK_MAX + 1];
+    double machine_s[2];
+    double wall_s; /* CPU time of the simulation */
+};
+struct study_cluster_load {
+    int n_prompt, n_token;
+    double rate;
+    bool stop_early;               /* where the SLOs cannot be met any more */
+    struct cluster_observer watch; /* is also told of steps, moves and ends */
+};
+MUST int study_cluster_run(struct study_cluster_result *out,
+                           const struct study_cluster *c,
+                           const struct study_cluster_load *load);
+/* The largest slowdown / SLO; above 1: they are not met. */
+double study_cluster_slo_use(const struct study_cluster_result *r);
+/* The highest rate that meets the SLOs, to 2 %. 0: they are not even met at one at which only 20
+ * requests are measured. */
+MUST int study_cluster_max_rate(double *out, const struct study_cluster *c, int n_prompt,
+                                int n_token);
+
+#endif
