@@ -18,8 +18,7 @@ for i, (trace, rules) in enumerate(rows):
         ax.axhline(slo, color="red", ls="--", lw=0.8, label="SLO")
         ax.set_ylim(0, 2.5 * slo)
         ax.set_ylabel("slowdown")
-        if i == len(rows) - 1:
-            ax.set_xlabel("requests per second")
+        ax.set_xlabel("requests per second")
 cluster.legend(fig, axes)
 style.save(fig, result, STEM, "Latency over that alone on a DGX-A100, by load, at the power of 40 DGX-H100")
 METRICS = ["slo_use", "ttft_p50_ms", "ttft_p90_ms", "tbt_p50_ms", "tbt_p90_ms", "e2e_p50_ms", "e2e_p90_ms",

@@ -18,7 +18,10 @@ panels = [(r, rate) for r in study.settings(result.cells, "rules") for rate in s
 fig, axes = style.panels(len(panels), 2)
 for ax, (rules, rate) in zip(axes, panels):
     cells = study.where(result.cells, rules=rules, rate=rate)
-    ax.set_title("%g requests per second, %s" % (rate, cluster.RULES[rules]))
+    one = study.where(cells, design=cluster.designs(cells)[0])
+    ax.set_title("%g req/s, %s; %s:\n%s of the time within 15 tokens, %s within 30" % (
+        rate, cluster.RULES[rules], cluster.designs(cells)[0],
+        style.percent(cluster.mean(one, "few_tok_frac")), style.percent(cluster.mean(one, "tok_30_frac"))))
     for d in cluster.designs(cells):
         of = study.where(cells, design=d)
         if d.startswith("Baseline"):
