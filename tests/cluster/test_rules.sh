@@ -11,7 +11,7 @@ history() { # rule, file, sed script, what the checks say
 }
 
 history "1: not the shortest queue" $c/router/jsq.c 's/loads\[i\] < c->loads\[best\]/loads[i] > c->loads[best]/' jsq
-history "2: the opposite pool before the own one" $c/pools.c 's/if (!has_room(c, &own, threshold))/if (own.load >= 0)/' opposite
+history "2: the opposite pool before the own one" $c/pools.c 's/if (!has_room(&own, threshold, needs_queue))/if (own.load >= 0)/' opposite
 history "3: a machine stays in the mixed pool" $c/pools.c 's/m->n_tasks\[opposite\] > 0 ||/true ||/' return
 history "3: a machine returns to the other pool" $c/pools.c 's/move(m, m->home)/move(m, opposite)/' identity
 history "4: a machine that moves is in no pool" $c/pools.c 's/m->pool = pool/m->pool = CLUSTER_N_POOLS/' partition
