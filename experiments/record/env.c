@@ -1,18 +1,176 @@
-#include "experiments/record/provenance.h"
+#include "experiments/record/env.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <gnu/libc-version.h>
 #include <hdf5.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/build.h"
 #include "base/json.h"
-#include "experiments/record/env_cgroup.h"
-#include "experiments/record/env_read.h"
+#include "cpu/cpu.h"
+#include "experiments/record/provenance.h"
 
-#define CPU0 "/sys/devices/system/cpu/cpu0"
+#define CPU0  "/sys/devices/system/cpu/cpu0"
+#define MOUNT "/sys/fs/cgroup"
+
+/* --- small files */
+
+const char *env_read(const char *path, char *buf, size_t n)
+{
+    FILE *f = fopen(path, "re");
+    size_t got;
+    int failed;
+
+    if (!f)
+        return NULL;
+    got = fread(buf, 1, n - 1, f);
+    failed = ferror(f) ? errno : 0; /* some knobs open and then refuse */
+    fclose(f);
+    if (failed) {
+        errno = failed;
+        return NULL;
+    }
+    while (got > 0 && isspace((unsigned char)buf[got - 1]))
+        got--;
+    buf[got] = 0;
+    return buf;
+}
+
+static json_t *unavailable(const char *path, const char *why)
+{
+    return json_pack("{s:s++}", "unavailable", path, ": ", why);
+}
+
+json_t *env_read_json(const char *path)
+{
+    char buf[512];
+
+    if (!env_read(path, buf, sizeof(buf)))
+        return unavailable(path, strerror(errno));
+    for (char *p = buf; *p; p++)
+        if (*p == '\n' || *p == '\t')
+            *p = ' ';
+    return json_string_lossy(buf);
+}
+
+json_t *env_field_json(const char *path, const char *key)
+{
+    char line[8192]; /* the flags of a processor are one long line */
+    size_t n = strlen(key);
+    json_t *found = NULL;
+    FILE *f = fopen(path, "re");
+
+    if (!f)
+        return unavailable(path, strerror(errno));
+    while (!found && fgets(line, sizeof(line), f)) {
+        char *p = line + n, *end;
+        if (strncmp(line, key, n) != 0)
+            continue;
+        p += strspn(p, " \t");
+        if (*p != ':')
+            continue; /* a longer key */
+        p += 1 + strspn(p + 1, " \t");
+        end = p + strlen(p);
+        while (end > p && isspace((unsigned char)end[-1]))
+            end--;
+        found = json_stringn_lossy(p, (size_t)(end - p));
+    }
+    fclose(f);
+    return found ? found : unavailable(path, "no such field");
+}
+
+/* --- the control group */
+
+/* Is `word` one of the comma-separated `list`? */
+static bool listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (; list; list = strchr(list, ','), list += list != NULL)
+        if (strncmp(list, word, n) == 0 && (list[n] == 0 || list[n] == ','))
+            return true;
+    return false;
+}
+
+/* Our group in the hierarchy of `controller`; "" stands for version 2's only one. */
+static bool group_of(const char *controller, char *group, size_t n)
+{
+    char line[1024];
+    bool found = false;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+
+    if (!f)
+        return false;
+    while (!found && fgets(line, sizeof(line), f)) {
+        char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = 0;
+        list++;
+        path[strcspn(path, "\n")] = 0;
+        found = *controller ? listed(list, controller) : *list == 0;
+        if (found)
+            snprintf(group, n, "%s", strcmp(path, "/") == 0 ? "" : path);
+    }
+    fclose(f);
+    return found;
+}
+
+static bool is_v1(void)
+{
+    return access(MOUNT "/cgroup.controllers", F_OK) != 0;
+}
+
+/* Path of a controller's file, for example ("cpu", "cpu.stat"): in our own group if it
+ * can be seen from here, else at the root of the mount (a container shows its group as
+ * the root). NULL: neither version has it. */
+static const char *path_of(const char *controller, const char *file, char *out, size_t n)
+{
+    bool v1 = is_v1();
+    char group[768];
+
+    if (group_of(v1 ? controller : "", group, sizeof(group))) {
+        snprintf(out, n, MOUNT "%s%s%s/%s", v1 ? "/" : "", v1 ? controller : "", group,
+                 file);
+        if (access(out, R_OK) == 0)
+            return out;
+    }
+    snprintf(out, n, MOUNT "%s%s/%s", v1 ? "/" : "", v1 ? controller : "", file);
+    return access(out, R_OK) == 0 ? out : NULL;
+}
+
+static json_t *limit(const char *controller, const char *file)
+{
+    char path[1024];
+
+    return path_of(controller, file, path, sizeof(path))
+               ? env_read_json(path)
+               : unavailable(file, "no such file in our control group");
+}
+
+/* Files of this process's control group, version 1 or 2: {"version", limits ...}. */
+static json_t *cgroup_json(void)
+{
+    if (is_v1())
+        return json_pack("{s:i s:o s:o s:o s:o s:o s:o}", "version", 1, "cpu_quota_us",
+                         limit("cpu", "cpu.cfs_quota_us"), "cpu_period_us",
+                         limit("cpu", "cpu.cfs_period_us"), "cpu_stat",
+                         limit("cpu", "cpu.stat"), "cpuset_cpus",
+                         limit("cpuset", "cpuset.effective_cpus"), "cpuset_mems",
+                         limit("cpuset", "cpuset.effective_mems"), "memory_limit_bytes",
+                         limit("memory", "memory.limit_in_bytes"));
+    return json_pack("{s:i s:o s:o s:o s:o s:o}", "version", 2, "cpu_max",
+                     limit("cpu", "cpu.max"), "cpu_stat", limit("cpu", "cpu.stat"),
+                     "cpuset_cpus", limit("cpuset", "cpuset.cpus.effective"),
+                     "cpuset_mems", limit("cpuset", "cpuset.mems.effective"),
+                     "memory_max", limit("memory", "memory.max"));
+}
 
 /* --- tables of what is read as it stands */
 
@@ -128,7 +286,7 @@ static json_t *hwloc_version(void)
     unsigned v;
 
     if (!symbol)
-        return env_unavailable("hwloc", "not linked");
+        return unavailable("hwloc", "not linked");
     memcpy(&version, &symbol, sizeof(version));
     v = version();
     return json_sprintf("%u.%u.%u", v >> 16, v >> 8 & 0xff, v & 0xff);
@@ -161,12 +319,25 @@ int env_json(json_t **out)
 
     uname(&u);
     env_host(host, sizeof(host));
-    *out =
-        json_pack("{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o}", "host",
-                  json_string_lossy(host), "arch", u.machine, "system", u.sysname,
-                  "page_bytes", (int)sysconf(_SC_PAGESIZE), "cpu", files_json(cpu_files),
-                  "caches", caches_json(), "kernel", files_json(kernel_files), "memory",
-                  files_json(memory_files), "process", files_json(process_files),
-                  "cgroup", env_cgroup_json(), "versions", versions_json());
+    *out = json_pack(
+        "{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o}", "host", json_string_lossy(host),
+        "arch", u.machine, "system", u.sysname, "page_bytes", (int)sysconf(_SC_PAGESIZE),
+        "cpu", files_json(cpu_files), "caches", caches_json(), "kernel",
+        files_json(kernel_files), "memory", files_json(memory_files), "process",
+        files_json(process_files), "cgroup", cgroup_json(), "versions", versions_json());
     return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the environment");
+}
+
+int provenance_json(json_t **out)
+{
+    struct utsname u = {0};
+    char isa[128];
+
+    uname(&u);
+    cpu_isa_words(cpu_isa_detected(), isa, sizeof(isa));
+    *out = json_pack("{s:s s:s s:b s:s s:s s:s s:s}", "version", build_info.version,
+                     "commit", build_info.commit, "dirty", build_info.dirty, "compiler",
+                     build_info.compiler, "flags", build_info.flags, "arch", u.machine,
+                     "isa", isa);
+    return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the provenance");
 }

@@ -93,7 +93,7 @@ static void csv_requests(const struct export_result *r, FILE *f)
         json_t *cell = export_read_cell(r, index);
         struct export_requests q;
 
-        export_read_requests(r, index, &q);
+        export_read_requests(r, index, false, &q);
         for (size_t i = 0; i < q.n; i++) {
             fprintf(f, "%zu,", index);
             put_text(f, json_str_at(json_object_get(cell, "attributes"), "key", ""));
@@ -304,9 +304,7 @@ static void json_full(const struct export_result *r, FILE *f)
         put_document(f, json_object_get(cell, "summary"));
         fputs(",\n\"series\":", f);
         put_document(f, series);
-        export_read_requests(r, i, &q);
-        if (q.n > 0)
-            export_read_tokens(r, i, &q);
+        export_read_requests(r, i, true, &q);
         put_requests(f, &q);
         fputc('}', f);
         export_requests_free(&q);

@@ -380,7 +380,31 @@ static void *read_column(const struct export_result *r, hid_t group,
     return data;
 }
 
-void export_read_requests(const struct export_result *r, size_t index,
+/* As many tokens as the offsets say, in the order of the requests. */
+static void read_tokens(const struct export_result *r, hid_t cell,
+                        struct export_requests *q)
+{
+    static const struct record_column offset = {.name = "offset"},
+                                      time = {.name = "time_ns"};
+    hid_t group = H5Gopen2(cell, "tokens", H5P_DEFAULT);
+    size_t n_offset, n_time;
+
+    if (group < 0)
+        damaged(r, "tokens", "a group");
+    q->token_offset = read_column(r, group, &offset, &n_offset);
+    q->token_ns = read_column(r, group, &time, &n_time);
+    H5Gclose(group);
+    if (n_offset != q->n + 1 || q->token_offset[0] != 0 ||
+        q->token_offset[q->n] != (int64_t)n_time)
+        damaged(r, "tokens/offset",
+                "one element more than requests, the last of them the "
+                "number of tokens");
+    for (size_t i = 0; i < q->n; i++)
+        if (q->token_offset[i] > q->token_offset[i + 1])
+            damaged(r, "tokens/offset", "offsets that do not decrease");
+}
+
+void export_read_requests(const struct export_result *r, size_t index, bool with_tokens,
                           struct export_requests *out)
 {
     hid_t cell = open_cell(r, index), group;
@@ -398,33 +422,10 @@ void export_read_requests(const struct export_result *r, size_t index,
             out->n = n;
         }
         H5Gclose(group);
+        if (with_tokens && out->n > 0)
+            read_tokens(r, cell, out);
     }
     H5Gclose(cell);
-}
-
-/* As many tokens as the offsets say, in the order of the requests. */
-void export_read_tokens(const struct export_result *r, size_t index,
-                        struct export_requests *q)
-{
-    static const struct record_column offset = {.name = "offset"},
-                                      time = {.name = "time_ns"};
-    hid_t cell = open_cell(r, index), group = H5Gopen2(cell, "tokens", H5P_DEFAULT);
-    size_t n_offset, n_time;
-
-    if (group < 0)
-        damaged(r, "tokens", "a group");
-    q->token_offset = read_column(r, group, &offset, &n_offset);
-    q->token_ns = read_column(r, group, &time, &n_time);
-    H5Gclose(group);
-    H5Gclose(cell);
-    if (n_offset != q->n + 1 || q->token_offset[0] != 0 ||
-        q->token_offset[q->n] != (int64_t)n_time)
-        damaged(r, "tokens/offset",
-                "one element more than requests, the last of them the "
-                "number of tokens");
-    for (size_t i = 0; i < q->n; i++)
-        if (q->token_offset[i] > q->token_offset[i + 1])
-            damaged(r, "tokens/offset", "offsets that do not decrease");
 }
 
 void export_requests_free(struct export_requests *q)

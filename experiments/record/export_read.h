@@ -6,6 +6,7 @@
 #ifndef RECORD_EXPORT_READ_H
 #define RECORD_EXPORT_READ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <hdf5.h>
@@ -40,13 +41,10 @@ struct export_requests {
     size_t n;
     void *column[EXPORT_COLUMNS_MAX]; /* int64_t, double, int8_t, char[error bytes] */
     /* Request i has the times token_ns[token_offset[i]] .. [token_offset[i + 1]). */
-    int64_t *token_ns, *token_offset; /* NULL before export_read_tokens() */
+    int64_t *token_ns, *token_offset; /* NULL without tokens */
 };
-void export_read_requests(const struct export_result *r, size_t index,
+void export_read_requests(const struct export_result *r, size_t index, bool with_tokens,
                           struct export_requests *out);
-/* For a cell with requests, after them. */
-void export_read_tokens(const struct export_result *r, size_t index,
-                        struct export_requests *q);
 void export_requests_free(struct export_requests *q);
 
 #endif

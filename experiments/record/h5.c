@@ -129,7 +129,9 @@ struct data {
     const void *data;
     size_t n;
     bool scalar; /* one element without a dimension */
-    const char *unit, *meaning;
+    const char *unit;
+    const char *meaning; /* NULL: that of `field` in the table */
+    const char *field;
     const char *why, *better, *evidence; /* further attributes, NULL: none */
     size_t n_left_out;                   /* another one, 0: none */
     bool interval;                       /* two more: lo and hi */
@@ -153,7 +155,8 @@ static void put(struct record_h5 *h, hid_t parent, const struct data *d)
     if (d->n > 0)
         need(h, H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, d->data), d->name);
     attr_text(h, set, "unit", d->unit);
-    attr_text(h, set, "meaning", d->meaning);
+    attr_text(h, set, "meaning",
+              d->meaning ? d->meaning : record_field_meaning(d->field));
     if (d->better)
         attr_text(h, set, "better", d->better);
     if (d->why)
@@ -173,7 +176,7 @@ static void put(struct record_h5 *h, hid_t parent, const struct data *d)
 }
 
 static void put_text(struct record_h5 *h, hid_t loc, const char *name, const char *text,
-                     const char *meaning)
+                     const char *field)
 {
     put(h, loc,
         &(struct data){.name = name,
@@ -183,15 +186,15 @@ static void put_text(struct record_h5 *h, hid_t loc, const char *name, const cha
                        .n = 1,
                        .scalar = true,
                        .unit = "",
-                       .meaning = meaning});
+                       .field = field});
 }
 
 static void put_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v,
-                     const char *meaning)
+                     const char *field)
 {
     char *text = json_text(v, JSON_SORT_KEYS | JSON_INDENT(1) | JSON_ENCODE_ANY);
 
-    put_text(h, loc, name, text, meaning);
+    put_text(h, loc, name, text, field);
     mem_free(text);
 }
 
@@ -272,13 +275,13 @@ static void put_tokens(struct record_h5 *h, hid_t group, const struct record_cel
     d.data = offset;
     d.n = cell->n_rows + 1;
     d.unit = "";
-    d.meaning = record_field_meaning("/cells/NNNN/tokens/offset");
+    d.field = "/cells/NNNN/tokens/offset";
     put(h, g, &d);
     d.name = "time_ns";
     d.data = time_ns;
     d.n = (size_t)offset[cell->n_rows];
     d.unit = "ns";
-    d.meaning = record_field_meaning("/cells/NNNN/tokens/time_ns");
+    d.field = "/cells/NNNN/tokens/time_ns";
     put(h, g, &d);
     mem_free(time_ns);
     mem_free(offset);
@@ -354,8 +357,7 @@ void record_h5_cell(struct record_h5 *h, int64_t attempt, const struct record_ce
     json_object_update_missing(doc, (json_t *)cell->attributes);
     snprintf(name, sizeof(name), "%04zu", h->n_cells++);
     g = make_group(h, h->cells, name);
-    put_json(h, g, "attributes_json", doc,
-             record_field_meaning("/cells/NNNN/attributes_json"));
+    put_json(h, g, "attributes_json", doc, "/cells/NNNN/attributes_json");
     if (cell->n_rows > 0) {
         put_requests(h, g, cell);
         put_tokens(h, g, cell);
@@ -384,9 +386,9 @@ void record_h5_close(struct record_h5 *h, const json_t *run, const json_t *heade
 
         snprintf(path, sizeof(path), "/%s%s", key, is_json ? "_json" : "");
         if (is_json)
-            put_json(h, h->file, path + 1, v, record_field_meaning(path));
+            put_json(h, h->file, path + 1, v, path);
         else if (strcmp(key, "hwloc_xml") == 0)
-            put_text(h, h->file, key, json_string_value(v), record_field_meaning(path));
+            put_text(h, h->file, key, json_string_value(v), path);
     }
     H5Gclose(h->cells);
     need(h, H5Fflush(h->file, H5F_SCOPE_GLOBAL), "the file");

@@ -16,7 +16,8 @@
 #include "experiments/record/head.h"
 
 struct build {
-    const struct journal *journal;
+    const char *journal; /* its path */
+    size_t n_expected;   /* finished cells in it */
     const struct record_headline *headline;
     size_t n_headline;
     struct file_tmp tmp; /* what HDF5 writes */
@@ -41,17 +42,16 @@ static int put_cell(void *ctx, const struct record_cell *cell)
 
 static int write_h5(struct build *b)
 {
-    const char *journal = journal_path(b->journal);
-    size_t n_interrupted, expected = journal_n_attempts(b->journal);
+    size_t n_interrupted;
     json_t *header;
 
     b->attempts = json_object();
     b->head = record_head_new();
     record_h5_create(&b->h5, b->tmp.path);
-    TRY(journal_read(journal, put_cell, b, &header, &n_interrupted));
-    if (b->h5.n_cells != expected)
-        return err_set(ERR_FORMAT, "%s: expected %zu finished cells, found %zu", journal,
-                       expected, b->h5.n_cells);
+    TRY(journal_read(b->journal, put_cell, b, &header, &n_interrupted));
+    if (b->h5.n_cells != b->n_expected)
+        return err_set(ERR_FORMAT, "%s: expected %zu finished cells, found %zu",
+                       b->journal, b->n_expected, b->h5.n_cells);
     record_head_end(b->head, header, n_interrupted, b->headline, b->n_headline);
     record_h5_close(&b->h5, json_object_get(b->head, "run"), header, b->headline,
                     b->n_headline);
@@ -148,7 +148,10 @@ int record_finish(struct journal **jp, const struct record_headline *headline,
 {
     const char *journal = journal_path(*jp);
     size_t n = strlen(journal);
-    struct build b = {.journal = *jp, .headline = headline, .n_headline = n_headline};
+    struct build b = {.journal = journal,
+                      .n_expected = journal_n_attempts(*jp),
+                      .headline = headline,
+                      .n_headline = n_headline};
     const struct child child = {.fn = make_record,
                                 .ctx = &b,
                                 .where = journal,

@@ -2,8 +2,7 @@
 
 #include <unistd.h>
 
-#include "experiments/record/env_cgroup.h"
-#include "experiments/record/env_read.h"
+#include "experiments/record/env.h"
 #include "experiments/record/provenance.h"
 #include "topo/machine.h"
 

@@ -1,7 +1,7 @@
-/* experiments/record/env_read.h - small files of /proc and /sys as JSON. Private to
- * env*.c. Threads: any. */
-#ifndef RECORD_ENV_READ_H
-#define RECORD_ENV_READ_H
+/* experiments/record/env.h - small files of /proc and /sys as JSON. Private to env.c.
+ * Threads: any. */
+#ifndef RECORD_ENV_H
+#define RECORD_ENV_H
 
 #include <stddef.h>
 #include <jansson.h>
@@ -16,7 +16,5 @@ json_t *env_read_json(const char *path);
 /* The value behind "key" and a colon in a text of "key : value" lines, or
  * {"unavailable"}. */
 json_t *env_field_json(const char *path, const char *key);
-
-json_t *env_unavailable(const char *path, const char *why);
 
 #endif
