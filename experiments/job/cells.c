@@ -255,6 +255,8 @@ static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_
     rc = place(c->settings, j, at, c->axes, line);
     if (rc == OK)
         rc = resolve(j, c->settings, line);
+    c->is_search =
+        json_is_true(json_object_get(json_object_get(c->settings, "search"), "goodput"));
     if (rc == OK && j->n_slo_scale) {
         json_t *scale = json_array();
 

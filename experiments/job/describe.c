@@ -93,7 +93,7 @@ void job_describe(const struct job *j, FILE *f)
     print_text("section", j->claim.section, f);
     print_text("figure", j->claim.figure, f);
     print_text("expect", j->head.expect, f);
-    print_text("evidence", job_evidence_name(j), f);
+    print_text("evidence", j->evidence, f);
     for (size_t i = 0; i < json_array_size(j->needs); i++)
         print_text(i ? "" : "needs", json_string_value(json_array_get(j->needs, i)), f);
     fprintf(f, "  %-9s %g min, %g MB of disk\n", "cost", j->cost.minutes,

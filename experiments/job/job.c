@@ -13,11 +13,6 @@
 
 #define MAX_JOB_BYTES (1 << 20)
 
-const char *job_evidence_name(const struct job *j)
-{
-    return metrics_evidence[j->head.evidence];
-}
-
 /* --- the parts laid over each other */
 
 int job_merge(json_t *into, const json_t *patch)
@@ -218,6 +213,7 @@ static int read_head(struct job *j, const json_t *root, const char *where)
     }
     if (rc == OK)
         rc = read_table(job_head_opt_table, &j->head, head, where, "");
+    j->evidence = metrics_evidence[j->head.evidence];
     if (rc == OK && !j->head.about)
         rc = err_set(ERR_ARG, "%s: needs \"about\": one line on what it shows", where);
     if (rc == OK)

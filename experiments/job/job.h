@@ -22,7 +22,7 @@
 
 struct job_head {
     char *about, *expect;
-    int evidence; /* index into job_evidence_name() */
+    int evidence; /* index into metrics_evidence[] */
     int64_t repeats;
 };
 struct job_claim {
@@ -51,6 +51,7 @@ struct job_cell {
     json_t *settings; /* {"system", "dataset", "load", "slo", "seeds"} or {"study"}, all
                          defaults in */
     json_t *axes;     /* {"load.rate_rps": 2} */
+    bool is_search;   /* its section "search" asks for the goodput */
 };
 
 /* How the values of several settings become one; each setting's is the median over its
@@ -81,6 +82,7 @@ struct job {
     const struct job_section *sections; /* the settings of its kind */
     bool smoke;
     struct job_head head;
+    const char *evidence; /* of head.evidence, one of metrics_evidence[] */
     struct job_claim claim;
     struct job_cost cost;
     json_t *needs;   /* list of texts */
@@ -115,7 +117,6 @@ void job_free(struct job **j);
  * reference, NULL on error. ERR_IO: their folder cannot be read. */
 MUST int job_names(json_t **out);
 
-const char *job_evidence_name(const struct job *j);
 /* Seconds that open-loop cells take by their own schedule; NaN when a cell is closed
  * loop. */
 double job_scheduled_s(const struct job *j);

@@ -38,7 +38,7 @@ static size_t n_requests_of(const struct job_cell *c)
 
 /* By their own schedule where all cells have one, else by their requests; cells of a study
  * weigh alike. */
-double run_cell_weight(const struct job *j, const struct job_cell *c)
+static double weight_of(const struct job *j, const struct job_cell *c)
 {
     double n;
 
@@ -66,7 +66,7 @@ void run_plan_print(const struct job *j, FILE *f)
                  (double)n * (REQUEST_BYTES +
                               8 * (max_tok > 0 && max_tok < 1000 ? max_tok : 1000));
         fprintf(f, "  %s", j->cells[i].key);
-        if (!j->study && run_is_search(&j->cells[i]))
+        if (j->cells[i].is_search)
             fprintf(f, " (a search, at least %zu requests a trial)", n);
         else if (!j->study)
             fprintf(f, " (%zu requests)", n);
@@ -132,32 +132,28 @@ static int add_hwloc(json_t *header)
 
     if (rc == OK)
         rc = topo_machine_xml(m, &xml, &n);
-    if (rc == OK && json_object_set_new(header, "hwloc_xml", json_stringn(xml, n)) != 0)
-        rc = err_set(ERR_NOMEM, "header: out of memory");
+    if (rc == OK)
+        json_object_set_new(header, "hwloc_xml", json_stringn(xml, n));
     mem_free(xml);
     topo_machine_close(&m);
     return rc;
 }
 
 /* "load.rate_rps system.threads", for the figure. */
-static int add_swept(json_t *header, const struct job *j)
+static void add_swept(json_t *header, const struct job *j)
 {
     struct text t = {0};
     size_t i;
     json_t *name;
-    int rc;
 
     json_array_foreach(j->swept, i, name)
     {
         text_puts(&t, i ? " " : "");
         text_puts(&t, json_string_value(name));
     }
-    rc = t.rc;
-    if (rc == OK && t.n &&
-        json_object_set_new(header, "swept", json_stringn(t.p, t.n)) != 0)
-        rc = err_set(ERR_NOMEM, "header: out of memory");
+    if (t.n)
+        json_object_set_new(header, "swept", json_stringn(t.p, t.n));
     text_fini(&t);
-    return rc;
 }
 
 static int header_new(const struct run_session *s, json_t **out)
@@ -179,23 +175,18 @@ static int header_new(const struct run_session *s, json_t **out)
     clock_utc(utc, sizeof(utc));
     env_host(host, sizeof(host));
     h = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:s, s:b, s:O, s:O, s:O, s:O}",
-                  "experiment", json_string_lossy(j->stem), "evidence",
-                  job_evidence_name(j), "utc", utc, "host", json_string_lossy(host),
-                  "cpu_model", json_string_lossy(cpu.model_name), "n_cpus", budget.n,
-                  "about", j->head.about, "smoke", j->smoke, "job", j->resolved,
-                  "provenance", provenance, "environment", env, "claim",
+                  "experiment", json_string_lossy(j->stem), "evidence", j->evidence,
+                  "utc", utc, "host", json_string_lossy(host), "cpu_model",
+                  json_string_lossy(cpu.model_name), "n_cpus", budget.n, "about",
+                  j->head.about, "smoke", j->smoke, "job", j->resolved, "provenance",
+                  provenance, "environment", env, "claim",
                   json_object_get(j->resolved, "claim"));
-    if (!h || (j->head.expect &&
-               json_object_set_new(h, "expect", json_string(j->head.expect)) != 0)) {
-        rc = err_set(ERR_NOMEM, "header: out of memory");
-        goto out;
-    }
-    if (s->card && json_object_set(h, "machine_card", s->card) != 0)
-        rc = err_set(ERR_NOMEM, "header: out of memory");
-    if (rc == OK)
-        rc = add_swept(h, j);
-    if (rc == OK)
-        rc = add_hwloc(h);
+    if (j->head.expect)
+        json_object_set_new(h, "expect", json_string(j->head.expect));
+    if (s->card)
+        json_object_set(h, "machine_card", s->card);
+    add_swept(h, j);
+    rc = add_hwloc(h);
     if (rc == OK)
         *out = h, h = NULL;
 out:
@@ -232,7 +223,7 @@ static int open_session(struct run_session *s)
         if (is_finished(s, &s->job->cells[i]))
             s->outcome->n_resumed++;
         else
-            weight += run_cell_weight(s->job, &s->job->cells[i]);
+            weight += weight_of(s->job, &s->job->cells[i]);
     }
     if (s->outcome->n_resumed)
         log_info("%s: resuming: %d of %d cells are finished and are not run again",
@@ -250,6 +241,15 @@ static void close_progress(struct run_session *s)
         return;
     log_set_sink(NULL, NULL);
     progress_close(&s->progress);
+}
+
+static int run_cell_of(struct run_session *s, const struct job_cell *c)
+{
+    s->weight = weight_of(s->job, c);
+    if (c->is_search)
+        return run_search(s, c);
+    TRY(journal_begin(s->journal, c->key));
+    return s->job->study ? run_study(s, c) : run_measure(s, c);
 }
 
 static int finish(struct run_session *s)
@@ -297,7 +297,7 @@ int run_experiment(struct run_outcome *out, const struct job *j,
     for (int i = 0; i < j->n_cells && rc == OK; i++) {
         if (is_finished(&s, &j->cells[i]))
             continue;
-        rc = run_measure(&s, &j->cells[i]);
+        rc = run_cell_of(&s, &j->cells[i]);
     }
     run_measure_fini(&s);
     close_progress(&s);

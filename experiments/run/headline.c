@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/stats_interval.h"
+#include "experiments/metrics/compare.h"
 
 /* Goodput of one repeat: attainment against rate over its chosen cells, or over those
  * that these are relative to. */
@@ -20,7 +21,7 @@ static double goodput(const struct run_summary *s, const struct job_headline *h,
     double x = NAN, target = 0;
     size_t n = 0;
 
-    for (int k = 0; rate && met && k < j->n_cells; k++) {
+    for (int k = 0; k < j->n_cells; k++) {
         const json_t *settings = j->cells[k].settings;
         int i = k;
 
@@ -149,15 +150,32 @@ static double over_settings(const struct run_summary *s, const struct job_headli
     return value;
 }
 
+/* --- intervals */
+
+/* By Student's t, of logarithms for a geometric mean. y[n], which are overwritten: what each
+ * of n independent measurements came to. */
+static void interval_of_mean(struct record_headline *out, bool geomean, double *y,
+                             size_t n)
+{
+    double half;
+
+    for (size_t i = 0; i < n && geomean; i++)
+        y[i] = log(y[i]);
+    half = stats_mean_half95(y, n);
+    out->lo = geomean ? out->value * exp(-half) : out->value - half;
+    out->hi = geomean ? out->value * exp(half) : out->value + half;
+    out->has_interval = n > 1 && isfinite(out->lo) && isfinite(out->hi);
+}
+
 /* An option that this run does not sweep has no values to compare. */
-static int over_axis(const struct run_summary *s, const struct job_headline *h,
-                     const bool *chosen, int column, double *x,
-                     struct record_headline *out)
+static void over_axis(const struct run_summary *s, const struct job_headline *h,
+                      const bool *chosen, int column, double *x,
+                      struct record_headline *out)
 {
     const struct job *j = s->job;
     bool *some = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*some));
     double *y = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*y));
-    int rc = some && y ? OK : ERR_NOMEM, a = 0;
+    int a = 0;
     struct record_headline ignored = {0};
     size_t n = 0;
     char why[96];
@@ -165,8 +183,7 @@ static int over_axis(const struct run_summary *s, const struct job_headline *h,
     while (a < j->n_axes && strcmp(j->axes[a].name, h->interval) != 0 &&
            strcmp(j->axes[a].key, h->interval) != 0)
         a++;
-    for (size_t k = 0;
-         rc == OK && a < j->n_axes && k < json_array_size(j->axes[a].values); k++) {
+    for (size_t k = 0; a < j->n_axes && k < json_array_size(j->axes[a].values); k++) {
         const json_t *v = json_array_get(j->axes[a].values, k);
 
         for (int i = 0; i < j->n_cells; i++)
@@ -175,10 +192,72 @@ static int over_axis(const struct run_summary *s, const struct job_headline *h,
         y[n] = over_settings(s, h, some, column, x, &ignored, why);
         n += !isnan(y[n]);
     }
-    if (rc == OK)
-        run_interval_of_mean(out, h->over == JOB_GEOMEAN, y, n);
+    interval_of_mean(out, h->over == JOB_GEOMEAN, y, n);
     mem_free(y);
     mem_free(some);
+}
+
+/* The interval of a ratio: its cells and those that it is relative to are the two sides of a
+ * comparison (compare.h), a restart for each repeat, in turn. */
+static struct compare_run run_of(const struct run_summary *s, int cell, int column,
+                                 int restart)
+{
+    const struct run_rows *r = &s->rows[cell];
+
+    return (struct compare_run){.restart = restart,
+                                .value = run_summary_value(s, cell, column)->value,
+                                .rows = r->n ? r->rows : NULL,
+                                .n_rows = r->n,
+                                .slo = r->slo};
+}
+
+/* Both sides: of each repeat the one chosen cell, and the one it is relative to. n: repeats;
+ * 0 where a cell is missing or several are chosen. */
+static size_t fill_sides(struct compare_run *a, struct compare_run *b,
+                         const struct run_summary *s, const struct job_headline *h,
+                         const bool *chosen, int column)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < s->job->n_cells; i++) {
+        int reference = chosen[i] ? job_headline_reference(s->job, h, i) : -1;
+
+        if (!chosen[i])
+            continue;
+        if (reference < 0 || !s->done[i] || !s->done[reference] ||
+            n == (size_t)s->job->head.repeats)
+            return 0;
+        a[n] = run_of(s, reference, column, (int)n);
+        b[n] = run_of(s, i, column, (int)n);
+        n++;
+    }
+    return n;
+}
+
+static int interval_of_ratio(const struct run_summary *s, const struct job_headline *h,
+                             const bool *chosen, int column, struct record_headline *out)
+{
+    size_t repeats = (size_t)s->job->head.repeats, n;
+    struct compare_run *a = mem_new(MEM_HARNESS, repeats, sizeof(*a));
+    struct compare_run *b = mem_new(MEM_HARNESS, repeats, sizeof(*b));
+    const struct compare_opts o = {.metric = h->metric,
+                                   .higher_is_better = h->better == 0,
+                                   .in_turn = true,
+                                   .seed = 1};
+    struct compare_result r;
+    int rc = OK;
+
+    n = fill_sides(a, b, s, h, chosen, column);
+    if (n > 0)
+        rc = compare_metric(&r, &(struct compare_side){a, n},
+                            &(struct compare_side){b, n}, &o);
+    if (n > 0 && rc == OK && isfinite(r.lo) && isfinite(r.hi)) {
+        out->has_interval = true;
+        out->lo = r.lo;
+        out->hi = r.hi;
+    }
+    mem_free(a);
+    mem_free(b);
     return rc;
 }
 
@@ -237,10 +316,8 @@ int run_headline(struct run_summary *s, int k)
     double *x = mem_new(MEM_HARNESS, (size_t)(j->n_cells + j->head.repeats), sizeof(*x));
     char *why = s->headline_whys[k];
     const struct job_axis *open;
-    int column = s->n_shown + k, n_chosen, rc = chosen && x ? OK : ERR_NOMEM;
+    int column = s->n_shown + k, n_chosen, rc = OK;
 
-    if (rc != OK)
-        goto out;
     *out =
         (struct record_headline){.name = h->name,
                                  .unit = h->unit          ? h->unit
@@ -263,12 +340,11 @@ int run_headline(struct run_summary *s, int k)
     out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;
     if (h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
         strcmp(h->metric, "goodput_rps") != 0)
-        rc = run_interval(s, h, chosen, column, out);
+        rc = interval_of_ratio(s, h, chosen, column, out);
     else if (h->interval && !isnan(out->value))
-        rc = over_axis(s, h, chosen, column, x, out);
+        over_axis(s, h, chosen, column, x, out);
     else if (n_chosen == 1 && !h->relative_to && !out->has_interval)
         keep_interval(s, chosen, column, out);
-out:
     mem_free(chosen);
     mem_free(x);
     return rc;

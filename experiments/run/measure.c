@@ -245,8 +245,8 @@ static int measure(struct run_session *s, struct cell *c)
     if (rc != OK)
         return rc;
     if (!c->trial)
-        progress_cell(s->progress, c->job_cell->key, c->requests.n,
-                      run_cell_weight(s->job, c->job_cell), clock_ns());
+        progress_cell(s->progress, c->job_cell->key, c->requests.n, s->weight,
+                      clock_ns());
     look(s, c, RUN_BEFORE);
     rc = measure_noise_begin(&c->noise);
     if (rc == OK)
@@ -313,8 +313,6 @@ static int record(struct run_session *s, const struct cell *c, int rc, const cha
                             .series = c->metrics.series,
                             .n_series = c->metrics.n_series};
 
-    if (!measured)
-        return err_set(ERR_NOMEM, "%s: out of memory", c->job_cell->key);
     if (rc == OK)
         add_measured(measured, s, c);
     if (c->trial)
@@ -376,7 +374,7 @@ static int begin(struct cell *c)
     return rc == OK ? opt_init(load_seeds_opt_table, &c->seeds) : rc;
 }
 
-static int measure_served(struct run_session *s, const struct job_cell *job_cell)
+int run_measure(struct run_session *s, const struct job_cell *job_cell)
 {
     struct cell c = {.job_cell = job_cell};
 
@@ -398,16 +396,4 @@ int run_measure_trial(struct run_session *s, const struct job_cell *job_cell,
     }
     rc = end(s, &c, *cell_rc);
     return *cell_rc == OK ? rc : OK;
-}
-
-int run_measure(struct run_session *s, const struct job_cell *c)
-{
-    int rc;
-
-    if (!s->job->study && run_is_search(c))
-        return run_search(s, c);
-    rc = journal_begin(s->journal, c->key);
-    if (rc != OK)
-        return rc;
-    return s->job->study ? run_study(s, c) : measure_served(s, c);
 }

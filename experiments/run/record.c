@@ -21,7 +21,7 @@ static json_t *codes_of(const json_t *warnings)
     json_array_foreach(warnings, i, w)
         json_object_set(codes, json_string_value(json_object_get(w, "code")), w);
     json_object_foreach(codes, code, w) text_printf(&t, "%s%s", t.n ? " " : "", code);
-    text = t.rc == OK ? json_stringn(t.p ? t.p : "", t.n) : NULL;
+    text = json_stringn(t.p ? t.p : "", t.n);
     text_fini(&t);
     json_decref(codes);
     return text;
@@ -32,11 +32,6 @@ static json_t *attributes(const struct job_cell *c, const struct record_cell *r,
 {
     json_t *a = json_deep_copy(c->settings), *warnings = json_warnings_take();
 
-    if (!a || !warnings) {
-        json_decref(a);
-        json_decref(warnings);
-        return NULL;
-    }
     json_object_set(a, "axes", c->axes);
     json_object_set_new(a, "repeat", json_integer(c->repeat));
     json_object_set_new(a, "label", json_string_lossy(c->label));
@@ -75,9 +70,7 @@ int run_record(struct run_session *s, const struct job_cell *c, struct record_ce
     if (r->state != RECORD_DONE)
         r->n_rows = r->n_values = r->n_series = 0;
     refuse_shares(c, r);
-    a = attributes(c, r, error); /* which takes the warnings */
-    if (!a)
-        return err_set(ERR_NOMEM, "%s: out of memory", c->key);
+    a = attributes(c, r, error);        /* which takes the warnings */
     if (!json_object_get(a, "trial")) { /* a trial is part of its cell */
         s->outcome->n_done += r->state == RECORD_DONE;
         s->outcome->n_skipped += r->state == RECORD_SKIPPED;
@@ -86,7 +79,7 @@ int run_record(struct run_session *s, const struct job_cell *c, struct record_ce
     r->key = c->key;
     r->attributes = a;
     if (!r->evidence)
-        r->evidence = job_evidence_name(s->job);
+        r->evidence = s->job->evidence;
     rc = journal_cell(s->journal, r);
     json_decref(a);
     return rc;

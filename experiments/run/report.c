@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "experiments/load/load.h"
 #include "experiments/load/study.h"
@@ -69,7 +70,7 @@ static int n_shown(const struct job *j)
     if (j->study)
         return n;
     for (int i = 0; i < j->n_cells; i++)
-        if (run_is_search(&j->cells[i]))
+        if (j->cells[i].is_search)
             return N_SERVED;
     for (int i = 0; i < j->n_cells; i++)
         if (is_open_loop(&j->cells[i]))
@@ -133,12 +134,43 @@ static void take_warnings(struct run_summary *s, int cell, const struct record_c
     }
 }
 
+static void free_rows(struct run_rows *r)
+{
+    mem_free(r->rows);
+    mem_free(r->token_ns);
+    *r = (struct run_rows){0};
+}
+
+/* What *out held before is freed. */
+static void keep_rows(struct run_rows *out, const struct record_cell *c)
+{
+    const json_t *slo = json_object_get(c->attributes, "slo");
+    size_t n_tok = 0;
+    int64_t *token_ns;
+
+    free_rows(out);
+    for (size_t i = 0; i < c->n_rows; i++)
+        n_tok += (size_t)c->rows[i].n_tok;
+    out->rows = mem_new(MEM_HARNESS, c->n_rows, sizeof(*out->rows));
+    out->token_ns = token_ns = mem_new(MEM_HARNESS, n_tok, sizeof(*token_ns));
+    for (size_t i = 0; i < c->n_rows; i++) {
+        struct metrics_row *r = &out->rows[i];
+        size_t n = (size_t)c->rows[i].n_tok;
+
+        *r = c->rows[i];
+        r->token_ns = memcpy(token_ns, r->token_ns, n * sizeof(*token_ns));
+        token_ns += n;
+    }
+    out->n = c->n_rows;
+    out->slo = (struct metrics_slo){.ttft_ms = json_f64_at(slo, "ttft_ms"),
+                                    .tpot_ms = json_f64_at(slo, "tpot_ms")};
+}
+
 /* *out is replaced by a copy of `text`, which may be NULL. */
-static int keep_text(char **out, const char *text)
+static void keep_text(char **out, const char *text)
 {
     mem_free(*out);
     *out = text ? mem_strdup(MEM_HARNESS, text) : NULL;
-    return text && !*out ? ERR_NOMEM : OK;
 }
 
 static bool has_ratio(const struct job *j)
@@ -149,17 +181,17 @@ static bool has_ratio(const struct job *j)
     return false;
 }
 
-static int take(struct run_summary *s, int cell, const struct record_cell *c)
+static void take(struct run_summary *s, int cell, const struct record_cell *c)
 {
     const json_t *described = json_object_get(c->attributes, "described");
     const char *error = json_string_value(json_object_get(c->attributes, "error"));
 
     take_warnings(s, cell, c);
-    TRY(keep_text(&s->skipped[cell], c->state == RECORD_SKIPPED ? error : NULL));
-    TRY(keep_text(&s->configuration[cell],
-                  json_string_value(json_object_get(described, "configuration"))));
+    keep_text(&s->skipped[cell], c->state == RECORD_SKIPPED ? error : NULL);
+    keep_text(&s->configuration[cell],
+              json_string_value(json_object_get(described, "configuration")));
     if (has_ratio(s->job))
-        TRY(run_keep_rows(&s->rows[cell], c));
+        keep_rows(&s->rows[cell], c);
     for (int k = 0; k < s->n_columns; k++) {
         struct metrics_value *to = &s->values[cell * s->n_columns + k];
 
@@ -173,7 +205,6 @@ static int take(struct run_summary *s, int cell, const struct record_cell *c)
             }
     }
     s->done[cell] = c->state == RECORD_DONE;
-    return OK;
 }
 
 static int on_cell(void *ctx, const struct record_cell *c)
@@ -181,14 +212,16 @@ static int on_cell(void *ctx, const struct record_cell *c)
     struct run_summary *s = ctx;
     int i = cell_index(s->job, c->key);
 
-    return i >= 0 ? take(s, i, c) : OK; /* of two attempts the later counts */
+    if (i >= 0)
+        take(s, i, c); /* of two attempts the later counts */
+    return OK;
 }
 
 int run_summarise(struct run_summary *out, const struct job *j, const char *journal)
 {
     size_t n_cells = (size_t)j->n_cells, n_headlines = (size_t)j->n_headlines;
     size_t n_columns = (size_t)n_shown(j) + n_headlines;
-    int rc = ERR_NOMEM;
+    int rc;
 
     *out = (struct run_summary){
         .job = j, .n_shown = n_shown(j), .n_columns = (int)n_columns};
@@ -202,10 +235,6 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     out->headline_whys = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_whys));
     out->headline_evidence =
         mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_evidence));
-    if (!out->values || !out->done || !out->skipped || !out->configuration ||
-        !out->rows || !out->warned || !out->headlines || !out->headline_whys ||
-        !out->headline_evidence)
-        goto out;
     for (size_t i = 0; i < n_cells * n_columns; i++) {
         out->values[i].value = NAN;
         snprintf(out->values[i].why, sizeof(out->values[i].why), "the cell was not run");
@@ -213,7 +242,6 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     rc = journal_read(journal, on_cell, out, NULL, NULL);
     for (int k = 0; k < j->n_headlines && rc == OK; k++)
         rc = run_headline(out, k);
-out:
     if (rc != OK)
         run_summary_fini(out);
     return rc;
@@ -222,12 +250,9 @@ out:
 void run_summary_fini(struct run_summary *s)
 {
     for (int i = 0; i < s->job->n_cells; i++) {
-        if (s->skipped)
-            mem_free(s->skipped[i]);
-        if (s->configuration)
-            mem_free(s->configuration[i]);
-        if (s->rows)
-            run_rows_free(&s->rows[i]);
+        mem_free(s->skipped[i]);
+        mem_free(s->configuration[i]);
+        free_rows(&s->rows[i]);
     }
     mem_free(s->skipped);
     mem_free(s->configuration);
@@ -338,7 +363,7 @@ void run_summary_print(const struct run_summary *s, FILE *f)
     if (s->job->n_headlines)
         fprintf(f, "\n");
     for (int k = 0; k < s->job->n_headlines; k++)
-        print_headline(&s->headlines[k], job_evidence_name(s->job), f);
+        print_headline(&s->headlines[k], s->job->evidence, f);
     run_notes_print(s, f);
     print_warnings(s, f);
 }

@@ -57,11 +57,6 @@ static double setting(const struct job_cell *c, const char *name, const char *ke
     return json_number_value(json_object_get(section(c, name), key));
 }
 
-bool run_is_search(const struct job_cell *c)
-{
-    return json_is_true(json_object_get(section(c, "search"), "goodput"));
-}
-
 /* --- trials of the journal */
 
 static double value_of(const struct record_cell *c, const char *metric)
@@ -72,15 +67,12 @@ static double value_of(const struct record_cell *c, const char *metric)
     return NAN;
 }
 
-static int keep_wanted(struct search *x, const struct record_cell *c)
+static void keep_wanted(struct search *x, const struct record_cell *c)
 {
     x->values = mem_new(MEM_HARNESS, c->n_values + METRICS_N_GOODPUT, sizeof(*x->values));
-    if (!x->values)
-        return ERR_NOMEM;
     memcpy(x->values, c->values, c->n_values * sizeof(*x->values));
     x->n_values = c->n_values;
     x->described = json_incref((json_t *)c->attributes);
-    return OK;
 }
 
 static int on_trial(void *ctx, const struct record_cell *c)
@@ -102,8 +94,9 @@ static int on_trial(void *ctx, const struct record_cell *c)
                                           .within_frac = x->series[SHARE].v[x->n],
                                           .n_requests = x->series[N_REQUESTS].v[x->n]};
     x->n++;
-    return x->wanted && !x->values && strcmp(c->key, x->wanted) == 0 ? keep_wanted(x, c)
-                                                                     : OK;
+    if (x->wanted && !x->values && strcmp(c->key, x->wanted) == 0)
+        keep_wanted(x, c);
+    return OK;
 }
 
 static int read_trials(struct search *x)
@@ -116,17 +109,11 @@ static int read_trials(struct search *x)
 
 static char *trial_name(const char *cell, size_t number, const struct load_trial *t)
 {
-    char name[96];
-    size_t n = strlen(cell);
-    char *out;
+    const size_t n = strlen(cell) + 96;
+    char *out = mem_new(MEM_HARNESS, n, 1);
 
-    snprintf(name, sizeof(name), " trial=%zu rate_rps=%.17g seed=%d", number, t->rate_rps,
+    snprintf(out, n, "%s trial=%zu rate_rps=%.17g seed=%d", cell, number, t->rate_rps,
              t->seed);
-    out = mem_new(MEM_HARNESS, n + strlen(name) + 1, 1);
-    if (out) {
-        memcpy(out, cell, n);
-        memcpy(out + n, name, strlen(name) + 1);
-    }
     return out;
 }
 
@@ -147,8 +134,6 @@ static json_t *trial_settings(const struct search *x, const struct load_trial *t
     double n = fmax(setting(x->c, "load", "n_requests"),
                     fmax(MIN_REQUESTS, ceil(t->rate_rps * x->o.trial_s)));
 
-    if (!all)
-        return NULL;
     json_object_set_new(load, "rate_rps", json_real(t->rate_rps));
     json_object_set_new(load, "n_requests", json_integer((json_int_t)n));
     add_to(json_object_get(all, "dataset"), "seed", t->seed);
@@ -178,18 +163,14 @@ static int measure_trial(struct search *x, const struct load_trial *next, int *c
         json_pack("{s:s s:I s:f s:i}", "of", x->c->key, "number", (json_int_t)x->n,
                   "rate_rps", next->rate_rps, "seed", next->seed);
     double expected = fmax(expected_trials(x), (double)x->n + 1);
-    int rc = OK;
+    int rc;
 
     trial.key = trial_name(x->c->key, x->n, next);
     trial.label = trial_name(x->c->label, x->n, next);
     trial.settings = trial_settings(x, next);
-    if (!about || !trial.key || !trial.label || !trial.settings)
-        rc = err_set(ERR_NOMEM, "%s: out of memory", x->c->key);
-    if (rc == OK)
-        progress_part(x->s->progress, trial.key, n_sent(&trial), (double)x->n / expected,
-                      1 / expected);
-    if (rc == OK)
-        rc = journal_begin(x->s->journal, trial.key);
+    progress_part(x->s->progress, trial.key, n_sent(&trial), (double)x->n / expected,
+                  1 / expected);
+    rc = journal_begin(x->s->journal, trial.key);
     if (rc == OK)
         rc = run_measure_trial(x->s, &trial, about, &x->trials[x->n], cell_rc);
     if (rc == OK && *cell_rc == OK) {
@@ -252,10 +233,18 @@ static void warn_limits(const struct search *x, const struct load_goodput *g)
                     x->c->label, g->n_open, x->rule.n_seeds);
 }
 
+static int record_cell(const struct search *x, struct record_cell *r, const char *error)
+{
+    TRY(journal_begin(x->s->journal, x->c->key));
+    return run_record(x->s, x->c, r, error);
+}
+
 /* The values of the trial that speaks for the cell, and those of the search. */
 static int record_search(struct search *x)
 {
     static const char unknown[] = "a seed found no such rate within the search's limits";
+    struct record_cell r = {
+        .state = RECORD_DONE, .series = x->series, .n_series = N_COLUMNS};
     struct load_goodput g;
     json_t *measured = NULL;
     char *wanted;
@@ -263,7 +252,7 @@ static int record_search(struct search *x)
 
     load_search_result(&g, &x->rule, x->trials, x->n);
     x->wanted = wanted = speaking_trial(x, &g);
-    rc = wanted ? read_trials(x) : ERR_NOMEM;
+    rc = read_trials(x);
     if (rc == OK && !x->values)
         rc = err_set(ERR_FORMAT, "%s: its journal has lost a trial", x->c->key);
     if (rc != OK)
@@ -280,18 +269,10 @@ static int record_search(struct search *x)
         "n_seeds_at_max", g.n_at_max, "n_seeds_at_min", g.n_at_min, "n_seeds_unfinished",
         g.n_open, "described", json_object_get(x->described, "described"), "bound",
         json_object_get(x->described, "bound"), "valid", 1, "invalid_why", "");
-    rc = measured ? journal_begin(x->s->journal, x->c->key)
-                  : err_set(ERR_NOMEM, "%s: out of memory", x->c->key);
-    if (rc == OK) {
-        struct record_cell r = {.state = RECORD_DONE,
-                                .attributes = measured,
-                                .values = x->values,
-                                .n_values = x->n_values,
-                                .series = x->series,
-                                .n_series = N_COLUMNS};
-
-        rc = run_record(x->s, x->c, &r, "");
-    }
+    r.attributes = measured;
+    r.values = x->values;
+    r.n_values = x->n_values;
+    rc = record_cell(x, &r, "");
 out:
     json_decref(measured);
     mem_free(wanted);
@@ -304,11 +285,9 @@ static int record_failed(struct search *x, int cell_rc)
     struct record_cell r = {.state = cell_rc == ERR_UNSUPPORTED ? RECORD_SKIPPED
                                                                 : RECORD_FAILED};
     char error[512];
-    int rc;
 
     snprintf(error, sizeof(error), "%s", err_msg());
-    rc = journal_begin(x->s->journal, x->c->key);
-    return rc == OK ? run_record(x->s, x->c, &r, error) : rc;
+    return record_cell(x, &r, error);
 }
 
 static int init(struct search *x)
@@ -329,16 +308,14 @@ static int init(struct search *x)
                                    .n_verify = (int)x->o.verify,
                                    .max_trials = (int)x->o.max_trials};
     x->trials = mem_new(MEM_HARNESS, (size_t)x->o.max_trials, sizeof(*x->trials));
-    rc = x->trials ? OK : ERR_NOMEM;
-    for (int k = 0; k < N_COLUMNS && rc == OK; k++) {
+    for (int k = 0; k < N_COLUMNS; k++) {
         struct metrics_series *v = &x->series[k];
 
         snprintf(v->name, sizeof(v->name), "%s", columns[k].series);
         snprintf(v->unit, sizeof(v->unit), "%s", columns[k].unit);
         v->v = mem_new(MEM_HARNESS, (size_t)x->o.max_trials, sizeof(*v->v));
-        rc = v->v ? OK : ERR_NOMEM;
     }
-    return rc;
+    return OK;
 }
 
 int run_search(struct run_session *s, const struct job_cell *c)
@@ -352,7 +329,7 @@ int run_search(struct run_session *s, const struct job_cell *c)
     if (rc == OK && x.n)
         log_info("%s: resuming the search: %zu trials are finished", c->label, x.n);
     if (rc == OK)
-        progress_study(s->progress, c->key, run_cell_weight(s->job, c), clock_ns());
+        progress_study(s->progress, c->key, s->weight, clock_ns());
     while (rc == OK && cell_rc == OK && load_search_next(&x.rule, x.trials, x.n, &next))
         rc = measure_trial(&x, &next, &cell_rc);
     if (rc == OK)

@@ -19,6 +19,7 @@ struct run_session {
     json_t *card;      /* NULL: no system of this job states a bound */
     char card_why[96]; /* then why */
     bool warned_bound;
+    double weight; /* of the cell that runs: its share of the run's time, in any unit */
     /* Kept from cell to cell while their settings stay the same. */
     struct run_system *system;
     struct dataset *dataset;
@@ -34,9 +35,8 @@ void run_measure_fini(struct run_session *s);
 /* The same for a cell of a study. */
 MUST int run_study(struct run_session *s, const struct job_cell *c);
 
-/* A cell whose section "search" asks for its goodput; the trials of it that the journal holds
- * are not measured again. */
-bool run_is_search(const struct job_cell *c);
+/* The same for one that searches; the trials of it that the journal holds are not measured
+ * again. */
 MUST int run_search(struct run_session *s, const struct job_cell *c);
 /* Measure one trial of a search and append it to the journal with `trial` among its
  * attributes.
@@ -45,9 +45,6 @@ MUST int run_search(struct run_session *s, const struct job_cell *c);
  *            is appended */
 MUST int run_measure_trial(struct run_session *s, const struct job_cell *c,
                            const json_t *trial, struct load_trial *t, int *cell_rc);
-
-/* The share of the run's time that a cell is expected to take, in any unit. */
-double run_cell_weight(const struct job *j, const struct job_cell *c);
 
 /* Count the cell and append it to the journal: state, rows, values and series are r's;
  * r->attributes, what was measured, joins the cell's settings (unless it is not done: then
@@ -62,9 +59,6 @@ struct run_rows {
     size_t n;
     struct metrics_slo slo;
 };
-/* What *out held before is freed; run_rows_free() also after an error. */
-MUST int run_keep_rows(struct run_rows *out, const struct record_cell *c);
-void run_rows_free(struct run_rows *r);
 
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {
@@ -93,13 +87,6 @@ void run_summary_fini(struct run_summary *s);
 void run_summary_print(const struct run_summary *s, FILE *f);
 /* Set s->headlines[k] from the values of all cells. ERR_NOMEM. */
 MUST int run_headline(struct run_summary *s, int k);
-/* The interval of a ratio, from the chosen cells; none where it is over several settings or a
- * value is missing. */
-MUST int run_interval(const struct run_summary *s, const struct job_headline *h,
-                      const bool *chosen, int column, struct record_headline *out);
-/* The interval of out->value by Student's t, of logarithms for a geometric mean. y[n], which are
- * overwritten: what each of n independent measurements came to. */
-void run_interval_of_mean(struct record_headline *out, bool geomean, double *y, size_t n);
 /* Below the table: cells that were skipped, variants that are the same. */
 void run_notes_print(const struct run_summary *s, FILE *f);
 

@@ -308,8 +308,7 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
     json_t *a = NULL;
     int rc = begin(&c, s);
 
-    progress_study(s->progress, job_cell->key, run_cell_weight(s->job, job_cell),
-                   clock_ns());
+    progress_study(s->progress, job_cell->key, s->weight, clock_ns());
     if (rc == OK)
         rc = measure_noise_begin(&noise);
     if (rc == OK)
@@ -321,7 +320,7 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
     if (rc == OK) {
         complete(&c);
         r.evidence = kind_of(&c, "");
-        if (is_measured(r.evidence ? r.evidence : job_evidence_name(s->job)))
+        if (is_measured(r.evidence ? r.evidence : s->job->evidence))
             measure_noise_warn(&noise, job_cell->key);
         r.values = c.values;
         r.n_values = c.n_values;

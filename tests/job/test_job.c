@@ -62,7 +62,7 @@ TEST(least_job_has_all_defaults)
     assert_string_equal(json_string_value(setting(j, 0, "system", "adapter")),
                         "scripted");
     assert_int_equal(json_integer_value(setting(j, 0, "system", "vocab")), 32000);
-    assert_string_equal(job_evidence_name(j), "measured");
+    assert_string_equal(j->evidence, "measured");
     job_free(&j);
     assert_null(j);
 }
@@ -75,7 +75,7 @@ TEST(each_kind_of_evidence_has_its_word)
 
         snprintf(extra, sizeof(extra), "\"evidence\": \"%s\"", metrics_evidence[i]);
         j = job_of(extra, NULL);
-        assert_string_equal(job_evidence_name(j), metrics_evidence[i]);
+        assert_string_equal(j->evidence, metrics_evidence[i]);
         job_free(&j);
     }
     assert_non_null(metrics_evidence_find("published"));
