@@ -135,6 +135,7 @@ $(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_
 $(call reg,tune_policy,$(wildcard engine/tune/policy/*.c),tune/policy.h,tune_policy,tune_policies,tune_policy)
 $(call reg,cluster_router,$(wildcard engine/cluster/router/*.c),cluster/router.h,cluster_router,cluster_routers,cluster_router)
 $(call reg,cluster_perf,$(wildcard engine/cluster/perf/*.c),cluster/perf.h,cluster_perf_kind,cluster_perfs,cluster_perf)
+$(call reg,hetero_policy,$(wildcard engine/hetero/policy/*.c),hetero/policy.h,hetero_policy,hetero_policies,hetero_policy)
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=
 $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,probes,probe)

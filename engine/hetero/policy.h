@@ -1,0 +1,74 @@
+/* hetero/policy.h - what a step of a model takes where its weights exceed the accelerator's memory:
+ * policies that place and compute them, one file in hetero/policy/ each, which ends in one `const
+ * struct hetero_policy hetero_policy_<stem>`.
+ *
+ * Attention's weights, few compared with the others, are computed on the accelerator; keys and
+ * values, norms and the transfer of activations count nothing, as in the paper's model. An
+ * expert gets an equal share of the tokens of a step.
+ * Paper: ScheInfer V.   Threads: pure functions. */
+#ifndef HETERO_POLICY_H
+#define HETERO_POLICY_H
+
+#include "hetero/slices.h"
+
+struct hetero_model {
+    const char *name;
+    int n_layers;
+    int n_experts, n_active;   /* of a layer, and of them for each token; dense: 1, 1 */
+    int64_t dim, hidden;       /* of an expert or of the MLP, which has three products */
+    int64_t shared_hidden;     /* of an expert that all tokens have; 0: none */
+    int64_t attention_weights; /* of a layer */
+    int64_t head_weights;
+};
+/* The models of the paper's section V. ERR_NOTFOUND names the nearest. */
+extern const struct hetero_model *const hetero_models[]; /* ends in NULL */
+MUST int hetero_model_find(const char *name, const struct hetero_model **out);
+
+struct hetero_case {
+    const struct hetero_machine *machine;
+    const struct hetero_model *model;
+    double bytes_per_weight;
+    int64_t budget_bytes; /* of the accelerator's memory */
+    int64_t n_tok;        /* of the step: 1 decodes, more are a prompt's */
+    int n_units;          /* slices of a matrix, as in struct hetero_layer */
+    bool as_printed;
+    /* For ablations of policy scheinfer. */
+    double fixed_cg;   /* CG's share of what is not GG; below 0: the best */
+    bool whole_layers; /* a layer's GG is nothing or all */
+    bool no_takeover;  /* the CPU computes CC for all tokens of a prompt */
+};
+
+struct hetero_result {
+    double step_s;
+    /* Means over all layers, weighted by their weights; NaN where the policy has none. */
+    double cg, gg, accel_tok_frac;
+};
+
+struct hetero_policy {
+    const char *name, *help;
+    /* ERR_NOMEM: the budget is too small for the policy. ERR_UNSUPPORTED: not for this model. */
+    int (*step)(struct hetero_result *out, const struct hetero_case *c);
+};
+extern const struct hetero_policy *const hetero_policies[];
+MUST int hetero_policy_find(const char *name, const struct hetero_policy **out);
+
+/* ---- for policies ---- */
+
+/* An MLP, or the experts of a layer, or a shared expert. */
+struct hetero_part {
+    struct hetero_layer
+        layer;     /* of one expert, for the tokens that it gets in the step */
+    int n;         /* in a layer of the model */
+    double n_used; /* of these in the step, expected */
+    int64_t bytes; /* of one */
+};
+#define HETERO_PARTS_MAX 2
+/* Returns how many. n_tok: of the step. */
+int hetero_parts(const struct hetero_case *c, int64_t n_tok,
+                 struct hetero_part parts[HETERO_PARTS_MAX]);
+/* Attention's weights and the head, all layers, computed on the accelerator for n_tok tokens (the
+ * head for one). */
+double hetero_attention_s(const struct hetero_case *c);
+int64_t hetero_attention_bytes(const struct hetero_case *c);
+
+#endif

@@ -1,0 +1,64 @@
+/* hetero/times.h - how long the slices of a layer take on a CPU, an accelerator and the link.
+ *
+ * The weights W [m, h] of a product of n_tok tokens are cut along h into CC (on the CPU, computed
+ * there), CG (on the CPU, sent and computed on the accelerator) and GG (on the accelerator). A
+ * layer is a row of n_gemms such products. The launch of kernels, the link, the accelerator and
+ * the CPU work at once, each one product after the other; a product on the accelerator waits for
+ * its weights, and these for the launch. In a prompt the accelerator may also take over
+ * n_accel_tok of the tokens that CC computes, for which CC is sent, too (CG').
+ * Paper: ScheInfer IV-A, Eqs. 3 to 12, and IV-B, Eq. 15.   Threads: pure functions. */
+#ifndef HETERO_TIMES_H
+#define HETERO_TIMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Each time is a start and a rate (Eq. 3). A rate of products is in seconds per weight and
+ * token. */
+struct hetero_machine {
+    double launch_s; /* of one kernel or copy */
+    double link_start_s, link_s_per_byte;
+    double accel_start_s, accel_s_per_mac;
+    double cpu_start_s, cpu_s_per_mac;
+    /* Weights times tokens a second, at most. 0: the rates above hold for any number of tokens, as
+     * the paper has it. Otherwise they are those of one token, which is bound by reading the
+     * weights, and more tokens cost nothing until this bound. */
+    double accel_macs_per_s, cpu_macs_per_s;
+};
+
+struct hetero_gemm {
+    int64_t n_tok, m, h;
+    double bytes_per_weight;
+};
+
+/* Shares of h; cc = 1 - cg - gg. */
+struct hetero_slices {
+    double cg, gg;
+    int64_t n_accel_tok; /* in [0, n_tok] */
+};
+
+/* Of one product. */
+struct hetero_times {
+    double launch_s, link_s, accel_s, cpu_s;
+};
+/* as_printed: with the slips of Eqs. 4 and 15: the link starts even where nothing is sent, and
+ * what is on the accelerator is sent as well. */
+struct hetero_times hetero_times_of(const struct hetero_machine *machine,
+                                    const struct hetero_gemm *g,
+                                    const struct hetero_slices *s, bool as_printed);
+
+/* When the accelerator has computed the last of n_gemms products, and the CPU. */
+double hetero_accel_finish_s(const struct hetero_times *t, int n_gemms);
+double hetero_cpu_finish_s(const struct hetero_times *t, int n_gemms);
+/* The later of both: the layer's time. */
+double hetero_finish_s(const struct hetero_times *t, int n_gemms);
+
+enum hetero_type { HETERO_FP16, HETERO_INT4 };
+/* Table I. testbed: 'A', 'B' or 'C'. Its link is faster than the bus that the text names;
+ * bus_limit: take the bus's 31.5 GB/s (A, B) or 15.75 GB/s (C). ERR_NOTFOUND. */
+MUST int hetero_machine_printed(struct hetero_machine *out, char testbed,
+                                enum hetero_type type, bool bus_limit);
+
+#endif

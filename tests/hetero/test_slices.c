@@ -1,0 +1,382 @@
+/* The times of slices, the best of them and the assignment of memory, held to the recurrence of the
+ * paper, to all choices there are, and to each other. */
+#include <math.h>
+
+#include "hetero/memory.h"
+#include "hetero/policy.h"
+#include "tests/support/test.h"
+
+static double uniform(struct rng *r, double lo, double hi)
+{
+    return lo + rng_f64(r) * (hi - lo);
+}
+
+/* From nearly nothing to far more than the other times. */
+static double any_time(struct rng *r, double typical)
+{
+    return rng_below(r, 8) == 0 ? 0 : typical * exp(uniform(r, -4, 4));
+}
+
+static struct hetero_layer random_layer(struct rng *r)
+{
+    struct hetero_layer l = {.machine = {any_time(r, 4e-5), any_time(r, 3e-6),
+                                         any_time(r, 2.6e-11), any_time(r, 4e-6),
+                                         any_time(r, 8e-13), any_time(r, 1e-5),
+                                         any_time(r, 5e-12), 0, 0},
+                             .gemm = {1, 256 + (int64_t)rng_below(r, 8192),
+                                      256 + (int64_t)rng_below(r, 28672), 0.5},
+                             .n_gemms = 1 + (int)rng_below(r, 4),
+                             .n_units = 1 + (int)rng_below(r, 60),
+                             .as_printed = rng_below(r, 4) == 0};
+
+    if (rng_below(r, 2))
+        l.gemm.n_tok = 1 + (int64_t)rng_below(r, 60);
+    if (rng_below(r, 2)) {
+        l.machine.accel_macs_per_s = 1e13 * exp(uniform(r, -3, 3));
+        l.machine.cpu_macs_per_s = 1e11 * exp(uniform(r, -3, 3));
+    }
+    return l;
+}
+
+/* Eq. 5, product by product. */
+static double recurrence_s(const struct hetero_times *t, int n_gemms)
+{
+    double launch = 0, link = 0, accel = 0, cpu = 0;
+
+    for (int i = 0; i < n_gemms; i++) {
+        launch += t->launch_s;
+        link = fmax(launch, link) + t->link_s;
+        accel = fmax(link, accel) + t->accel_s;
+        cpu += t->cpu_s;
+    }
+    return fmax(accel, cpu);
+}
+
+TEST(closed_form_is_the_recurrence)
+{
+    struct rng r;
+
+    rng_init(&r, test_seed(), "times");
+    for (int i = 0; i < 100000; i++) {
+        const struct hetero_times t = {rng_f64(&r), rng_f64(&r), rng_f64(&r),
+                                       rng_f64(&r)};
+        int n = 1 + (int)rng_below(&r, 6);
+
+        assert_true(fabs(hetero_finish_s(&t, n) - recurrence_s(&t, n)) < 1e-12 * n);
+    }
+}
+
+/* Every number of units, every number of tokens. */
+TEST(the_best_of_all_slices_is_found)
+{
+    struct rng r;
+    int n_inside = 0, n_tokens_inside = 0;
+
+    rng_init(&r, test_seed(), "slices");
+    for (int i = 0; i < 100000; i++) {
+        struct hetero_layer l = random_layer(&r);
+        int gg = (int)rng_below(&r, (uint64_t)l.n_units + 1), cg;
+        double found = hetero_best_cg(&l, gg, &cg), least = INFINITY;
+        int64_t n_accel;
+
+        for (int u = 0; u <= l.n_units - gg; u++)
+            least = fmin(least, hetero_layer_s(&l, u, gg, 0));
+        assert_true(found <= least * (1 + 1e-12) &&
+                    found == hetero_layer_s(&l, cg, gg, 0));
+        n_inside += cg > 0 && cg < l.n_units - gg;
+
+        cg = (int)rng_below(&r, (uint64_t)(l.n_units - gg) + 1);
+        found = hetero_best_tokens(&l, cg, gg, &n_accel);
+        least = INFINITY;
+        for (int64_t n = 0; n <= l.gemm.n_tok; n++)
+            least = fmin(least, hetero_layer_s(&l, cg, gg, n));
+        assert_true(found <= least * (1 + 1e-12));
+        assert_true(found == hetero_layer_s(&l, cg, gg, n_accel));
+        n_tokens_inside += n_accel > 0 && n_accel < l.gemm.n_tok;
+    }
+    assert_true(n_inside > 1000 && n_tokens_inside > 1000); /* not only ends */
+}
+
+/* Invariant 8: a slower CPU leaves more to the accelerator. Invariant 7: no fixed share is
+ * better. */
+TEST(a_slower_cpu_sends_more)
+{
+    static const char *const models[] = {"llama-2-70b", "mixtral-8x7b"};
+
+    for (int k = 0; k < 2; k++) {
+        const struct hetero_model *m;
+        struct hetero_layer l = {.n_gemms = 3, .n_units = 1000};
+        int before = -1;
+
+        assert_ok(hetero_model_find(models[k], &m));
+        assert_ok(hetero_machine_printed(&l.machine, 'A', HETERO_INT4, false));
+        l.gemm = (struct hetero_gemm){1, m->dim, m->hidden, 0.5};
+        for (int factor = 1; factor <= 16; factor *= 2) {
+            int cg;
+            double s = hetero_best_cg(&l, 0, &cg);
+
+            assert_true(cg >= before);
+            before = cg;
+            for (int u = 0; u <= 1000; u += 250)
+                assert_true(s <= hetero_layer_s(&l, u, 0, 0));
+            l.machine.cpu_s_per_mac *= 2;
+        }
+        assert_true(before > 500);
+    }
+}
+
+/* By hand, Table I's testbed A, INT4, a layer of LLaMA-2-70B: the CPU alone, the accelerator
+ * alone, and a quarter sent. */
+TEST(printed_numbers)
+{
+    struct hetero_layer l = {.gemm = {1, 8192, 28672, 0.5}, .n_gemms = 3, .n_units = 4};
+    double w = 8192.0 * 28672, launch = 4.4e-5;
+    double link = 3e-6 + w / 4 * 0.5 * 2.6e-11, accel = 4.7e-6 + w / 4 * 8.1e-13;
+    const struct hetero_slices quarter = {.cg = 0.25};
+    struct hetero_times t;
+    struct hetero_machine bus;
+
+    assert_ok(hetero_machine_printed(&l.machine, 'A', HETERO_INT4, false));
+    assert_true(fabs(hetero_layer_s(&l, 0, 0, 0) - 3 * (1.1e-5 + w * 5.4e-12)) < 1e-12);
+    assert_true(fabs(hetero_layer_s(&l, 0, 4, 0) -
+                     (launch + 3 * (4.7e-6 + w * 8.1e-13))) < 1e-12);
+    assert_true(fabs(hetero_layer_s(&l, 1, 0, 0) -
+                     fmax(3 * (1.1e-5 + 0.75 * w * 5.4e-12),
+                          2 * launch + link + accel +
+                              2 * fmax(2 * launch, fmax(link, accel)))) < 1e-12);
+    t = hetero_times_of(&l.machine, &l.gemm, &quarter, false);
+    assert_true(t.launch_s == 2 * launch && t.link_s == link && t.accel_s == accel);
+    assert_ok(hetero_machine_printed(&bus, 'C', HETERO_FP16, true));
+    assert_true(bus.link_s_per_byte == 1 / 15.75e9 && bus.cpu_s_per_mac == 2.5e-11);
+    assert_err(hetero_machine_printed(&bus, 'D', HETERO_FP16, true), ERR_NOTFOUND,
+               "A, B or C");
+}
+
+/* As printed, the link starts where nothing is sent, and all of the matrix is sent where CC is. */
+TEST(slips_as_printed)
+{
+    struct hetero_layer l = {.gemm = {8, 1024, 4096, 0.5}, .n_gemms = 1, .n_units = 4};
+    struct hetero_layer printed;
+    double more = 0.5 * 1024 * 4096 * 0.5;
+
+    l.machine = (struct hetero_machine){0, 1e-3, 1e-9, 0, 0, 0, 0, 0, 0};
+    printed = l;
+    printed.as_printed = true;
+    assert_true(hetero_layer_s(&l, 0, 2, 0) == 0);
+    assert_true(fabs(hetero_layer_s(&printed, 0, 2, 0) - 1e-3) < 1e-12);
+    assert_true(fabs(hetero_layer_s(&printed, 0, 2, 3) - hetero_layer_s(&l, 0, 2, 3) -
+                     more * 1e-9) < 1e-12);
+}
+
+/* ---- memory ---- */
+
+#define N_LAYERS 4
+#define N_UNITS  5
+
+struct shares {
+    double s[N_LAYERS][N_UNITS + 1];
+    struct hetero_share layers[N_LAYERS];
+};
+
+/* Times as the solver gives them, or any that fall and rise. */
+static void random_shares(struct shares *x, struct rng *r)
+{
+    bool solved = rng_below(r, 2);
+
+    for (int j = 0; j < N_LAYERS; j++) {
+        struct hetero_layer l = random_layer(r);
+
+        l.n_units = N_UNITS;
+        for (int u = 0; u <= N_UNITS; u++) {
+            int cg;
+
+            x->s[j][u] = solved ? hetero_best_cg(&l, u, &cg) : rng_f64(r);
+        }
+        x->layers[j] = (struct hetero_share){1 + (int64_t)rng_below(r, 3), x->s[j]};
+    }
+    x->layers[0].unit_bytes = 1; /* the others are multiples */
+}
+
+static double brute_force(const struct shares *x, int64_t budget, int j)
+{
+    double least = INFINITY;
+
+    if (j == N_LAYERS)
+        return 0;
+    for (int u = 0; u <= N_UNITS && u * x->layers[j].unit_bytes <= budget; u++)
+        least =
+            fmin(least, x->s[j][u] +
+                            brute_force(x, budget - u * x->layers[j].unit_bytes, j + 1));
+    return least;
+}
+
+static double check_units(const struct shares *x, const int *units, int64_t budget)
+{
+    double s = 0;
+
+    for (int j = 0; j < N_LAYERS; j++) {
+        assert_in_range(units[j], 0, N_UNITS);
+        budget -= units[j] * x->layers[j].unit_bytes;
+        s += x->s[j][units[j]];
+    }
+    assert_true(budget >= 0);
+    return s;
+}
+
+TEST(memory_is_never_exceeded)
+{
+    struct rng r;
+    int n_missed = 0;
+
+    rng_init(&r, test_seed(), "memory");
+    for (int i = 0; i < 3000; i++) {
+        struct shares x;
+        int64_t budget = (int64_t)rng_below(&r, 3 * N_LAYERS * N_UNITS);
+        int units[N_LAYERS];
+        double exact, greedy, whole, least;
+
+        random_shares(&x, &r);
+        least = brute_force(&x, budget, 0);
+        assert_ok(
+            hetero_assign_exact(units, &exact, x.layers, N_LAYERS, N_UNITS, budget));
+        assert_true(fabs(check_units(&x, units, budget) - exact) < 1e-12 + 1e-9 * exact);
+        assert_true(fabs(exact - least) < 1e-12 + 1e-9 * exact);
+        assert_ok(
+            hetero_assign_greedy(units, &greedy, x.layers, N_LAYERS, N_UNITS, budget));
+        assert_true(fabs(check_units(&x, units, budget) - greedy) <
+                    1e-12 + 1e-9 * greedy);
+        assert_true(greedy >= exact * (1 - 1e-9));
+        n_missed += greedy > exact * 1.001;
+        assert_ok(
+            hetero_assign_whole(units, &whole, x.layers, N_LAYERS, N_UNITS, budget));
+        assert_true(fabs(check_units(&x, units, budget) - whole) < 1e-12 + 1e-9 * whole);
+        assert_true(whole >= exact * (1 - 1e-9));
+    }
+    assert_true(n_missed > 10); /* that greedy is not exact is seen */
+}
+
+/* Invariant 5: more memory never makes the best assignment worse. */
+TEST(more_memory_never_hurts)
+{
+    struct rng r;
+
+    rng_init(&r, test_seed(), "more");
+    for (int i = 0; i < 500; i++) {
+        struct shares x;
+        double before = INFINITY;
+
+        random_shares(&x, &r);
+        for (int64_t budget = 0; budget < 3 * N_LAYERS * N_UNITS; budget++) {
+            int units[N_LAYERS];
+            double s;
+
+            assert_ok(
+                hetero_assign_exact(units, &s, x.layers, N_LAYERS, N_UNITS, budget));
+            assert_true(s <= before * (1 + 1e-12));
+            before = s;
+        }
+    }
+}
+
+TEST(units_that_are_no_multiple)
+{
+    const double s[] = {1, 0};
+    const struct hetero_share layers[] = {{2, s}, {3, s}};
+    int units[2];
+    double sum;
+
+    assert_err(hetero_assign_exact(units, &sum, layers, 2, 1, 10), ERR_ARG,
+               "multiple of 2");
+}
+
+/* ---- policies ---- */
+
+static struct hetero_case a_case(const char *model, const struct hetero_machine *m,
+                                 double gb, int64_t n_tok)
+{
+    struct hetero_case c = {.machine = m,
+                            .bytes_per_weight = 0.5,
+                            .budget_bytes = (int64_t)(gb * 1e9),
+                            .n_tok = n_tok,
+                            .n_units = 32,
+                            .fixed_cg = -1};
+
+    assert_ok(hetero_model_find(model, &c.model));
+    return c;
+}
+
+static double step_s(const char *policy, const struct hetero_case *c)
+{
+    const struct hetero_policy *p;
+    struct hetero_result r;
+
+    assert_ok(hetero_policy_find(policy, &p));
+    assert_ok(p->step(&r, c));
+    assert_true(r.gg >= 0 && r.gg <= 1 && r.cg >= 0 && r.cg + r.gg <= 1 + 1e-9);
+    return r.step_s;
+}
+
+/* Slices on both at once are never slower than what they generalise, in decode and with a prompt,
+ * and each part of the method helps or does nothing. */
+TEST(slices_beat_whole_layers_and_experts)
+{
+    struct hetero_machine m;
+
+    for (char bed = 'A'; bed <= 'C'; bed++)
+        for (int i = 0; hetero_models[i]; i++)
+            for (int64_t n_tok = 1; n_tok <= 1024; n_tok *= 32) {
+                struct hetero_case c;
+                double s;
+
+                assert_ok(hetero_machine_printed(&m, bed, HETERO_INT4, false));
+                c = a_case(hetero_models[i]->name, &m, 24, n_tok);
+                s = step_s("scheinfer", &c);
+                c.no_takeover = true;
+                assert_true(s <= step_s("scheinfer", &c) * (1 + 1e-9));
+                c.no_takeover = false;
+                if (n_tok > 1)
+                    continue;
+                if (c.model->n_experts > 1)
+                    assert_true(s <= step_s("fiddler", &c) * (1 + 1e-9));
+                for (c.fixed_cg = 0; c.fixed_cg < 1; c.fixed_cg += 0.25)
+                    assert_true(s <= step_s("scheinfer", &c) * (1 + 1e-9));
+            }
+}
+
+TEST(short_of_memory)
+{
+    const struct hetero_policy *p;
+    struct hetero_machine m;
+    struct hetero_result r;
+    struct hetero_case c;
+    int rc = ERR_NOMEM;
+
+    assert_ok(hetero_machine_printed(&m, 'A', HETERO_INT4, false));
+    assert_ok(hetero_policy_find("scheinfer", &p));
+    c = a_case("qwen2-57b-a14b", &m, 24, 1);
+    for (long n = 0; rc != OK; n++) {
+        mem_fail_after(n, 1);
+        rc = p->step(&r, &c);
+        mem_fail_after(-1, 0);
+        assert_true(rc == OK || rc == ERR_NOMEM);
+        assert_true(n < 100 && mem_used_bytes(MEM_OTHER) == 0);
+    }
+}
+
+TEST(a_budget_that_is_too_small)
+{
+    const struct hetero_policy *p;
+    struct hetero_machine m;
+    struct hetero_result r;
+    struct hetero_case c;
+
+    assert_ok(hetero_machine_printed(&m, 'A', HETERO_INT4, false));
+    c = a_case("llama-2-70b", &m, 1e-3, 1);
+    for (int i = 0; hetero_policies[i]; i++) {
+        int rc = hetero_policies[i]->step(&r, &c);
+
+        assert_true(rc == ERR_NOMEM || rc == ERR_UNSUPPORTED);
+    }
+    assert_err(hetero_policy_find("schedinfer", &p), ERR_NOTFOUND, "scheinfer");
+    assert_err(hetero_model_find("llama-2-7b", &c.model), ERR_NOTFOUND, "llama-2-70b");
+}
