@@ -1,9 +1,11 @@
 #include "format/fill.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "kernels/quant.h"
 
@@ -336,6 +338,39 @@ void format_fill_types(struct format_file *f)
     set_blocks(f);
 }
 
+/* A folder may state that its head is the embedding and have another one, as merged fine-tunes
+ * do: then what it has counts. */
+static int check_tie(struct format_file *f, const struct model_tensor_source *s)
+{
+    struct format_tensor embed = {0}, head = {0};
+    char name[2][MODEL_NAME_BYTES];
+    int64_t rows, cols;
+    size_t bytes;
+    int rc;
+
+    if (!f->config.tied)
+        return OK;
+    format_role_name(s->naming, FORMAT_HEAD, 0, name[0]);
+    format_role_name(s->naming, FORMAT_EMBED, 0, name[1]);
+    rc = s->find(s->ctx, name[0], &head);
+    if (rc == OK)
+        rc = s->find(s->ctx, name[1], &embed);
+    if (rc != OK)
+        return rc == ERR_NOTFOUND ? OK : rc;
+    format_role_shape(&f->config, FORMAT_HEAD, &rows, &cols);
+    bytes = kern_type_size(head.type, cols) * (size_t)rows;
+    if (head.type == embed.type && head.rows == rows && head.cols == cols &&
+        embed.rows == rows && embed.cols == cols &&
+        memcmp(head.data, embed.data, bytes) == 0)
+        return OK;
+    f->config.tied = false;
+    log_warning("head_not_tied", NAN, NAN,
+                "%s: %s differs from %s, though the configuration ties them: the head's "
+                "own weights are used",
+                f->path, name[0], name[1]);
+    return OK;
+}
+
 int format_fill(struct format_file *f, const struct model_tensor_source *s)
 {
     char name[MODEL_NAME_BYTES];
@@ -344,6 +379,8 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
     int64_t i;
     int layer, rc = format_fill_layers(f);
 
+    if (rc == OK)
+        rc = check_tie(f, s);
     if (rc != OK)
         return rc;
     for (i = 0; role_at(&f->config, i, &role, &layer); i++) {

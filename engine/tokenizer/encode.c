@@ -4,10 +4,13 @@
 
 #include "base/utf8.h"
 
-/* The longest special token that the text begins with; -1: none. */
-static int32_t special_at(const struct tok *t, const char *s, size_t n, bool control)
+/* The longest special token that the text begins with, of raw text or of normalised text;
+ * -1: none. */
+static int32_t special_at(const struct tok *t, const char *s, size_t n, bool control,
+                          bool normalised)
 {
-    int lo = 0, hi = t->n_special;
+    int lo = normalised ? t->n_special : 0;
+    int hi = normalised ? t->n_special + t->n_normalised : t->n_special;
     int32_t found = -1;
 
     /* All of [lo, hi) begin with the first i bytes of s; a token that ends there is
@@ -42,7 +45,8 @@ static int32_t special_at(const struct tok *t, const char *s, size_t n, bool con
 
 /* SentencePiece's view of a text: a space before it if asked, "▁" the same as a space.
  * `first`: it begins the whole text. */
-static int spm_text(struct tok_work *w, const char *s, size_t n, bool first, size_t *out)
+static int spm_text(struct tok_work *w, const char *s, size_t n, bool first, size_t *out,
+                    size_t *n_prefix)
 {
     const struct tok *t = w->t;
     bool has_one = s[0] == ' ' || (n >= 3 && memcmp(s, "\xE2\x96\x81", 3) == 0);
@@ -62,6 +66,7 @@ static int spm_text(struct tok_work *w, const char *s, size_t n, bool first, siz
     }
     w->buf[0] = ' ';
     *out = prefix + tok_unmark(s, n, w->buf + prefix);
+    *n_prefix = prefix;
     return OK;
 }
 
@@ -79,11 +84,71 @@ static int spm_words(struct tok_work *w, const char *s, size_t n)
     return rc == OK && from < n ? tok_word(w, s + from, n - from) : rc;
 }
 
-/* Text without special tokens in it. */
-static int segment(struct tok_work *w, const char *s, size_t n, bool first)
+/* A place in a text, raw and as spm_text() writes it. */
+struct place {
+    size_t raw, norm;
+};
+
+static void go_to(struct place *p, size_t norm, const char *s, size_t n)
+{
+    while (p->norm < norm) {
+        p->raw += n - p->raw >= 3 && memcmp(s + p->raw, "\xE2\x96\x81", 3) == 0 ? 3 : 1;
+        p->norm++;
+    }
+}
+
+/* May the bytes [from, to) of the whole text be a control token? Calls come in order. */
+static bool may_be_control(struct tok_work *w, size_t from, size_t to)
+{
+    while (from >= w->part_end)
+        w->part_end += (++w->part)->n;
+    return w->part->special && to <= w->part_end;
+}
+
+/* Words between the special tokens of normalised text in w->buf[n_norm], which was s[n] from
+ * `at` of the whole text on. */
+static int normalised(struct tok_work *w, const char *s, size_t n, size_t at,
+                      size_t n_norm, size_t n_prefix)
+{
+    const struct tok *t = w->t;
+    const size_t skip = t->prefix_special;
+    struct place p = {0, n_prefix};
+    const char *buf = w->buf;
+    size_t from = 0;
+    int rc = OK;
+
+    for (size_t i = 0; i + skip < n_norm && rc == OK;) {
+        size_t begin = i + skip, left = n_norm - begin;
+        int32_t id = -1;
+
+        if (!skip || buf[i] == ' ')
+            id = special_at(t, buf + begin, left, true, true);
+        if (id >= 0 && t->type[id] != TOK_USER) {
+            struct place end;
+
+            go_to(&p, begin, s, n);
+            end = p;
+            go_to(&end, begin + t->span[id].n, s, n);
+            if (!may_be_control(w, at + p.raw, at + end.raw))
+                id = special_at(t, buf + begin, left, false, true);
+        }
+        if (id < 0) {
+            i++;
+            continue;
+        }
+        rc = spm_words(w, buf + from, i - from);
+        if (rc == OK)
+            rc = tok_ids_push(&w->out, id);
+        from = i = begin + t->span[id].n;
+    }
+    return rc == OK ? spm_words(w, buf + from, n_norm - from) : rc;
+}
+
+/* Text without special tokens of raw text in it; it begins at `at` of the whole text. */
+static int segment(struct tok_work *w, const char *s, size_t n, size_t at)
 {
     char *norm = NULL;
-    size_t n_norm = 0;
+    size_t n_norm = 0, n_prefix = 0;
     int rc = OK;
 
     if (n == 0)
@@ -96,9 +161,10 @@ static int segment(struct tok_work *w, const char *s, size_t n, bool first)
             s = norm, n = n_norm;
     }
     if (w->t->chars) {
-        rc = spm_text(w, s, n, first, &n);
+        rc = spm_text(w, s, n, at == 0, &n_norm, &n_prefix);
         if (rc == OK)
-            rc = spm_words(w, w->buf, n);
+            rc = w->t->n_normalised > 0 ? normalised(w, s, n, at, n_norm, n_prefix)
+                                        : spm_words(w, w->buf, n_norm);
     } else {
         rc = tok_pre_words(w, s, n);
     }
@@ -153,6 +219,8 @@ static int encode(struct tok_work *w, const char *s, size_t n,
     size_t from = 0, part_end = n > 0 ? parts->n : 0;
     int rc = OK;
 
+    w->part = parts;
+    w->part_end = part_end;
     for (size_t i = 0; i < n && rc == OK;) {
         size_t end = i;
         int32_t id = -1;
@@ -160,9 +228,9 @@ static int encode(struct tok_work *w, const char *s, size_t n,
         while (i >= part_end)
             part_end += (++parts)->n;
         if (t->special_first[(unsigned char)s[i]] && parts->special)
-            id = special_at(t, s + i, part_end - i, true);
+            id = special_at(t, s + i, part_end - i, true, false);
         if (t->special_first[(unsigned char)s[i]] && id < 0)
-            id = special_at(t, s + i, n - i, false);
+            id = special_at(t, s + i, n - i, false, false);
         if (id < 0) {
             i++;
             continue;
@@ -172,12 +240,12 @@ static int encode(struct tok_work *w, const char *s, size_t n,
             end -= spaces_before(s + from, end - from);
         if (t->strip && t->strip[id] & TOK_STRIP_RIGHT)
             i += spaces_after(s + i, n - i);
-        rc = segment(w, s + from, end - from, from == 0);
+        rc = segment(w, s + from, end - from, from);
         if (rc == OK)
             rc = tok_ids_push(&w->out, id);
         from = i;
     }
-    return rc == OK ? segment(w, s + from, n - from, from == 0) : rc;
+    return rc == OK ? segment(w, s + from, n - from, from) : rc;
 }
 
 int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags,

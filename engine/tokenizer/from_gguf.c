@@ -8,6 +8,7 @@
 #include "base/file_map.h"
 #include "base/log.h"
 #include "format/gguf.h"
+#include "tokenizer/keys.h"
 
 #define KEY(name) "tokenizer.ggml." name
 
@@ -203,16 +204,46 @@ static void set_stops(struct tok *t)
     }
 }
 
+static double key_value(const struct gguf *g, const char *key)
+{
+    double v = NAN;
+    bool b;
+
+    if (gguf_get_f64(g, key, &v) == OK)
+        return v;
+    v = gguf_opt_bool(g, key, &b) == OK ? b : NAN;
+    err_clear(); /* another type is an answer too */
+    return v;
+}
+
+static int check_keys(const struct gguf *g)
+{
+    const size_t n = strlen(KEY(""));
+    char key[160];
+    int rc = OK;
+
+    for (uint64_t i = 0; rc == OK && i < gguf_n_keys(g); i++) {
+        struct gguf_record r;
+
+        gguf_key_at(g, i, &r);
+        snprintf(key, sizeof(key), "%.*s", (int)(r.key_n < 159 ? r.key_n : 159), r.key);
+        if (strncmp(key, KEY(""), n) == 0)
+            rc = tok_key_check(TOK_KEYS_GGUF, key + n, key_value(g, key), KEY(""));
+    }
+    return rc;
+}
+
 static int load(struct tok *t, const struct gguf *g, const char *path,
                 const struct tok_opts *o)
 {
     bool prefix = true;
     const char *model;
     size_t n;
-    int rc = gguf_get_str(g, KEY("model"), &model, &n);
+    int eot = -1, eom = -1, rc = gguf_get_str(g, KEY("model"), &model, &n);
 
     if (rc != OK)
         return rc;
+    TRY(check_keys(g));
     if (n == 5 && memcmp(model, "llama", 5) == 0) {
         t->by = TOK_BY_SCORE;
         t->chars = t->adds_bos = true;
@@ -240,7 +271,14 @@ static int load(struct tok *t, const struct gguf *g, const char *path,
     if (rc == OK)
         rc = tok_vocab_finish(t);
     if (rc == OK)
+        rc = role(g, KEY("eot_token_id"), t->n_vocab, &eot);
+    if (rc == OK)
+        rc = role(g, KEY("eom_token_id"), t->n_vocab, &eom);
+    if (rc == OK) {
+        tok_vocab_stop(t, eot);
+        tok_vocab_stop(t, eom);
         set_stops(t);
+    }
     if (rc == OK && t->by == TOK_BY_PAIR)
         rc = set_merges(t, g);
     return rc;

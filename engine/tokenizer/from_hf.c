@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "tokenizer/keys.h"
 
 #define JSON_MAX_BYTES ((size_t)256 << 20) /* the largest published is about 35 MB */
 
@@ -24,6 +25,7 @@ struct hf {
     struct entry *entry;
     int32_t n_entry;
     bool byte_level, marks_spaces;
+    bool byte_fallback, normalises; /* the normalizer writes or marks spaces */
 };
 
 static bool is_type(const json_t *j, const char *type)
@@ -62,11 +64,12 @@ static int normalizer(struct hf *h, const json_t *j)
     }
     if (is_type(j, "Prepend") && string_is(j, "prepend", "\xE2\x96\x81")) {
         h->t->space_prefix = TOK_PREFIX_ALWAYS;
+        h->t->prefix_special = h->normalises = true;
         return OK;
     }
     if (is_type(j, "Replace") && string_is(pattern, "String", " ") &&
         string_is(j, "content", "\xE2\x96\x81")) {
-        h->marks_spaces = true;
+        h->marks_spaces = h->normalises = true;
         return OK;
     }
     return unknown_part(j, "normalizer");
@@ -148,13 +151,15 @@ static int each(struct hf *h, const json_t *j, const char *list,
 {
     const json_t *part;
     size_t i;
-    int rc = OK;
+    int rc = tok_keys_check(TOK_KEYS_PART, j, list);
 
-    if (!is_type(j, "Sequence"))
-        return one(h, j);
+    if (rc != OK || !is_type(j, "Sequence"))
+        return rc == OK ? one(h, j) : rc;
     json_array_foreach(json_object_get(j, list), i, part)
     {
-        rc = one(h, part);
+        rc = tok_keys_check(TOK_KEYS_PART, part, list);
+        if (rc == OK)
+            rc = one(h, part);
         if (rc != OK)
             break;
     }
@@ -219,11 +224,12 @@ static int take_entries(struct hf *h)
     {
         const json_t *text = json_object_get(v, "content");
         bool special = json_is_true(json_object_get(v, "special"));
+        char where[48];
 
-        if (json_is_true(json_object_get(v, "single_word")))
-            return err_set(ERR_UNSUPPORTED,
-                           "added_tokens[%zu]: single_word: expected false, found true",
-                           i);
+        snprintf(where, sizeof(where), "added_tokens[%zu]", i);
+        rc = tok_keys_check(TOK_KEYS_ADDED, v, where);
+        if (rc != OK)
+            return rc;
         h->entry[json_integer_value(json_object_get(v, "id"))] =
             (struct entry){json_string_value(text), json_string_length(text),
                            special ? TOK_CONTROL : TOK_USER};
@@ -233,7 +239,7 @@ static int take_entries(struct hf *h)
 
 static int set_entry(struct tok *t, int32_t id, const struct entry *e)
 {
-    int byte = t->chars ? tok_byte_text(e->s, e->n) : -1;
+    int byte = t->chars && !t->no_bytes ? tok_byte_text(e->s, e->n) : -1;
     char c = (char)byte, *text;
     size_t m;
     int rc;
@@ -254,7 +260,31 @@ static int set_entry(struct tok *t, int32_t id, const struct entry *e)
     return rc;
 }
 
-/* Which added tokens take the whitespace around them. */
+static bool is_ascii(const json_t *text)
+{
+    const char *s = json_string_value(text);
+
+    for (; *s; s++)
+        if ((unsigned char)*s >= 0x80)
+            return false;
+    return true;
+}
+
+/* TOK_NORMALISED, or 0: it means the same in raw text. Normal form C leaves ASCII alone. */
+static int normalised_bit(const struct hf *h, const json_t *v, size_t i, int *bit)
+{
+    bool set = json_is_true(json_object_get(v, "normalized"));
+
+    *bit = set && h->normalises ? TOK_NORMALISED : 0;
+    if (set && h->t->nfc && !is_ascii(json_object_get(v, "content")))
+        return err_set(ERR_UNSUPPORTED,
+                       "added_tokens[%zu]: normalized: expected false of a token that "
+                       "normal form C may change, found true",
+                       i);
+    return OK;
+}
+
+/* Which added tokens take the whitespace around them, or are those of normalised text. */
 static int set_strips(struct hf *h)
 {
     struct tok *t = h->t;
@@ -265,7 +295,10 @@ static int set_strips(struct hf *h)
     {
         int strip = json_is_true(json_object_get(v, "lstrip")) * TOK_STRIP_LEFT +
                     json_is_true(json_object_get(v, "rstrip")) * TOK_STRIP_RIGHT;
+        int bit;
 
+        TRY(normalised_bit(h, v, i, &bit));
+        strip |= bit;
         if (strip && !t->strip)
             t->strip = mem_new(MEM_TOKENIZER, (size_t)t->n_vocab, 1);
         if (strip && !t->strip)
@@ -329,18 +362,45 @@ static int set_merges(struct hf *h)
 
 /* --- BOS and EOS */
 
-/* TemplateProcessing whose first part is a special token puts that one before a text. */
+/* Its only id in the post-processor's own table is the vocabulary's. */
+static int check_special(const struct hf *h, const json_t *j, const char *name)
+{
+    const json_t *ids = json_object_get(
+        json_object_get(json_object_get(j, "special_tokens"), name), "ids");
+    const json_t *id = json_array_get(ids, 0);
+
+    h->t->bos = tok_vocab_named(h->t, name, strlen(name));
+    if (h->t->bos < 0)
+        return err_set(ERR_FORMAT, "post_processor: single: \"%.64s\" is not a token",
+                       name);
+    if (ids && (json_array_size(ids) != 1 || json_integer_value(id) != h->t->bos))
+        return err_set(ERR_UNSUPPORTED,
+                       "post_processor: special_tokens: \"%.64s\": expected the id of "
+                       "that token, %d, alone",
+                       name, h->t->bos);
+    h->t->adds_bos = true;
+    return OK;
+}
+
+/* TemplateProcessing of a text alone, or of a special token and the text. */
 static int post_processor(struct hf *h, const json_t *j)
 {
-    const json_t *first = json_array_get(json_object_get(j, "single"), 0);
-    const char *name =
-        json_string_value(json_object_get(json_object_get(first, "SpecialToken"), "id"));
+    const json_t *single = json_object_get(j, "single");
+    size_t n = json_array_size(single);
+    const json_t *first = json_object_get(json_array_get(single, 0), "SpecialToken");
+    const json_t *text = json_object_get(json_array_get(single, n - 1), "Sequence");
+    const char *name = json_string_value(json_object_get(first, "id"));
 
-    if (!is_type(j, "TemplateProcessing") || !name)
+    if (!j || json_is_null(j) || is_type(j, "ByteLevel")) /* it only moves offsets */
         return OK;
-    h->t->bos = tok_vocab_named(h->t, name, strlen(name));
-    h->t->adds_bos = h->t->bos >= 0;
-    return OK;
+    if (!is_type(j, "TemplateProcessing"))
+        return unknown_part(j, "post_processor");
+    if (n == 0 || n > 2 || !string_is(text, "id", "A") || (n == 2 && !name))
+        return err_set(ERR_UNSUPPORTED,
+                       "post_processor: single: expected the text, or one special token "
+                       "before it, found %zu parts",
+                       n);
+    return n == 2 ? check_special(h, j, name) : OK;
 }
 
 /* A token of tokenizer_config.json: its text, or an object with `content`; -1: not there.
@@ -352,6 +412,20 @@ static int named_in(const struct tok *t, const json_t *config, const char *key)
         json_string_value(json_is_object(v) ? json_object_get(v, "content") : v);
 
     return s ? tok_vocab_named(t, s, strlen(s)) : -1;
+}
+
+/* It may repeat what tokenizer.json says. */
+static int check_prefix_space(const struct tok *t, const json_t *config)
+{
+    const json_t *v = json_object_get(config, "add_prefix_space");
+    bool has = t->chars && t->space_prefix != TOK_PREFIX_NEVER;
+
+    if (!json_is_boolean(v) || json_is_true(v) == has)
+        return OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "tokenizer_config.json: add_prefix_space: expected %s as in "
+                   "tokenizer.json, found %s",
+                   has ? "true" : "false", has ? "false" : "true");
 }
 
 /* The file next to tokenizer.json is optional; one that is broken is refused. */
@@ -371,12 +445,18 @@ static int read_config(struct tok *t, const char *path)
         return OK;
     if (rc != OK)
         return rc;
+    rc = tok_keys_check(TOK_KEYS_CONFIG, config, "tokenizer_config.json");
+    if (rc == OK)
+        rc = check_prefix_space(t, config);
+    if (rc != OK)
+        goto out;
     if (t->bos < 0)
         t->bos = named_in(t, config, "bos_token");
     t->eos = named_in(t, config, "eos_token");
     t->adds_bos = t->adds_bos || json_is_true(json_object_get(config, "add_bos_token"));
+out:
     json_decref(config);
-    return OK;
+    return rc;
 }
 
 static int check_model(struct hf *h)
@@ -395,6 +475,7 @@ static int check_model(struct hf *h)
         if (s && *s)
             return err_set(ERR_UNSUPPORTED, "model.%s: not supported here", affixes[i]);
     }
+    h->byte_fallback = json_is_true(json_object_get(h->model, "byte_fallback"));
     if (unk)
         h->t->unk = part(h, unk, strlen(unk));
     h->t->fuse_unk = json_is_true(json_object_get(h->model, "fuse_unk"));
@@ -405,7 +486,12 @@ static int load_json(struct hf *h, const struct tok_opts *o)
 {
     struct tok *t = h->t;
     const json_t *whole;
-    int rc = check_model(h);
+    int rc = tok_keys_check(TOK_KEYS_FILE, h->root, "tokenizer.json");
+
+    if (rc == OK)
+        rc = tok_keys_check(TOK_KEYS_MODEL, h->model, "model");
+    if (rc == OK)
+        rc = check_model(h);
 
     if (rc == OK)
         rc = each(h, json_object_get(h->root, "normalizer"), "normalizers", normalizer);
@@ -415,6 +501,7 @@ static int load_json(struct hf *h, const struct tok_opts *o)
     if (rc != OK)
         return rc;
     t->chars = !h->byte_level;
+    t->no_bytes = t->chars && !h->byte_fallback;
     if (t->chars && !h->marks_spaces)
         return err_set(ERR_UNSUPPORTED,
                        "expected a ByteLevel pre_tokenizer or spaces written as U+2581");

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/utf8.h"
 
 /* Enough for every published expression; a hostile one gets an error instead of our
@@ -23,6 +24,10 @@
 #define GPT2_WORDS                                                                       \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 
+#define LLAMA3_WORDS                                                                     \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"            \
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 static const struct pre {
     const char *name;
     const char *regex;
@@ -34,10 +39,9 @@ static const struct pre {
      .regex = "[\\p{P}\\$\\+<=>\\^~\\|]+",
      .then = {GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {.name = "gpt-2", .regex = GPT2_WORDS "|\\s+"},
-    {.name = "llama-3",
-     .regex = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-              " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     .whole_word = true},
+    {.name = "llama-3", .regex = LLAMA3_WORDS, .whole_word = true},
+    /* Llama 3's words, of which all are merged from their parts. */
+    {.name = "smaug-bpe", .regex = LLAMA3_WORDS},
     {.name = "qwen2",
      .regex = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
               " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
@@ -57,10 +61,10 @@ static const struct pre {
 static const struct {
     const char *word, *name;
 } aliases[] = {
-    {"gpt-2", "gpt-2"},       {"gpt2", "gpt-2"},       {"default", "default"},
-    {"llama-3", "llama-3"},   {"tekken", "tekken"},    {"smollm", "smollm"},
-    {"llama3", "llama-3"},    {"llama-v3", "llama-3"}, {"llama-bpe", "llama-3"},
-    {"smaug-bpe", "llama-3"}, {"qwen2", "qwen2"},      {"deepseek-r1-qwen", "qwen2"},
+    {"gpt-2", "gpt-2"},         {"gpt2", "gpt-2"},       {"default", "default"},
+    {"llama-3", "llama-3"},     {"tekken", "tekken"},    {"smollm", "smollm"},
+    {"llama3", "llama-3"},      {"llama-v3", "llama-3"}, {"llama-bpe", "llama-3"},
+    {"smaug-bpe", "smaug-bpe"}, {"qwen2", "qwen2"},      {"deepseek-r1-qwen", "qwen2"},
 };
 
 static void *pcre_alloc(size_t n, void *ctx)
@@ -75,7 +79,40 @@ static void pcre_free(void *p, void *ctx)
     mem_free(p);
 }
 
-static int compile(struct tok *t, const char *regex, size_t n)
+/* White_Space of Unicode. PCRE2's \s has U+180E, too, which lost that property in Unicode 6.3. */
+#define SPACES                                                                           \
+    "\\x{9}-\\x{d} "                                                                     \
+    "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"              \
+    "\\x{205f}\\x{3000}"
+
+/* The expression with \s and \S written out. \S within brackets stays: no model has it. */
+static int spell_spaces(struct text *out, const char *regex, size_t n)
+{
+    bool in_class = false;
+    size_t first = 0; /* of the class: a bracket there is a character of it */
+
+    for (size_t i = 0; i < n; i++) {
+        char c = regex[i], next = i + 1 < n ? regex[i + 1] : '\0';
+
+        if (c == '\\' && next == 's') {
+            text_puts(out, in_class ? SPACES : "[" SPACES "]");
+            i++;
+        } else if (c == '\\' && next == 'S' && !in_class) {
+            text_puts(out, "[^" SPACES "]");
+            i++;
+        } else if (c == '\\' && i + 1 < n) {
+            text_put(out, regex + i++, 2);
+        } else {
+            if (!in_class && c == '[')
+                first = i + 1 + (next == '^');
+            in_class = in_class ? c != ']' || i == first : c == '[';
+            text_put(out, &c, 1);
+        }
+    }
+    return out->rc;
+}
+
+static int compile_own(struct tok *t, const char *regex, size_t n)
 {
     pcre2_general_context *gc = NULL;
     pcre2_compile_context *cc = NULL;
@@ -90,7 +127,6 @@ static int compile(struct tok *t, const char *regex, size_t n)
     cc = gc ? pcre2_compile_context_create(gc) : NULL;
     if (!cc)
         goto out;
-    pcre2_set_max_pattern_length(cc, REGEX_MAX_BYTES);
     pcre2_set_parens_nest_limit(cc, PARENS_MAX);
     code = pcre2_compile((PCRE2_SPTR)regex, n,
                          PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C |
@@ -111,6 +147,21 @@ static int compile(struct tok *t, const char *regex, size_t n)
 out:
     pcre2_compile_context_free(cc);
     pcre2_general_context_free(gc);
+    return rc;
+}
+
+static int compile(struct tok *t, const char *regex, size_t n)
+{
+    struct text own = {0};
+    int rc = n > REGEX_MAX_BYTES
+                 ? err_set(ERR_FORMAT,
+                           "pre-tokenizer expression: %zu bytes, expected at most %d", n,
+                           REGEX_MAX_BYTES)
+                 : spell_spaces(&own, regex, n);
+
+    if (rc == OK)
+        rc = compile_own(t, own.p ? own.p : "", own.n);
+    text_fini(&own);
     return rc;
 }
 

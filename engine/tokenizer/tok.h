@@ -15,8 +15,9 @@
 #define TOK_SPECIAL_MAX 512               /* bytes: bounds matching at one position */
 #define TOK_EXPR_MAX    8                 /* pre-tokenizer expressions applied in turn */
 
-/* Bits of struct tok's `strip`: the special token takes the whitespace on its side. */
-enum { TOK_STRIP_LEFT = 1, TOK_STRIP_RIGHT = 2 };
+/* Bits of struct tok's `strip`: the special token takes the whitespace on its side; or it is
+ * looked for in the text as it is normalised. */
+enum { TOK_STRIP_LEFT = 1, TOK_STRIP_RIGHT = 2, TOK_NORMALISED = 4 };
 
 /* Where SentencePiece puts a space before text, to be dropped again in decoding. */
 enum tok_prefix {
@@ -74,17 +75,20 @@ struct tok {
     uint32_t text_mask;
     struct tok_merge *merge; /* open addressing, TOK_BY_PAIR only */
     uint32_t merge_mask;
-    struct tok_special *special; /* sorted by bytes */
-    uint8_t *strip;              /* [n_vocab]; NULL: no token takes whitespace */
-    int n_special;
-    bool special_first[256]; /* the first bytes of special tokens */
+    struct tok_special
+        *special;   /* sorted by bytes; those of normalised text at the end */
+    uint8_t *strip; /* [n_vocab]; NULL: no token has such bits */
+    int n_special, n_normalised;
+    bool special_first[256]; /* the first bytes of special tokens of raw text */
     int32_t byte_id[256];    /* -1: none */
 
     enum tok_by by;
     bool chars; /* symbols start as characters (SentencePiece) rather than bytes */
     enum tok_prefix space_prefix;
-    bool prefix_once;  /* ... but not where the text begins with a space */
-    bool fuse_unk;     /* neighbouring unknown tokens of a word become one */
+    bool prefix_once;    /* ... but not where the text begins with a space */
+    bool prefix_special; /* normalised special tokens have a space before them */
+    bool no_bytes;       /* characters without a token are unknown: no tokens of bytes */
+    bool fuse_unk;       /* neighbouring unknown tokens of a word become one */
     bool cut_at_space; /* no token has a space after another character: words are separate
                         */
     bool whole_word;   /* a word that is a token is not merged from its parts */
@@ -145,6 +149,8 @@ struct tok_cand;
 struct tok_work {
     const struct tok *t;
     struct tok_ids out;
+    const struct tok_part *part; /* of the text, and where this one ends */
+    size_t part_end;
     struct tok_sym *sym;
     struct tok_cand *heap;
     size_t cap_sym, cap_heap, n_heap;

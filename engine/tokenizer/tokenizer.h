@@ -20,7 +20,7 @@
 
 struct tok;
 
-#define TOK_PRE_NAMES "default, gpt-2, llama-3, qwen2, smollm or tekken"
+#define TOK_PRE_NAMES "default, gpt-2, llama-3, qwen2, smaug-bpe, smollm or tekken"
 
 struct tok_opts {
     /* TOK_PRE_NAMES: overrides the one in the file; needed for rank files and for byte-level

@@ -125,13 +125,21 @@ static int index_texts(struct tok *t)
 
 /* --- special tokens, sorted so that the text narrows a range of them byte by byte */
 
+static bool is_normalised(const struct tok *t, int32_t id)
+{
+    return t->strip && t->strip[id] & TOK_NORMALISED;
+}
+
 static int special_cmp(const void *pa, const void *pb, void *ctx)
 {
     const struct tok_special *a = pa, *b = pb;
     const struct tok *t = ctx;
+    int later = is_normalised(t, a->id) - is_normalised(t, b->id);
     const struct tok_span *sa = &t->span[a->id], *sb = &t->span[b->id];
     int c = memcmp(t->bytes + sa->at, t->bytes + sb->at, sa->n < sb->n ? sa->n : sb->n);
 
+    if (later != 0)
+        return later;
     if (c != 0)
         return c;
     if (sa->n != sb->n)
@@ -154,9 +162,13 @@ static int index_specials(struct tok *t)
         if (!is_special(t->type[id]) || t->span[id].n == 0)
             continue;
         t->special[t->n_special++] = (struct tok_special){id, control};
-        t->special_first[(unsigned char)t->bytes[t->span[id].at]] = true;
+        if (is_normalised(t, id))
+            t->n_normalised++;
+        else
+            t->special_first[(unsigned char)t->bytes[t->span[id].at]] = true;
     }
     qsort_r(t->special, (size_t)t->n_special, sizeof(*t->special), special_cmp, t);
+    t->n_special -= t->n_normalised;
     return OK;
 }
 
@@ -169,7 +181,9 @@ static void index_bytes(struct tok *t)
 
         /* by its name where the file does not say that it is a byte */
         snprintf(named, sizeof(named), "<0x%02X>", (unsigned)b);
-        t->byte_id[b] = t->chars ? tok_vocab_find(t, named, 6) : tok_vocab_find(t, &c, 1);
+        t->byte_id[b] = t->no_bytes ? -1
+                        : t->chars  ? tok_vocab_find(t, named, 6)
+                                    : tok_vocab_find(t, &c, 1);
     }
     for (int32_t id = t->n_vocab - 1; id >= 0; id--)
         if (t->type[id] == TOK_BYTE)

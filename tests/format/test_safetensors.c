@@ -112,6 +112,37 @@ TEST(configurations_are_refused_by_key)
     test_faults(&d, cases);
 }
 
+/* A configuration that ties the head to the embedding, and a head of its own: equal bytes are
+ * tied, others were ignored without a word. */
+TEST(a_tied_head_with_weights_of_its_own)
+{
+    static const char tie[] = "\"tie_word_embeddings\": true";
+    const size_t bytes = S_VOCAB * S_DIM * sizeof(float);
+    struct format_file *f;
+    char *file, *head;
+    size_t n;
+
+    write_small("\"bos_token_id\": 1", tie);
+    (void)test_warned("");
+    assert_ok(format_open(&f, dir));
+    assert_false(f->config.tied);
+    assert_true(test_warned("head_not_tied"));
+    assert_non_null(f->global[FORMAT_HEAD].data);
+    file = test_read(tensors_path, &n);
+    head = memmem(file, n, f->global[FORMAT_HEAD].data, bytes);
+    assert_non_null(head);
+    memcpy(head, f->global[FORMAT_EMBED].data, bytes);
+    format_close(&f);
+    test_write(tensors_path, file, n);
+    (void)test_warned("");
+    assert_ok(format_open(&f, dir));
+    assert_true(f->config.tied);
+    assert_false(test_warned("head_not_tied"));
+    assert_null(f->global[FORMAT_HEAD].data);
+    format_close(&f);
+    mem_free(file);
+}
+
 TEST(rope_stands_in_either_place)
 {
     static const char *const places[] = {

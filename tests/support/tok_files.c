@@ -327,10 +327,11 @@ static void write_json_spm(void)
         json_pack("{s:s, s:[{s:s, s:s}, {s:s, s:{s:s}, s:s}]}", "type", "Sequence",
                   "normalizers", "type", "Prepend", "prepend", "\xE2\x96\x81", "type",
                   "Replace", "pattern", "String", " ", "content", "\xE2\x96\x81");
-    put_json(json_pack("{s:o, s:n, s:o, s:o, s:{s:s, s:[{s:{s:s}}]}}", "normalizer",
-                       normalizer, "pre_tokenizer", "model", json_model(true),
-                       "added_tokens", json_added(), "post_processor", "type",
-                       "TemplateProcessing", "single", "SpecialToken", "id", "<s>"));
+    put_json(json_pack("{s:o, s:n, s:o, s:o, s:{s:s, s:[{s:{s:s}}, {s:{s:s}}]}}",
+                       "normalizer", normalizer, "pre_tokenizer", "model",
+                       json_model(true), "added_tokens", json_added(), "post_processor",
+                       "type", "TemplateProcessing", "single", "SpecialToken", "id",
+                       "<s>", "Sequence", "id", "A"));
 }
 
 static void write_json_bpe(bool nfc)
