@@ -254,6 +254,8 @@ int export_head(json_t **out, const char *path)
         rc = err_set(rc, "%s: expected its head next to it: there is no %s", path, of);
     if (rc == OK)
         rc = check(head, of);
+    if (rc == OK && n_stem < n) /* it may have been renamed */
+        json_object_set_new(head, "path", json_string_lossy(path));
     if (rc == OK)
         refuse_headlines(head);
     else

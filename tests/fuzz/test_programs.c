@@ -397,7 +397,7 @@ static const struct kind kinds[] = {
     {"topology", "mutant.xml", "mutant", make_topology, NULL, NULL, plan_for_it},
     {"cache", "mutant.cache", "mutant.cache", make_cache, NULL, fix_cache,
      schedule_by_it},
-    {"head", "heads/results/quickstart/latest.json", ".json", make_head, NULL, NULL,
+    {"head", "heads/results/quickstart/latest.json", "quickstart", make_head, NULL, NULL,
      report_on_it},
 };
 

@@ -24,6 +24,24 @@ static void check_head(const json_t *head)
         json_is_true(json_object_get(json_object_get(series, "simulated"), "cdf")));
 }
 
+/* A record of another machine may need another name. */
+static void renamed(const char *dir, const char *path)
+{
+    char from[600], to[600];
+    json_t *head;
+
+    snprintf(to, sizeof(to), "%s/other.h5", dir);
+    assert_int_equal(rename(path, to), 0);
+    assert_err(export_head(&head, to), ERR_NOTFOUND, "expected its head next to it");
+    snprintf(from, sizeof(from), "%s/" STEM ".json", dir);
+    snprintf(to, sizeof(to), "%s/other.json", dir);
+    assert_int_equal(rename(from, to), 0);
+    snprintf(to, sizeof(to), "%s/other.h5", dir);
+    assert_ok(export_head(&head, to));
+    assert_string_equal(json_str_at(head, "path", ""), to);
+    json_decref(head);
+}
+
 TEST(reads_back)
 {
     const char *dir = fixture_dir("back");
@@ -54,6 +72,7 @@ TEST(reads_back)
     assert_true(json_number_value(json_object_get(v, "lo")) == 11.5);
     assert_string_equal(json_string_value(json_object_get(v, "better")), "lower");
     json_decref(latest);
+    renamed(dir, path);
     mem_free(path);
 }
 
