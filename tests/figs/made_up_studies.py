@@ -5,6 +5,7 @@ import itertools
 import json
 
 import made_up_machine
+import made_up_splitwise
 import made_up_topo
 import numpy as np
 
@@ -230,6 +231,7 @@ STUDIES = {
                                     "decode_threads": [1]}),
     **made_up_machine.STUDIES,
     **made_up_topo.STUDIES,
+    **made_up_splitwise.STUDIES,
 }
 
 
