@@ -456,6 +456,7 @@ static const struct form {
 } forms[] = {
     [EXPORT_CSV_REQUESTS] = {"csv", csv_requests},
     [EXPORT_CSV_CELLS] = {"csv-cells", csv_cells},
+    [EXPORT_CSV_SERIES] = {"csv-series", export_csv_series},
     [EXPORT_JSON] = {"json", json},
     [EXPORT_JSON_FULL] = {"json-full", json_full},
     [EXPORT_MARKDOWN] = {"markdown", markdown},
@@ -474,7 +475,8 @@ int export_format_find(const char *name, enum export_format *out)
     }
     return name_unknown(
         ERR_NOTFOUND, name, words,
-        "format \"%s\": expected csv, csv-cells, json, json-full or markdown", name);
+        "format \"%s\": expected csv, csv-cells, csv-series, json, json-full or markdown",
+        name);
 }
 
 struct task {

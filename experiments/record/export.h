@@ -16,12 +16,14 @@ enum export_format {
     EXPORT_CSV_REQUESTS, /* one line a request of every cell */
     EXPORT_CSV_CELLS,    /* one line a cell: its scalar attributes, then its summary; of a
                           * value with an interval also NAME_lo and NAME_hi */
-    EXPORT_JSON,         /* one object a cell, in the key names of vLLM's benchmark */
+    EXPORT_CSV_SERIES, /* one line an element of a cell's arrays, which are the columns; a
+                          * shorter one's are empty */
+    EXPORT_JSON,       /* one object a cell, in the key names of vLLM's benchmark */
     EXPORT_JSON_FULL, /* what the file holds: every request, token and series of every cell */
     EXPORT_MARKDOWN, /* one table row a cell, for reports */
 };
 
-/* "csv", "csv-cells", "json", "json-full", "markdown"; ERR_NOTFOUND names the nearest. */
+/* "csv", "csv-cells", "csv-series", "json", "json-full", "markdown"; ERR_NOTFOUND names the nearest. */
 MUST int export_format_find(const char *name, enum export_format *out);
 
 /* Write the result `h5_path` to `f`.  ERR_NOTFOUND / ERR_FORMAT: no such file, or not a

@@ -31,6 +31,8 @@ json_t *export_read_cell(const struct export_result *r, size_t index);
 /* Its named arrays: {name: {"v": [numbers, null: NaN], "unit", "meaning", "evidence"}}. New
  * reference. */
 json_t *export_read_series(const struct export_result *r, size_t index);
+/* The format csv-series. */
+void export_csv_series(const struct export_result *r, FILE *f);
 /* An array of all cells, without these. New reference. */
 json_t *export_read_cells(const struct export_result *r);
 

@@ -339,7 +339,8 @@ static void put_words(const char **words, const char *const *given)
 
 static void export_it(const char **words, const char *path, int i)
 {
-    static const char *const formats[] = {"csv", "csv-cells", "json", "markdown"};
+    static const char *const formats[] = {"csv", "csv-cells", "csv-series", "json",
+                                          "markdown"};
 
     WORDS(words, program("testbed"), "export", path, "--format", formats[i / 4 % 4]);
 }

@@ -126,6 +126,30 @@ static void csv_cells(void **state)
     free(text);
 }
 
+/* A row for each element of the cells' one array, which is shorter or longer. */
+static void csv_series(void **state)
+{
+    static char header[64][128], field[64][128];
+    char *text = exported("csv-series");
+    const char *p = text;
+
+    (void)state;
+    assert_int_equal(csv_record(&p, header), 2);
+    assert_string_equal(header[0], "cell");
+    assert_string_equal(header[1], "cdf");
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < i % 16; k++) {
+            assert_int_equal(csv_record(&p, field), 2);
+            assert_int_equal(atoi(field[0]), i);
+            if (k == 3)
+                assert_string_equal(field[1], "");
+            else
+                assert_true(strtod(field[1], NULL) == (double)k / 3 + i);
+        }
+    assert_int_equal(*p, 0);
+    free(text);
+}
+
 static void json_has_known_keys(void **state)
 {
     static const char *const keys[] = {"duration",           "completed",
@@ -306,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_requests),
         cmocka_unit_test(csv_cells),
+        cmocka_unit_test(csv_series),
         cmocka_unit_test(json_has_known_keys),
         cmocka_unit_test(json_full_holds_every_token),
         cmocka_unit_test(markdown),

@@ -10,7 +10,8 @@ struct export_opts {
 #define OPT_OF struct export_opts
 static const struct opt_row table[] = {
     OPT_ROW(STR, format, "csv",
-            "csv (one line per request), csv-cells (one line per cell), json, json-full "
+            "csv (one line per request), csv-cells (one line per cell), csv-series "
+            "(one line per element of a cell's arrays), json, json-full "
             "(with every request and token) or markdown.",
             .unit = "FORMAT"),
     OPT_ROW(STR, out, NULL,

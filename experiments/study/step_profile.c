@@ -1,0 +1,264 @@
+/* How long steps take by prompts, batch and context: of this engine, measured, and of machines whose
+ * times were published. What the curves say (Splitwise Fig. 5, 6, 8), and how well the performance
+ * model `host`, fitted on some points, predicts others.
+ * `testbed export --format csv-series` makes a file of the points for performance models.
+ * Paper: Splitwise III, V-B. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "experiments/study/support/points.h"
+#include "experiments/study/support/rows.h"
+#include "experiments/study/support/step_curves.h"
+#include "experiments/study/support/step_times.h"
+
+#define POINTS_MAX 128
+
+struct opts {
+    char *source, *points, *model, *batches, *contexts, *prompts, *test_batches,
+        *test_contexts;
+    int precision, kv_type;
+    int64_t n_steps, rounds, prompt_tok;
+};
+
+static const struct opt_row table[] = {
+    OPT_ROW(STR, source, "engine",
+            "engine: this host, measured; or published points: MODEL:HARDWARE:TP of the "
+            "file, printed:a100, printed:h100, form, or a FILE.csv."),
+    ROW_POINTS_FILE,
+    ROW_MODEL,
+    ROW_PRECISION,
+    ROW_KV_TYPE("f32"),
+    OPT_ROW(STR, batches, "1 2 4 8", "engine: batches, each with every context."),
+    OPT_ROW(STR, contexts, "32 256", "engine: contexts, and the prompts before them.",
+            .unit = "tok"),
+    OPT_ROW(STR, prompts, "512 1024",
+            "engine: lengths of further prompts, one at a time.", .unit = "tok"),
+    OPT_ROW(STR, test_batches, "3 6",
+            "engine: batches, each with every one of test_contexts, that are measured in "
+            "the same rounds, but not fitted."),
+    OPT_ROW(STR, test_contexts, "128", "engine: their contexts.", .unit = "tok"),
+    OPT_ROW(INT, n_steps, "8", "engine: token steps that are timed after a prompt.",
+            .min = 1, .max = 4096),
+    OPT_ROW(INT, rounds, "3", "engine: rounds, each of all points.", .min = 1, .max = 99),
+    OPT_ROW(INT, prompt_tok, "1500", "Prompt that is compared with tokens.",
+            .unit = "tok", .min = 1, .max = 1 << 20),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    STUDY_CURVE_METRICS,
+    {"prompt_ratio", "", "", "prompts not fitted: predicted / measured, median"},
+    {"prompt_ratio_min", "", "", "the least"},
+    {"prompt_ratio_max", "", "", "the most"},
+    {"token_ratio", "", "", "token steps not fitted: predicted / measured, median"},
+    {"token_ratio_min", "", "", "the least"},
+    {"token_ratio_max", "", "", "the most"},
+    {"host_error", "%", "lower",
+     "the larger of |prompt_ratio - 1| and |token_ratio - 1|"},
+    {"host_mape", "%", "lower", "mean absolute error of all that is not fitted"},
+    {"round_spread", "%", "lower",
+     "median over the points of the rounds' median / their lowest decile - 1"},
+    {"n_points", "", "", "points"},
+    {0},
+};
+
+struct cell {
+    const struct opts *o;
+    struct study_cell *out;
+    struct cluster_point points[POINTS_MAX];
+    int n, n_fitted; /* those to test come last */
+    double spread[2 * POINTS_MAX];
+};
+
+/* --- points */
+
+static int add(struct cell *c, int64_t batch, int64_t prompt)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->points[i].batch == batch && c->points[i].prompt_tok == prompt)
+            return OK;
+    if (c->n == POINTS_MAX)
+        return err_set(ERR_LIMIT, "more than %d points", POINTS_MAX);
+    c->points[c->n++] = (struct cluster_point){.batch = batch,
+                                               .prompt_tok = prompt,
+                                               .prompt_ms = NAN,
+                                               .token_ms = NAN,
+                                               .power = NAN,
+                                               .power_most = NAN,
+                                               .e2e_ms = NAN};
+    return OK;
+}
+
+/* "1 2 4": the i-th number; 0: there are fewer. */
+static int number(int64_t *out, const char *list, int i, const char *option)
+{
+    const char *at = list ? list : "";
+
+    *out = 0;
+    for (int k = 0; *(at += strspn(at, " ")); k++) {
+        char *end;
+        long long v = strtoll(at, &end, 10);
+
+        if (end == at || v < 1 || v > 1 << 20 || (*end && *end != ' '))
+            return err_set(ERR_ARG, "study.%s: \"%s\": expected numbers of at least 1",
+                           option, list);
+        at = end;
+        if (k == i)
+            *out = v;
+    }
+    return OK;
+}
+
+static int add_grid(struct cell *c, const char *batches, const char *contexts,
+                    const char *option)
+{
+    int64_t batch, context;
+
+    for (int i = 0;; i++) {
+        TRY(number(&batch, batches, i, option));
+        if (!batch)
+            return OK;
+        for (int k = 0;; k++) {
+            TRY(number(&context, contexts, k, option));
+            if (!context)
+                break;
+            TRY(add(c, batch, context));
+        }
+    }
+}
+
+static int measure_engine(struct cell *c)
+{
+    const struct opts *o = c->o;
+    const struct step_times_opts how = {.model = o->model,
+                                        .precision = o->precision,
+                                        .kv_type = o->kv_type,
+                                        .n_steps = o->n_steps,
+                                        .rounds = o->rounds};
+
+    TRY(add_grid(c, o->batches, o->contexts, "batches or contexts"));
+    TRY(add_grid(c, "1", o->prompts, "prompts"));
+    c->n_fitted = c->n;
+    TRY(add_grid(c, o->test_batches, o->test_contexts, "test_batches or test_contexts"));
+    if (c->n == 0)
+        return err_set(ERR_ARG, "study.batches: expected at least one point");
+    return study_step_times(c->points, c->n, c->spread, &how, c->out);
+}
+
+static int read_points(struct cell *c)
+{
+    struct cluster_point *rows;
+    int n, rc;
+
+    TRY(study_points_read(&rows, &n, c->o->source, c->o->points));
+    rc = cluster_points_join(rows, &n);
+    if (rc == OK && n > POINTS_MAX)
+        rc = err_set(ERR_LIMIT, "%s: more than %d points", c->o->source, POINTS_MAX);
+    for (int i = 0; rc == OK && i < n; i++)
+        c->points[i] = rows[i];
+    c->n = c->n_fitted = rc == OK ? n : 0;
+    for (int i = 0; i < 2 * c->n; i++)
+        c->spread[i] = NAN;
+    mem_free(rows);
+    return rc;
+}
+
+/* --- the model */
+
+static void report_ratio(struct cell *c, const char *stem, const double *v, size_t n,
+                         const char *why)
+{
+    char name[3][32];
+
+    snprintf(name[0], sizeof(name[0]), "%s_ratio", stem);
+    snprintf(name[1], sizeof(name[1]), "%s_ratio_min", stem);
+    snprintf(name[2], sizeof(name[2]), "%s_ratio_max", stem);
+    study_value(c->out, name[0], stats_median(v, n), why);
+    study_value(c->out, name[1], n ? stats_min(v, n) : NAN, why);
+    study_value(c->out, name[2], n ? stats_max(v, n) : NAN, why);
+}
+
+static void report_model(struct cell *c)
+{
+    const struct cluster_perf_kind *kind;
+    struct cluster_perf perf = {0};
+    double ratio[2][POINTS_MAX], sum = 0, error;
+    size_t n = 0;
+    const char *why = "no point is left to test";
+
+    if (cluster_perf_find("host", &kind) != OK ||
+        kind->fit(&perf, c->points, c->n_fitted) != OK)
+        why = err_msg();
+    else
+        perf.kind = kind;
+    for (int i = c->n_fitted; perf.kind && i < c->n; i++, n++) {
+        const struct cluster_point *p = &c->points[i];
+
+        ratio[0][n] = study_points_prompt_ms(&perf, p) / p->prompt_ms;
+        ratio[1][n] = study_points_token_ms(&perf, p) / p->token_ms;
+        sum += fabs(ratio[0][n] - 1) + fabs(ratio[1][n] - 1);
+    }
+    error =
+        fmax(fabs(stats_median(ratio[0], n) - 1), fabs(stats_median(ratio[1], n) - 1));
+    report_ratio(c, "prompt", ratio[0], n, why);
+    report_ratio(c, "token", ratio[1], n, why);
+    study_value(c->out, "host_error", n ? 100 * error : NAN, why);
+    study_value(c->out, "host_mape", n ? 100 * sum / (2 * (double)n) : NAN, why);
+    study_series(c->out, "prompt_ratios", "", ratio[0], n);
+    study_series(c->out, "token_ratios", "", ratio[1], n);
+}
+
+/* --- the cell */
+
+/* Named like the columns of the published file, so that `testbed export --format csv-series` makes
+ * a file for performance models. */
+static void report_points(struct cell *c)
+{
+    static const char *const names[] = {"prompt_size", "batch_size", "token_size",
+                                        "prompt_time", "token_time", "average_power",
+                                        "peak_power",  "fitted"};
+    static const char *const units[] = {"tok", "", "tok", "ms", "ms", "", "", ""};
+    double v[8][POINTS_MAX];
+
+    for (int i = 0; i < c->n; i++) {
+        const struct cluster_point *p = &c->points[i];
+        const double of[] = {(double)p->prompt_tok, (double)p->batch,
+                             (double)p->output_tok, p->prompt_ms,
+                             p->token_ms,           p->power,
+                             p->power_most,         i < c->n_fitted};
+
+        for (int k = 0; k < 8; k++)
+            v[k][i] = of[k];
+    }
+    for (int k = 0; k < 8; k++)
+        study_series(c->out, names[k], units[k], v[k], (size_t)c->n);
+    study_series(c->out, "prompt_spread", "", c->spread, (size_t)c->n);
+    study_series(c->out, "token_spread", "", c->spread + c->n, (size_t)c->n);
+    study_value(c->out, "round_spread", 100 * stats_median(c->spread, 2 * (size_t)c->n),
+                "of the engine only");
+    study_value(c->out, "n_points", c->n, NULL);
+}
+
+static int run(struct cell *c)
+{
+    bool own = strcmp(c->o->source, "engine") == 0;
+
+    TRY(own ? measure_engine(c) : read_points(c));
+    if (!own)
+        study_evidence(c->out, study_points_evidence(c->o->source), NULL);
+    report_points(c);
+    study_curves(c->out, c->points, c->n, c->o->prompt_tok);
+    report_model(c);
+    return OK;
+}
+
+static void end(struct cell *c)
+{
+    (void)c;
+}
+
+STUDY(step_profile,
+      "times of steps by prompts, batch and context, of this engine or published");
