@@ -23,7 +23,8 @@ enum export_format {
     EXPORT_MARKDOWN, /* one table row a cell, for reports */
 };
 
-/* "csv", "csv-cells", "csv-series", "json", "json-full", "markdown"; ERR_NOTFOUND names the nearest. */
+/* "csv", "csv-cells", "csv-series", "json", "json-full", "markdown"; ERR_NOTFOUND names the
+ * nearest. */
 MUST int export_format_find(const char *name, enum export_format *out);
 
 /* Write the result `h5_path` to `f`.  ERR_NOTFOUND / ERR_FORMAT: no such file, or not a

@@ -1,7 +1,8 @@
-/* How long steps take by prompts, batch and context: of this engine, measured, and of machines whose
- * times were published. What the curves say (Splitwise Fig. 5, 6, 8), and how well the performance
- * model `host`, fitted on some points, predicts others.
- * `testbed export --format csv-series` makes a file of the points for performance models.
+/* How long steps take by prompts, batch and context: of this engine, measured, and of machines
+ * whose times were published. What the curves say (Splitwise Fig. 5, 6, 8), what requests of traces
+ * take (Fig. 5c, Table IV), and how well the performance model `host`, fitted on some points,
+ * predicts others. `testbed export --format csv-series` makes a file of the points for performance
+ * models.
  * Paper: Splitwise III, V-B. */
 #include <math.h>
 #include <stdlib.h>
@@ -13,15 +14,24 @@
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/step_curves.h"
 #include "experiments/study/support/step_times.h"
+#include "experiments/study/support/trace_latency.h"
 
 #define POINTS_MAX 128
 
 struct opts {
+    char *conversation, *coding, *perf;
+    bool traces;
+    double usd_per_h, gpu_watt;
     char *source, *points, *model, *batches, *contexts, *prompts, *test_batches,
         *test_contexts;
     int precision, kv_type;
     int64_t n_steps, rounds, prompt_tok;
 };
+
+static const char *perf_name(int i)
+{
+    return cluster_perfs[i] ? cluster_perfs[i]->name : NULL;
+}
 
 static const struct opt_row table[] = {
     OPT_ROW(STR, source, "engine",
@@ -43,6 +53,21 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, n_steps, "8", "engine: token steps that are timed after a prompt.",
             .min = 1, .max = 4096),
     OPT_ROW(INT, rounds, "3", "engine: rounds, each of all points.", .min = 1, .max = 99),
+    OPT_ROW(BOOL, traces, "false",
+            "Also compute what requests of two traces take, one at a time."),
+    OPT_ROW(STR, conversation, "azure_llm_2023/AzureLLMInferenceTrace_conv.csv",
+            "Trace of conversations. A fit of it stands in where it is absent.",
+            .unit = "FILE"),
+    OPT_ROW(STR, coding, "azure_llm_2023/AzureLLMInferenceTrace_code.csv",
+            "Trace of coding. A fit of it stands in where it is absent.", .unit = "FILE"),
+    OPT_ROW(STR, perf, "table", "Performance model that is fitted for that.",
+            .names = perf_name),
+    OPT_ROW(F64, usd_per_h, NULL,
+            "Price of the machine. Without it a DGX-A100's or H100's as Table I has it.",
+            .unit = "USD/h", .min = 0, .max = 1e6),
+    OPT_ROW(F64, gpu_watt, NULL,
+            "Power of all GPUs at their peak. Without it eight times that of Table I.",
+            .unit = "W", .min = 0, .max = 1e6),
     OPT_ROW(INT, prompt_tok, "1500", "Prompt that is compared with tokens.",
             .unit = "tok", .min = 1, .max = 1 << 20),
     {0},
@@ -59,6 +84,8 @@ static const struct study_metric metrics[] = {
     {"host_error", "%", "lower",
      "the larger of |prompt_ratio - 1| and |token_ratio - 1|"},
     {"host_mape", "%", "lower", "mean absolute error of all that is not fitted"},
+    STUDY_TRACE_METRICS("conversation"),
+    STUDY_TRACE_METRICS("coding"),
     {"round_spread", "%", "lower",
      "median over the points of the rounds' median / their lowest decile - 1"},
     {"n_points", "", "", "points"},
@@ -242,6 +269,32 @@ static void report_points(struct cell *c)
     study_value(c->out, "n_points", c->n, NULL);
 }
 
+/* --- requests of traces */
+
+/* Of Table I, by the name of the source. */
+static void find_machine(struct trace_latency_opts *t, const struct opts *o)
+{
+    bool a100 = strstr(o->source, "a100"), h100 = strstr(o->source, "h100");
+
+    t->usd_per_h = o->usd_per_h > 0 ? o->usd_per_h : a100 ? 17.6 : h100 ? 38 : NAN;
+    t->watt = o->gpu_watt > 0 ? o->gpu_watt : a100 ? 8 * 400 : h100 ? 8 * 700 : NAN;
+}
+
+static int report_traces(struct cell *c)
+{
+    struct trace_latency_opts t = {.name = "conversation",
+                                   .trace = c->o->conversation,
+                                   .stand_in = "azure_conv",
+                                   .perf = c->o->perf};
+
+    find_machine(&t, c->o);
+    TRY(study_trace_latency(c->out, c->points, c->n, &t));
+    t.name = "coding";
+    t.trace = c->o->coding;
+    t.stand_in = "azure_code";
+    return study_trace_latency(c->out, c->points, c->n, &t);
+}
+
 static int run(struct cell *c)
 {
     bool own = strcmp(c->o->source, "engine") == 0;
@@ -252,7 +305,7 @@ static int run(struct cell *c)
     report_points(c);
     study_curves(c->out, c->points, c->n, c->o->prompt_tok);
     report_model(c);
-    return OK;
+    return c->o->traces ? report_traces(c) : OK;
 }
 
 static void end(struct cell *c)

@@ -58,6 +58,24 @@ TEST(power_is_missing_not_none)
     assert_value("token_slowdown", 2 * 28 / 29.5);
 }
 
+/* Without the traces' files their fits stand in: medians are those of the fits. */
+TEST(requests_one_at_a_time)
+{
+    assert_ok(
+        capture_run(&study_step_profile,
+                    "{\"source\": \"printed:h100\", \"traces\": true, \"conversation\": "
+                    "\"/none\", \"coding\": \"/none\"}"));
+    assert_true(fabs(value_of("ttft_p50_conversation") / 84 - 1) < 0.02);
+    assert_true(fabs(value_of("ttft_p50_coding") / 95 - 1) < 0.05);
+    assert_value("tbt_p50_coding", 29.5);
+    assert_true(value_of("e2e_p50_conversation") > 3000 &&
+                value_of("e2e_p50_conversation") < 4500);
+    assert_value("cost_p50_coding", value_of("e2e_p50_coding") / 3.6e6 * 38);
+    assert_true(isnan(value_of("energy_p50_coding")));
+    assert_true(value_of("token_bound_frac_conversation") > 0.99);
+    assert_string_equal(note_of("trace_coding"), "synth azure_code (stand-in)");
+}
+
 static int run_engine(const char *rest)
 {
     return capture_run(
@@ -67,8 +85,8 @@ static int run_engine(const char *rest)
         tiny_model(KERN_BF16), rest);
 }
 
-/* Points are batches x contexts, prompts and then those to test, each once, and the ratios are of the
- * model that the first ones give. */
+/* Points are batches x contexts, prompts and then those to test, each once, and the ratios are of
+ * the model that the first ones give. */
 TEST(the_engine_is_measured)
 {
     static const double batch[] = {1, 1, 4, 4, 1, 2}, prompt[] = {8, 24, 8, 24, 40, 16};
