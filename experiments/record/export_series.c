@@ -43,9 +43,10 @@ void export_csv_series(const struct export_result *r, FILE *f)
     json_object_foreach(names, name, v) fprintf(f, ",%s", name);
     fputs("\r\n", f);
     for (size_t i = 0; i < r->n_cells; i++) {
-        json_t *series = export_read_series(r, i);
+        json_t *cell = export_read_cell(r, i), *series = export_read_series(r, i);
         size_t n = longest_of(series);
 
+        json_decref(cell); /* its rest is refused where it is damaged, too */
         for (size_t k = 0; k < n; k++) {
             fprintf(f, "%zu", i);
             json_object_foreach(names, name, v)

@@ -269,7 +269,12 @@ static void report_points(struct cell *c)
     study_value(c->out, "n_points", c->n, NULL);
 }
 
-/* --- requests of traces */
+/* --- requests of traces: worked out, nothing of them is measured */
+
+#define TRACE_NAMES(name)                                                                \
+    "ttft_p50_" name " tbt_p50_" name " e2e_p50_" name " e2e_p90_" name " e2e_p99_" name \
+    " token_phase_frac_" name " token_bound_frac_" name " cost_p50_" name                \
+    " energy_p50_" name " e2e_ms_" name
 
 /* Of Table I, by the name of the source. */
 static void find_machine(struct trace_latency_opts *t, const struct opts *o)
@@ -302,6 +307,9 @@ static int run(struct cell *c)
     TRY(own ? measure_engine(c) : read_points(c));
     if (!own)
         study_evidence(c->out, study_points_evidence(c->o->source), NULL);
+    if (c->o->traces)
+        study_evidence(c->out, "model",
+                       TRACE_NAMES("conversation") " " TRACE_NAMES("coding"));
     report_points(c);
     study_curves(c->out, c->points, c->n, c->o->prompt_tok);
     report_model(c);

@@ -1,6 +1,35 @@
 """Cells of the studies about Splitwise with made-up numbers, as made_up_studies.py has them."""
 
+import numpy as np
+
 SOURCES = ["llama2-70b:a100-80gb:8", "llama2-70b:h100-80gb:8"]
+ENGINE = {"model": ["build/models/llama-160m-bf16.gguf"]}
+TRACES = ["conversation", "coding"]
+
+
+def step_profile(rng, source, **_):
+    """A grid of batches and contexts; on GPUs with power."""
+    own = source == "engine"
+    batch, prompt = (np.ravel(v) for v in np.meshgrid([1.0, 2, 4, 8, 64], [32.0, 256, 2048]))
+    series = {"batch_size": batch, "prompt_size": prompt, "token_size": 0 * batch + 128,
+              "prompt_time": (5 if own else 0.07) * batch * prompt + 20,
+              "token_time": 30 * (1 + batch / (8 if own else 64)) * (1 + prompt / 20000),
+              "average_power": 0 * batch + (np.nan if own else 0.6),
+              "peak_power": np.nan * batch if own else np.minimum(1, 0.4 + prompt / 3000),
+              "fitted": np.where(batch == 4, 0.0, 1.0),
+              "prompt_ratios": rng.normal(1, 0.02, 4), "token_ratios": rng.normal(1, 0.02, 4)}
+    series.update({"e2e_ms_" + t: np.exp(rng.normal(8, 1, 300)) for t in TRACES})
+    names = ("prompt_linear_r2 prompt_over_linear prompt_as_tokens prompt_best_tok_ms prompt_after_best "
+             "single_best_tok_ms single_after_best token_gain token_slowdown prompt_ratio prompt_ratio_min "
+             "prompt_ratio_max token_ratio token_ratio_min token_ratio_max host_error host_mape round_spread").split()
+    names += [m + t for t in TRACES for m in ("token_phase_frac_", "token_bound_frac_")]
+    summary = {n: rng.uniform(0.8, 1) for n in names}
+    summary.update({"%s_p%d_%s" % (m, q, t): rng.uniform(1, 9) for t in TRACES for q in (50, 90)
+                    for m in ("ttft", "tbt", "e2e", "cost", "energy")})
+    summary.update(token_best_tok_s=900, token_best_at_batch=64, token_knee_batch=8, single_best_at_tok=2048,
+                   prompt_best_at_tok=2048, power_prompt_growth=2, power_token_growth=1.05)
+    kinds = {"*": "measured_small" if own else "published"}
+    return summary, series, {}, {**kinds, **{n: "model" for n in summary if n.endswith(tuple(TRACES))}}
 
 
 def perf_models(rng, **_):
@@ -13,6 +42,11 @@ def perf_models(rng, **_):
 
 
 STUDIES = {
+    "splitwise_host_profile": (step_profile, {"source": ["engine"], **ENGINE}),
+    "splitwise_fig05_latency": (step_profile, {"source": ["engine"] + SOURCES, **ENGINE}),
+    "splitwise_fig06_throughput": (step_profile, {"source": ["engine"] + SOURCES, **ENGINE}),
+    "splitwise_fig08_power": (step_profile, {"source": SOURCES[:1], **ENGINE}),
+    "splitwise_tab04_a100_h100": (step_profile, {"source": SOURCES + ["printed:a100", "printed:h100"], **ENGINE}),
     "splitwise_perf_models": (perf_models, {"source": SOURCES, "perf": ["table", "distserve"],
                                             "keep": ["all", "one_batch"]}),
 }
