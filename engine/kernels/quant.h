@@ -47,7 +47,8 @@ struct kern_quant {
      * |w - dequantised w| <= |d| / 2 for every w in [lo, hi]. Q4_0 has -8 but not 8, and Q5_0
      * -16 but not 16: at one end it is |d|. In Q4_K it is |d| times half of the sub-block's
      * scale.
-     * encode: the block of the nearest weights. */
+     * encode: the block of the nearest weights; in Q4_K with scales of its own where these make
+     * the sum of squared errors smaller, within that bound of the largest scale, 63. */
     void (*scale)(float lo, float hi, float *d, float *dmin);
     void (*encode)(uint8_t *block, const float *w, float d, float dmin);
 };

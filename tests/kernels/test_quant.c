@@ -290,8 +290,33 @@ static void test_rounding(const struct kern_variant *v, struct rng *r)
                 check_row(s, (enum kind)kind, kern_type_block(s->type) * blocks[i], r);
 }
 
-/* Sub-blocks of very different ranges: each weight is within half a step of its own
- * sub-block, whose scale and min are rounded up to 1/63 of the largest ones. */
+/* The scales of Q4_K are searched: those that only cover the range err 1.12 times as much as
+ * the format's reference, whose error of normal weights is 0.0713 of their deviation. */
+static void test_search(const struct kern_variant *v, struct rng *r)
+{
+    const struct kern_quant_scheme *s;
+    const int n = 1000;
+    float w[256], got[256];
+    uint8_t block[144];
+    double sum = 0;
+
+    (void)v;
+    CHECK(kern_quant_scheme_find("q4_k", &s) == OK, "%s", err_msg());
+    for (int b = 0; b < n; b++) {
+        for (int i = 0; i < 256; i++)
+            w[i] = (float)rng_normal(r);
+        CHECK(kern_quantize(s, block, w, 256) == OK, "%s", err_msg());
+        kern_quant_to_f32(kern_quant_of(s->type), got, block, 256);
+        for (int i = 0; i < 256; i++)
+            sum += ((double)got[i] - (double)w[i]) * ((double)got[i] - (double)w[i]);
+    }
+    CHECK(sqrt(sum / n / 256) <= 1.01 * 0.0713, "an error of %g, expected %g",
+          sqrt(sum / n / 256), 0.0713);
+}
+
+/* Sub-blocks of very different ranges: a weight may err by half a step of the largest range of
+ * all, in sum of squares by half a step of its own sub-block, whose scale and min are rounded
+ * up to 1/63 of the largest ones. */
 static void test_sub_blocks(const struct kern_variant *v, struct rng *r)
 {
     const struct kern_quant_scheme *s;
@@ -301,27 +326,35 @@ static void test_sub_blocks(const struct kern_variant *v, struct rng *r)
     (void)v;
     CHECK(kern_quant_scheme_find("q4_k", &s) == OK, "%s", err_msg());
     for (int trial = 0; trial < 200; trial++) {
-        float least = 0, most = 0, step;
+        float lo_all = 0, hi_all = 0, step;
+        double squares = 0, most_squares = 0;
 
         AT("trial %d", trial);
         for (int i = 0; i < 256; i++) {
             w[i] = (float)ldexp(rng_normal(r), -(i / 32) - trial % 3);
-            least = fminf(least, w[i]);
-            most = fmaxf(most, w[i]);
+            lo_all = fminf(lo_all, w[i]);
+            hi_all = fmaxf(hi_all, w[i]);
         }
-        step = (most - least) / 63; /* of scales and of mins, 15 times in all */
+        step = (hi_all - lo_all) / 63; /* of scales and of mins, 15 times in all */
         CHECK(kern_quantize(s, block, w, 256) == OK, "%s", err_msg());
         kern_quant_to_f32(kern_quant_of(s->type), got, block, 256);
         for (int i = 0; i < 256; i += 32) {
-            float lo = 0, hi = 0;
+            float lo = 0, hi = 0, half;
 
             for (int k = i; k < i + 32; k++)
                 lo = fminf(lo, w[k]), hi = fmaxf(hi, w[k]);
-            for (int k = i; k < i + 32; k++)
-                CHECK(fabsf(w[k] - got[k]) <=
-                          (hi - lo + 2 * step) / 30 * 1.01f + step / 60,
+            half = (hi - lo + 2 * step) / 30 * 1.01f + step / 60;
+            most_squares += 32 * (double)half * (double)half;
+            for (int k = i; k < i + 32; k++) {
+                double e = (double)w[k] - (double)got[k];
+
+                squares += e * e;
+                CHECK(fabs(e) <= (double)((hi_all - lo_all) / 30 * 1.02f + step / 15),
                       "weight %d is %a, was %a, of [%g, %g]", k, got[k], w[k], lo, hi);
+            }
         }
+        CHECK(squares <= most_squares, "squares of errors: %g, at most %g", squares,
+              most_squares);
     }
     CHECK(kern_quant_scheme_for_row(s, 512) == s, "whole blocks");
     CHECK(kern_quant_scheme_for_row(s, 5504)->type == KERN_Q4_0, "not whole blocks");
@@ -401,6 +434,7 @@ int main(void)
     check_case("f16", test_f16, NULL);
     check_case("rounding", test_rounding, NULL);
     check_case("sub-blocks", test_sub_blocks, NULL);
+    check_case("search", test_search, NULL);
     check_case("twice", test_twice, NULL);
     check_case("refusals", test_refusals, NULL);
     return check_done();

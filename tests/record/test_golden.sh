@@ -25,6 +25,23 @@ refused() {
         grep -q 'schema_version: expected 1 to [0-9]*, found 99' "$dir/out" && [ "$(wc -l <"$dir/out")" = 1 ]
 }
 
+# A script trusts what it reads: damaged records ended in its traceback, a pipe in no end.
+damaged() { # record, its copy with an array for a number
+    "$python" - "$1" "$2" <<'PY'
+import shutil, sys
+import h5py
+shutil.copy(sys.argv[1], sys.argv[2])
+with h5py.File(sys.argv[2], "r+") as f:
+    summary = f["cells"][sorted(f["cells"])[0]]["summary"]
+    name = sorted(summary)[0]
+    del summary[name]
+    summary[name] = [1.0, 2.0]
+PY
+}
+draw() { # record
+    timeout 60 "$testbed" draw quickstart --record "$1" --out "$dir"
+}
+
 for record in tests/golden/records/*/*.h5; do
     stem=$(basename "$record" .h5)
     of=$(basename "$(dirname "$record")")/$stem
@@ -42,4 +59,15 @@ for record in tests/golden/records/*/*.h5; do
         "$testbed" export "$dir/later.h5"
     check "is refused by the figure" refused
 done
+head -c 5000 "$record" >"$dir/cut.h5"
+mkfifo "$dir/pipe.h5"
+for bad in cut pipe none; do
+    check "$bad is not drawn" refuses 3 "$bad.h5" draw "$dir/$bad.h5"
+done
+if "$python" -c 'import h5py' 2>/dev/null; then
+    check "a record to damage" damaged "$record" "$dir/damaged.h5"
+    check "a damaged one is not drawn" refuses 3 'damaged.h5: .*: expected one number' draw "$dir/damaged.h5"
+else
+    skip "a damaged one is not drawn" "$python has no h5py"
+fi
 finish

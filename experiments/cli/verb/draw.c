@@ -1,7 +1,9 @@
 #include <stdlib.h>
 
-#include "experiments/run/figure.h"
+#include "base/mem.h"
 #include "experiments/cli/verb.h"
+#include "experiments/record/export.h"
+#include "experiments/run/figure.h"
 
 struct draw_opts {
     bool help;
@@ -21,9 +23,23 @@ static const struct opt_row table[] = {
     {0},
 };
 
+/* Scripts trust a record: one that is damaged, or no file, ends here. */
+static int check(const char *record)
+{
+    char *text;
+    size_t n;
+    int rc = export_text(record, EXPORT_JSON_FULL, &text, &n);
+
+    mem_free(text);
+    return rc;
+}
+
 static int draw(const struct verb_words *w)
 {
     const struct draw_opts *o = w->opts;
+
+    if (o->record && check(o->record) != OK)
+        return verb_fail(VERB_INVALID);
 
     /* The newest record is found by the script, which then gets no second word either. */
     if (!o->record && o->out && setenv("FIGURES", o->out, 1) != 0)
