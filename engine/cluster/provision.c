@@ -101,6 +101,20 @@ static int most_token(const struct cluster_provision_opts *o, int p)
     return t;
 }
 
+/* Of these as many as are not worse than the best so far. */
+static int most_not_worse(const struct search *s, int p, int most)
+{
+    double best = badness(s->o, &s->best) * (1 + 1e-9);
+
+    for (; s->any && most > 0; most--) {
+        struct cluster_size x = size_of(s->o, p, most);
+
+        if (badness(s->o, &x) <= best)
+            break;
+    }
+    return most;
+}
+
 /* The fewest token machines that reach min_rate. */
 static int least_token(struct search *s, int p, int most)
 {
@@ -138,7 +152,7 @@ int cluster_provision(struct cluster_size *out, int *n_evaluated,
 
             TRY(evaluate(&s, &x));
             offer(&s, &x);
-        } else {
+        } else if ((most = most_not_worse(&s, p, most)) > 0) {
             TRY(least_token(&s, p, most));
         }
     }

@@ -4,7 +4,8 @@
  * cluster meets the SLOs where the 50th, 90th and 99th percentile of the slowdowns of TTFT, TBT
  * and E2E are each within Table VI. Its rate is the highest at which it does, by bisection. A
  * design's best size is searched where more machines never lower the rate, so that each number
- * of prompt machines needs one bisection, or one evaluation.
+ * of prompt machines needs one bisection, or one evaluation. Sizes that cost more than the best so
+ * far are not evaluated.
  * Paper: Splitwise IV-D, V-B.   Threads: pure functions of what the callbacks say. */
 #ifndef CLUSTER_PROVISION_H
 #define CLUSTER_PROVISION_H

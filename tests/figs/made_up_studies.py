@@ -172,16 +172,28 @@ def paged_attention(rng, pages, order, group, **_):
     return summary, series, {"notes.allocators": "odma paged s3 static"}
 
 
-def cluster_load(rng, rate, **_):
+def cluster_load(rng, rate=70, prompt_tok=0, **_):
     summary = {"%s_%s_%s" % (m, p, u): rng.uniform(0.5, 2) * rate / 70 for m in ("ttft", "tbt", "e2e")
                for p in ("p50", "p90", "p99") for u in ("ms", "slowdown")}
-    for n in ("slo_use max_gap_ms completed_rps rps_per_dollar few_tok_frac tok_30_frac few_tok_frac_prompt "
+    for n in ("slo_use e2e_mean_ms max_gap_ms second_extra_ms n_requests n_excluded n_events preempted_per_request completed_rps rps_per_dollar few_tok_frac tok_30_frac few_tok_frac_prompt "
               "few_tok_frac_token mean_batch_tok_prompt mean_batch_tok_token busy_frac_prompt busy_frac_token "
               "mixed_frac moves_per_s stuck_frac events_per_s sim_s n_machines cost_per_hour power").split():
         summary[n] = rng.uniform(0, 1)
     tok = np.array([1.0, 10, 100, 1000])
     frac = np.linspace(0, 1, 4)
-    return summary, {"batch_tok": tok, "time_frac_prompt": frac, "time_frac_token": frac ** 2}
+    start = np.cumsum(rng.uniform(0.05, 0.1, 20))
+    return summary, {
+        "batch_tok": tok, "time_frac_prompt": frac, "time_frac_token": frac ** 2, "step_machine": np.arange(20) % 2.0,
+        "step_start": start, "step_end": start + 0.05, "step_prompt_tok": 500.0 * (np.arange(20) % 3 == 0),
+        "step_sequences": 1.0 * (np.arange(20) % 3 > 0), "move_end": start[::3]}
+
+
+def cluster_provision(rng, design="Splitwise-HH", **_):
+    p, t = (v.ravel() for v in np.meshgrid(np.arange(1.0, 31), np.arange(1.0, 6)))
+    return ({"rate_rps": rng.uniform(50, 150), "n_prompt": 25 + rng.integers(4), "n_token": 3, "n_machines": 30,
+             "cost_per_hour": rng.uniform(700, 1600), "power": rng.uniform(30, 70), "n_evaluated": 60, "sim_s": 1,
+             "grid_cost_per_hour": 1100, "cost_over_grid": 1, "grid_power": 50},
+            {"tried_prompt": p, "tried_token": t, "tried_value": 1.0 * (p + 5 * t > 35)})
 
 
 CLUSTER = {"design": ["Baseline-H100", "Splitwise-AA", "Splitwise-HHcap"], "rules": ["paper", "splitwise_sim"]}
@@ -217,6 +229,20 @@ STUDIES = {
                                   "alloc": ["static", "s3", "odma", "paged"]}),
     "odma_random_access": (paged_attention, {"pages": ["huge", "small"], "order": ["random", "sequence"],
                                              "head_dim": [64, 128], "group": [1, 4]}),
+    "splitwise_fig12_provisioning": (cluster_provision, {"rules": CLUSTER["rules"], "target_rate": [70.0],
+                                                         "seed": [1, 2]}),
+    "splitwise_fig14_15_transfer": (cluster_load, {
+        "design": ["Baseline-A100", "Baseline-H100", "Splitwise-AA", "Splitwise-HH"], "layer_wise_tok": [1 << 30, 0, 512],
+        "prompt_tok": [0, 512, 1500]}),
+    "splitwise_fig18_isopower_isocost": (cluster_provision, {**CLUSTER, "limit": ["power", "cost"], "limit_h100": [40],
+                                                             "seed": [1, 2]}),
+    "splitwise_fig19_isothroughput": (cluster_provision, {**CLUSTER, "goal": ["power", "cost"], "target_rate": [70.0],
+                                                          "seed": [1, 2]}),
+    "splitwise_fig20_robustness": (cluster_provision, {
+        **CLUSTER, "model": ["bloom-176b", "llama2-70b"], "sized_for": ["conversation", "coding"], "seed": [1, 2]}),
+    "splitwise_batch_jobs": (cluster_load, {**CLUSTER, "rate": [300.0], "seed": [1, 2]}),
+    "splitwise_gantt": (cluster_load, {"design": ["Baseline-H100", "Splitwise-HH"], "layer_wise_tok": [1 << 30, 512]}),
+    "splitwise_simulator_speed": (cluster_load, {"trace": ["conversation", "coding"], "rules": CLUSTER["rules"]}),
     "splitwise_fig16_latency_load": (cluster_load, {**CLUSTER, "trace": ["conversation", "coding"],
                                                     "rate": [30.0, 70.0, 110.0], "seed": [1, 2]}),
     "splitwise_fig17_batched_tokens": (cluster_load, {**CLUSTER, "rate": [70.0, 130.0], "seed": [1, 2]}),

@@ -3,7 +3,7 @@
 #include "experiments/study/support/cluster.h"
 #include "tests/study/capture.h"
 
-extern const struct study study_cluster_load;
+extern const struct study study_cluster_load, study_cluster_provision;
 
 static struct study_cluster cluster;
 static struct study_cluster_result result;
@@ -139,14 +139,18 @@ TEST(stopping_early_is_sound)
 
 TEST(highest_rate_is_a_bracket)
 {
-    double rate;
+    double rate, above;
 
     defaults();
     opts.machines = (char *)"2P,1T";
     run(1, false, (struct cluster_observer){0});
     cluster = (struct study_cluster){0};
     assert_ok(study_cluster_open(&cluster, &opts));
-    assert_ok(study_cluster_max_rate(&rate, &cluster, 2, 1));
+    assert_ok(study_cluster_max_rate(&rate, &cluster, 2, 1, 0));
+    assert_ok(study_cluster_max_rate(&above, &cluster, 2, 1, 0.5 * rate));
+    assert_true(fabs(above / rate - 1) < 0.03);
+    assert_ok(study_cluster_max_rate(&above, &cluster, 2, 1, 1.05 * rate));
+    assert_true(above == 0);
     study_cluster_close(&cluster);
     assert_true(rate > 1);
     run(rate, true, (struct cluster_observer){0});
@@ -212,13 +216,79 @@ TEST(a_cell_says_what_it_rests_on)
         assert_true(series_at("step_end", i) > series_at("step_start", i));
 }
 
+#define SEARCH                                                                           \
+    "\"points\": \"printed\", \"duration_s\": 30, \"warmup_s\": 5, \"cooldown_s\": 5, "  \
+    "\"limit\": \"none\", \"max_prompt\": 6, \"max_token\": 5, \"target_rate\": 20"
+
+/* The search finds what the whole grid has, for both goals, and tries fewer sizes. */
+TEST(search_is_the_best_of_the_grid)
+{
+    static const char *const goals[] = {"cost", "power"};
+
+    for (int i = 0; i < 2; i++) {
+        assert_ok(capture_run(&study_cluster_provision,
+                              "{" SEARCH ", \"design\": \"Splitwise-HHcap\", \"goal\": "
+                              "\"%s\", \"grid\": true}",
+                              goals[i]));
+        assert_int_equal(length_of("tried_prompt"), 30);
+        assert_true(value_of("n_evaluated") < 30 && value_of("rate_rps") == 20);
+        if (i == 0)
+            assert_true(fabs(value_of("cost_per_hour") - value_of("grid_cost_per_hour")) <
+                        1e-6);
+        else
+            assert_true(fabs(value_of("power") - value_of("grid_power")) < 1e-9);
+    }
+}
+
+TEST(a_baseline_needs_its_fewest_machines)
+{
+    int n;
+
+    assert_ok(capture_run(&study_cluster_provision,
+                          "{" SEARCH
+                          ", \"design\": \"Baseline-H100\", \"goal\": \"cost\"}"));
+    n = (int)value_of("n_prompt");
+    assert_true(n > 1 && n < 6 && value_of("n_token") == 0);
+    for (int i = -1; i <= 0; i++) {
+        assert_ok(capture_run(&study_cluster_load,
+                              "{\"points\": \"printed\", \"duration_s\": 30, "
+                              "\"warmup_s\": 5, \"cooldown_s\": 5, \"rate\": 20, "
+                              "\"design\": \"Baseline-H100\", \"machines\": \"%d\"}",
+                              n + i));
+        assert_int_equal(value_of("slo_met"), i == 0);
+    }
+}
+
+/* At the power of two DGX-H100: 3 DGX-A100, or one of each kind of HA and no more. */
+TEST(limits_hold)
+{
+    assert_ok(capture_run(&study_cluster_provision,
+                          "{\"points\": \"printed\", \"limit_h100\": 2, "
+                          "\"duration_s\": 30, \"warmup_s\": 5, \"cooldown_s\": 5, "
+                          "\"design\": \"Baseline-A100\"}"));
+    assert_int_equal(value_of("n_machines"), 3);
+    assert_true(value_of("rate_rps") > 0);
+    assert_ok(capture_run(&study_cluster_provision,
+                          "{\"points\": \"printed\", \"limit_h100\": 2, "
+                          "\"duration_s\": 30, \"warmup_s\": 5, \"cooldown_s\": 5, "
+                          "\"design\": \"Splitwise-HA\"}"));
+    assert_true(value_of("n_prompt") == 1 && value_of("n_token") == 1);
+    assert_true(value_of("power") <= 3.5);
+    assert_err(capture_run(&study_cluster_provision,
+                           "{\"points\": \"printed\", \"duration_s\": 30, "
+                           "\"warmup_s\": 5, \"cooldown_s\": 5, \"limit\": \"none\", "
+                           "\"max_prompt\": 2, \"max_token\": 2, \"goal\": \"cost\", "
+                           "\"target_rate\": 500}"),
+               ERR_NOTFOUND, "reaches a rate of 500");
+}
+
 TEST(unusable_input)
 {
     assert_err(capture_run(&study_cluster_load, "{\"machines\": \"2P2T\"}"), ERR_ARG,
                "expected such as \"25P,15T\", found \"2P2T\"");
     assert_err(capture_run(&study_cluster_load,
-                           "{\"machines\": \"2P,2T\", \"design\": \"Baseline-A100\"}"),
-               ERR_ARG, "expected a number");
+                           "{\"machines\": \"2P\", \"design\": \"Baseline-A100\"}"),
+               ERR_ARG, "such as \"40\"");
     assert_err(capture_run(&study_cluster_load, "{" SMALL ", \"memory_frac\": 0.01}"),
                ERR_ARG, "no memory is left");
     assert_err(capture_run(&study_cluster_load, "{\"warmup_s\": 100}"), ERR_ARG,

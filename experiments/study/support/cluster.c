@@ -215,15 +215,18 @@ int study_cluster_machines(const struct study_cluster *c, int *n_prompt, int *n_
         return OK;
     }
     *n_token = 0;
-    if (c->is_baseline)
-        ok = sscanf(text, "%d%c", n_prompt, &end) == 1;
-    else
-        ok = sscanf(text, "%dP,%d%c%c", n_prompt, n_token, &end, &end) == 3 &&
-             end == 'T' && *n_token > 0;
-    if (ok && *n_prompt > 0 && *n_prompt + *n_token <= 10000)
+    ok = sscanf(text, "%dP,%d%c%c", n_prompt, n_token, &end, &end) == 3 && end == 'T' &&
+         *n_prompt > 0 && *n_token > 0;
+    if (!ok && c->is_baseline)
+        ok = sscanf(text, "%d%c", n_prompt, &end) == 1 && *n_prompt > 0;
+    if (ok && c->is_baseline) {
+        *n_prompt += *n_token;
+        *n_token = 0;
+    }
+    if (ok && *n_prompt + *n_token <= 10000)
         return OK;
     return err_set(ERR_ARG, "machines: expected %s, found \"%s\"",
-                   c->is_baseline ? "a number" : "such as \"25P,15T\"", text);
+                   c->is_baseline ? "such as \"40\"" : "such as \"25P,15T\"", text);
 }
 
 double study_cluster_cost(const struct study_cluster *c, int n_prompt, int n_token)

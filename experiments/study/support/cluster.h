@@ -48,8 +48,8 @@ const char *study_cluster_perf_name(int i);
             .values = "Baseline-A100|Baseline-H100|Splitwise-AA|Splitwise-HH|"           \
                       "Splitwise-HA|Splitwise-HHcap"),                                   \
         OPT_ROW(STR, machines, "",                                                       \
-                "Prompt and token machines, such as \"25P,15T\"; of a baseline their "   \
-                "number, such as \"40\". \"\": those of Fig. 16."),                      \
+                "Prompt and token machines, such as \"25P,15T\", or those of a "         \
+                "baseline, such as \"40\". \"\": those of Fig. 16."),                    \
         OPT_ROW(ENUM, trace, "conversation",                                             \
                 "Azure's trace of 2023 whose sizes the requests have. A fit stands in "  \
                 "where its file is absent.",                                             \
@@ -113,7 +113,8 @@ struct study_cluster {
     int64_t prompt_kv_tok, token_kv_tok;
     const char *points; /* "published" or "printed" */
     struct dataset *trace;
-    double trace_rate;           /* its mean, per second; NaN: it has no times */
+    double trace_rate;  /* its mean, per second; NaN: it has no times */
+    int64_t prompt_tok; /* of all requests; 0: those of the trace. Set after open. */
     struct cluster_opts cluster; /* without machines, requests and observers */
 };
 /* After an error study_cluster_close() is still to be called. ERR_NOTFOUND: measured points
@@ -123,7 +124,8 @@ void study_cluster_close(struct study_cluster *c); /* twice is fine */
 /* What the numbers rest on, as notes of the cell. */
 void study_cluster_notes(const struct study_cluster *c, struct study_cell *out);
 
-/* Those of `machines`, or of Fig. 16. Of a baseline all are n_prompt. ERR_ARG: the text. */
+/* Those of `machines`, or of Fig. 16. Of a baseline all are n_prompt, also where the text has both
+ * kinds. ERR_ARG: the text. */
 MUST int study_cluster_machines(const struct study_cluster *c, int *n_prompt,
                                 int *n_token);
 double study_cluster_cost(const struct study_cluster *c, int n_prompt, int n_token);
@@ -139,6 +141,7 @@ struct study_cluster_result {
     bool met;        /* the SLOs of Table VI are */
     double ms[CLUSTER_N_LATENCIES][CLUSTER_N_PERCENTILES];
     double slowdown[CLUSTER_N_LATENCIES][CLUSTER_N_PERCENTILES];
+    double mean_ms[CLUSTER_N_LATENCIES];
     double max_gap_ms;    /* mean of the longest gap between two tokens of a request */
     double completed_rps; /* in the measured time */
     /* Within the measured time, by the machines' homes, in s; a baseline's are [0]. */
@@ -158,8 +161,8 @@ MUST int study_cluster_run(struct study_cluster_result *out,
 /* The largest slowdown / SLO; above 1: they are not met. */
 double study_cluster_slo_use(const struct study_cluster_result *r);
 /* The highest rate that meets the SLOs, to 2 %. 0: they are not even met at one at which only 20
- * requests are measured. */
+ * requests are measured, or only at rates up to `above`. */
 MUST int study_cluster_max_rate(double *out, const struct study_cluster *c, int n_prompt,
-                                int n_token);
+                                int n_token, double above);
 
 #endif

@@ -52,7 +52,9 @@ static bool next_request(void *ctx, struct cluster_arrival *out)
         s->t_s += rng_exp(&s->arrivals) / s->rate;
     }
     *out = (struct cluster_arrival){.t_ns = (int64_t)(1e9 * s->t_s),
-                                    .n_prompt = e->n_prompt > 0 ? e->n_prompt : 1,
+                                    .n_prompt = s->c->prompt_tok > 0 ? s->c->prompt_tok
+                                                : e->n_prompt > 0    ? e->n_prompt
+                                                                     : 1,
                                     .n_output = e->n_output > 0 ? e->n_output : 1};
     return s->t_s < s->c->o->duration_s;
 }
@@ -213,14 +215,17 @@ static void summarize(struct collector *k)
 {
     struct study_cluster_result *r = k->out;
 
-    for (int i = 0; i < CLUSTER_N_LATENCIES; i++)
+    for (int i = 0; i < CLUSTER_N_LATENCIES; i++) {
+        size_t n = (size_t)k->n[i];
+
+        r->mean_ms[i] = stats_mean(k->ms[i], n);
         for (int p = 0; p < CLUSTER_N_PERCENTILES; p++) {
-            size_t n = (size_t)k->n[i];
             double q = cluster_percentiles[p];
 
             r->ms[i][p] = stats_percentile(k->ms[i], n, q);
             r->slowdown[i][p] = stats_percentile(k->slowdown[i], n, q);
         }
+    }
     r->met = !r->stopped &&
              cluster_slo_met((const double(*)[CLUSTER_N_PERCENTILES])r->slowdown);
     r->max_gap_ms = k->gaps_ms / (double)k->n[CLUSTER_TBT];
@@ -320,11 +325,12 @@ static int meets(void *ctx, double rate, bool *met)
 }
 
 int study_cluster_max_rate(double *out, const struct study_cluster *c, int n_prompt,
-                           int n_token)
+                           int n_token, double above)
 {
     struct rates x = {c, n_prompt, n_token};
     double measured_s = c->o->duration_s - c->o->warmup_s - c->o->cooldown_s;
-    double lo = n_prompt + n_token, least = REQUESTS_MIN / measured_s, hi;
+    double least = above > 0 ? above * (1 + RATE_TOLERANCE) : REQUESTS_MIN / measured_s;
+    double lo = fmax(above > 0 ? 0 : n_prompt + n_token, least), hi;
     bool met;
 
     *out = 0;
