@@ -241,6 +241,9 @@ STUDIES = {
     "splitwise_fig20_robustness": (cluster_provision, {
         **CLUSTER, "model": ["bloom-176b", "llama2-70b"], "sized_for": ["conversation", "coding"], "seed": [1, 2]}),
     "splitwise_batch_jobs": (cluster_load, {**CLUSTER, "rate": [300.0], "seed": [1, 2]}),
+    "splitwise_quirks": (cluster_provision, {
+        "design": ["Baseline-A100", "Baseline-H100", "Splitwise-AA", "Splitwise-HA", "Splitwise-HHcap"],
+        "rules": CLUSTER["rules"], "toggle": ["none", "flat_token_time", "return_when_idle"], "seed": [1, 2]}),
     "splitwise_gantt": (cluster_load, {"design": ["Baseline-H100", "Splitwise-HH"], "layer_wise_tok": [1 << 30, 512]}),
     "splitwise_simulator_speed": (cluster_load, {"trace": ["conversation", "coding"], "rules": CLUSTER["rules"]}),
     "splitwise_fig16_latency_load": (cluster_load, {**CLUSTER, "trace": ["conversation", "coding"],

@@ -159,6 +159,30 @@ TEST(highest_rate_is_a_bracket)
     assert_true(!result.met);
 }
 
+/* Each difference alone is that of the other rules, and all together are the other rules. */
+TEST(one_difference_at_a_time)
+{
+    const struct cluster_quirks *q = &cluster.cluster.quirks;
+
+    for (int sim = 0; sim < 2; sim++)
+        for (int toggle = 0; toggle <= STUDY_CLUSTER_TBT_OVER_ALL; toggle++) {
+            int n;
+
+            defaults();
+            opts.rules = sim;
+            opts.toggle = toggle;
+            cluster = (struct study_cluster){0};
+            assert_ok(study_cluster_open(&cluster, &opts));
+            n = q->full_length_kv + q->free_links + q->tenfold_layer_wise +
+                q->slow_mixed + q->flat_token_time + q->needs_queue +
+                q->return_when_idle + q->retry + cluster.tbt_over_all +
+                (cluster.cluster.token_load == CLUSTER_LOAD_KV_TOK);
+            assert_int_equal(n, (sim ? 10 : 0) + (toggle ? (sim ? -1 : 1) : 0));
+            assert_true(q->flat_token_time == (sim ^ (toggle == 5)));
+            study_cluster_close(&cluster);
+        }
+}
+
 TEST(machines_of_figure_16_have_one_power)
 {
     for (int design = 0; design < 6; design++)

@@ -118,25 +118,53 @@ static int64_t kv_tok(const struct study_cluster *c, const struct cluster_card *
     return (int64_t)(bytes / (double)c->cluster.kv_bytes_per_tok);
 }
 
-static int open_cluster(struct study_cluster *c)
+static void toggle_quirk(struct cluster_quirks *q, int toggle)
 {
-    TRY(cluster_opts_init(&c->cluster));
-    c->cluster.n_layers = c->model->n_layers;
-    c->cluster.kv_bytes_per_tok = c->model->kv_bytes_per_tok;
-    c->cluster.seed = (uint64_t)c->o->seed;
-    if (c->o->rules == STUDY_CLUSTER_SPLITWISE_SIM) {
+    bool *const members[] = {
+        &q->full_length_kv,  &q->free_links,  &q->tenfold_layer_wise, &q->slow_mixed,
+        &q->flat_token_time, &q->needs_queue, &q->return_when_idle,   &q->retry};
+
+    if (toggle > 0 && toggle < STUDY_CLUSTER_TOKEN_LOAD)
+        *members[toggle - 1] ^= true;
+}
+
+/* Both kinds of rules, and one difference that is as the other has it. */
+static void set_rules(struct study_cluster *c, bool sim)
+{
+    const struct cluster_opts paper = c->cluster;
+    int toggle = c->o->toggle;
+
+    if (sim) {
         cluster_opts_splitwise_sim(&c->cluster);
-        c->cluster.kv_bytes_per_tok = c->model->kv_bytes_all_heads;
         c->prompt_card.link_gbps = c->token_card.link_gbps = SIM_LINK;
         c->prompt_card.link_alpha_ms = c->token_card.link_alpha_ms = 0;
     }
+    c->tbt_over_all = sim ^ (toggle == STUDY_CLUSTER_TBT_OVER_ALL);
+    if (sim ^ (toggle == STUDY_CLUSTER_TOKEN_LOAD)) {
+        c->cluster.token_load = CLUSTER_LOAD_KV_TOK;
+        c->cluster.token_threshold = c->token_kv_tok; /* "memory loaded" */
+    } else {
+        c->cluster.token_load = paper.token_load;
+        c->cluster.token_threshold = paper.token_threshold;
+    }
+    toggle_quirk(&c->cluster.quirks, toggle);
+}
+
+static int open_cluster(struct study_cluster *c)
+{
+    bool sim = c->o->rules == STUDY_CLUSTER_SPLITWISE_SIM;
+
+    TRY(cluster_opts_init(&c->cluster));
+    c->cluster.n_layers = c->model->n_layers;
+    c->cluster.kv_bytes_per_tok =
+        sim ? c->model->kv_bytes_all_heads : c->model->kv_bytes_per_tok;
+    c->cluster.seed = (uint64_t)c->o->seed;
     c->prompt_kv_tok = kv_tok(c, &c->prompt_card);
     c->token_kv_tok = kv_tok(c, &c->token_card);
-    if (c->o->rules == STUDY_CLUSTER_SPLITWISE_SIM)
-        c->cluster.token_threshold = c->token_kv_tok; /* "memory loaded" */
     if (c->prompt_kv_tok < 1 || c->token_kv_tok < 1)
         return err_set(ERR_ARG, "memory_frac %g: no memory is left for keys and values",
                        c->o->memory_frac);
+    set_rules(c, sim);
     return OK;
 }
 

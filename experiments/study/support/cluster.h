@@ -18,7 +18,7 @@
 /* Options that these studies share, as in topo.h. */
 #define STUDY_CLUSTER_MEMBERS                                                            \
     char *machines, *model, *perf, *perf_path, *trace_path;                              \
-    int design, trace, sized_for, rules, arrivals, points;                               \
+    int design, trace, sized_for, rules, toggle, arrivals, points;                       \
     double duration_s, warmup_s, cooldown_s, memory_frac;                                \
     int64_t seed;
 struct study_cluster_opts {
@@ -36,6 +36,12 @@ enum { STUDY_CLUSTER_PAPER, STUDY_CLUSTER_SPLITWISE_SIM }; /* rules */
 enum { STUDY_CLUSTER_CONVERSATION, STUDY_CLUSTER_CODING }; /* trace */
 enum { STUDY_CLUSTER_POISSON, STUDY_CLUSTER_RECORDED };    /* arrivals */
 enum { STUDY_CLUSTER_AUTO, STUDY_CLUSTER_PUBLISHED, STUDY_CLUSTER_PRINTED }; /* points */
+
+/* toggle: none, the members of struct cluster_quirks in their order, and two more */
+#define STUDY_CLUSTER_TOGGLES                                                            \
+    "none|full_length_kv|free_links|tenfold_layer_wise|slow_mixed|flat_token_time|"      \
+    "needs_queue|return_when_idle|retry|token_load|tbt_over_all"
+enum { STUDY_CLUSTER_TOKEN_LOAD = 9, STUDY_CLUSTER_TBT_OVER_ALL };
 
 const char *study_cluster_model_name(int i);
 const char *study_cluster_perf_name(int i);
@@ -64,6 +70,15 @@ const char *study_cluster_perf_name(int i);
                 "What the cluster follows where the two differ: the paper, or the "      \
                 "published simulator splitwise-sim.",                                    \
                 .values = "paper|splitwise_sim"),                                        \
+        OPT_ROW(ENUM, toggle, "none",                                                    \
+                "One of the differences between the two, which is then as the other "    \
+                "has it: memory of a request's full length, links for any number of "    \
+                "flows, layer-wise transfer at ten times the bandwidth, mixed steps "    \
+                "1.1 times as long as their prompts, token steps that take no longer "   \
+                "with a batch, overload only where requests also wait, return from the " \
+                "mixed pool only when idle, retries for memory each second, the load "   \
+                "by which token machines are chosen, TBT over all tokens.",              \
+                .values = STUDY_CLUSTER_TOGGLES),                                        \
         OPT_ROW(ENUM, arrivals, "poisson",                                               \
                 "Poisson arrivals, as in the paper, or the trace's own, scaled in time " \
                 "to the rate.",                                                          \
@@ -115,6 +130,7 @@ struct study_cluster {
     struct dataset *trace;
     double trace_rate;  /* its mean, per second; NaN: it has no times */
     int64_t prompt_tok; /* of all requests; 0: those of the trace. Set after open. */
+    bool tbt_over_all;  /* tokens, the first among them */
     struct cluster_opts cluster; /* without machines, requests and observers */
 };
 /* After an error study_cluster_close() is still to be called. ERR_NOTFOUND: measured points

@@ -113,7 +113,6 @@ static void add_request(struct collector *k, const struct cluster_done *d)
     double ttft = 1e-6 * (double)cluster_perf_step_ns(&k->c->reference, &prompt);
     double tbt = 1e-6 * (double)cluster_perf_step_ns(&k->c->reference, &token);
     double later = (double)(d->n_output - 1);
-    bool sim = k->c->o->rules == STUDY_CLUSTER_SPLITWISE_SIM;
     double first_ms = 1e-6 * (double)(d->first_ns - d->arrival_ns);
     double last_ms = 1e-6 * (double)(d->last_ns - d->arrival_ns);
 
@@ -125,7 +124,9 @@ static void add_request(struct collector *k, const struct cluster_done *d)
     if (d->n_output == 1)
         return;
     add(k, CLUSTER_TBT,
-        d->refused ? INFINITY : (last_ms - first_ms) / (sim ? later + 1 : later), tbt);
+        d->refused ? INFINITY
+                   : (last_ms - first_ms) / (k->c->tbt_over_all ? later + 1 : later),
+        tbt);
     k->gaps_ms += 1e-6 * (double)d->max_gap_ns;
 }
 
