@@ -19,6 +19,7 @@ struct hetero_model {
     int64_t shared_hidden;     /* of an expert that all tokens have; 0: none */
     int64_t attention_weights; /* of a layer */
     int64_t head_weights;
+    enum hetero_type type; /* in the paper's measurements */
 };
 /* The models of the paper's section V. ERR_NOTFOUND names the nearest. */
 extern const struct hetero_model *const hetero_models[]; /* ends in NULL */
@@ -36,6 +37,8 @@ struct hetero_case {
     double fixed_cg;   /* CG's share of what is not GG; below 0: the best */
     bool whole_layers; /* a layer's GG is nothing or all */
     bool no_takeover;  /* the CPU computes CC for all tokens of a prompt */
+    bool no_gg;        /* only attention stays on the accelerator */
+    bool exact;        /* GG by the exact assignment in place of the greedy one */
 };
 
 struct hetero_result {

@@ -242,6 +242,7 @@ static int check_claim(const char *where, const char *paper, const char *text)
         {"MNN-LLM", "mnn_llm"},
         {"ODMA", "odma"},
         {"Splitwise", "splitwise"},
+        {"ScheInfer", "scheinfer"},
         {"Azure LLM inference trace (Splitwise)", "splitwise"}};
     char path[64];
     json_t *root;
@@ -321,50 +322,81 @@ static void check_row(const json_t *row, json_t *names)
         assert_non_null(metrics_evidence_find(json_string_value(e)));
 }
 
-/* Every figure and table of Splitwise has a row, and every experiment about it is in one. */
-static void coverage_follows_the_experiments(void **s)
+static bool in_a_row(const json_t *rows, const char *experiment)
 {
-    json_t *root, *reference, *row, *names = json_object(), *e;
-    size_t i, k;
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(rows, i, row) if (is_in(json_object_get(row, "experiments"),
+                                               experiment)) return true;
+    return false;
+}
+
+static void check_experiments_exist(const json_t *row)
+{
+    json_t *e;
+    size_t k;
+
+    json_array_foreach(json_object_get(row, "experiments"), k, e)
+    {
+        char path[128];
+
+        snprintf(path, sizeof(path), "experiments/%s.json", json_string_value(e));
+        if (access(path, R_OK) != 0)
+            fail_msg("coverage.json: there is no %s", path);
+    }
+}
+
+/* The rows of one paper: its name there, and in the names of files. Returns how many. */
+static size_t check_coverage(const json_t *rows, const char *name, const struct paper *p)
+{
+    json_t *reference, *row, *names = json_object();
+    char path[128];
+    size_t i, n;
     glob_t g;
 
-    (void)s;
-    assert_ok(json_read_file(&root, "results/coverage.json", 1 << 20));
-    assert_ok(json_read_file(&reference, "results/reference/splitwise.json", 1 << 20));
-    json_array_foreach(json_object_get(root, "rows"), i, row)
+    json_array_foreach(rows, i, row)
     {
-        assert_string_equal(text_at("coverage.json", row, "paper"), "Splitwise");
+        if (strcmp(text_at("coverage.json", row, "paper"), name) != 0)
+            continue;
         check_row(row, names);
-        json_array_foreach(json_object_get(row, "experiments"), k, e)
-        {
-            char path[128];
-
-            snprintf(path, sizeof(path), "experiments/%s.json", json_string_value(e));
-            if (access(path, R_OK) != 0)
-                fail_msg("coverage.json: there is no %s", path);
-        }
+        check_experiments_exist(row);
     }
-    check_numbered("coverage.json", names, &papers[3]);
+    n = json_object_size(names);
+    check_numbered("coverage.json", names, p);
+    snprintf(path, sizeof(path), "results/reference/%s.json", p->file);
+    assert_ok(json_read_file(&reference, path, 1 << 20));
     json_array_foreach(json_object_get(reference, "places"), i, row)
-        json_object_del(names, text_at("splitwise.json", row, "where"));
+        json_object_del(names, text_at(path, row, "where"));
     if (json_object_size(names) > 0)
-        fail_msg("coverage.json: %s is not in splitwise.json",
-                 json_object_iter_key(json_object_iter(names)));
-    assert_int_not_equal(glob("experiments/splitwise_*.json", 0, NULL, &g), GLOB_ABORTED);
+        fail_msg("coverage.json: %s is not in %s",
+                 json_object_iter_key(json_object_iter(names)), path);
+    snprintf(path, sizeof(path), "experiments/%s_*.json", p->file);
+    assert_int_not_equal(glob(path, 0, NULL, &g), GLOB_ABORTED);
     for (i = 0; i < g.gl_pathc; i++) {
-        char name[128];
-        bool found = false;
-
-        snprintf(name, sizeof(name), "%s", strrchr(g.gl_pathv[i], '/') + 1);
-        *strrchr(name, '.') = '\0';
-        json_array_foreach(json_object_get(root, "rows"), k, row) found |=
-            is_in(json_object_get(row, "experiments"), name);
-        if (!found)
-            fail_msg("coverage.json: %s is in no row", name);
+        snprintf(path, sizeof(path), "%s", strrchr(g.gl_pathv[i], '/') + 1);
+        *strrchr(path, '.') = '\0';
+        if (!in_a_row(rows, path))
+            fail_msg("coverage.json: %s is in no row", path);
     }
     globfree(&g);
     json_decref(names);
     json_decref(reference);
+    return n;
+}
+
+/* Every figure and table of these papers has a row, and every experiment about them is in one. */
+static void coverage_follows_the_experiments(void **s)
+{
+    json_t *root, *rows;
+    size_t n;
+
+    (void)s;
+    assert_ok(json_read_file(&root, "results/coverage.json", 1 << 20));
+    rows = json_object_get(root, "rows");
+    n = check_coverage(rows, "Splitwise", &papers[3]) +
+        check_coverage(rows, "ScheInfer", &papers[4]);
+    assert_int_equal(json_array_size(rows), n); /* none is of another paper */
     json_decref(root);
 }
 

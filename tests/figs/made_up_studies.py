@@ -56,6 +56,13 @@ def plan_search(rng, model, **_):
     return summary, {}, {}, {"*": "simulated" if "@" in model else "measured_small", "search_s": "measured"}
 
 
+def slicing(rng, n_tok=1, **_):
+    summary = {n: rng.uniform(1, 4) for n in "speedup_whole_layers speedup_fiddler speedup_memory speedup_tokens".split()}
+    summary.update({"speedup_fixed_%s" % k: rng.uniform(1, 4) for k in ("0", "25", "50", "75")})
+    return {**summary, "step_ms": n_tok * rng.uniform(20, 200), "cg_frac": rng.uniform(0, 0.5), "gg_frac": rng.uniform(0, 0.5),
+            "accel_tok_frac": rng.uniform(0, 1), "greedy_gap_frac": 0.001}, {}
+
+
 def topk_tuned(rng, k, **_):
     n = min(k, 3)
     tries = rng.uniform(0.9, 1, 2 * n)
@@ -200,6 +207,8 @@ CLUSTER = {"design": ["Baseline-H100", "Splitwise-AA", "Splitwise-HHcap"], "rule
 
 
 # stem: how, axes in the order of the job
+SLICING = {"model": ["llama-2-70b", "mixtral-8x7b", "qwen2-57b-a14b", "phi-moe"], "testbed": ["A", "B", "C"],
+           "budget_gb": [12.0, 24.0], "n_tok": [1, 1024], "accel_tmacs": [0.0, 100.0]}
 STUDIES = {
     "batching_policies": (batching, {"precision": ["exact", "relaxed"], "batch": [1, 4, 8, 16]}),
     "allreduce_bench": (allreduce, {"mode": ["threads", "processes"], "ranks": [2, 4],
@@ -246,6 +255,13 @@ STUDIES = {
         "rules": CLUSTER["rules"], "toggle": ["none", "flat_token_time", "return_when_idle"], "seed": [1, 2]}),
     "splitwise_gantt": (cluster_load, {"design": ["Baseline-H100", "Splitwise-HH"], "layer_wise_tok": [1 << 30, 512]}),
     "splitwise_simulator_speed": (cluster_load, {"trace": ["conversation", "coding"], "rules": CLUSTER["rules"]}),
+    "scheinfer_fig06_fiddler": (slicing, SLICING),
+    "scheinfer_fig07_llamacpp": (slicing, SLICING),
+    "scheinfer_threads": (slicing, {"model": ["mixtral-8x7b"], "testbed": ["A", "B"], "cpu_factor": [1, 2, 4, 8]}),
+    "scheinfer_slicing_rates": (slicing, {"model": ["llama-2-70b", "mixtral-8x7b"], "cpu_factor": [0.5, 1, 2, 4, 8]}),
+    "scheinfer_memory": (slicing, {"model": ["mixtral-8x7b", "llama-2-70b"], "budget_gb": [12.0, 24.0, 32.0]}),
+    "scheinfer_tokens": (slicing, {"model": ["mixtral-8x7b", "llama-2-70b"], "budget_gb": [12.0, 24.0],
+                                   "n_tok": [64, 256, 1024], "accel_tmacs": [0.0, 100.0]}),
     "splitwise_fig16_latency_load": (cluster_load, {**CLUSTER, "trace": ["conversation", "coding"],
                                                     "rate": [30.0, 70.0, 110.0], "seed": [1, 2]}),
     "splitwise_fig17_batched_tokens": (cluster_load, {**CLUSTER, "rate": [70.0, 130.0], "seed": [1, 2]}),

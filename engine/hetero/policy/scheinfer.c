@@ -126,8 +126,10 @@ static int step(struct hetero_result *out, const struct hetero_case *c)
                      "scheinfer: %lld bytes do not hold attention and two buffers",
                      (long long)c->budget_bytes);
     if (rc == OK)
-        rc = (c->whole_layers ? hetero_assign_whole : hetero_assign_greedy)(
-            w.units, &decode_s, w.shares, w.n_shares, c->n_units, left);
+        rc = (c->whole_layers ? hetero_assign_whole
+              : c->exact      ? hetero_assign_exact
+                         : hetero_assign_greedy)(w.units, &decode_s, w.shares, w.n_shares,
+                                                 c->n_units, c->no_gg ? 0 : left);
     if (rc == OK) {
         *out = (struct hetero_result){0};
         for (int j = 0; j < w.n_shares; j++)
