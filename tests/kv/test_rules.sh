@@ -4,8 +4,8 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests kv/test_buckets kv/test_alloc kv/test_pool kv/test_predict sched/test_loop serve/test_kv_alloc \
-    study/test_odma_replay
+need_tests kv/test_buckets kv/test_alloc kv/test_pool kv/test_predict kv/test_slot_runs sched/test_loop \
+    serve/test_kv_alloc study/test_odma_replay
 
 # 1. Bounds are quantiles of the window, aligned up, strictly increasing, at most the longest.
 b=engine/kv/buckets.c
@@ -80,6 +80,16 @@ breaks "a prediction beyond the longest" engine/kv/predict.c '/gen_tok = gen_tok
     kv/test_predict needs_follow_from_predictions
 breaks "what was predicted too short does not grow" $p 's/rc == OK && n_tok > r->cap_tok/rc == OK \&\& false/' \
     serve/test_kv_alloc test_same_tokens
+# 11. What is sent of a slot is what is filled, in the same order in every layout.
+s=engine/kv/slot_runs.c
+breaks "a key before the first token is sent" $s 's/first > r->lo ? first : r->lo/first/' \
+    kv/test_slot_runs runs_are_in_canonical_order
+breaks "a value beyond the last token is sent" $s 's/return left < each/return left < 0/' \
+    kv/test_slot_runs runs_are_in_canonical_order
+breaks "adjacent runs are not merged" $s 's/at == out->at + out->bytes/out->bytes == 0/' \
+    kv/test_slot_runs runs_are_in_canonical_order
+breaks "one head is copied" $s 's/head < shape->n_kv_heads; head++/head < 1; head++/' \
+    kv/test_slot_runs copies_between_layouts
 # And none is taken while sequences run.
 breaks "a sequence takes memory of the system" engine/kv/alloc/paged.c \
     's/^    (void)used_tok, (void)m;/    mem_free(mem_new(MEM_KV, 1, 1));\n&/' kv/test_alloc histories_of_paged
