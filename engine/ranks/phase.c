@@ -297,6 +297,12 @@ void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx
     p->attend_ctx = ctx;
 }
 
+void model_phase_stored_set(struct model_phase *p, model_stored_fn fn, void *ctx)
+{
+    p->stored = fn;
+    p->stored_ctx = ctx;
+}
+
 void model_phase_region(const struct model_phase *p, const void **at, size_t *bytes)
 {
     *at = p->act;

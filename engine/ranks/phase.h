@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "par/coll.h"
 #include "step/attend.h"
+#include "step/stored.h"
 
 /* How the steps of a phase are computed: by n_ranks tensor-parallel ranks of n_threads
  * threads each. A rank's matrices are views of the model's packed weights, and all phases
@@ -50,6 +51,10 @@ MUST int model_forward(struct model_phase *p, const struct model_chunk *chunks,
 /* Steps of p, which has one rank and one chunk in each step, attend by fn; NULL: as the engine
  * does. */
 void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx);
+
+/* Steps of p call fn as each layer's keys and values are stored (step/stored.h); NULL: they call
+ * nothing. Between steps. */
+void model_phase_stored_set(struct model_phase *p, model_stored_fn fn, void *ctx);
 
 /* Gives schedules: out[m - 1] for the product of m rows with w, for every m in 1 .. m_max,
  * computed by variant `v` on n_threads threads. Each must be legal. */

@@ -279,6 +279,8 @@ int model_procs_step(struct model_procs *p, const struct model_step *s)
     report(p, rc, p->n_published);
     rc = rc == OK ? wait_for(p, p->n_published, n) : why(p, rc);
     model_rank_waited(&p->self, p->team, 0);
+    for (int i = 0; i < p->m->c.n_layers && rc == OK && s->phase->stored; i++)
+        s->phase->stored(s->phase->stored_ctx, i);
     if (rc == OK && s->n_logits > 0) /* else there may be no room for any */
         memcpy(s->logits, p->logits,
                (size_t)(s->n_logits * p->m->c.vocab) * sizeof(float));

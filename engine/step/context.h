@@ -10,6 +10,7 @@
 #include "par/coll.h"
 #include "step/ahead.h"
 #include "step/attend.h"
+#include "step/stored.h"
 
 /* One rank of a phase. Ranks share only the memory of the collectives and, where several
  * ranks divide a KV group, its keys and values. */
@@ -45,6 +46,9 @@ struct model_phase {
     bool multiprocess;           /* each rank is in another process */
     model_attend_fn attend;      /* NULL: as the engine does */
     void *attend_ctx;
+    model_stored_fn stored; /* NULL: nobody wants to know */
+    void *stored_ctx;
+    atomic_int n_stored; /* in this step: ranks that stored a layer, over all layers */
     struct model_rank *ranks;
     struct model_thread_slot *thread_slots; /* [m->n_threads], by the team's thread */
     int n_team; /* a step uses the team's threads 0 .. n_team - 1 */

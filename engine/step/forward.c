@@ -180,6 +180,17 @@ static void head(struct model_thread_ctx *w)
     model_lap(w, MODEL_T_HEAD);
 }
 
+/* After the barrier behind attention. The sum over ranks in between keeps every rank from being
+ * a layer ahead of another. */
+static void count_stored(struct model_thread_ctx *w, int layer)
+{
+    struct model_phase *p = w->phase;
+
+    if (p->stored && !p->multiprocess && w->id == 0 &&
+        atomic_fetch_add(&p->n_stored, 1) + 1 == (layer + 1) * p->n_ranks)
+        p->stored(p->stored_ctx, layer);
+}
+
 static void compute(struct model_thread_ctx *w)
 {
     int n_layers = w->m->c.n_layers;
@@ -196,6 +207,7 @@ static void compute(struct model_thread_ctx *w)
             keep_wanted(w);
         }
         model_sync(w, MODEL_T_ATTN);
+        count_stored(w, layer);
         attention_output(w, layer);
         w->rows = NULL;
         ffn(w, layer);
@@ -234,8 +246,11 @@ int model_step_run(struct model *m, struct model_step *s)
 
     for (int r = 0; r < p->n_ranks; r++)
         atomic_store_explicit(&p->ranks[r].rc, OK, memory_order_relaxed);
+    atomic_store(&p->n_stored, 0);
     par_team_run(m->team, p->n_team, step_run, s);
     for (int r = 0; r < p->n_ranks && rc == OK; r++)
         rc = atomic_load_explicit(&p->ranks[r].rc, memory_order_relaxed);
+    if (rc == OK && s->n_logits == 0 && p->stored && !p->multiprocess)
+        p->stored(p->stored_ctx, m->c.n_layers - 1); /* it ended without a barrier */
     return rc == OK ? OK : err_set(rc, "a rank aborted: the step has no result");
 }
