@@ -168,6 +168,18 @@ static int32_t draw(struct sampler *s, const struct item *item, int n, float hig
     return id; /* rounding may leave `at` at 0: then the last one that has weight */
 }
 
+/* Greedy ids need no random number. */
+static bool draws(const struct sampler *s)
+{
+    return s->o.temperature != 0 && s->o.top_k != 1;
+}
+
+void sampler_skip(struct sampler *s)
+{
+    if (draws(s))
+        (void)rng_f64(&s->rng);
+}
+
 int32_t sampler_sample(struct sampler *s, const float *logits)
 {
     int32_t best = (int32_t)s->argmax(logits, s->vocab);
@@ -175,7 +187,7 @@ int32_t sampler_sample(struct sampler *s, const float *logits)
     int n = s->vocab, left = n;
     float highest;
 
-    if (best < 0 || s->o.temperature == 0 || s->o.top_k == 1)
+    if (best < 0 || !draws(s))
         return best;
     highest = logits[best];
     for (int i = 0; i < n; i++)

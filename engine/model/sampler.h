@@ -26,5 +26,8 @@ void sampler_close(struct sampler **s);
 /* The next id, from logits [vocab]; -1 where one of them is NaN or infinite, which no sound
  * model computes. */
 int32_t sampler_sample(struct sampler *s, const float *logits);
+/* Another sampler with these options has chosen an id: the next one here is that which the other
+ * would choose next. */
+void sampler_skip(struct sampler *s);
 
 #endif

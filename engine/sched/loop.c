@@ -64,6 +64,11 @@ int sched_loop_add(struct sched_loop *l, struct sched_request *r)
     return OK;
 }
 
+void sched_loop_hold(struct sched_loop *l, int n)
+{
+    l->n_held += n;
+}
+
 static void release(struct sched_loop *l, struct sched_request *r)
 {
     l->n_seqs--;
@@ -100,7 +105,8 @@ static int ask_policy(struct sched_loop *l, bool admit)
                            .n_seqs = l->n_live,
                            .max_step_tok = l->o.max_step_tok,
                            .max_batch_prompt_tok = l->o.max_batch_prompt_tok,
-                           .n_free_slots = admit ? l->o.max_seqs - l->n_seqs : 0,
+                           .n_free_slots =
+                               admit ? l->o.max_seqs - l->n_seqs - l->n_held : 0,
                            .n_free_tok = l->o.alloc.free_tok(l->o.ctx)};
     int max = l->n_live < l->o.max_seqs ? l->n_live : (int)l->o.max_seqs;
     int n, n_admitted = 0;
@@ -173,7 +179,7 @@ static bool reserve(struct sched_loop *l, struct sched_request *r)
     }
     /* Short of memory it waits for a release; where no request has any it would wait for
      * ever. */
-    if (rc == ERR_NOMEM && l->n_seqs > 0) {
+    if (rc == ERR_NOMEM && l->n_seqs + l->n_held > 0) {
         err_clear();
         return false;
     }
@@ -273,8 +279,9 @@ static struct sched_request *choose_victim(const struct sched_loop *l, int64_t p
     for (int i = 0; i < l->n_live; i++) {
         if (l->live[i]->state == SCHED_WAITING)
             continue;
-        youngest = l->live[i];
-        too_long = too_long || youngest->n_waited > patience;
+        too_long = too_long || l->live[i]->n_waited > patience;
+        if (!l->live[i]->pinned)
+            youngest = l->live[i];
     }
     return too_long ? youngest : NULL;
 }
@@ -292,7 +299,7 @@ int sched_loop_batch(struct sched_loop *l)
         grow_all(l);
         if (anyone_waits_to_grow(l) || !admit(l, n_admitted))
             ask_policy(l, false);
-    } else if (l->n_seqs == 0 && l->n_live > 0) {
+    } else if (l->n_seqs + l->n_held == 0 && l->n_live > 0) {
         /* By tokens there is no memory for the oldest, although no request has any. The
          * allocator knows whether there can be. */
         admit(l, 1);

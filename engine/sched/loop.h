@@ -56,6 +56,8 @@ struct sched_request {
     int bucket;
     bool wanted; /* the policy admits it in this step */
     bool ended;
+    bool
+        pinned; /* the driver's: it has all of its memory at once and is never preempted */
 };
 
 /* Its tokens that are known so far. */
@@ -107,9 +109,10 @@ struct sched_loop {
     struct sched_request **live;  /* [n_live] ascending arrival */
     struct sched_request **batch; /* [n_batch] of the present step, ascending arrival */
     int n_live, n_batch;
-    int64_t n_seqs;                        /* that have memory */
-    int64_t used_tok;                      /* sum of their n_ctx */
-    int64_t step;                          /* number of the present step, from 1 */
+    int64_t n_seqs;   /* that have memory */
+    int64_t n_held;   /* others that have memory, see sched_loop_hold() */
+    int64_t used_tok; /* sum of their n_ctx */
+    int64_t step;     /* number of the present step, from 1 */
     int64_t n_preempted, n_recomputed_tok; /* in all */
     int bucket;                            /* of the latest admission */
     int n_live_max;                        /* the arrays hold so many */
@@ -125,6 +128,9 @@ void sched_loop_close(struct sched_loop *l); /* live requests stay the driver's 
  * by the driver, and goes on at once. It stays where it is until drop().
  * ERR_NOMEM: it was not added. */
 MUST int sched_loop_add(struct sched_loop *l, struct sched_request *r);
+/* n requests more that are not, or not yet, the loop's have memory, or -n fewer: they count towards
+ * max_seqs, and a request that is refused memory waits for theirs. */
+void sched_loop_hold(struct sched_loop *l, int n);
 /* How many are in the batch. 0: no request can go on, or there are none. */
 int sched_loop_batch(struct sched_loop *l);
 /* The step_tok tokens of a request of the batch are computed. true: it has one more token. */

@@ -1,6 +1,7 @@
 /* serve/impl.h - the inside of the public API, for the files of this module only: open.c assembles
  * the engine, queue.c accepts requests, serve.c runs steps, memory.c lends the pool to the loop,
- * lengths.c knows how long they will be, describe.c and placement.c report. */
+ * lengths.c knows how long they will be, handoff.c has those that
+ * another engine began or goes on with, describe.c and placement.c report. */
 #ifndef SERVE_IMPL_H
 #define SERVE_IMPL_H
 
@@ -18,6 +19,7 @@
 #include "par/team.h"
 #include "plan/plan.h"
 #include "sched/loop.h"
+#include "serve/handoff.h"
 #include "serve/phase_choice.h"
 #include "serve/serve.h"
 #include "topo/machine.h"
@@ -39,7 +41,11 @@ struct serve_seq {
     struct sampler *sampler;
     serve_token_fn on_token;
     void *ctx;
-    struct serve_seq *next; /* in the queue */
+    struct serve_seq *next;       /* in the queue, or outside of the loop */
+    struct serve_handoff handoff; /* side 0: none */
+    /* Written under the lock. has_memory: outside of the loop. The others are set by any thread:
+     * arrived: the token side may go on; released: no transport needs the memory. */
+    bool has_memory, arrived, released;
 };
 
 /* How many of the bytes of memory are in use, over the time for which any were reserved. */
@@ -95,6 +101,10 @@ struct serve {
     int64_t n_submitted;
     bool woken;
     struct sched_loop loop; /* its requests are struct serve_seq */
+    /* Requests with a side that are not in the loop: of the token side before their keys and
+     * values have arrived, of the prompt side when they have ended. As loop.live. */
+    struct serve_seq *outside;
+    bool waits; /* as of the last step: until memory is released, no request can go on */
 
     /* Used by the stepping thread only. */
     struct model_chunk *chunks; /* [max_seqs] of the requests in loop.batch */
@@ -165,5 +175,12 @@ void serve_seq_drop(void *ctx, struct sched_request *r);
 void serve_take_queue(struct serve *s);
 /* Free the live requests that have ended. */
 void serve_drop_ended(struct serve *s);
+
+/* Requests outside of the loop: let those go on that can. Returns whether one has left. */
+bool serve_outside_step(struct serve *s);
+void serve_outside_add(struct serve *s, struct serve_seq *q); /* under the lock */
+void serve_outside_close(struct serve *s);
+/* Before a step of the loop's batch by this phase: let it call on_layer(). */
+void serve_announce_layers(struct serve *s, struct model_phase *phase);
 
 #endif

@@ -126,6 +126,8 @@ static struct kv_need predicted_need(const struct serve *s, const struct serve_s
 
 struct kv_need serve_need(const struct serve *s, const struct serve_seq *q)
 {
+    if (q->handoff.side == SERVE_PROMPT_SIDE)
+        return (struct kv_need){.prompt_tok = q->r.n_prompt};
     if (s->lengths.predictor)
         return predicted_need(s, q);
     if (s->o.kv_admit == SERVE_ADMIT_MAX || q->r.n_preempted > 0)

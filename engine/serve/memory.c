@@ -55,8 +55,10 @@ static int grow(void *ctx, struct sched_request *r, int64_t n_tok)
 static void release(void *ctx, struct sched_request *r)
 {
     struct serve *s = ctx;
+    struct serve_seq *q = (struct serve_seq *)r;
 
-    kv_release(s->pool, &((struct serve_seq *)r)->kv);
+    if (q->handoff.side != SERVE_PROMPT_SIDE) /* serve_seq_drop() decides about those */
+        kv_release(s->pool, &q->kv);
 }
 
 static void refuse(void *ctx, struct sched_request *r, int rc)

@@ -444,6 +444,7 @@ static void end_all(struct serve *s)
         serve_seq_end((struct serve_seq *)s->loop.live[i], -1, NULL, SERVE_CANCELED);
     if (s->loop.n_live > 0)
         serve_drop_ended(s);
+    serve_outside_close(s);
     while (s->queue_head) {
         struct serve_seq *q = s->queue_head;
 

@@ -33,6 +33,10 @@ static int check_request(const struct serve *s, const struct serve_request *r)
                        s->max_tok == s->o.kv_budget_tok
                            ? "--kv-budget-tok (kv_budget_tok) raises this"
                            : "--max-tok (max_tok) raises this up to the model's limit");
+    if (r->handoff && r->handoff->side == SERVE_PROMPT_SIDE && r->max_new != 1)
+        return err_set(ERR_ARG,
+                       "request: %lld new tokens: the prompt side computes 1, the first",
+                       (long long)r->max_new);
     for (int64_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
             return err_set(ERR_ARG, "request: prompt token %lld: id %d outside [0, %d)",
@@ -66,6 +70,9 @@ static int make_seq(struct serve_seq **out, struct serve *s,
     q->ignore_eos = r->ignore_eos;
     q->on_token = r->on_token;
     q->ctx = r->ctx;
+    if (r->handoff)
+        q->handoff = *r->handoff;
+    q->r.pinned = q->handoff.side == SERVE_PROMPT_SIDE;
     rc = serve_predict(s, q);
     if (rc != OK)
         goto out;
@@ -104,6 +111,9 @@ void serve_cancel(struct serve *s, int64_t id)
     for (int i = 0; i < s->loop.n_live; i++)
         if (s->loop.live[i]->id == id)
             ((struct serve_seq *)s->loop.live[i])->canceled = true;
+    for (struct serve_seq *q = s->outside; q; q = q->next)
+        if (q->r.id == id)
+            q->canceled = true;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -112,13 +122,17 @@ void serve_take_queue(struct serve *s)
     pthread_mutex_lock(&s->lock);
     while (s->queue_head && s->loop.n_live < SERVE_VIEW_MAX) {
         struct serve_seq *q = s->queue_head;
-        int rc = sched_loop_add(&s->loop, &q->r);
+        int rc = OK;
 
-        assert(rc == OK); /* it was opened for as many */
-        (void)rc;
         s->queue_head = q->next;
         if (!s->queue_head)
             s->queue_tail = &s->queue_head;
+        if (q->handoff.side == SERVE_TOKEN_SIDE)
+            serve_outside_add(s, q);
+        else
+            rc = sched_loop_add(&s->loop, &q->r);
+        assert(rc == OK); /* it was opened for as many */
+        (void)rc;
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -126,8 +140,17 @@ void serve_take_queue(struct serve *s)
 void serve_seq_drop(void *ctx, struct sched_request *r)
 {
     struct serve_seq *q = (struct serve_seq *)r;
+    struct serve *s = ctx;
 
-    serve_learn(ctx, q);
+    if (q->handoff.side != SERVE_PROMPT_SIDE)
+        serve_learn(s, q);
+    if (q->kv.base && !q->released) {
+        q->has_memory = true;
+        sched_loop_hold(&s->loop, 1);
+        serve_outside_add(s, q);
+        return;
+    }
+    kv_release(s->pool, &q->kv);
     serve_seq_free(q);
 }
 
@@ -151,7 +174,7 @@ void serve_wait(struct serve *s, uint64_t timeout_ns)
     t.tv_sec = (time_t)(until / 1000000000);
     t.tv_nsec = (long)(until % 1000000000);
     pthread_mutex_lock(&s->lock);
-    while (!s->queue_head && s->loop.n_live == 0 && !s->woken)
+    while (!s->queue_head && (s->loop.n_live == 0 || s->waits) && !s->woken)
         if (pthread_cond_timedwait(&s->submitted, &s->lock, &t) == ETIMEDOUT)
             break;
     s->woken = false;

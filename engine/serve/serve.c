@@ -39,7 +39,9 @@ static bool make_chunks(struct serve *s)
     for (int i = 0; i < s->loop.n_batch; i++) {
         struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
 
-        prefill |= q->r.state != SCHED_DECODE;
+        /* The first token that another engine chose is not a piece of a prompt. */
+        prefill |= q->r.state != SCHED_DECODE &&
+                   (q->r.n_new == 0 || sched_request_n_known(&q->r) - q->r.n_ctx > 1);
         s->chunks[i] = (struct model_chunk){.kv = &q->kv,
                                             .ids = q->ids + q->r.n_ctx,
                                             .n_tok = q->r.step_tok,
@@ -162,8 +164,10 @@ static int compute(struct serve *s, int n_chunks, enum serve_phase as)
     struct model_phase *phase = choose(s, n_chunks, as == SERVE_PREFILL);
     struct serve_totals *t = &s->totals[as];
     uint64_t wait0 = model_wait_ns(s->model), t0 = clock_ns(), t1;
-    int row = 0, rc = model_forward(phase, s->chunks, n_chunks, s->logits);
+    int row = 0, rc;
 
+    serve_announce_layers(s, phase);
+    rc = model_forward(phase, s->chunks, n_chunks, s->logits);
     if (rc != OK)
         return rc;
     t1 = clock_ns();
@@ -194,9 +198,11 @@ int serve_step(struct serve *s, bool *busy)
 {
     uint64_t t0 = clock_ns();
     int n = 0, rc = model_procs_check(s->model);
+    bool moved;
 
     serve_take_queue(s);
     end_canceled(s); /* also where no step is possible any more */
+    (void)serve_outside_step(s);
     if (rc == OK) {
         n = sched_loop_batch(&s->loop);
     }
@@ -211,8 +217,10 @@ int serve_step(struct serve *s, bool *busy)
         t->sched_ns += (int64_t)(clock_ns() - t0) - (computed_ns(t) - before);
     }
     serve_drop_ended(s);
+    moved = serve_outside_step(s); /* with the memory of those that ended */
     pthread_mutex_lock(&s->lock);
-    *busy = s->loop.n_live > 0 || s->queue_head;
+    s->waits = n == 0 && s->loop.n_held > 0 && !moved;
+    *busy = (s->loop.n_live > 0 && !s->waits) || s->queue_head;
     pthread_mutex_unlock(&s->lock);
     return rc;
 }

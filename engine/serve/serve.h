@@ -85,6 +85,7 @@ enum serve_finish {
 typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id,
                                const float *logits, enum serve_finish finish);
 
+struct serve_handoff; /* serve/handoff.h */
 struct serve_request {
     const int32_t *prompt; /* copied */
     int64_t n_prompt;      /* >= 1 */
@@ -93,6 +94,8 @@ struct serve_request {
     struct serve_sampling sampling;
     serve_token_fn on_token;
     void *ctx;
+    /* One of the two engines that compute it together; copied. NULL: it is computed here. */
+    const struct serve_handoff *handoff;
 };
 
 /* Called while the weights are packed: done_bytes of all_bytes are packed. */
@@ -119,7 +122,8 @@ void serve_cancel(struct serve *s, int64_t id);
 /* Compute one step. A request that lacks memory for its next token waits. After kv_patience
  * steps, or when no request goes on, the one that came last of those that have memory is
  * preempted: its keys and values are given up, it is admitted again later, computed
- * again, and goes on with its next token. *busy: whether live or waiting requests remain.
+ * again, and goes on with its next token. *busy: whether live or waiting requests remain that
+ * can go on before another engine or a transport does something (serve/handoff.h).
  * Allocates nothing. Only errors of the engine are returned; an error of a request ends
  * that request with SERVE_ERROR. ERR_STATE: a rank's process ended or stopped, during
  * this step or since the previous one. The message names the rank, and the engine can

@@ -253,6 +253,33 @@ TEST(test_refused)
                "vocabulary");
 }
 
+/* After a skip it goes on as one that has drawn, or as one that need not draw. */
+TEST(skips_like_a_draw)
+{
+    static const struct {
+        double temperature;
+        int64_t top_k;
+    } all[] = {{0, 0}, {1, 0}, {1, 1}, {0.7, 5}};
+    float x[50];
+    struct rng r;
+
+    rng_init(&r, test_seed(), "skip");
+    for (int i = 0; i < 4; i++) {
+        struct sampler *a = open_with(all[i].temperature, all[i].top_k, 1, 0, 50);
+        struct sampler *b = open_with(all[i].temperature, all[i].top_k, 1, 0, 50);
+
+        random_logits(&r, x, 50);
+        (void)sampler_sample(a, x);
+        sampler_skip(b);
+        for (int k = 0; k < 200; k++) {
+            random_logits(&r, x, 50);
+            assert_int_equal(sampler_sample(a, x), sampler_sample(b, x));
+        }
+        sampler_close(&a);
+        sampler_close(&b);
+    }
+}
+
 TEST(test_allocation)
 {
     struct sampler_opts o = {.temperature = 1, .top_p = 0.9, .top_k = 5};

@@ -202,8 +202,8 @@ static void on_event(void *ctx, enum sched_event event, const struct sched_reque
     }
     w->n_preempted += event == SCHED_PREEMPTED;
     if (event == SCHED_PREEMPTED && !q->restarted)
-        for (int i = 0; i < w->loop.n_live; i++) /* the youngest */
-            assert_true(w->loop.live[i]->id <= r->id ||
+        for (int i = 0; i < w->loop.n_live; i++) /* the youngest that may be */
+            assert_true(w->loop.live[i]->id <= r->id || w->loop.live[i]->pinned ||
                         w->loop.live[i]->state == SCHED_WAITING);
 }
 
@@ -451,6 +451,48 @@ TEST(the_youngest_is_preempted)
 }
 
 /* Memory follows the live requests, and a step takes none. */
+/* Memory of requests that are not the loop's: others wait for it, and do not end without. */
+TEST(held_memory_is_waited_for)
+{
+    static struct world w;
+
+    open_small(&w, 30, 3);
+    w.reserved_tok = 28; /* of one that has ended, or is still to come */
+    sched_loop_hold(&w.loop, 1);
+    add(&w, 0, 4, 20, 1);
+    assert_int_equal(one_step(&w), 0);
+    assert_true(w.q[0].r.state == SCHED_WAITING && !w.q[0].r.ended && w.n_refused == 0);
+    w.reserved_tok = 0; /* it still counts as one of the most that have memory */
+    add(&w, 1, 1, 5, 1);
+    add(&w, 2, 1, 5, 1);
+    assert_int_equal(one_step(&w), 2);
+    assert_int_equal(w.loop.n_seqs, 2);
+    sched_loop_hold(&w.loop, -1);
+    while (w.loop.n_live > 0)
+        (void)one_step(&w);
+    assert_true(w.q[0].n_tokens == 20 && w.q[2].n_tokens == 5);
+    sched_loop_close(&w.loop);
+}
+
+/* The youngest that may be preempted is, not the youngest. */
+TEST(pinned_requests_stay)
+{
+    static struct world w;
+
+    open_small(&w, 30, 8);
+    add(&w, 0, 4, 20, 1);
+    add(&w, 1, 4, 10, 8);
+    add(&w, 2, 4, 9, 9);
+    w.q[2].r.pinned = true;
+    while (w.n_preempted == 0)
+        (void)one_step(&w);
+    assert_true(w.q[1].r.n_preempted == 1 && w.q[2].r.n_preempted == 0);
+    while (w.loop.n_live > 0)
+        (void)one_step(&w);
+    assert_true(w.q[1].n_tokens == 10 && w.q[2].n_tokens == 9);
+    sched_loop_close(&w.loop);
+}
+
 TEST(steps_take_no_memory)
 {
     static struct world w;

@@ -3,7 +3,7 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests serve/test_histories
+need_tests serve/test_histories serve/test_handoff
 export HISTORIES=1000
 
 rule() { # rule, file, sed script
@@ -22,4 +22,14 @@ rule "a request gets the token of another" engine/serve/serve.c 's/s->new_ids\[r
 rule "keys and values lose a vector when they move" engine/kv/pool.c 's/- used, 2 \* used);/- used, 2 * used - 8);/'
 rule "two tables have a block in common" engine/kv/alloc/paged.c 's/p->free\[--p->n_free\]/p->free[p->n_free > 3 ? --p->n_free : 3]/'
 rule "a step's time is counted twice" engine/serve/serve.c 's/ - (computed_ns(t) - before);/ - before;/'
+h=engine/serve/handoff.c
+breaks "the first token is another" $h 's/= first_id;/= 0;/' serve/test_handoff same_bits_f32
+breaks "the first token is drawn again" $h '/sampler_skip(q->sampler)/d' serve/test_handoff same_bits_f32
+breaks "memory that a transport writes is given to another" $h 's/(arrived || released || !q->has_memory)/true/' \
+    serve/test_handoff canceled_memory_stays
+breaks "memory that a transport reads is given to another" engine/serve/queue.c 's/q->kv.base \&\& !q->released/false/' \
+    serve/test_handoff canceled_memory_stays
+breaks "memory is taken from those that wait for it" $h 's/r->n_waited > 0 ||.*/false;/' serve/test_handoff waiting_requests_go_first
+breaks "an engine that waits for a release keeps stepping" engine/serve/serve.c 's/s->waits = n == 0/s->waits = n < 0/' \
+    serve/test_handoff waits_for_a_release
 finish_broken
