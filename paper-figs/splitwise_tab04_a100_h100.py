@@ -35,7 +35,7 @@ for what, metric, form, scale in METRICS:
                     + [style.number(v, form) for v in printed] + [style.number(ratio, "%.2f")])
 fig, axes = style.rows(1, 1)
 for x, (label, ours, theirs) in enumerate(bars):
-    style.bar(axes[0], x, ours, style.number(ours, "%.2f"), width=0.6, color=style.COLORS[0])
+    style.bar(axes[0], x, ours, style.number(ours, "%.2f"), top=[theirs], width=0.6, color=style.COLORS[0])
 reference.mark(axes[0], range(len(bars)), [b[2] for b in bars], "splitwise", "Table IV",
                [b[1] for b in bars], machine="Table IV, Llama-70B")
 axes[0].set_xticks(range(len(bars)), [b[0] for b in bars])

@@ -41,7 +41,15 @@ def perf_models(rng, **_):
     return summary, {}, {}, {"*": "model"}
 
 
+def trace_lengths(rng, **_):
+    summary = {"%s_%s" % (w, m): rng.uniform(0.1, 0.5) if m == "ks" else rng.uniform(100, 1e3)
+               for w in ("prompt", "output") for m in ("p50_tok", "p90_tok", "p99_tok", "ks")}
+    summary.update(rank_correlation=0.1, n_requests=900)
+    return summary, {w + "_tok": np.sort(np.exp(rng.normal(6, 1, 200))) for w in ("prompt", "output")}
+
+
 STUDIES = {
+    "splitwise_fig03_cdf": (trace_lengths, {"trace": TRACES, "source": ["file", "fit"]}),
     "splitwise_host_profile": (step_profile, {"source": ["engine"], **ENGINE}),
     "splitwise_fig05_latency": (step_profile, {"source": ["engine"] + SOURCES, **ENGINE}),
     "splitwise_fig06_throughput": (step_profile, {"source": ["engine"] + SOURCES, **ENGINE}),
