@@ -48,7 +48,19 @@ def trace_lengths(rng, **_):
     return summary, {w + "_tok": np.sort(np.exp(rng.normal(6, 1, 200))) for w in ("prompt", "output")}
 
 
+def kv_memory(rng, what, **_):
+    tok = np.arange(1, 17) * 256.0
+    names = ("kv_bytes_per_tok rss_bytes_per_tok rss_over_formula rss_linear_r2 used_over_formula weights_gb "
+             "tokens_as_weights").split()
+    summary = {**{n: rng.uniform(0.9, 1.1) for n in names}, "batch_that_fits": np.nan if what == "engine" else 62}
+    series = {"batch_tok": tok, "formula_bytes": 3e8 + 7e4 * tok}
+    if what == "engine":
+        series["rss_bytes"] = 3.1e8 + 7.2e4 * tok
+    return summary, series, {}, {"*": "measured_small" if what == "engine" else "model", "formula_bytes": "model"}
+
+
 STUDIES = {
+    "splitwise_fig07_memory": (kv_memory, {"what": ["engine", "llama2-70b", "llama2-70b-mha", "bloom-176b"]}),
     "splitwise_fig03_cdf": (trace_lengths, {"trace": TRACES, "source": ["file", "fit"]}),
     "splitwise_host_profile": (step_profile, {"source": ["engine"], **ENGINE}),
     "splitwise_fig05_latency": (step_profile, {"source": ["engine"] + SOURCES, **ENGINE}),
