@@ -1,6 +1,6 @@
 /* Memory by the tokens of a batch: keys and values by their formula, and what this process takes
- * while the engine computes prompts; for the paper's models the formula alone, and how many sequences
- * fit into its machine.
+ * while the engine computes prompts; for the paper's models the formula alone, and how many
+ * sequences fit into its machine.
  * Paper: Splitwise III-E, Fig. 7, Table III. */
 #include <math.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct opt_row table[] = {
             .max = 4096),
     OPT_ROW(
         INT, n_points, "8",
-        "engine: batches up to that, evenly. For each the engine is opened anew, with "
+        "engine: batches up to that, evenly. For each the engine is opened again, with "
         "memory for this batch, and computes its prompts.",
         .min = 2, .max = POINTS_MAX),
     OPT_ROW(INT, prompt_tok, "256", "Prompt of each.", .unit = "tok", .min = 1,

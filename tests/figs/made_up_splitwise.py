@@ -59,7 +59,15 @@ def kv_memory(rng, what, **_):
     return summary, series, {}, {"*": "measured_small" if what == "engine" else "model", "formula_bytes": "model"}
 
 
+def active_tokens(rng, **_):
+    names = "tok_1_frac tok_20_frac tok_100_frac prompt_frac mean_tok busy_frac".split()
+    tok = np.array([1.0, 3, 10, 20, 50, 100, 500, 2048, 8192])
+    return {n: rng.uniform(0.2, 0.9) for n in names}, {"active_tok": tok, "time_frac": np.linspace(0.2, 1, 9)}
+
+
 STUDIES = {
+    "splitwise_fig04_active_tokens": (active_tokens, {"source": ["llama2-70b", "engine"], "trace": TRACES,
+                                                      "seed": [1, 2]}),
     "splitwise_fig07_memory": (kv_memory, {"what": ["engine", "llama2-70b", "llama2-70b-mha", "bloom-176b"]}),
     "splitwise_fig03_cdf": (trace_lengths, {"trace": TRACES, "source": ["file", "fit"]}),
     "splitwise_host_profile": (step_profile, {"source": ["engine"], **ENGINE}),
