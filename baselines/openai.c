@@ -251,6 +251,28 @@ static int read_total(struct sut_openai_stream *s, int64_t *n_new)
     return add_tokens(s, *n_new);
 }
 
+/* Gateways send the member in every event, with a value that says nothing. */
+static bool says_something(const json_t *v)
+{
+    return v && !json_is_null(v) && !json_is_false(v) &&
+           !(json_is_string(v) && json_string_length(v) == 0) &&
+           !((json_is_object(v) || json_is_array(v)) && json_object_size(v) == 0 &&
+             json_array_size(v) == 0);
+}
+
+/* An event that only keeps the connection alive. */
+static bool is_ping(const json_t *event)
+{
+    const char *type = json_string_value(json_object_get(event, "type"));
+
+    return json_object_size(event) == 0 || (type && strcmp(type, "ping") == 0);
+}
+
+static bool has_usage(const json_t *event)
+{
+    return json_is_object(json_object_get(event, "usage"));
+}
+
 int sut_openai_event(struct sut_openai_stream *s, char *data, size_t n, int64_t *n_new,
                      int32_t *ids, int64_t max_ids, int64_t *n_ids)
 {
@@ -271,10 +293,12 @@ int sut_openai_event(struct sut_openai_stream *s, char *data, size_t n, int64_t 
     choices = json_object_get(event, "choices");
     choice = json_array_get(choices, 0);
     read_usage(s, event);
-    if (json_object_get(event, "error") || !json_is_object(event)) {
+    if (says_something(json_object_get(event, "error")) || !json_is_object(event)) {
         sut_openai_error(message, sizeof(message), data, n);
         rc = err_set(ERR_IO, "the server reports: %s", message);
-    } else if (!json_is_array(choices)) {
+    } else if (is_ping(event)) {
+        rc = OK;
+    } else if (!json_is_array(choices) && !json_is_null(choices) && !has_usage(event)) {
         utf8_show(message, 60, data);
         rc = err_set(ERR_FORMAT, "an event without \"choices\": %s", message);
     } else if (choice) {

@@ -62,9 +62,9 @@ struct sut_openai_stream {                  /* all zero: at its beginning, but n
 };
 
 /* Read the data of one event (n bytes and a NUL; changed). *n_new: the tokens it brings.
- * ids: [max_ids], of which *n_ids are filled: 0 if the server does not send ids.
- * ERR_FORMAT: it is not such an event, or brings more tokens than n_limit. ERR_IO:
- * the server reports an error. */
+ * ids: [max_ids], of which *n_ids are filled: 0 if the server does not send ids. Events that
+ * keep the connection alive bring none. ERR_FORMAT: it is not such an event, or brings more
+ * tokens than n_limit. ERR_IO: the server reports an error. */
 MUST int sut_openai_event(struct sut_openai_stream *s, char *data, size_t n,
                           int64_t *n_new, int32_t *ids, int64_t max_ids, int64_t *n_ids);
 

@@ -28,6 +28,7 @@ struct sut_event {
     int64_t request; /* the harness's own number, from sut_request */
     enum sut_event_kind kind;
     int32_t token;
+    bool any_length;   /* SUT_DONE: fewer tokens than were asked for are complete */
     const char *error; /* valid during the call */
 };
 typedef void (*sut_event_fn)(void *ctx, const struct sut_event *e);

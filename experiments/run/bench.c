@@ -31,6 +31,9 @@ const struct opt_row run_bench_opt_table[] = {
             .unit = "NAME"),
     OPT_ROW(STR, api_key_env, NULL, "Environment variable that holds the API key.",
             .unit = "NAME"),
+    OPT_ROW(BOOL, any_length, "false",
+            "Measure answers by the tokens that came, for servers that end them before "
+            "--output-tok whatever they are asked for."),
     OPT_HELP_ROW,
     {0},
 };
@@ -223,13 +226,18 @@ static int measure_one_user(struct bench *b)
         return err_set(ERR_IO, "the first request got no whole answer within %.3g s",
                        begin_s - left_s(b));
     if (b->one.n_failed > 0)
-        return err_set(ERR_IO, "the first request failed: %s", b->one.error);
+        return err_set(ERR_IO, "the first request failed: %s%s", b->one.error,
+                       strstr(b->one.error, "ended after")
+                           ? "; --any-length measures what comes"
+                           : "");
     each_s = begin_s - left_s(b);
     each_s = each_s > 1e-6 ? each_s : 1e-6;
     n = (int64_t)(share_s / each_s);
-    n_most = (int64_t)(until_s(b, ONE_USER_END) / 2 / each_s) - 1; /* it may be slower */
+    /* Besides one that warms up; they may be slower than the first. */
+    n_most = (int64_t)(until_s(b, ONE_USER_END) / (1.5 * each_s)) - 1;
     n = n < 3 ? 3 : n > MAX_ONE_USER ? MAX_ONE_USER : n;
-    if (n > n_most)
+    n = n < n_most ? n : n_most;
+    if (n < 1)
         return OK; /* the first one has to do */
     w = (struct waiting){.what = "one user at a time", .end_frac = ONE_USER_END};
     TRY(measure(&b->one, b, 0, n, 1, &w));
@@ -238,6 +246,9 @@ static int measure_one_user(struct bench *b)
                        "the server answers no more: of %lld requests, one after the "
                        "other, %zu ended in %.3g s, and the next one did not",
                        (long long)n + 1, w.n_ended, begin_s - left_s(b));
+    if (b->one.n_failed >= b->one.n)
+        return err_set(ERR_IO, "none of %.0f requests of one user completed: %s",
+                       b->one.n, b->one.error);
     return OK;
 }
 
@@ -408,13 +419,13 @@ static void print_answer(const struct bench *b, const char *url, FILE *out)
     fprintf(
         out,
         "The server at %s (%s, version %s) serves %s; each request here has a prompt of "
-        "%lld %s and an answer of %lld tokens. ",
+        "%lld %s and an answer of %s%lld tokens. ",
         url, text_of(b, "kind", "of a kind that it does not state"),
         text_of(b, "version", "not stated"), text_of(b, "model", "?"),
         (long long)o->prompt_tok,
         strcmp(text_of(b, "prompt", ""), "words") == 0 ? "tokens, sent as words"
                                                        : "token ids",
-        (long long)o->output_tok);
+        o->any_length ? "at most " : "", (long long)o->output_tok);
     fprintf(
         out,
         "One user at a time waits %s ms for the first token and then gets %s tokens a "
@@ -428,8 +439,8 @@ static void print_answer(const struct bench *b, const char *url, FILE *out)
 
 static int open_at(struct bench *b, const char *url, double limit_s)
 {
-    json_t *config = json_pack("{s:s, s:s, s:f}", "adapter", "openai_http", "url", url,
-                               "probe_s", limit_s);
+    json_t *config = json_pack("{s:s, s:s, s:f, s:b}", "adapter", "openai_http", "url",
+                               url, "probe_s", limit_s, "any_length", b->o->any_length);
     int rc;
 
     log_info("asking %s what it serves, for at most %.3g s", url, limit_s);

@@ -16,12 +16,14 @@ struct run_bench_opts {
     double slo_ttft_ms, slo_tpot_ms, budget_s;
     int64_t prompt_tok, output_tok, seed;
     char *model, *api_key_env;
+    bool any_length;
 };
 extern const struct opt_row run_bench_opt_table[];
 
 /* Measure the server at `url`, with or without its scheme, and write four sentences and a
  * table in Markdown to `out`. ERR_ARG: the URL or the options are wrong. ERR_IO: no server of
- * the OpenAI protocol answers there, or no request of one user completed. */
+ * the OpenAI protocol answers there, or no request of one user completed. Its end is within
+ * 1.1 times budget_s, whatever the server does. */
 MUST int run_bench(const char *url, const struct run_bench_opts *o, FILE *out);
 
 #endif

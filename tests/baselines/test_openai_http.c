@@ -123,7 +123,8 @@ static json_int_t stream_count(const json_t *d, const char *key)
 
 /* --- tokens */
 
-/* Regression: an event whose text was the NUL character failed its request. */
+/* Regression: an event whose text was the NUL character failed its request, and so did events
+ * that keep a connection alive, "error": null, and a content type in capitals. */
 TEST(every_token_is_reported_once)
 {
     static const char *const counted_by[] = {"one_per_text", "token_ids", "running_count",
@@ -133,7 +134,8 @@ TEST(every_token_is_reported_once)
             struct web_script s = {.dialect = (enum web_dialect)dialect,
                                    .ttft_ms = 2,
                                    .itl_ms = 1,
-                                   .split_bytes = split};
+                                   .split_bytes = split,
+                                   .chatty = split == 2};
             struct fixture x;
             json_t *d;
 
@@ -276,6 +278,25 @@ TEST(each_fault_ends_its_request)
         json_decref(d);
         close_both(&x);
         assert_int_equal(left_fds(), before);
+    }
+}
+
+/* A server that ends answers early: failed, unless what comes is asked for. */
+TEST(any_length_is_complete)
+{
+    static const struct web_script s = {.fault = WEB_SHORT, .fault_from = 1};
+
+    for (int any = 0; any < 2; any++) {
+        struct fixture x;
+
+        open_both(&x, &s, any ? ", \"any_length\": true" : "");
+        submit(&x, 0, 9, 6);
+        submit(&x, 1, 9, 1); /* of which no token comes */
+        wait_ended(&x, 2);
+        assert_int_equal(x.got[0].failed, !any);
+        assert_int_equal(x.got[0].n_tok, 5);
+        assert_int_equal(x.got[1].failed, 1);
+        close_both(&x);
     }
 }
 

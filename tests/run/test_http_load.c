@@ -352,6 +352,43 @@ TEST(bench_ends_whatever_the_server_does)
     }
 }
 
+/* A server whose answers all end early had "nan ms" and status 0. */
+TEST(bench_of_answers_that_end_early)
+{
+    struct run_bench_opts o;
+
+    for (int any = 0; any < 2; any++)
+        for (int from = 1; from < 3; from++) {
+            struct web_server *w = web_start(&(struct web_script){
+                .fault = WEB_SHORT, .fault_from = from, .itl_ms = 1});
+            char *text = NULL;
+            size_t n;
+            FILE *f = open_memstream(&text, &n);
+            int rc;
+
+            assert_non_null(f);
+            assert_ok(opt_init(run_bench_opt_table, &o));
+            o.budget_s = 1;
+            o.output_tok = 4;
+            o.prompt_tok = 8;
+            o.any_length = any;
+            rc = run_bench(web_url(w), &o, f);
+            fclose(f);
+            if (any) {
+                assert_ok(rc);
+                assert_non_null(strstr(text, "an answer of at most 4 tokens"));
+                assert_null(strstr(text, "nan"));
+            } else {
+                assert_err(rc, ERR_IO, "ended after 3 of 4 tokens (finish_reason stop)");
+                assert_non_null(strstr(err_msg(), from == 1 ? "the first request failed"
+                                                            : "none of "));
+                assert_string_equal(text, "");
+            }
+            free(text);
+            web_stop(w);
+        }
+}
+
 static void end_at_third(void *ctx, size_t n_ended, size_t n_failed)
 {
     (void)n_failed;

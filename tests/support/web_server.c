@@ -233,6 +233,12 @@ static int send_tokens(struct connection *c, struct web_seen *s, int index,
     const struct web_script *q = &c->w->s;
     const int n = s->n_asked + (fault == WEB_LONG) - (fault == WEB_SHORT);
     const int n_shown = n - (q->dialect == WEB_HELD);
+    static const char nothing[] =
+        ": ping\n\ndata: {}\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\n"
+        "data: {\"error\": null, \"choices\": null}\n\n"
+        "data: {\"error\": \"\", \"choices\": []}\n\n"
+        "data: {\"error\": false, \"choices\": [{\"text\": \"\"}]}\n\n"
+        "data: {\"error\": {}, \"choices\": [{\"text\": null}]}\n\n";
     uint64_t start = clock_ns();
     double wait = q->ttft_ms;
     char event[512];
@@ -249,6 +255,8 @@ static int send_tokens(struct connection *c, struct web_seen *s, int index,
         len = make_event(event, sizeof(event), c->w, k, n_new, n_prompt);
         if (in_stream(fault) && k >= 1)
             return send_fault(c, fault, event, len);
+        if (q->chatty && !send_chunk(c, nothing, strlen(nothing)))
+            return 0;
         mark_sent(c->w, s, n_new);
         if (!send_chunk(c, event, len))
             return 0;
@@ -321,9 +329,9 @@ static void see_closed(struct connection *c, struct web_seen *s)
 /* Nonzero: the connection goes on. */
 static int complete(struct connection *c, const char *body)
 {
-    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; "
-                               "charset=utf-8\r\nTransfer-Encoding: chunked\r\n";
     const struct web_script *q = &c->w->s;
+    const char *type = q->chatty ? "Text/Event-Stream" : "text/event-stream";
+    char head[128];
     const char *const end = q->closes ? "Connection: close\r\n\r\n" : "\r\n";
     int index, go, n_prompt = count_prompt(body) + q->prompt_excess;
     struct web_seen *s = new_seen(c->w, body, &index);
@@ -339,7 +347,11 @@ static int complete(struct connection *c, const char *body)
     if (go >= 0)
         return go;
     take_slot(c->w, s);
-    go = send_all(c, head, sizeof(head) - 1) && send_all(c, end, strlen(end));
+    snprintf(head, sizeof(head),
+             "HTTP/1.1 200 OK\r\nContent-Type: %s; charset=utf-8\r\n"
+             "Transfer-Encoding: chunked\r\n",
+             type);
+    go = send_all(c, head, strlen(head)) && send_all(c, end, strlen(end));
     if (fault == WEB_NO_EVENTS)
         go = go && send_chunk(c, "hello\nworld\n\n", 13) && send_all(c, "0\r\n\r\n", 5);
     else

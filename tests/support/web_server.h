@@ -53,6 +53,7 @@ struct web_script {
     int max_connections; /* further ones are closed at once; 0: none is */
     int closes;          /* each answer to a completion ends its connection */
     int prompt_excess;   /* it counts this many prompt tokens more */
+    int chatty; /* events that say nothing before each token; capitals in the content type */
 };
 
 struct web_server;
