@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "topo/machine_read.h"
 #include "topo/machine_text.h"
@@ -114,6 +115,27 @@ MUST static int open_host(struct machine *m)
     return rc;
 }
 
+/* hwloc 3 writes a format that version 2 refuses without saying why. */
+MUST static int check_version(const char *path)
+{
+    static const char mark[] = "<topology version=\"";
+    char head[1024] = "";
+    const char *at;
+    FILE *f;
+
+    TRY(file_stream(&f, path));
+    head[fread(head, 1, sizeof(head) - 1, f)] = '\0';
+    fclose(f);
+    at = strstr(head, mark);
+    if (!at || at[sizeof(mark) - 1] < '3' || at[sizeof(mark) - 1] > '9')
+        return OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "%s: a topology in format %.*s of hwloc, expected format 1 or 2: "
+                   "write it by lstopo --export-xml-flags v2",
+                   path, (int)strcspn(at + sizeof(mark) - 1, "\""),
+                   at + sizeof(mark) - 1);
+}
+
 MUST static int open_xml(struct machine *m, const char *path)
 {
     size_t n;
@@ -128,6 +150,7 @@ MUST static int open_xml(struct machine *m, const char *path)
     if (!S_ISREG(st.st_mode) || st.st_size > XML_BYTES_MAX)
         return err_set(ERR_LIMIT, "%s: expected a file of at most %d bytes, found %lld",
                        path, XML_BYTES_MAX, (long long)st.st_size);
+    TRY(check_version(path));
     return read_in_child(m, TOPO_XML, path, path, (size_t)st.st_size + 1);
 }
 

@@ -376,3 +376,46 @@ TEST(type_names)
     assert_string_equal(gguf_ggml_type_name(4), "type 4"); /* retired numbers */
     assert_string_equal(gguf_ggml_type_name(UINT32_MAX), "type 4294967295");
 }
+/* A model whose sizes are numbers for each layer; of two layers there are no tensors. */
+static int open_layers(struct format_file **f, uint32_t n_layers, const uint32_t *kv,
+                       uint64_t n_kv)
+{
+    struct small s;
+
+    small_begin(&s);
+    small_key_str(&s, "general.architecture", "llama");
+    small_key_u32(&s, "llama.context_length", S_CTX);
+    small_key_u32(&s, "llama.embedding_length", S_DIM);
+    small_key_u32(&s, "llama.block_count", n_layers);
+    small_key_u32(&s, "llama.vocab_size", S_VOCAB);
+    small_key(&s, "llama.feed_forward_length", GGUF_ARRAY);
+    small_u32(&s, GGUF_I32);
+    small_u64(&s, n_layers);
+    for (uint32_t i = 0; i < n_layers; i++)
+        small_u32(&s, S_HIDDEN);
+    small_key_u32(&s, "llama.attention.head_count", S_HEADS);
+    small_key(&s, "llama.attention.head_count_kv", GGUF_ARRAY);
+    small_u32(&s, GGUF_U32);
+    small_u64(&s, n_kv);
+    for (uint64_t i = 0; i < n_kv; i++)
+        small_u32(&s, kv[i]);
+    small_key_f32(&s, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    small_tensors(&s);
+    small_end(&s);
+    return format_open(f, write_small(&s));
+}
+
+/* The numbers of all layers were refused as "an integer", also where they are one number. */
+TEST(numbers_for_each_layer)
+{
+    static const uint32_t same[] = {S_KV, S_KV}, differ[] = {S_KV, S_HEADS};
+    struct format_file *f;
+
+    assert_ok(open_layers(&f, 1, same, 1));
+    assert_int_equal(f->config.hidden, S_HIDDEN);
+    assert_int_equal(f->config.n_kv_heads, S_KV);
+    format_close(&f);
+    assert_err(open_layers(&f, 2, differ, 2), ERR_UNSUPPORTED,
+               "llama.attention.head_count_kv: expected the same number for every layer");
+    assert_err(open_layers(&f, 2, same, 1), ERR_FORMAT, "one for each of 2 layers");
+}

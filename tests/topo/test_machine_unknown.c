@@ -153,6 +153,21 @@ TEST(clocks_alone_make_no_kind)
         12);
 }
 
+/* hwloc 3 writes another format: it was refused as a file that may be cut. */
+TEST(format_3_is_named)
+{
+    static const char text[] = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                               "<!DOCTYPE topology SYSTEM \"hwloc3.dtd\">\n"
+                               "<topology version=\"3.0\">\n</topology>\n";
+    struct topo_machine *m;
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/three.xml", test_dir());
+    test_write(path, text, strlen(text));
+    assert_err(topo_machine_open(&m, path), ERR_UNSUPPORTED,
+               "three.xml: a topology in format 3.0 of hwloc, expected format 1 or 2");
+}
+
 /* Job managers set such variables; they made "host" another machine without a word. */
 TEST(environment_is_not_the_host)
 {

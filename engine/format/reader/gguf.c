@@ -22,16 +22,53 @@ static int gguf_probe(const char *path)
            memcmp(magic, MAGIC, sizeof(magic)) == 0;
 }
 
+/* A number for each layer, as files of models have it whose layers may differ: here they must
+ * not. *found: the key is such an array. */
+static int per_layer(const struct format_file *f, const char *key, int64_t *out,
+                     bool *found)
+{
+    const struct gguf *g = f->state;
+    enum gguf_type type;
+    const void *handle;
+    int64_t first = 0, v;
+    uint64_t n = 0;
+
+    *found = gguf_has(g, key) && gguf_get_array(g, key, &type, &n, &handle) == OK;
+    if (!*found) {
+        err_clear(); /* another type is an answer too */
+        return OK;
+    }
+    if (type == GGUF_STRING || n != (uint64_t)f->config.n_layers)
+        return err_set(ERR_FORMAT,
+                       "%s: %s: expected a number, or one for each of %d layers, found "
+                       "%" PRIu64 " elements",
+                       f->path, key, f->config.n_layers, n);
+    for (uint64_t i = 0; i < n; i++) {
+        TRY(gguf_array_int(handle, i, &v));
+        first = i == 0 ? v : first;
+        if (v != first)
+            return err_set(ERR_UNSUPPORTED,
+                           "%s: %s: expected the same number for every layer, found "
+                           "%" PRId64 " and, for layer %" PRIu64 ", %" PRId64,
+                           f->path, key, first, i, v);
+    }
+    *out = first;
+    return OK;
+}
+
 /* "<arch>.<key>" of the file, as an int within the configuration's reach. */
 static int arch_int(const struct format_file *f, const char *key, bool needed, int *out)
 {
     const struct gguf *g = f->state;
     char full[96];
     int64_t v = *out;
+    bool layers;
     int rc;
 
     snprintf(full, sizeof(full), "%s.%s", f->config.arch, key);
-    rc = needed ? gguf_get_int(g, full, &v) : gguf_opt_int(g, full, &v);
+    rc = per_layer(f, full, &v, &layers);
+    if (rc == OK && !layers)
+        rc = needed ? gguf_get_int(g, full, &v) : gguf_opt_int(g, full, &v);
     if (rc != OK)
         return rc;
     if (v < INT32_MIN || v > INT32_MAX)
