@@ -307,9 +307,12 @@ int dataset_read_csv(struct dataset *d, const struct dataset_opts *o,
     rc = find_columns(&t, &c);
     while (rc == OK && !full) {
         rc = next_row(&t, &more);
-        if (rc != OK || !more)
+        if (rc == OK && more)
+            rc = read_row(d, &t, &c, &full);
+        if (rc != OK && dataset_skip_bad(d, o, rc))
+            rc = OK;
+        else if (rc != OK || !more)
             break;
-        rc = read_row(d, &t, &c, &full);
     }
     dataset_csv_fini(&t);
     return rc;

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/home.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/rng.h"
@@ -80,6 +81,20 @@ const struct opt_row dataset_opt_table[] = {
             "prompts or outputs below 4 tokens, prompts above 1024, and both together "
             "above 2048.",
             .values = "none|vllm"),
+    OPT_ROW(
+        ENUM, time_unit, "format",
+        "What the arrival times of a trace in JSON count, where its format leaves that "
+        "open. format: milliseconds, as Mooncake writes; a file that can hardly be "
+        "meant so is refused.",
+        .values = "format|s|ms|us"),
+    OPT_ROW(INT, block_tok, "0",
+            "Tokens of a block that a trace names by a hash. 0: 512, as Mooncake writes.",
+            TOK),
+    OPT_ROW(
+        INT, skip_bad, "0",
+        "Pass over at most N records that are no requests of this format, each with a "
+        "warning that names it. 0: the first one is an error.",
+        .unit = "records", .max = 1e9),
     OPT_ROW(F64, start_s, "0",
             "Trace with arrival times: begin this long after its first request.",
             .unit = "s", .max = 1e9),
@@ -100,6 +115,20 @@ void dataset_skip(struct dataset *d, const char *why)
             break;
     k->skipped[i].why = i < MAX_REASONS - 1 ? why : "another reason";
     k->skipped[i].n++;
+}
+
+bool dataset_skip_bad(struct dataset *d, const struct dataset_opts *o, int rc)
+{
+    static const char why[] = "bad, see dataset.skip_bad";
+
+    if ((rc != ERR_FORMAT && rc != ERR_LIMIT) || d->n_bad >= o->skip_bad)
+        return false;
+    d->n_bad++;
+    log_warning("dataset_bad_record", (double)d->n_bad, (double)o->skip_bad,
+                "a record is left out: %s", err_msg());
+    dataset_skip(d, why);
+    err_clear();
+    return true;
 }
 
 static void report_skipped(struct dataset *d, const struct keep *k)

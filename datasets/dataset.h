@@ -29,15 +29,14 @@ struct dataset_item {
      * reader may leave it 0, for a request that stands alone. */
     uint64_t conversation;
     double arrival_s; /* from the first request; NaN: the trace has none */
-    /* Without text: the names of the prompt's blocks of DATASET_BLOCK_TOK tokens. Prompts whose
-     * first blocks have equal names begin with the same tokens. NULL: not known. */
+    /* Without text: the names of the prompt's blocks of block_tok tokens. Prompts whose first
+     * blocks have equal names begin with the same tokens. NULL: not known. */
     const int64_t *block_ids; /* [n_blocks] */
-    int64_t n_blocks;
+    int64_t n_blocks, block_tok;
     /* The next turn of the same conversation, sent after the answer to this one. Its text
      * begins with all turns before. NULL: the last. Owned by the item. */
     const struct dataset_item *later;
 };
-#define DATASET_BLOCK_TOK 512 /* as Mooncake's trace names them */
 
 struct dataset {
     char name[64];
@@ -46,6 +45,7 @@ struct dataset {
     int64_t n_items;
     int64_t n_skipped; /* records that hold no request, with the reason below */
     char skipped_why[160];
+    int64_t n_bad;  /* of these, records that are no requests of the format */
     bool stands_in; /* drawn from opts.stand_in, because opts.path is absent */
     void *state;    /* dataset.c's own */
     const struct dataset_reader *reader;
@@ -56,6 +56,13 @@ enum dataset_turns {
     DATASET_TURNS_FIRST,        /* its first answered question */
     DATASET_TURNS_EACH,         /* each, with its history, on its own */
     DATASET_TURNS_CONVERSATION, /* each, with its history, after the answer before */
+};
+/* What the numbers of a trace's arrival times count. */
+enum dataset_time_unit {
+    DATASET_TIME_OF_FORMAT, /* as the format defines; a file that contradicts it is refused */
+    DATASET_TIME_S,
+    DATASET_TIME_MS,
+    DATASET_TIME_US,
 };
 /* Which requests are left out. */
 enum dataset_filter { DATASET_FILTER_NONE, DATASET_FILTER_VLLM };
@@ -71,6 +78,10 @@ struct dataset_opts {
     int64_t min_prompt_tok, max_prompt_tok; /* lengths outside are cut to the bound */
     int64_t max_output_tok;                 /* 0, as for max_prompt_tok: no bound */
     int turns, filter;                      /* enum dataset_turns, dataset_filter */
+    int time_unit; /* enum dataset_time_unit, of the readers that ask */
+    int64_t
+        block_tok;    /* tokens of a block that a trace names; 0: as its format defines */
+    int64_t skip_bad; /* records that may be refused, each named in a warning */
     double start_s,
         duration_s; /* window of a trace with arrival times; duration 0: the rest */
 };

@@ -1,5 +1,6 @@
 #include "datasets/input.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>
@@ -147,6 +148,14 @@ static int begin_unpacking(struct dataset_input *in)
     return in->chunk ? OK : ERR_NOMEM;
 }
 
+/* By its mark, or by two ASCII characters with a byte of 0 each. */
+static bool is_utf16(const unsigned char *s)
+{
+    bool marked = (s[0] == 0xff && s[1] == 0xfe) || (s[0] == 0xfe && s[1] == 0xff);
+
+    return marked || (s[0] && !s[1] && s[2] && !s[3]) || (!s[0] && s[1] && !s[2] && s[3]);
+}
+
 static int check_start(struct dataset_input *in)
 {
     static const unsigned char bom[] = {0xef, 0xbb, 0xbf};
@@ -157,6 +166,11 @@ static int check_start(struct dataset_input *in)
         return in->failed;
     if (in->end >= 3 && memcmp(in->chunk, bom, 3) == 0)
         in->at = 3;
+    if (in->end >= 4 && is_utf16(in->chunk))
+        return err_set(ERR_FORMAT,
+                       "%s: expected UTF-8, found UTF-16; iconv -f UTF-16 -t UTF-8 "
+                       "converts it",
+                       in->where);
     return OK;
 }
 

@@ -30,6 +30,8 @@ int dataset_read_records(struct dataset *d, const struct dataset_opts *o,
         if (rc != OK || !text)
             break;
         rc = fn(d, o, text, n, dataset_input_where(in), &full);
+        if (rc != OK && dataset_skip_bad(d, o, rc))
+            rc = OK;
     }
     dataset_input_close(&in);
     return rc;

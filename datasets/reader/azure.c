@@ -18,6 +18,14 @@ static int64_t days_from_civil(int64_t y, int m, int d)
            719162;
 }
 
+static int days_of_month(int y, int m)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool is_leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+
+    return days[m - 1] + (m == 2 && is_leap);
+}
+
 /* Nanoseconds since 1970 of "YYYY-MM-DD hh:mm:ss[.fraction][Z|+00:00]"; -1 if it is none.
  */
 static int64_t parse_time_ns(const char *s)
@@ -38,8 +46,8 @@ static int64_t parse_time_ns(const char *s)
             f[field] = 10 * f[field] + (*p - '0');
         }
     }
-    if (f[0] < 1970 || f[0] > 2200 || f[1] < 1 || f[1] > 12 || f[2] < 1 || f[2] > 31 ||
-        f[3] > 23 || f[4] > 59 || f[5] > 60)
+    if (f[0] < 1970 || f[0] > 2200 || f[1] < 1 || f[1] > 12 || f[2] < 1 ||
+        f[2] > days_of_month(f[0], f[1]) || f[3] > 23 || f[4] > 59 || f[5] > 60)
         return -1;
     if (*p == '.') {
         int64_t unit = 100000000;

@@ -94,9 +94,9 @@ static int append_synthetic(struct builder *b, const struct dataset_item *item)
         return rc;
     ids = b->out->ids + b->out->n_ids;
     for (int64_t t = 0; t < item->n_prompt; t++) {
-        int64_t k = t / DATASET_BLOCK_TOK;
+        int64_t k = item->n_blocks > 0 ? t / item->block_tok : 0;
 
-        if (t % DATASET_BLOCK_TOK == 0 && k < item->n_blocks) {
+        if (k < item->n_blocks && t % item->block_tok == 0) {
             rng_init(&block, b->block_seed ^ (uint64_t)item->block_ids[k], "block");
             r = &block;
         } else if (k >= item->n_blocks) {

@@ -3,6 +3,8 @@
 #include "tests/datasets/data.h"
 #include "tests/support/faults.h"
 
+#include "base/log.h"
+
 /* Regression: `dataset.path` was ignored, without a word, where the reader was
  * synth. */
 
@@ -165,6 +167,110 @@ TEST(mooncake)
     assert_true(d->items[1].arrival_s == 0);
     assert_true(d->items[2].arrival_s == 3.5);
     dataset_close(&d);
+}
+
+/* Traces with Mooncake's keys, but seconds, microseconds, or blocks of another size: their
+ * requests came a thousand times too fast. */
+TEST(mooncake_of_other_units)
+{
+    static const char seconds[] =
+        "{\"timestamp\": 1.5, \"input_length\": 33, \"output_length\": 2, "
+        "\"hash_ids\": [1, 2, 3]}\n"
+        "{\"timestamp\": 4, \"input_length\": 16, \"output_length\": 2, "
+        "\"hash_ids\": [1]}\n";
+    static const double ms[] = {0, 2.5, 0.0025, 2.5e-6};
+    struct dataset_opts o = data_opts("mooncake", data_text(seconds));
+    char many[200 * 64] = "";
+    struct dataset *d;
+
+    assert_err(dataset_open(&d, &o), ERR_FORMAT, "dataset.time_unit states another unit");
+    for (int unit = DATASET_TIME_S; unit <= DATASET_TIME_US; unit++) {
+        o.time_unit = unit;
+        o.block_tok = 0;
+        assert_err(dataset_open(&d, &o), ERR_FORMAT, "dataset.block_tok states another");
+        o.block_tok = 16;
+        assert_ok(dataset_open(&d, &o));
+        assert_int_equal(d->items[0].block_tok, 16);
+        assert_int_equal(d->items[0].n_blocks, 3);
+        assert_true(fabs(d->items[1].arrival_s - ms[unit]) < 1e-9);
+        dataset_close(&d);
+    }
+    for (int i = 0; i < 200; i++)
+        snprintf(many + strlen(many), 64,
+                 "{\"timestamp\": %d, \"input_length\": 1, \"output_length\": 1}\n",
+                 i / 4);
+    opt_free(dataset_opt_table, &o);
+    o = data_opts("mooncake", data_text(many));
+    assert_err(dataset_open(&d, &o), ERR_FORMAT,
+               "4082 requests a second if its timestamps are milliseconds");
+    o.time_unit = DATASET_TIME_MS;
+    assert_ok(dataset_open(&d, &o));
+    assert_true(d->items[199].arrival_s == 0.049);
+    dataset_close(&d);
+    o.time_unit = DATASET_TIME_S;
+    assert_ok(dataset_open(&d, &o));
+    assert_true(d->items[199].arrival_s == 49);
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+}
+
+/* Records that are none may be passed over, counted and named; one more is an error. */
+TEST(bad_records_are_counted)
+{
+    static const struct {
+        const char *reader, *text;
+    } cases[] = {
+        {"sharegpt", "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, "
+                     "{\"from\": \"gpt\", \"value\": \"a\"}]}\n"
+                     "{\"conversations\": 7}\n{oops\n"
+                     "{\"conversations\": [{\"from\": \"human\", \"value\": \"r\"}, "
+                     "{\"from\": \"gpt\", \"value\": \"b\"}]}\n"},
+        {"lengths_csv", "prompt_len,output_len\n1,2\nx,2\n1,2,3\n3,4\n"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dataset_opts o = data_opts(cases[i].reader, data_text(cases[i].text));
+        struct log_warning w[4];
+        struct dataset *d;
+
+        for (o.skip_bad = 0; o.skip_bad < 2; o.skip_bad++)
+            assert_err(dataset_open(&d, &o), ERR_FORMAT, "in:");
+        (void)log_warnings_take(w, 4);
+        assert_ok(dataset_open(&d, &o));
+        assert_int_equal(d->n_items, 2);
+        assert_int_equal(d->n_bad, 2);
+        assert_int_equal(d->n_skipped, 2);
+        assert_string_equal(d->skipped_why, "bad, see dataset.skip_bad (2)");
+        assert_int_equal(log_warnings_take(w, 4), 2);
+        assert_string_equal(w[0].code, "dataset_bad_record");
+        assert_non_null(strstr(w[0].text, i == 0 ? "in:2: " : "in:3: "));
+        assert_non_null(strstr(w[1].text, i == 0 ? "in:3: " : "in:4: "));
+        dataset_close(&d);
+        opt_free(dataset_opt_table, &o);
+    }
+}
+
+/* Text of two bytes a character, with its mark or without: it was said to be no JSON. */
+TEST(utf16_is_named)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+    } cases[] = {{"\xff\xfe{\0\"\0", 6},
+                 {"\xfe\xff\0{\0\"", 6},
+                 {"{\0\"\0a\0", 6},
+                 {"\0{\0\"\0a", 6}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *path = test_path("utf16");
+        struct dataset_opts o = data_opts("auto", path);
+        struct dataset *d;
+
+        test_write(path, cases[i].text, cases[i].n);
+        assert_err(dataset_open(&d, &o), ERR_FORMAT,
+                   "utf16:1: expected UTF-8, found UTF-16; iconv");
+        opt_free(dataset_opt_table, &o);
+    }
 }
 
 TEST(nq)
@@ -373,7 +479,15 @@ TEST(refused)
          "{\"timestamp\":0,\"input_length\":1,\"output_length\":1,\"hash_ids\":[1.5]}",
          ERR_FORMAT, "hash_ids: element 0: expected an integer"},
         {"mooncake", "{\"timestamp\":1e3,\"input_length\":1,\"output_length\":1}",
+         ERR_FORMAT, "in:1: timestamp: expected whole milliseconds, found 1000"},
+        {"mooncake", "{\"timestamp\":\"1\",\"input_length\":1,\"output_length\":1}",
          ERR_FORMAT, "in:1: timestamp: expected an integer"},
+        {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-02-30 00:00:00,1,1\n",
+         ERR_FORMAT, "in:2: TIMESTAMP: expected a time like"},
+        {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-02-29 00:00:00,1,1\n",
+         ERR_FORMAT, "in:2: TIMESTAMP: expected a time like"},
+        {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-04-31 00:00:00,1,1\n",
+         ERR_FORMAT, "in:2: TIMESTAMP: expected a time like"},
         {"mooncake",
          "{\"timestamp\":9,\"input_length\":1,\"output_length\":1}\n"
          "{\"timestamp\":8,\"input_length\":1,\"output_length\":1}",

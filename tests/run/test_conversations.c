@@ -193,7 +193,8 @@ TEST(equal_blocks_are_equal_tokens)
     begin(&x, "{\"adapter\": \"scripted\"}", 1, closed);
     x.opts.turns = DATASET_TURNS_FIRST;
     for (int i = 0; i < 3; i++)
-        x.items[i] = (struct dataset_item){.n_prompt = DATASET_BLOCK_TOK + 100,
+        x.items[i] = (struct dataset_item){.n_prompt = 512 + 100,
+                                           .block_tok = 512,
                                            .n_output = 1,
                                            .block_ids = i == 2 ? NULL
                                                         : i    ? two
@@ -202,10 +203,8 @@ TEST(equal_blocks_are_equal_tokens)
     x.d.n_items = 3;
     assert_ok(run_requests_new(&x.requests, x.system, &x.d, &x.opts, &x.load, &seeds));
     v = x.requests.v;
-    assert_memory_equal(v[0].prompt, v[1].prompt, DATASET_BLOCK_TOK * sizeof(int32_t));
-    assert_memory_not_equal(v[0].prompt, v[2].prompt,
-                            DATASET_BLOCK_TOK * sizeof(int32_t));
-    assert_memory_not_equal(v[0].prompt + DATASET_BLOCK_TOK,
-                            v[1].prompt + DATASET_BLOCK_TOK, 100 * sizeof(int32_t));
+    assert_memory_equal(v[0].prompt, v[1].prompt, 512 * sizeof(int32_t));
+    assert_memory_not_equal(v[0].prompt, v[2].prompt, 512 * sizeof(int32_t));
+    assert_memory_not_equal(v[0].prompt + 512, v[1].prompt + 512, 100 * sizeof(int32_t));
     end(&x);
 }
