@@ -40,17 +40,20 @@ struct chat_conversation {
     const json_t *more;     /* object of further variables of the template, or NULL */
     int64_t time_s;         /* for templates that write the date */
     size_t max_bytes;       /* of the prompt */
+    /* The last message is the beginning of the answer: the prompt ends with its text. */
+    bool continue_final;
     /* out, after an error: what is at fault, "messages" or "tools"; NULL: a further variable, or
      * nothing of these. too_long: the prompt is longer than max_bytes. */
     const char *param;
     bool too_long;
 };
 
-/* Write the conversation and the beginning of the answer. *out begins empty and is given back
- * with chat_prompt_fini(), also after an error. ERR_ARG, ERR_UNSUPPORTED: a message is wrong, the
- * template refuses the conversation, or it does not read a member of a message, the tools or a
- * further variable, which is then named. ERR_LIMIT: the prompt is too long, or the template takes
- * too many steps. ERR_NOMEM. */
+/* Write the conversation and the beginning of the answer, or (continue_final) up to the end of
+ * the last message, which is an assistant's, as it stands in what the template writes. *out
+ * begins empty and is given back with chat_prompt_fini(), also after an error. ERR_ARG,
+ * ERR_UNSUPPORTED: a message is wrong, the template refuses the conversation, or it does not
+ * read a member of a message, the tools or a further variable, which is then named. ERR_LIMIT:
+ * the prompt is too long, or the template takes too many steps. ERR_NOMEM. */
 MUST int chat_write(const struct chat *c, struct chat_conversation *in,
                     struct chat_prompt *out);
 

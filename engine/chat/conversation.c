@@ -357,7 +357,7 @@ static int render(const struct chat *c, const struct chat_template *t,
     (void)put(&v, "messages", messages, false);
     (void)put(&v, "tools", in->tools, false);
     (void)put(&v, "documents", NULL, false);
-    (void)put(&v, "add_generation_prompt", json_true(), false);
+    (void)put(&v, "add_generation_prompt", json_boolean(!in->continue_final), false);
     put_tokens(&v, c);
     in->param = NULL;
     TRY(put_more(&v, in->more));
@@ -369,6 +369,94 @@ static int render(const struct chat *c, const struct chat_template *t,
         return rc;
     in->param = NULL;
     return check_read(in, &v);
+}
+
+/* ---- an answer that is to be continued ---- */
+
+static int final_text(const json_t *messages, const char **text, size_t *n)
+{
+    size_t last = json_array_size(messages) - 1;
+    const json_t *m = json_array_get(messages, last), *v = json_object_get(m, "content");
+    const char *role = json_string_value(json_object_get(m, "role"));
+
+    if (json_is_array(v)) /* of a template that wants parts */
+        v = json_object_get(json_array_get(v, json_array_size(v) - 1), "text");
+    *text = json_string_value(v);
+    *n = json_string_length(v);
+    if (!role || strcmp(role, "assistant") != 0 || *n == 0)
+        return err_set(
+            ERR_ARG,
+            "messages: %zu: expected an assistant's message with a text, which "
+            "continue_final_message continues",
+            last);
+    return OK;
+}
+
+/* The end of the last place of text[n] in the prompt; 0: none. Linear in both (Knuth, Morris and
+ * Pratt): a client chooses them. */
+static int find_last(const struct chat_prompt *p, const char *text, size_t n, size_t *end)
+{
+    size_t *border = mem_new(MEM_OTHER, n, sizeof(*border)), k = 0;
+
+    *end = 0;
+    if (!border)
+        return ERR_NOMEM;
+    for (size_t i = 1; i < n; i++) {
+        while (k > 0 && text[k] != text[i])
+            k = border[k - 1];
+        k += text[k] == text[i];
+        border[i] = k;
+    }
+    k = 0;
+    for (size_t i = 0; i < p->text.n; i++) {
+        while (k > 0 && (k == n || text[k] != p->text.p[i]))
+            k = border[k - 1];
+        k += text[k] == p->text.p[i];
+        if (k == n)
+            *end = i + 1;
+    }
+    mem_free(border);
+    return OK;
+}
+
+static void cut(struct chat_prompt *p, size_t n)
+{
+    p->text.n = n;
+    for (size_t i = 0; i < p->n_parts; i++) {
+        if (p->parts[i].n >= n) {
+            p->parts[i].n = n;
+            p->n_parts = i + 1;
+            return;
+        }
+        n -= p->parts[i].n;
+    }
+}
+
+/* What the template writes behind the last message, such as the end of its turn, goes. Many
+ * templates take the white space off a message. */
+static int end_in_final(const json_t *messages, struct chat_prompt *p)
+{
+    static const char spaces[] = " \t\r\n";
+    const char *text;
+    size_t n, end;
+
+    TRY(final_text(messages, &text, &n));
+    TRY(find_last(p, text, n, &end));
+    if (end == 0) {
+        while (n > 0 && memchr(spaces, text[n - 1], 4))
+            n--;
+        while (n > 0 && memchr(spaces, *text, 4))
+            text++, n--;
+        if (n > 0)
+            TRY(find_last(p, text, n, &end));
+    }
+    if (end == 0)
+        return err_set(ERR_ARG,
+                       "messages: %zu: the chat template changes its text, so that it "
+                       "cannot be continued",
+                       json_array_size(messages) - 1);
+    cut(p, end);
+    return OK;
 }
 
 int chat_write(const struct chat *c, struct chat_conversation *in,
@@ -383,6 +471,10 @@ int chat_write(const struct chat *c, struct chat_conversation *in,
     rc = prepare_messages(c, in->messages, &messages);
     if (rc == OK)
         rc = render(c, t, in, messages, out);
+    if (rc == OK && in->continue_final) {
+        in->param = "messages";
+        rc = end_in_final(messages, out);
+    }
     json_decref(messages);
     return rc;
 }

@@ -43,6 +43,7 @@ static int encode_chat(const struct http *h, struct http_request *r, int32_t **i
     struct chat_conversation in = {.messages = r->chat,
                                    .tools = r->tools,
                                    .more = r->template_variables,
+                                   .continue_final = r->continue_final,
                                    .time_s = h->chat_time_s};
     struct chat_prompt p = {0};
     int rc;

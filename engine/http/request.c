@@ -59,6 +59,8 @@ static const struct key {
     {"tools", CHAT, OWN, 0, 0, 0, NULL},
     {"tool_choice", CHAT, OWN, 0, 0, 0, NULL},
     {"chat_template_kwargs", CHAT, OWN, 0, 0, 0, NULL},
+    {"continue_final_message", CHAT, BOOL, AT(continue_final), 0, 0, NULL},
+    {"add_generation_prompt", CHAT, OWN, 0, 0, 0, NULL},
     {"functions", CHAT, NEUTRAL, 0, 0, 0, NULL},
     {"function_call", CHAT, NEUTRAL, 0, 0, 0, "none"},
     {"response_format", BOTH, NEUTRAL, 0, 0, 0, "text"},
@@ -195,6 +197,16 @@ static int read_template_variables(struct http_request *r, const json_t *v)
     return OK;
 }
 
+/* vLLM's clients say it together with continue_final_message; see check_together(). */
+static int read_generation_prompt(struct http_request *r, const json_t *v)
+{
+    (void)r;
+    return json_is_boolean(v)
+               ? OK
+               : err_set(ERR_ARG,
+                         WHERE ": add_generation_prompt: expected true or false");
+}
+
 /* A number of alternatives for completions, a switch for chats. */
 static int read_logprobs(struct http_request *r, const json_t *v)
 {
@@ -222,6 +234,7 @@ static int read_own(struct http_request *r, const char *name, const json_t *v)
         {"tools", read_tools},
         {"tool_choice", read_tool_choice},
         {"chat_template_kwargs", read_template_variables},
+        {"add_generation_prompt", read_generation_prompt},
     };
     size_t i = 0;
 
@@ -314,6 +327,14 @@ static int check_together(struct http_request *r)
     if (json_object_get(r->body, r->param) && !r->stream)
         return err_set(ERR_ARG, WHERE ": stream_options: expected \"stream\": true "
                                       "together with it");
+    r->param = "add_generation_prompt";
+    if (json_object_get(r->body, r->param) &&
+        json_is_true(json_object_get(r->body, r->param)) == r->continue_final)
+        return err_set(ERR_ARG,
+                       WHERE ": add_generation_prompt: expected %s %s "
+                             "continue_final_message",
+                       r->continue_final ? "false" : "true",
+                       r->continue_final ? "with" : "without");
     r->param = "top_p";
     if (r->sampling.top_p == 0) /* what remains is the likeliest token */
         r->sampling.top_p = 1, r->sampling.top_k = 1;

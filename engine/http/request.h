@@ -29,6 +29,7 @@ struct http_request {
     const json_t *chat; /* chat: the messages, see chat/chat.h; else NULL */
     const json_t *tools, *template_variables; /* chat: see there; NULL: none */
     bool no_tools;                            /* the tools are not to be used */
+    bool continue_final; /* chat: the last message is the beginning of the answer */
     struct serve_sampling sampling;
     bool has_seed;
     int64_t max_new; /* 0: not given */

@@ -52,6 +52,8 @@ static char *prompt_of(const struct chat *c, const json_t *body, int *rc)
     struct chat_conversation in = {.messages = json_object_get(body, "messages"),
                                    .tools = json_object_get(body, "tools"),
                                    .more = json_object_get(body, "more"),
+                                   .continue_final =
+                                       json_is_true(json_object_get(body, "continue")),
                                    .max_bytes = 10000};
     struct chat_prompt p = {0};
     char *text = NULL;
@@ -444,6 +446,58 @@ TEST(contents_in_parts)
 }
 
 /* A prompt longer than asked for is told from other limits. */
+/* The prompt ends where the last message does, whatever the template writes behind it. */
+TEST(continued_answers)
+{
+    static const char plain[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    static const char trims[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}";
+    static const char shouts[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content | upper }}</>{% endfor %}";
+    static const struct {
+        const char *template, *last, *want; /* want NULL: refused as `why` says */
+        const char *why;
+    } cases[] = {
+        {plain, "{\"role\": \"assistant\", \"content\": \"Hi \"}",
+         "<user>Hi Hi </><assistant>Hi ", ""},
+        {trims, "{\"role\": \"assistant\", \"content\": \" aab \"}",
+         "<user>Hi Hi</><assistant>aab", ""},
+        {plain,
+         "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": "
+         "\"aa\"}]}",
+         "<user>Hi Hi </><assistant>aa", ""},
+        {shouts, "{\"role\": \"assistant\", \"content\": \"x\"}", NULL,
+         "template changes its text"},
+        {plain, "{\"role\": \"user\", \"content\": \"x\"}", NULL,
+         "expected an assistant's message"},
+        {plain, "{\"role\": \"assistant\", \"content\": \"\"}", NULL,
+         "expected an assistant's"},
+    };
+    struct tok *tok = tok_files_open(TOK_FILES_GGUF_BPE);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char body[400];
+        struct chat *c;
+        int rc;
+
+        assert_ok(open_chat(&c, folder(cases[i].template, NULL), NULL, tok));
+        snprintf(body, sizeof(body),
+                 "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi Hi \"}, %s], "
+                 "\"continue\": true}",
+                 cases[i].last);
+        if (cases[i].want) {
+            assert_prompt(c, body, cases[i].want);
+        } else {
+            assert_null(prompt(c, body, &rc));
+            assert_err(rc, ERR_ARG, cases[i].why);
+        }
+        chat_close(&c);
+    }
+    tok_close(&tok);
+}
+
 TEST(too_long)
 {
     struct tok *tok = tok_files_open(TOK_FILES_GGUF_SPM);

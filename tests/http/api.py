@@ -147,22 +147,19 @@ def offsets(s):
 
 
 def one_model(s):
-    status, _, text = s.ask("GET", "/v1/models")
-    listed = json.loads(text)["data"][0]
+    listed = json.loads(s.ask("GET", "/v1/models")[2])["data"][0]
     status, _, text = s.ask("GET", "/v1/models/" + listed["id"])
     assert status == 200 and json.loads(text) == listed, text
     status, _, text = s.ask("GET", "/v1/models/other")
     assert status == 404 and json.loads(text)["error"]["code"] == "model_not_found", text
-    assert s.ask("GET", "/v1/models/")[0] == 404
     assert s.ask("POST", "/v1/models/" + listed["id"], "{}")[0] == 405
 
 
 def usage_in_every_event(s):
-    options = {"include_usage": True, "continuous_usage_stats": True}
-    events = s.events(COMPLETIONS, dict(GREEDY, max_tokens=3, stream_options=options))
+    events = s.events(COMPLETIONS, dict(GREEDY, max_tokens=3, stream_options={
+        "include_usage": True, "continuous_usage_stats": True}))
     assert [e["usage"]["completion_tokens"] for e in events] == [1, 2, 3, 3], events
-    assert len({e["usage"]["prompt_tokens"] for e in events}) == 1
-    assert all(e["usage"]["total_tokens"] == e["usage"]["prompt_tokens"] + e["usage"]["completion_tokens"] for e in events)
+    assert all(sum(list(e["usage"].values())[:2]) == e["usage"]["total_tokens"] for e in events)
     only = dict(GREEDY, max_tokens=1, stream_options={"continuous_usage_stats": True})
     assert "usage" not in s.events(COMPLETIONS, only)[0]
 
@@ -291,16 +288,16 @@ def one_client_with_many_connections():
 
 
 def metrics_are_sound(s):
-    before = s.metrics()
+    before = s.settled()
     s.complete(max_tokens=7, **GREEDY)
     s.post(COMPLETIONS, {})
 
     def grew(name):
         return after[name] - before.get(name, 0)
-    # The step that ends a request is counted when it returns, which may be after the answer.
     for _ in range(1000):
         after = s.metrics()
-        if after["sandwich_requests_running"] == after["sandwich_kv_reserved_tokens"] == 0 and grew('sandwich_step_seconds_total{phase="decode"}') > 0:
+        if after["sandwich_requests_running"] == after["sandwich_kv_reserved_tokens"] == 0 and \
+                grew("sandwich_request_seconds_count") > 0:
             break
         time.sleep(0.01)
     assert grew("sandwich_generated_tokens_total") == 7
@@ -467,8 +464,7 @@ def same_prompt(s, text, **chat):
 
 
 def the_models_own_template():
-    # Regressions: templates were guessed from marks. Earlier reasoning stayed in the prompt, and a BOS
-    # that the template writes was lost.
+    # Regressions: templates were guessed. Earlier reasoning stayed in the prompt, and a template's BOS was lost.
     user, bye = ({"role": "user", "content": c} for c in ("Hi", "Bye"))
     said = {"role": "assistant", "content": "<think>\nhmm\n</think>\n\nYo"}
     s = Server(sandwich, with_template(
@@ -480,7 +476,11 @@ def the_models_own_template():
         end = "A:20 Jul 2025"
         same_prompt(s, "<s>user: Hi</s>assistant: Yo</s>user: Bye</s>" + end, messages=[user, said, bye])
         same_prompt(s, '<s>user: Hi</s>[{"type": "function"}]' + end, messages=[user], tools=[{"type": "function"}])
-        for more, param, word in (({"chat_template_kwargs": {"thinking": True}}, None, "thinking"),
+        same_prompt(s, "<s>user: Hi</s>assistant: Yo", messages=[user, dict(said, content="Yo")],
+                    continue_final_message=True, add_generation_prompt=False)
+        for more, param, word in (({"messages": [user], "continue_final_message": True}, "messages", "assistant's"),
+                                  ({"add_generation_prompt": False}, "add_generation_prompt", "without"),
+                                  ({"chat_template_kwargs": {"thinking": True}}, None, "thinking"),
                                   ({"messages": [dict(user, name="Ann")]}, "messages", "name"),
                                   ({"messages": [user, dict(said, tool_calls=[{}])]}, "messages", "tool_calls")):
             status, _, j = s.post(CHAT, dict({"messages": [user], "max_tokens": 1}, **more))

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 
 WAIT_S = 120  # for what must come; a sanitizer's build may be fifty times slower
@@ -69,6 +70,19 @@ class Server:
         assert status == 200
         rows = (l.rsplit(" ", 1) for l in text.decode().splitlines() if l[0] != "#")
         return {k: float(v) for k, v in rows}
+
+    def settled(self):
+        """The metrics when every request is counted, which may be after its answer."""
+        last = None
+        for _ in range(1000):
+            m = self.metrics()
+            now = m["sandwich_requests_running"] + m["sandwich_requests_waiting"], \
+                m["sandwich_request_seconds_count"], m["sandwich_kv_reserved_tokens"]
+            if now == last and now[0] == 0:
+                return m
+            last = now
+            time.sleep(0.05)
+        raise AssertionError("requests go on: %r" % (now,))
 
     def stop(self, sig=signal.SIGTERM):
         """Exit status, and standard error."""
