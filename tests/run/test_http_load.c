@@ -360,7 +360,7 @@ TEST(bench_of_answers_that_end_early)
     for (int any = 0; any < 2; any++)
         for (int from = 1; from < 3; from++) {
             struct web_server *w = web_start(&(struct web_script){
-                .fault = WEB_SHORT, .fault_from = from, .itl_ms = 1});
+                .fault = WEB_SHORT, .fault_from = from, .itl_ms = 20, .slots = 1});
             char *text = NULL;
             size_t n;
             FILE *f = open_memstream(&text, &n);
