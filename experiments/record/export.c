@@ -90,7 +90,7 @@ static void csv_requests(const struct export_result *r, FILE *f)
         fprintf(f, ",%s", c->name);
     fputs("\r\n", f);
     for (size_t index = 0; index < r->n_cells; index++) {
-        json_t *cell = export_read_cell(r, index);
+        json_t *cell = export_read_cell(r, index, false);
         struct export_requests q;
 
         export_read_requests(r, index, false, &q);
@@ -296,19 +296,18 @@ static void json_full(const struct export_result *r, FILE *f)
     put_document(f, r->headline);
     fputs(",\n\"cells\":[", f);
     for (size_t i = 0; i < r->n_cells; i++) {
-        json_t *cell = export_read_cell(r, i), *series = export_read_series(r, i);
+        json_t *cell = export_read_cell(r, i, true);
 
         fputs(i ? ",\n{\"attributes\":" : "{\"attributes\":", f);
         put_document(f, json_object_get(cell, "attributes"));
         fputs(",\n\"summary\":", f);
         put_document(f, json_object_get(cell, "summary"));
         fputs(",\n\"series\":", f);
-        put_document(f, series);
+        put_document(f, json_object_get(cell, "series"));
         export_read_requests(r, i, true, &q);
         put_requests(f, &q);
         fputc('}', f);
         export_requests_free(&q);
-        json_decref(series);
         json_decref(cell);
     }
     fputs("]}\n", f);

@@ -318,7 +318,7 @@ static json_t *cell_attributes(const struct export_result *r, hid_t cell)
     return attributes;
 }
 
-json_t *export_read_cell(const struct export_result *r, size_t index)
+json_t *export_read_cell(const struct export_result *r, size_t index, bool with_series)
 {
     hid_t cell = open_cell(r, index);
     json_t *out = json_object(), *attributes = cell_attributes(r, cell);
@@ -329,17 +329,11 @@ json_t *export_read_cell(const struct export_result *r, size_t index)
         damaged(r, where, "a \"key\" in attributes_json that is a text");
     set(r, out, "attributes", attributes);
     set(r, out, "summary", members_json(r, cell, "summary", take_scalar));
-    H5Gclose(cell);
-    return out;
-}
-
-json_t *export_read_series(const struct export_result *r, size_t index)
-{
-    hid_t cell = open_cell(r, index);
-    json_t *out = H5Lexists(cell, "series", H5P_DEFAULT) > 0
-                      ? members_json(r, cell, "series", take_series)
-                      : json_object();
-
+    if (with_series)
+        set(r, out, "series",
+            H5Lexists(cell, "series", H5P_DEFAULT) > 0
+                ? members_json(r, cell, "series", take_series)
+                : json_object());
     H5Gclose(cell);
     return out;
 }
@@ -349,7 +343,7 @@ json_t *export_read_cells(const struct export_result *r)
     json_t *list = json_array();
 
     for (size_t i = 0; i < r->n_cells; i++)
-        json_array_append_new(list, export_read_cell(r, i));
+        json_array_append_new(list, export_read_cell(r, i, false));
     return list;
 }
 

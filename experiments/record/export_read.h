@@ -25,12 +25,10 @@ struct export_result {
 };
 void export_read(struct export_result *r, const char *path);
 
-/* {"attributes": {scalars, nested ones by dotted name}, "summary": like headline}. New
- * reference. */
-json_t *export_read_cell(const struct export_result *r, size_t index);
-/* Its named arrays: {name: {"v": [numbers, null: NaN], "unit", "meaning", "evidence"}}. New
- * reference. */
-json_t *export_read_series(const struct export_result *r, size_t index);
+/* {"attributes": {scalars, nested ones by dotted name}, "summary": like headline}; on request
+ * also its named arrays, "series": {name: {"v": [numbers, null: NaN], "unit", "meaning",
+ * "evidence"}}. New reference. */
+json_t *export_read_cell(const struct export_result *r, size_t index, bool with_series);
 /* The format csv-series. */
 void export_csv_series(const struct export_result *r, FILE *f);
 /* An array of all cells, without these. New reference. */

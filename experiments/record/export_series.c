@@ -10,11 +10,11 @@ static json_t *names_of(const struct export_result *r)
     const char *name;
 
     for (size_t i = 0; i < r->n_cells; i++) {
-        json_t *series = export_read_series(r, i);
+        json_t *cell = export_read_cell(r, i, true);
 
-        json_object_foreach(series, name, v)
+        json_object_foreach(json_object_get(cell, "series"), name, v)
             json_object_set_new(names, name, json_true());
-        json_decref(series);
+        json_decref(cell);
     }
     return names;
 }
@@ -43,10 +43,10 @@ void export_csv_series(const struct export_result *r, FILE *f)
     json_object_foreach(names, name, v) fprintf(f, ",%s", name);
     fputs("\r\n", f);
     for (size_t i = 0; i < r->n_cells; i++) {
-        json_t *cell = export_read_cell(r, i), *series = export_read_series(r, i);
+        json_t *cell = export_read_cell(r, i, true);
+        const json_t *series = json_object_get(cell, "series");
         size_t n = longest_of(series);
 
-        json_decref(cell); /* its rest is refused where it is damaged, too */
         for (size_t k = 0; k < n; k++) {
             fprintf(f, "%zu", i);
             json_object_foreach(names, name, v)
@@ -60,7 +60,7 @@ void export_csv_series(const struct export_result *r, FILE *f)
             }
             fputs("\r\n", f);
         }
-        json_decref(series);
+        json_decref(cell);
     }
     json_decref(names);
 }

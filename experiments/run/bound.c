@@ -14,13 +14,6 @@
 #define PEAK_S    0.1
 #define HANDOFF_S 0.01
 
-void run_bound_init(struct run_bound *b)
-{
-    *b = (struct run_bound){.read_gbps = NAN, .peak_gflops = NAN};
-    for (int i = RUN_BEFORE; i <= RUN_AFTER; i++)
-        b->now[i].read_gbps = b->now[i].peak_gflops = b->now[i].handoff_ns = NAN;
-}
-
 /* NULL: it cannot be measured. */
 static json_t *probe(const char *name, double budget_s)
 {

@@ -11,6 +11,7 @@
 #ifndef RUN_BOUND_H
 #define RUN_BOUND_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <jansson.h>
 
@@ -32,7 +33,10 @@ struct run_bound {
     } now[2];                          /* [run_when], of all CPUs */
 };
 /* No bound, and nothing measured. */
-void run_bound_init(struct run_bound *b);
+#define RUN_BOUND_NONE                                                                   \
+    ((struct run_bound){.read_gbps = NAN,                                                \
+                        .peak_gflops = NAN,                                              \
+                        .now = {{NAN, NAN, NAN}, {NAN, NAN, NAN}}})
 
 /* Measure the machine for half a second, if there is a card and it can be measured. */
 void run_bound_look(struct run_bound *b, const struct run_session *s, enum run_when when);

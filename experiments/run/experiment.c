@@ -245,11 +245,17 @@ static void close_progress(struct run_session *s)
 
 static int run_cell_of(struct run_session *s, const struct job_cell *c)
 {
+    int rc = OK;
+
     s->weight = weight_of(s->job, c);
-    if (c->is_search)
-        return run_search(s, c);
-    TRY(journal_begin(s->journal, c->key));
-    return s->job->study ? run_study(s, c) : run_measure(s, c);
+    if (!c->is_search) /* which begins its trials */
+        rc = journal_begin(s->journal, c->key);
+    if (rc == OK)
+        rc = c->is_search    ? run_search(s, c)
+             : s->job->study ? run_study(s, c)
+                             : run_measure(s, c);
+    progress_cell_end(s->progress);
+    return rc;
 }
 
 static int finish(struct run_session *s)

@@ -254,8 +254,6 @@ static int measure(struct run_session *s, struct cell *c)
             run_cell(&c->result, s->system, &c->requests, &c->load, on_tick, s->progress);
     if (rc == OK)
         rc = measure_noise_end(&c->noise);
-    if (!c->trial)
-        progress_cell_end(s->progress);
     if (rc != OK)
         return rc;
     look(s, c, RUN_AFTER);
@@ -370,7 +368,7 @@ static int begin(struct cell *c)
 {
     int rc = opt_init(load_opt_table, &c->load);
 
-    run_bound_init(&c->bound);
+    c->bound = RUN_BOUND_NONE;
     return rc == OK ? opt_init(load_seeds_opt_table, &c->seeds) : rc;
 }
 

@@ -334,7 +334,6 @@ int run_search(struct run_session *s, const struct job_cell *c)
         rc = measure_trial(&x, &next, &cell_rc);
     if (rc == OK)
         rc = cell_rc == OK ? record_search(&x) : record_failed(&x, cell_rc);
-    progress_cell_end(s->progress);
     for (int k = 0; k < N_COLUMNS; k++)
         mem_free(x.series[k].v);
     mem_free(x.trials);

@@ -315,7 +315,6 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
         rc = run_it(&c, job_cell);
     if (rc == OK)
         rc = measure_noise_end(&noise);
-    progress_cell_end(s->progress);
     r.state = state_of(rc);
     if (rc == OK) {
         complete(&c);

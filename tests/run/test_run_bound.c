@@ -81,7 +81,7 @@ TEST(found_for_a_system)
     json_t *d = described("bf16"), *record;
     struct run_bound b;
 
-    run_bound_init(&b);
+    b = RUN_BOUND_NONE;
     run_bound_find(&b, &s, "cell", d);
     assert_near(b.read_gbps, 80, 1e-9); /* nothing else was measured */
     assert_near(b.peak_gflops, 200, 1e-9);
@@ -122,7 +122,7 @@ TEST(none_is_found)
     json_t *d = json_object();
     struct run_bound b;
 
-    run_bound_init(&b);
+    b = RUN_BOUND_NONE;
     run_bound_look(&b, &s, RUN_BEFORE);
     assert_true(isnan(b.now[RUN_BEFORE].read_gbps));
     run_bound_find(&b, &s, "cell", d);
@@ -143,7 +143,7 @@ TEST(the_machine_is_looked_at)
     struct cpu_budget cpus;
     struct run_bound b;
 
-    run_bound_init(&b);
+    b = RUN_BOUND_NONE;
     run_bound_look(&b, &s, RUN_AFTER);
     assert_true(b.now[RUN_AFTER].read_gbps > 0 && b.now[RUN_AFTER].peak_gflops > 0);
     assert_true(isnan(b.now[RUN_BEFORE].read_gbps));
@@ -161,7 +161,7 @@ TEST(exceeded)
     struct run_bound b;
     char path[1200];
 
-    run_bound_init(&b);
+    b = RUN_BOUND_NONE;
     b.read_gbps = 80, b.peak_gflops = 200;
     assert_ok(measure_card_path(path, sizeof(path), dir, ""));
     test_write(path, "{}", 2);
