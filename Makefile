@@ -136,6 +136,7 @@ $(call reg,tune_policy,$(wildcard engine/tune/policy/*.c),tune/policy.h,tune_pol
 $(call reg,cluster_router,$(wildcard engine/cluster/router/*.c),cluster/router.h,cluster_router,cluster_routers,cluster_router)
 $(call reg,cluster_perf,$(wildcard engine/cluster/perf/*.c),cluster/perf.h,cluster_perf_kind,cluster_perfs,cluster_perf)
 $(call reg,hetero_policy,$(wildcard engine/hetero/policy/*.c),hetero/policy.h,hetero_policy,hetero_policies,hetero_policy)
+$(call reg,graph_pass,$(wildcard engine/graph/pass/*.c),graph/graph.h,graph_pass,graph_passes,graph_pass)
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=
 $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,probes,probe)

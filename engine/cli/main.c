@@ -22,6 +22,7 @@ static const struct {
     {"model", "Make a model with random weights, or inspect a model file.", cli_model},
     {"plan", "Search which CPUs prefill and decode should use.", cli_plan},
     {"tune", "Search the fastest schedule of every matrix product.", cli_tune},
+    {"graph", "Rewrite a graph of operators into a smaller one.", cli_graph},
     {"predictor", "Train or evaluate a predictor of output lengths.", cli_predictor},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))

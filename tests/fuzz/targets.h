@@ -18,6 +18,7 @@
 #include "format/format.h"
 #include "format/hf_config.h"
 #include "format/safet.h"
+#include "graph/graph.h"
 #include "http/request.h"
 #include "tokenizer/tokenizer.h"
 #include "plan/plan.h"
@@ -414,17 +415,48 @@ static inline int fuzz_request(const uint8_t *data, size_t n)
     return 0;
 }
 
+/* A graph that is read is rewritten, and its text is that of an equal graph. */
+static inline int fuzz_graph(const uint8_t *data, size_t n)
+{
+    struct graph g, again;
+    char *text = NULL, *same = NULL;
+
+    if (graph_parse(&g, (const char *)data, n) != OK) {
+        if (!err_msg()[0] || strchr(err_msg(), '\n'))
+            abort();
+        return 0;
+    }
+    if (graph_rewrite(&g, NULL) == OK && graph_print(&text, &g) == OK) {
+        if (graph_parse(&again, text, strlen(text)) != OK ||
+            graph_print(&same, &again) != OK || strcmp(text, same) != 0)
+            abort();
+        graph_fini(&again);
+    }
+    mem_free(text);
+    mem_free(same);
+    graph_fini(&g);
+    return 0;
+}
+
 static const struct {
     const char *name; /* of its folder in tests/fuzz/corpus */
     int (*run)(const uint8_t *data, size_t n);
 } fuzz_targets[] = {
-    {"cache", fuzz_cache},     {"card", fuzz_card},
-    {"chat", fuzz_chat},       {"config", fuzz_config},
-    {"gguf", fuzz_gguf},       {"journal", fuzz_journal},
-    {"llama2c", fuzz_llama2c}, {"machine_params", fuzz_machine_params},
-    {"plan", fuzz_plan},       {"record", fuzz_record},
-    {"request", fuzz_request}, {"safetensors", fuzz_safetensors},
-    {"tok", fuzz_tok},         {"topology", fuzz_topology},
+    {"cache", fuzz_cache},
+    {"card", fuzz_card},
+    {"chat", fuzz_chat},
+    {"config", fuzz_config},
+    {"gguf", fuzz_gguf},
+    {"graph", fuzz_graph},
+    {"journal", fuzz_journal},
+    {"llama2c", fuzz_llama2c},
+    {"machine_params", fuzz_machine_params},
+    {"plan", fuzz_plan},
+    {"record", fuzz_record},
+    {"request", fuzz_request},
+    {"safetensors", fuzz_safetensors},
+    {"tok", fuzz_tok},
+    {"topology", fuzz_topology},
 };
 #define FUZZ_N_TARGETS ((int)(sizeof(fuzz_targets) / sizeof(fuzz_targets[0])))
 

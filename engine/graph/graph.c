@@ -1,0 +1,183 @@
+#include "graph/graph.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+void graph_fini(struct graph *g)
+{
+    for (int i = 0; i < g->n; i++)
+        mem_free(g->nodes[i].data);
+    mem_free(g->nodes);
+    *g = (struct graph){0};
+}
+
+int64_t graph_n_elements(const struct graph_shape *s)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < s->rank; d++) {
+        if (s->dim[d] == GRAPH_DYNAMIC)
+            return GRAPH_DYNAMIC;
+        n *= s->dim[d];
+    }
+    return n;
+}
+
+static double *copy_data(const double *data, int64_t n)
+{
+    double *p = mem_new(MEM_OTHER, (size_t)n, sizeof(*p));
+
+    if (p && n > 0)
+        memcpy(p, data, (size_t)n * sizeof(*p));
+    return p;
+}
+
+int graph_copy(struct graph *out, const struct graph *g)
+{
+    *out = *g;
+    out->nodes = mem_new(MEM_OTHER, (size_t)g->max + 1, sizeof(*out->nodes));
+    out->n = 0;
+    if (!out->nodes)
+        return ERR_NOMEM;
+    for (int i = 0; i < g->n; i++) {
+        out->nodes[out->n++] = g->nodes[i];
+        if (!g->nodes[i].data)
+            continue;
+        out->nodes[i].data =
+            copy_data(g->nodes[i].data, graph_n_elements(&g->nodes[i].shape));
+        if (!out->nodes[i].data) {
+            graph_fini(out);
+            return ERR_NOMEM;
+        }
+    }
+    return OK;
+}
+
+int graph_infer(struct graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        int rc = g->nodes[i].op->infer(g, i);
+
+        if (rc != OK)
+            return err_prefix(rc, "%%%d = %s", i, g->nodes[i].op->name);
+    }
+    return OK;
+}
+
+bool graph_is(const struct graph *g, int i, const char *op)
+{
+    return strcmp(g->nodes[i].op->name, op) == 0;
+}
+
+bool graph_scalar(const struct graph *g, int i, double *x)
+{
+    const struct graph_node *v = &g->nodes[i];
+
+    if (!v->data || graph_n_elements(&v->shape) != 1)
+        return false;
+    *x = v->data[0];
+    return true;
+}
+
+int graph_n_uses(const struct graph *g, int i)
+{
+    int n = 0;
+
+    for (int k = i + 1; k < g->n; k++)
+        for (int a = 0; a < g->nodes[k].n_in; a++)
+            n += g->nodes[k].in[a] == i;
+    for (int a = 0; a < g->n_out; a++)
+        n += g->out[a] == i;
+    return n;
+}
+
+void graph_replace(struct graph *g, int from, int to)
+{
+    for (int k = from + 1; k < g->n; k++)
+        for (int a = 0; a < g->nodes[k].n_in; a++)
+            if (g->nodes[k].in[a] == from)
+                g->nodes[k].in[a] = to;
+    for (int a = 0; a < g->n_out; a++)
+        if (g->out[a] == from)
+            g->out[a] = to;
+}
+
+void graph_become(struct graph *g, int i, const char *op, const int *in, int n_in)
+{
+    struct graph_node *v = &g->nodes[i];
+
+    mem_free(v->data);
+    v->data = NULL;
+    v->op = graph_op_find(op);
+    v->n_ints = 0;
+    v->x = 0;
+    v->n_in = n_in;
+    for (int a = 0; a < n_in; a++)
+        v->in[a] = in[a];
+}
+
+int graph_become_const(struct graph *g, int i, enum graph_type type,
+                       const struct graph_shape *shape, const double *data)
+{
+    double *own = copy_data(data, graph_n_elements(shape));
+
+    if (!own)
+        return ERR_NOMEM;
+    graph_become(g, i, "const", NULL, 0);
+    g->nodes[i].type = type;
+    g->nodes[i].shape = *shape;
+    g->nodes[i].data = own;
+    return g->nodes[i].op->infer(g, i);
+}
+
+/* Inputs of the graph stay: they are how it is called. */
+static void drop_unused(struct graph *g)
+{
+    int n = 0;
+
+    for (int i = g->n - 1; i >= 0; i--) {
+        struct graph_node *v = &g->nodes[i];
+
+        if (graph_n_uses(g, i) > 0 || graph_is(g, i, "input"))
+            continue;
+        mem_free(v->data);
+        *v = (struct graph_node){0};
+        /* Its inputs may be unused now: they come before it. */
+    }
+    for (int i = 0; i < g->n; i++) {
+        if (!g->nodes[i].op)
+            continue;
+        if (n < i) {
+            g->nodes[n] = g->nodes[i];
+            graph_replace(g, i, n);
+        }
+        n++;
+    }
+    g->n = n;
+}
+
+int graph_rewrite(struct graph *g, int *n_changes)
+{
+    bool changed = true;
+
+    for (int p = 0; n_changes && graph_passes[p]; p++)
+        n_changes[p] = 0;
+    drop_unused(g);
+    while (changed) {
+        changed = false;
+        for (int p = 0; graph_passes[p]; p++) {
+            int n = 0;
+
+            TRY(graph_passes[p]->run(g, &n));
+            if (n == 0)
+                continue;
+            drop_unused(g);
+            TRY(graph_infer(g));
+            changed = true;
+            if (n_changes)
+                n_changes[p] += n;
+        }
+    }
+    return OK;
+}

@@ -1,0 +1,105 @@
+/* What follows from sizes alone, and what has only consts as inputs, becomes a const. Sizes for
+ * a reshape may hold the dynamic one, which is written as -1: the size that is left. So MNN's
+ * Shape, Gather, Unsqueeze, Concat become (1, -1, 16, 2, 64).   Paper: MNN-LLM III-B, III-C. */
+#include <math.h>
+
+#include "base/mem.h"
+#include "graph/graph.h"
+
+#define ELEMENTS_MAX 4096 /* of a const that a pass makes */
+
+static bool is_made(const struct graph_node *v)
+{
+    return v->n_in > 0;
+}
+
+static bool only_sizes_of_reshapes(const struct graph *g, int i)
+{
+    for (int k = i + 1; k < g->n; k++)
+        for (int a = 0; a < g->nodes[k].n_in; a++)
+            if (g->nodes[k].in[a] == i && !(graph_is(g, k, "reshape") && a == 1))
+                return false;
+    for (int a = 0; a < g->n_out; a++)
+        if (g->out[a] == i)
+            return false;
+    return true;
+}
+
+static int fold_value(struct graph *g, int i, int *n_changes)
+{
+    struct graph_node *v = &g->nodes[i];
+    double data[GRAPH_RANK_MAX];
+    bool dynamic = false;
+
+    for (int k = 0; k < v->n_value; k++) {
+        data[k] = (double)v->value[k];
+        dynamic = dynamic || v->value[k] == GRAPH_DYNAMIC;
+    }
+    if (dynamic && !only_sizes_of_reshapes(g, i))
+        return OK;
+    ++*n_changes;
+    return graph_become_const(
+        g, i, GRAPH_I64, &(struct graph_shape){v->shape.rank, {v->shape.dim[0]}}, data);
+}
+
+static bool all_finite(const double *data, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        if (!isfinite(data[k]))
+            return false;
+    return true;
+}
+
+/* A graph of the node and its inputs alone. */
+static int fold_computed(struct graph *g, int i, int *n_changes)
+{
+    const struct graph_node v = g->nodes[i];
+    struct graph_node nodes[GRAPH_IN_MAX + 1];
+    struct graph alone = {.nodes = nodes, .n = v.n_in + 1, .n_out = 1, .out = {v.n_in}};
+    struct graph_shape shape = v.shape;
+    int64_t n;
+    double *data;
+    int rc;
+
+    for (int a = 0; a < v.n_in; a++)
+        nodes[a] = g->nodes[v.in[a]];
+    nodes[v.n_in] = v;
+    for (int a = 0; a < v.n_in; a++)
+        nodes[v.n_in].in[a] = a;
+    rc = graph_compute(&data, &n, &alone, 1, NULL, NULL);
+    if (rc == OK && all_finite(data, n)) { /* a text has no others */
+        ++*n_changes;
+        rc = graph_become_const(g, i, v.type, &shape, data);
+    }
+    mem_free(data);
+    return rc;
+}
+
+static bool has_consts_only(const struct graph *g, int i)
+{
+    const struct graph_node *v = &g->nodes[i];
+    int64_t n = graph_n_elements(&v->shape);
+
+    for (int a = 0; a < v->n_in; a++)
+        if (!g->nodes[v->in[a]].data)
+            return false;
+    return n != GRAPH_DYNAMIC && n <= ELEMENTS_MAX;
+}
+
+static int run(struct graph *g, int *n_changes)
+{
+    for (int i = 0; i < g->n; i++) {
+        struct graph_node *v = &g->nodes[i];
+
+        if (!is_made(v))
+            continue;
+        if (v->type == GRAPH_I64 && v->n_value >= 0)
+            TRY(fold_value(g, i, n_changes));
+        else if (has_consts_only(g, i))
+            TRY(fold_computed(g, i, n_changes));
+    }
+    return OK;
+}
+
+const struct graph_pass graph_pass_fold = {
+    .name = "fold", .help = "what follows from sizes and consts is a const", .run = run};

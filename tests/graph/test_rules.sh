@@ -1,0 +1,27 @@
+#!/bin/sh
+# What passes must look at before they change a graph, each broken on purpose.
+set -u
+. tests/support/tap.sh
+. tests/support/broken.sh
+need_tests graph/test_graph
+
+rule() { # rule, file, sed script, test
+    breaks "$1" "engine/graph/$2" "$3" graph/test_graph "$4"
+}
+
+rule "a dynamic size is a const for reshapes only" pass/fold.c 's/dynamic \&\& !only_sizes_of_reshapes(g, i)/false/' \
+    a_dynamic_size_is_no_const
+rule "the mean is along the last axis" pass/fuse_norm.c 's/ || !graph_match_last_axis(g, i))/)/' look_alikes_stay
+rule "the power is two" pass/fuse_norm.c 's/other == d \&\& power == 2/other == d/' look_alikes_stay
+rule "squares are of what is divided" pass/fuse_norm.c 's/other == d \&\& power == 2/power == 2/; s/in\[0\] == d \&\&/in[0] >= 0 \&\&/; s/in\[1\] == d;/in[1] >= 0;/' \
+    look_alikes_stay
+rule "slices are along other axes" pass/fuse_slices.c 's/return true;/return false;/' slices_that_stay
+rule "gate and product are of one size" pass/fuse_swiglu.c 's/|| !same_size(g, gate, up)/|| false/' look_alikes_stay
+rule "softmax is along the keys" pass/fuse_attention.c 's/ || !graph_match_last_axis(g, soft))/)/' look_alikes_stay
+rule "keys are transposed" pass/fuse_attention.c 's/v->ints\[r - 1\] != r - 2 ||/false ||/; s/v->ints\[r - 2\] != r - 1)/false)/' \
+    look_alikes_stay
+rule "equal nodes have equal numbers" pass/merge.c 's/a->x != b->x ||/false ||/; s/memcmp(a->data, b->data, [^;]*) != 0)/false)/' \
+    random_graphs
+rule "only sums and products commute" pass/merge.c 's/return commutes(a) \&\&/return a->n_in == 2 \&\&/' random_graphs
+rule "nothing is computed twice over" graph.c 's/graph_n_uses(g, i) > 0 ||/graph_n_uses(g, i) > 1 ||/' a_decoder_block
+finish_broken
