@@ -61,6 +61,7 @@ static const struct study_metric metrics[] = {
      "tokens of batches over 16, fitted on smaller ones"},
     {"context_token_mape", "%", "lower",
      "tokens after prompts of over 512 tokens, fitted on shorter ones"},
+    {"beyond_mape", "%", "lower", "mean of these four, where they are known"},
     {"repeat_spread", "%", "",
      "median over the points of (largest - smallest) / median of the repeats, tokens"},
     {"n_rows", "", "", "rows"},
@@ -254,10 +255,13 @@ static void beyond(struct cell *c)
                [LARGE_BATCHES] = {"batch_token_mape", TOKEN},
                [CONTEXTS] = {"context_token_mape", TOKEN}};
     struct cluster_point *part = mem_new(MEM_OTHER, (size_t)c->n_points, sizeof(*part));
+    double known[N_BEYOND];
+    size_t n_known = 0;
 
     for (int which = 0; which < N_BEYOND; which++) {
         struct errors e = {0};
         int n = 0, rc;
+        double v;
 
         for (int i = 0; i < c->n_points; i++) {
             int r = role((enum beyond)which, &c->points[i]);
@@ -267,9 +271,14 @@ static void beyond(struct cell *c)
                 part[n++] = c->points[i];
         }
         rc = validate(&e, c, part, n);
-        study_value(c->out, all[which].name, rc == OK ? mape(&e, all[which].what) : NAN,
+        v = rc == OK ? mape(&e, all[which].what) : NAN;
+        study_value(c->out, all[which].name, v,
                     rc == OK ? "no point is beyond those fitted" : err_msg());
+        if (!isnan(v))
+            known[n_known++] = v;
     }
+    study_value(c->out, "beyond_mape", stats_mean(known, n_known),
+                "no point is beyond those fitted");
     mem_free(part);
 }
 

@@ -25,6 +25,10 @@ TEST(a_model_fits_its_own_form)
         capture_run(&study_perf_models,
                     "{\"source\": \"form\", \"perf\": \"table\", \"n_splits\": 5}"));
     assert_true(value_of("points_prompt_mape") > 1); /* its form is another */
+    assert_value("beyond_mape",
+                 (value_of("batch_prompt_mape") + value_of("long_prompt_mape") +
+                  value_of("batch_token_mape") + value_of("context_token_mape")) /
+                     4);
     assert_true(value_of("batch_token_mape") < 0.01 && value_of("long_prompt_mape") > 5);
 }
 
