@@ -159,17 +159,23 @@ static void drop_unused(struct graph *g)
 
 int graph_rewrite(struct graph *g, int *n_changes)
 {
+    return graph_rewrite_by(g, graph_passes, n_changes);
+}
+
+int graph_rewrite_by(struct graph *g, const struct graph_pass *const *passes,
+                     int *n_changes)
+{
     bool changed = true;
 
-    for (int p = 0; n_changes && graph_passes[p]; p++)
+    for (int p = 0; n_changes && passes[p]; p++)
         n_changes[p] = 0;
     drop_unused(g);
     while (changed) {
         changed = false;
-        for (int p = 0; graph_passes[p]; p++) {
+        for (int p = 0; passes[p]; p++) {
             int n = 0;
 
-            TRY(graph_passes[p]->run(g, &n));
+            TRY(passes[p]->run(g, &n));
             if (n == 0)
                 continue;
             drop_unused(g);
@@ -180,4 +186,46 @@ int graph_rewrite(struct graph *g, int *n_changes)
         }
     }
     return OK;
+}
+
+static double bytes_of(const struct graph_node *v, int64_t n_dynamic)
+{
+    double n = 4;
+
+    for (int d = 0; d < v->shape.rank; d++)
+        n *= (double)(v->shape.dim[d] == GRAPH_DYNAMIC ? n_dynamic : v->shape.dim[d]);
+    return n;
+}
+
+static bool is_one_of(const struct graph_node *v, const char *const *names)
+{
+    for (int k = 0; names[k]; k++)
+        if (strcmp(v->op->name, names[k]) == 0)
+            return true;
+    return false;
+}
+
+struct graph_cost graph_cost_of(const struct graph *g, int64_t n_dynamic)
+{
+    static const char *const views[] = {"reshape", "squeeze", "unsqueeze", NULL};
+    static const char *const copies[] = {"transpose", "slice", "concat", "gather", NULL};
+    struct graph_cost c = {.n_nodes = g->n};
+
+    for (int i = 0; i < g->n; i++) {
+        const struct graph_node *v = &g->nodes[i];
+        double bytes = bytes_of(v, n_dynamic);
+
+        if (v->n_in == 0 || v->type != GRAPH_F32 || is_one_of(v, views))
+            continue;
+        for (int a = 0; a < v->n_in; a++)
+            if (g->nodes[v->in[a]].n_in > 0 || graph_is(g, v->in[a], "input"))
+                bytes += bytes_of(&g->nodes[v->in[a]], n_dynamic);
+        c.n_operators++;
+        c.activation_bytes += bytes;
+        if (is_one_of(v, copies)) {
+            c.n_copies++;
+            c.copied_bytes += bytes;
+        }
+    }
+    return c;
 }

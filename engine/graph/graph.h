@@ -105,9 +105,24 @@ struct graph_pass {
 };
 extern const struct graph_pass *const graph_passes[];
 
-/* All passes in turn, until none changes anything; unused nodes are dropped after each.
+/* The passes in turn, until none changes anything; unused nodes are dropped after each.
+ *   passes     ends with NULL
  *   n_changes  [number of passes] how often each did something, may be NULL */
+MUST int graph_rewrite_by(struct graph *g, const struct graph_pass *const *passes,
+                          int *n_changes);
+/* By all passes. */
 MUST int graph_rewrite(struct graph *g, int *n_changes);
+
+/* What a graph costs that is run node by node, each reading its inputs and writing its result in
+ * f32. A view (reshape, squeeze, unsqueeze) costs nothing. */
+struct graph_cost {
+    int n_nodes;     /* all */
+    int n_operators; /* without inputs, weights, consts, views and arithmetic on sizes */
+    int n_copies; /* of these those that only move elements: transpose, slice, concat */
+    double activation_bytes; /* read and written, without weights and consts */
+    double copied_bytes;     /* of these by copies */
+};
+struct graph_cost graph_cost_of(const struct graph *g, int64_t n_dynamic);
 
 /* ---- what it computes ---- */
 

@@ -56,6 +56,12 @@ def plan_search(rng, model, **_):
     return summary, {}, {}, {"*": "simulated" if "@" in model else "measured_small", "search_s": "measured"}
 
 
+def graph_rewrite(rng, norm, passes, **_):
+    left = 0.8 ** (0 if passes == "none" else 1 + passes.count(","))
+    return {"n_nodes": 1900 * left, "n_operators": 800 * left, "n_copies": 120, "activation_mb": 12000 * left,
+            "copied_mb": 1100}, {}
+
+
 def slicing(rng, n_tok=1, **_):
     summary = {n: rng.uniform(1, 4) for n in "speedup_whole_layers speedup_fiddler speedup_memory speedup_tokens".split()}
     summary.update({"speedup_fixed_%s" % k: rng.uniform(1, 4) for k in ("0", "25", "50", "75")})
@@ -255,6 +261,8 @@ STUDIES = {
         "rules": CLUSTER["rules"], "toggle": ["none", "flat_token_time", "return_when_idle"], "seed": [1, 2]}),
     "splitwise_gantt": (cluster_load, {"design": ["Baseline-H100", "Splitwise-HH"], "layer_wise_tok": [1 << 30, 512]}),
     "splitwise_simulator_speed": (cluster_load, {"trace": ["conversation", "coding"], "rules": CLUSTER["rules"]}),
+    "mnn_graph_rewrite": (graph_rewrite, {"norm": ["division", "layer_norm"],
+                                          "passes": ["none", "fold", "fold,merge", "all"]}),
     "scheinfer_fig06_fiddler": (slicing, SLICING),
     "scheinfer_fig07_llamacpp": (slicing, SLICING),
     "scheinfer_threads": (slicing, {"model": ["mixtral-8x7b"], "testbed": ["A", "B"], "cpu_factor": [1, 2, 4, 8]}),

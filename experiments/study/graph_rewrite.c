@@ -1,0 +1,261 @@
+/* The passes of engine/graph over a decoder block as an export of a framework writes it: what each
+ * pass leaves of nodes, copies and bytes. Counts, no times.   Paper: MNN-LLM III. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "experiments/load/study.h"
+#include "experiments/study/support/rows.h"
+#include "graph/graph.h"
+
+enum { DIVISION, RECIPROCAL, POWER, LAYER_NORM };
+
+struct opts {
+    int norm;
+    bool shared_sizes;
+    char *passes;
+    int64_t n_tok, dim, n_heads, hidden, n_layers;
+};
+
+static const struct opt_row table[] = {
+    OPT_ROW(ENUM, norm, "division",
+            "How the file spells a normalisation: RMSNorm by a division, by the "
+            "reciprocal of "
+            "the root, or by a power of -0.5; LayerNorm by means and differences.",
+            .values = "division|reciprocal|power|layer_norm"),
+    OPT_ROW(BOOL, shared_sizes, NULL,
+            "The file computes the sizes of a reshape once; otherwise for each reshape."),
+    OPT_ROW(STR, passes, "all", "Passes that run, in this order, with commas; none; all.",
+            .unit = "NAMES"),
+    OPT_ROW(INT, n_tok, "560", "Tokens, the dynamic size.", .min = 1, .max = 1 << 20),
+    OPT_ROW(INT, dim, "2048", "Size of the residual stream.", .min = 16, .max = 1 << 16),
+    OPT_ROW(INT, n_heads, "16", "Heads, which divide dim.", .min = 1, .max = 1024),
+    OPT_ROW(INT, hidden, "5504", "Size of the MLP.", .min = 16, .max = 1 << 18),
+    OPT_ROW(INT, n_layers, "24", "Blocks.", .min = 1, .max = 128),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"n_nodes", "", "lower", "nodes of the graph"},
+    {"n_operators", "", "lower", "nodes that compute or move activations"},
+    {"n_copies", "", "lower", "operators that only move elements"},
+    {"activation_mb", "MB", "lower",
+     "activations read and written, operator by operator"},
+    {"copied_mb", "MB", "lower", "of these by operators that only move elements"},
+    {"nodes_left_frac", "", "lower", "n_nodes / that of the file"},
+    {"activation_left_frac", "", "lower", "activation_mb / that of the file"},
+    {0},
+};
+
+/* ---- the file ---- */
+
+struct file {
+    const struct opts *o;
+    struct text text;
+    int n; /* nodes so far */
+    int sizes;
+};
+
+/* A node; returns its number. */
+static int node(struct file *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static int node(struct file *f, const char *fmt, ...)
+{
+    char line[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    text_printf(&f->text, "%%%d = %s\n", f->n, line);
+    return f->n++;
+}
+
+static int norm(struct file *f, int x, int layer, const char *name)
+{
+    int how = f->o->norm, d = x, two, mean, sum, root, y, w;
+
+    if (how == LAYER_NORM) {
+        mean = node(f, "reduce_mean(%%%d; -1)", x);
+        d = node(f, "sub(%%%d, %%%d)", x, mean);
+    }
+    two = node(f, "const f32[]: 2");
+    y = node(f, "pow(%%%d, %%%d)", d, two);
+    mean = node(f, "reduce_mean(%%%d; -1)", y);
+    sum = node(f, "const f32[]: 1e-06");
+    sum = node(f, "add(%%%d, %%%d)", mean, sum);
+    if (how == POWER) {
+        root = node(f, "const f32[]: -0.5");
+        root = node(f, "pow(%%%d, %%%d)", sum, root);
+    } else {
+        root = node(f, "sqrt(%%%d)", sum);
+    }
+    if (how == RECIPROCAL)
+        root = node(f, "reciprocal(%%%d)", root);
+    y = node(f, "%s(%%%d, %%%d)", how == POWER || how == RECIPROCAL ? "mul" : "div", d,
+             root);
+    w = node(f, "weight %s.%d: f32[%lld]", name, layer, (long long)f->o->dim);
+    y = node(f, "mul(%%%d, %%%d)", y, w);
+    if (how != LAYER_NORM)
+        return y;
+    w = node(f, "weight %s.bias.%d: f32[%lld]", name, layer, (long long)f->o->dim);
+    return node(f, "add(%%%d, %%%d)", y, w);
+}
+
+static int linear(struct file *f, int x, int layer, const char *name, int64_t k,
+                  int64_t n)
+{
+    int w =
+        node(f, "weight %s.%d: f32[%lld, %lld]", name, layer, (long long)k, (long long)n);
+
+    return node(f, "matmul(%%%d, %%%d)", x, w);
+}
+
+/* [1, tokens, heads, size], each size out of the shape of x. */
+static int head_sizes(struct file *f, int x)
+{
+    int shape, one, tok, heads, size;
+
+    if (f->o->shared_sizes && f->sizes >= 0)
+        return f->sizes;
+    shape = node(f, "shape(%%%d)", x);
+    one = node(f, "gather(%%%d; 0, 0)", shape);
+    one = node(f, "unsqueeze(%%%d; 0)", one);
+    shape = node(f, "shape(%%%d)", x);
+    tok = node(f, "gather(%%%d; 0, 1)", shape);
+    tok = node(f, "unsqueeze(%%%d; 0)", tok);
+    heads = node(f, "const i64[1]: %lld", (long long)f->o->n_heads);
+    size = node(f, "const i64[1]: %lld", (long long)(f->o->dim / f->o->n_heads));
+    f->sizes = node(f, "concat(%%%d, %%%d, %%%d, %%%d; 0)", one, tok, heads, size);
+    return f->sizes;
+}
+
+static int heads(struct file *f, int x, int layer, const char *name)
+{
+    int y = linear(f, x, layer, name, f->o->dim, f->o->dim);
+    int sizes = head_sizes(f, y);
+
+    y = node(f, "reshape(%%%d, %%%d)", y, sizes);
+    return node(f, "transpose(%%%d; 0, 2, 1, 3)", y);
+}
+
+static int attention(struct file *f, int x, int layer)
+{
+    int q = heads(f, x, layer, "q"), k = heads(f, x, layer, "k"),
+        v = heads(f, x, layer, "v");
+    int root =
+        node(f, "const f32[]: %g", 1 / sqrt((double)f->o->dim / (double)f->o->n_heads));
+    int y = node(f, "transpose(%%%d; 0, 1, 3, 2)", k);
+
+    y = node(f, "matmul(%%%d, %%%d)", q, y);
+    y = node(f, "mul(%%%d, %%%d)", y, root);
+    y = node(f, "add(%%%d, %%1)", y); /* the mask */
+    y = node(f, "softmax(%%%d; -1)", y);
+    y = node(f, "matmul(%%%d, %%%d)", y, v);
+    y = node(f, "transpose(%%%d; 0, 2, 1, 3)", y);
+    root = node(f, "const i64[3]: 1, -1, %lld", (long long)f->o->dim);
+    y = node(f, "reshape(%%%d, %%%d)", y, root);
+    return linear(f, y, layer, "o", f->o->dim, f->o->dim);
+}
+
+static int mlp(struct file *f, int x, int layer)
+{
+    int gate = linear(f, x, layer, "gate", f->o->dim, f->o->hidden);
+    int up = linear(f, x, layer, "up", f->o->dim, f->o->hidden);
+    int y = node(f, "sigmoid(%%%d)", gate);
+
+    y = node(f, "mul(%%%d, %%%d)", gate, y);
+    y = node(f, "mul(%%%d, %%%d)", y, up);
+    return linear(f, y, layer, "down", f->o->hidden, f->o->dim);
+}
+
+static int write_file(struct file *f)
+{
+    int x = node(f, "input x: f32[1, T, %lld]", (long long)f->o->dim), y;
+
+    (void)node(
+        f, "weight mask: f32[1, 1, 1, 1]"); /* of scores; its size is no matter here */
+    for (int layer = 0; layer < f->o->n_layers; layer++) {
+        f->sizes = -1;
+        y = attention(f, norm(f, x, layer, "attn_norm"), layer);
+        x = node(f, "add(%%%d, %%%d)", x, y);
+        y = mlp(f, norm(f, x, layer, "ffn_norm"), layer);
+        x = node(f, "add(%%%d, %%%d)", x, y);
+    }
+    text_printf(&f->text, "return %%%d\n", norm(f, x, 0, "out_norm"));
+    return f->text.rc;
+}
+
+/* ---- the passes ---- */
+
+#define PASSES_MAX 32
+
+static int find_passes(const struct graph_pass *out[PASSES_MAX], const char *names)
+{
+    int n = 0;
+    size_t len;
+
+    out[0] = NULL;
+    if (strcmp(names, "none") == 0)
+        return OK;
+    for (const char *p = names; n < PASSES_MAX - 1; p += len + 1) {
+        int i = 0;
+
+        len = strcspn(p, ",");
+        while (graph_passes[i] && (strlen(graph_passes[i]->name) != len ||
+                                   strncmp(graph_passes[i]->name, p, len) != 0))
+            i++;
+        if (!graph_passes[i])
+            return err_set(ERR_ARG, "passes: no pass \"%.*s\"", (int)len, p);
+        out[n++] = graph_passes[i];
+        out[n] = NULL;
+        if (!p[len])
+            return OK;
+    }
+    return err_set(ERR_LIMIT, "passes: more than %d", PASSES_MAX - 1);
+}
+
+static int run(void *context, const void *opts, struct study_cell *c)
+{
+    const struct opts *o = opts;
+    const struct graph_pass *passes[PASSES_MAX];
+    struct file f = {.o = o};
+    struct graph g = {0};
+    struct graph_cost before, after;
+    int rc = write_file(&f);
+
+    (void)context;
+    if (rc == OK && strcmp(o->passes, "all") != 0)
+        rc = find_passes(passes, o->passes);
+    if (rc == OK)
+        rc = graph_parse(&g, f.text.p, f.text.n);
+    text_fini(&f.text);
+    before = graph_cost_of(&g, o->n_tok);
+    if (rc == OK)
+        rc = strcmp(o->passes, "all") == 0 ? graph_rewrite(&g, NULL)
+                                           : graph_rewrite_by(&g, passes, NULL);
+    after = graph_cost_of(&g, o->n_tok);
+    graph_fini(&g);
+    if (rc != OK)
+        return rc;
+    study_value(c, "n_nodes", after.n_nodes, NULL);
+    study_value(c, "n_operators", after.n_operators, NULL);
+    study_value(c, "n_copies", after.n_copies, NULL);
+    study_value(c, "activation_mb", after.activation_bytes / 1e6, NULL);
+    study_value(c, "copied_mb", after.copied_bytes / 1e6, NULL);
+    study_value(c, "nodes_left_frac", (double)after.n_nodes / before.n_nodes, NULL);
+    study_value(c, "activation_left_frac",
+                after.activation_bytes / before.activation_bytes, NULL);
+    return OK;
+}
+
+const struct study study_graph_rewrite = {
+    .name = "graph_rewrite",
+    .help = "passes over a decoder's graph: nodes, copies and bytes that are left",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};
