@@ -125,6 +125,8 @@ struct cluster_opts {
     bool (*next)(void *ctx, struct cluster_arrival *out);
     void *next_ctx;
     struct cluster_observer observer;
+    const bool
+        *stop; /* NULL, or: an observer sets it to end the run after the event. Lent. */
     FILE *log; /* NULL: none. One line an event, integers only. Lent. */
 };
 
@@ -146,7 +148,7 @@ MUST int cluster_opts_init(struct cluster_opts *o);
 /* As splitwise-sim does it. */
 void cluster_opts_splitwise_sim(struct cluster_opts *o);
 
-/* Run to the end of the requests. ERR_ARG: options; ERR_NOMEM; ERR_STATE: requests are left that
+/* Run to the end of the requests, or to `stop`. ERR_ARG: options; ERR_NOMEM; ERR_STATE: requests are left that
  * no event can finish, or a request is earlier than the one before. */
 MUST int cluster_run(struct cluster_stat *out, const struct cluster_opts *o);
 

@@ -17,6 +17,7 @@ struct cluster_request {
     int64_t bytes_sent;
     bool on_token_machine, sending, first_seen;
     struct cluster_request *next; /* in an inbox, or unused */
+    struct cluster_request *next_of_all;
 };
 
 struct cluster_machine {
@@ -42,9 +43,9 @@ struct cluster {
     struct cluster_events events;
     struct rng rng;
     uint64_t n_choices[CLUSTER_N_POOLS];
-    int *ids;                /* [n_machines] scratch of a choice */
-    int64_t *loads, *actual; /* [n_machines] */
-    struct cluster_request *unused;
+    int *ids;                             /* [n_machines] scratch of a choice */
+    int64_t *loads, *actual;              /* [n_machines] */
+    struct cluster_request *unused, *all; /* all: that were ever allocated */
     int64_t n_live, last_ns;
     int64_t n_retries; /* that are due */
     int64_t

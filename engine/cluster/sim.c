@@ -38,10 +38,16 @@ static struct cluster_request *new_request(struct cluster *c)
 {
     struct cluster_request *q = c->unused;
 
-    if (!q)
-        return mem_new(MEM_OTHER, 1, sizeof(*q));
-    c->unused = q->next;
-    *q = (struct cluster_request){0};
+    if (q) {
+        c->unused = q->next;
+        *q = (struct cluster_request){.next_of_all = q->next_of_all};
+        return q;
+    }
+    q = mem_new(MEM_OTHER, 1, sizeof(*q));
+    if (q) {
+        q->next_of_all = c->all;
+        c->all = q;
+    }
     return q;
 }
 
@@ -173,6 +179,8 @@ static int simulate(struct cluster *c)
         handle(c, &e);
         if (c->o.observer.after)
             c->o.observer.after(c->o.observer.ctx, c);
+        if (c->o.stop && *c->o.stop)
+            return c->rc;
         /* Where nothing runs and nothing moves, reports and retries change nothing. A retry
          * that can do something does it at its first time. */
         if (c->n_work_events > 0)
@@ -210,17 +218,12 @@ static int check_opts(const struct cluster_opts *o)
 
 static void close_cluster(struct cluster *c)
 {
-    struct cluster_event e;
-
-    while (cluster_events_pop(&c->events, &e))
-        if (e.kind == CLUSTER_ARRIVAL)
-            mem_free(e.request);
     for (int i = 0; c->machines && i < c->o.n_machines; i++)
         sched_loop_close(&c->machines[i].loop);
-    while (c->unused) {
-        struct cluster_request *q = c->unused;
+    while (c->all) {
+        struct cluster_request *q = c->all;
 
-        c->unused = q->next;
+        c->all = q->next_of_all;
         mem_free(q);
     }
     cluster_events_fini(&c->events);

@@ -71,7 +71,6 @@ struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_cluster cluster;
-    struct study_cluster_result result;
     double max_power, max_cost; /* 0: any */
     double best_rate;
     /* what was tried */
@@ -90,13 +89,7 @@ static void keep(struct cell *w, int n_prompt, int n_token, double v)
 
 static int meets_target(struct cell *w, int n_prompt, int n_token, bool *met)
 {
-    struct study_cluster_load load = {.n_prompt = n_prompt,
-                                      .n_token = n_token,
-                                      .rate = w->o->target_rate,
-                                      .stop_early = true};
-
-    TRY(study_cluster_run(&w->result, &w->cluster, &load));
-    *met = w->result.met;
+    TRY(study_cluster_meets(met, &w->cluster, n_prompt, n_token, w->o->target_rate));
     keep(w, n_prompt, n_token, *met);
     return OK;
 }

@@ -217,6 +217,26 @@ TEST(sequences_are_pending_tokens_too)
         assert_true(n_by_machine[i] > 50 && n_by_machine[i] < 100);
 }
 
+static bool stop;
+static void stop_at_ten(void *ctx, const struct cluster_done *d)
+{
+    (void)d;
+    stop = ++*(int64_t *)ctx == 10;
+}
+
+TEST(a_run_can_be_stopped)
+{
+    struct world w;
+    int64_t n = 0;
+
+    world_init(&w, 2, 2, 0, 1);
+    w.o.observer = (struct cluster_observer){.ctx = &n, .done = stop_at_ten};
+    w.o.stop = &stop;
+    stop = false;
+    assert_ok(cluster_run(&w.stat, &w.o));
+    assert_true(n >= 10 && w.stat.n_done == n && w.stat.n_arrived < 300);
+}
+
 TEST(a_machine_that_stays_mixed_changes_its_kind)
 {
     struct world w;

@@ -17,6 +17,7 @@ static void defaults(void)
                                                     .perf = (char *)"table",
                                                     .perf_path = (char *)"/nowhere.csv",
                                                     .sized_for = 2,
+                                                    .token_threshold = 64,
                                                     .duration_s = 60,
                                                     .warmup_s = 10,
                                                     .cooldown_s = 5,
@@ -181,6 +182,22 @@ TEST(one_difference_at_a_time)
             assert_true(q->flat_token_time == (sim ^ (toggle == 5)));
             study_cluster_close(&cluster);
         }
+}
+
+/* Printed: 64 sequences take twice as long as one, so that 1.25 x is a quarter of the way. */
+TEST(threshold_of_the_slo)
+{
+    defaults();
+    opts.design = 2; /* Splitwise-AA */
+    cluster = (struct study_cluster){0};
+    assert_ok(study_cluster_open(&cluster, &opts));
+    assert_int_equal(cluster.cluster.token_threshold, 64);
+    study_cluster_close(&cluster);
+    opts.token_threshold = 0;
+    assert_ok(study_cluster_open(&cluster, &opts));
+    assert_true(cluster.cluster.token_threshold > 10 &&
+                cluster.cluster.token_threshold < 30);
+    study_cluster_close(&cluster);
 }
 
 TEST(machines_of_figure_16_have_one_power)

@@ -13,6 +13,7 @@
 #define TP          8          /* GPUs of a machine, in all experiments of the paper */
 #define SIM_LINK    214.748365 /* 200 GiB/s, of splitwise-sim, whatever the machine */
 #define MEMORY_FRAC 0.9        /* vLLM's default */
+#define HEADROOM    0.9        /* of an SLO */
 #define REQUESTS_N  20000      /* of a trace, at most, or drawn from a fit */
 
 /* Table III. Llama2-70B shares keys and values among its 64 query heads: 8 heads of 128. */
@@ -128,6 +129,31 @@ static void toggle_quirk(struct cluster_quirks *q, int toggle)
         *members[toggle - 1] ^= true;
 }
 
+/* The most sequences with which a token step takes this share of the SLO of the median TBT. */
+static int64_t sequences_within_slo(const struct study_cluster *c, double share)
+{
+    struct cluster_work w = {.n_decode = 1};
+    double most = share * cluster_slo[CLUSTER_TBT][0] *
+                  (double)cluster_perf_step_ns(&c->reference, &w);
+
+    while (w.n_decode < 4096 && (double)cluster_perf_step_ns(&c->token_perf, &w) <= most)
+        w.n_decode++;
+    return w.n_decode - 1;
+}
+
+static void set_thresholds(struct study_cluster *c)
+{
+    static const double shares[STUDY_CLUSTER_THRESHOLDS] = {HEADROOM, 0.85, 0.95, 1};
+
+    c->token_thresholds[0] = c->o->token_threshold;
+    c->n_thresholds = 1;
+    if (c->o->token_threshold > 0)
+        return;
+    c->n_thresholds = c->is_baseline ? 1 : STUDY_CLUSTER_THRESHOLDS;
+    for (int i = 0; i < c->n_thresholds; i++)
+        c->token_thresholds[i] = sequences_within_slo(c, shares[i]);
+}
+
 /* Both kinds of rules, and one difference that is as the other has it. */
 static void set_rules(struct study_cluster *c, bool sim)
 {
@@ -142,11 +168,13 @@ static void set_rules(struct study_cluster *c, bool sim)
     c->tbt_over_all = sim ^ (toggle == STUDY_CLUSTER_TBT_OVER_ALL);
     if (sim ^ (toggle == STUDY_CLUSTER_TOKEN_LOAD)) {
         c->cluster.token_load = CLUSTER_LOAD_KV_TOK;
-        c->cluster.token_threshold = c->token_kv_tok; /* "memory loaded" */
+        c->token_thresholds[0] = c->token_kv_tok; /* "memory loaded" */
+        c->n_thresholds = 1;
     } else {
         c->cluster.token_load = paper.token_load;
-        c->cluster.token_threshold = paper.token_threshold;
+        set_thresholds(c);
     }
+    c->cluster.token_threshold = c->token_thresholds[0];
     toggle_quirk(&c->cluster.quirks, toggle);
 }
 

@@ -20,7 +20,7 @@
     char *machines, *model, *perf, *perf_path, *trace_path;                              \
     int design, trace, sized_for, rules, toggle, arrivals, points;                       \
     double duration_s, warmup_s, cooldown_s, memory_frac;                                \
-    int64_t seed;
+    int64_t token_threshold, seed;
 struct study_cluster_opts {
     STUDY_CLUSTER_MEMBERS
 };
@@ -79,6 +79,11 @@ const char *study_cluster_perf_name(int i);
                 "mixed pool only when idle, retries for memory each second, the load "   \
                 "by which token machines are chosen, TBT over all tokens.",              \
                 .values = STUDY_CLUSTER_TOGGLES),                                        \
+        OPT_ROW(INT, token_threshold, "0",                                               \
+                "Sequences above which a token machine is full, by the rules of the "    \
+                "paper, which names no number. 0: those with which its step takes 0.9 "  \
+                "of the SLO of the median TBT; a search also tries 0.85, 0.95 and 1.",   \
+                .min = 0, .max = 1 << 20),                                               \
         OPT_ROW(ENUM, arrivals, "poisson",                                               \
                 "Poisson arrivals, as in the paper, or the trace's own, scaled in time " \
                 "to the rate.",                                                          \
@@ -117,6 +122,7 @@ struct study_cluster_model {
     double weight_bytes;
 };
 
+#define STUDY_CLUSTER_THRESHOLDS 4
 /* All of a cell. Zero before open. */
 struct study_cluster {
     const struct study_cluster_opts *o;
@@ -131,6 +137,9 @@ struct study_cluster {
     double trace_rate;  /* its mean, per second; NaN: it has no times */
     int64_t prompt_tok; /* of all requests; 0: those of the trace. Set after open. */
     bool tbt_over_all;  /* tokens, the first among them */
+    /* that the operator may choose among; the first one is that of `cluster` */
+    int64_t token_thresholds[STUDY_CLUSTER_THRESHOLDS];
+    int n_thresholds;
     struct cluster_opts cluster; /* without machines, requests and observers */
 };
 /* After an error study_cluster_close() is still to be called. ERR_NOTFOUND: measured points
@@ -176,6 +185,9 @@ MUST int study_cluster_run(struct study_cluster_result *out,
                            const struct study_cluster_load *load);
 /* The largest slowdown / SLO; above 1: they are not met. */
 double study_cluster_slo_use(const struct study_cluster_result *r);
+/* Are the SLOs met at this rate, with any of the thresholds? */
+MUST int study_cluster_meets(bool *met, const struct study_cluster *c, int n_prompt,
+                             int n_token, double rate);
 /* The highest rate that meets the SLOs, to 2 %. 0: they are not even met at one at which only 20
  * requests are measured, or only at rates up to `above`. */
 MUST int study_cluster_max_rate(double *out, const struct study_cluster *c, int n_prompt,

@@ -80,13 +80,6 @@ static bool is_measured(const struct collector *k, int64_t t_ns)
     return t_ns >= k->from_ns && t_ns < k->to_ns;
 }
 
-static bool next_or_stop(void *ctx, struct cluster_arrival *out)
-{
-    struct collector *k = ctx;
-
-    return !k->out->stopped && next_request(&k->stream, out);
-}
-
 static void add(struct collector *k, int latency, double ms, double reference_ms)
 {
     int64_t n = k->n_expected[latency];
@@ -270,8 +263,9 @@ int study_cluster_run(struct study_cluster_result *out, const struct study_clust
     fill_machines(machines, c, load);
     o.machines = machines;
     o.n_machines = n;
-    o.next = next_or_stop;
-    o.next_ctx = &k;
+    o.next = next_request;
+    o.next_ctx = &k.stream;
+    o.stop = &out->stopped;
     o.observer = (struct cluster_observer){
         .ctx = &k, .step = on_step, .moved = on_moved, .done = on_done};
     rc = open_collector(&k);
@@ -312,17 +306,30 @@ struct rates {
     int n_prompt, n_token;
 };
 
+int study_cluster_meets(bool *met, const struct study_cluster *c, int n_prompt,
+                        int n_token, double rate)
+{
+    struct study_cluster_result *r = mem_new(MEM_HARNESS, 1, sizeof(*r));
+    struct study_cluster_load load = {
+        .n_prompt = n_prompt, .n_token = n_token, .rate = rate, .stop_early = true};
+    struct study_cluster tuned = *c;
+    int rc = OK;
+
+    *met = false;
+    for (int i = 0; i < c->n_thresholds && rc == OK && !*met; i++) {
+        tuned.cluster.token_threshold = c->token_thresholds[i];
+        rc = study_cluster_run(r, &tuned, &load);
+        *met = rc == OK && r->met;
+    }
+    mem_free(r);
+    return rc;
+}
+
 static int meets(void *ctx, double rate, bool *met)
 {
     const struct rates *x = ctx;
-    struct study_cluster_result *r = mem_new(MEM_HARNESS, 1, sizeof(*r));
-    struct study_cluster_load load = {
-        .n_prompt = x->n_prompt, .n_token = x->n_token, .rate = rate, .stop_early = true};
-    int rc = study_cluster_run(r, x->c, &load);
 
-    *met = rc == OK && r->met;
-    mem_free(r);
-    return rc;
+    return study_cluster_meets(met, x->c, x->n_prompt, x->n_token, rate);
 }
 
 int study_cluster_max_rate(double *out, const struct study_cluster *c, int n_prompt,
