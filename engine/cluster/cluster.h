@@ -148,8 +148,8 @@ MUST int cluster_opts_init(struct cluster_opts *o);
 /* As splitwise-sim does it. */
 void cluster_opts_splitwise_sim(struct cluster_opts *o);
 
-/* Run to the end of the requests, or to `stop`. ERR_ARG: options; ERR_NOMEM; ERR_STATE: requests are left that
- * no event can finish, or a request is earlier than the one before. */
+/* Run to the end of the requests, or to `stop`. ERR_ARG: options; ERR_NOMEM; ERR_STATE: requests
+ * are left that no event can finish, or a request is earlier than the one before. */
 MUST int cluster_run(struct cluster_stat *out, const struct cluster_opts *o);
 
 /* For observers. */
