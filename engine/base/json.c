@@ -67,13 +67,14 @@ static int check_depth(const char *text, size_t n, const char *where)
     return OK;
 }
 
-int json_read_own(json_t **out, const char *text, size_t n, const char *where)
+static int read_with(json_t **out, const char *text, size_t n, size_t flags,
+                     const char *where)
 {
     json_error_t e = {0};
 
     alloc_failed = false;
     parsing = true;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | flags, &e);
     parsing = false;
     if (alloc_failed) { /* even with a result: the lexer drops a character and goes on */
         json_decref(*out);
@@ -87,12 +88,42 @@ int json_read_own(json_t **out, const char *text, size_t n, const char *where)
                    e.text);
 }
 
+int json_read_own(json_t **out, const char *text, size_t n, const char *where)
+{
+    return read_with(out, text, n, 0, where);
+}
+
 int json_read_text(json_t **out, const char *text, size_t n, const char *where)
 {
     int rc = check_depth(text, n, where);
 
     *out = NULL;
-    return rc == OK ? json_read_own(out, text, n, where) : rc;
+    return rc == OK ? read_with(out, text, n, 0, where) : rc;
+}
+
+int json_read_text_nul(json_t **out, const char *text, size_t n, const char *where)
+{
+    int rc = check_depth(text, n, where);
+
+    *out = NULL;
+    return rc == OK ? read_with(out, text, n, JSON_ALLOW_NUL, where) : rc;
+}
+
+bool json_has_nul(const json_t *j, const json_t *but)
+{
+    const char *key;
+    json_t *v;
+    size_t i;
+
+    if (json_is_string(j))
+        return j != but && strlen(json_string_value(j)) != json_string_length(j);
+    json_array_foreach(j, i, v) if (json_has_nul(v, but)) return true;
+    json_object_foreach((json_t *)j, key, v)
+    {
+        if (json_has_nul(v, but))
+            return true;
+    }
+    return false;
 }
 
 int json_read_file(json_t **out, const char *path, size_t max_bytes)

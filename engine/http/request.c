@@ -347,12 +347,23 @@ static int check_together(struct http_request *r)
     return OK;
 }
 
+/* A completion's prompt where it is a text, alone or in an array. */
+static const json_t *prompt_text(const struct http_request *r)
+{
+    const json_t *v =
+        r->api == HTTP_COMPLETION ? json_object_get(r->body, "prompt") : NULL;
+
+    return json_is_array(v) && json_array_size(v) == 1 ? json_array_get(v, 0) : v;
+}
+
 int http_request_parse(struct http_request *r, enum http_api api, const char *body,
                        size_t n)
 {
     /* What OpenAI's API defines where a key is absent. */
     *r = (struct http_request){.api = api, .sampling = {.temperature = 1, .top_p = 1}};
-    TRY(json_read_text(&r->body, body, n, WHERE));
+    TRY(json_read_text_nul(&r->body, body, n, WHERE));
+    if (json_has_nul(r->body, prompt_text(r)))
+        return err_set(ERR_FORMAT, WHERE ": \\u0000 is allowed in a prompt only");
     if (!json_is_object(r->body))
         return err_set(ERR_FORMAT, WHERE ": expected a JSON object");
     TRY(read_keys(r));

@@ -55,6 +55,34 @@ TEST(test_defaults)
     http_request_fini(&r);
 }
 
+/* A prompt may hold the character U+0000, which is a token like others; a text that is read up to
+ * its end as C has it may not. */
+TEST(test_nul)
+{
+    static const char *const prompts[] = {"{\"prompt\": \"a\\u0000b\"}",
+                                          "{\"prompt\": [\"a\\u0000b\"]}"};
+    static const char *const others[] = {
+        "{\"prompt\": \"a\", \"stop\": \"a\\u0000b\"}",
+        "{\"prompt\": \"a\", \"model\": \"\\u0000\"}",
+        "{\"prompt\": \"a\", \"user\": {\"x\": [\"\\u0000\"]}}",
+        "{\"prompt\": [\"a\", \"\\u0000\"]}"};
+    struct http_request r;
+
+    for (int i = 0; i < 2; i++) {
+        assert_ok(parse(&r, HTTP_COMPLETION, prompts[i]));
+        assert_int_equal(r.n_text, 3);
+        assert_memory_equal(r.text, "a\0b", 3);
+        http_request_fini(&r);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_err(parse(&r, HTTP_COMPLETION, others[i]), ERR_FORMAT, "in a prompt only");
+        http_request_fini(&r);
+    }
+    assert_err(parse(&r, HTTP_CHAT, "{\"messages\": [{\"content\": \"\\u0000\"}]}"),
+               ERR_FORMAT, "in a prompt only");
+    http_request_fini(&r);
+}
+
 #define P "{\"prompt\": \"a\", "
 #define M "{\"messages\": [{}], "
 
