@@ -1,5 +1,6 @@
 #include "http/answer.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -23,7 +24,8 @@ int http_answer_init(struct http_answer *a, const struct http_request *r,
     if (!tok)
         return OK;
     tok_stream_init(&a->stream, tok);
-    a->stream.at_start &= r->api == HTTP_CHAT; /* a completion continues the prompt */
+    /* A completion continues the prompt, unless it has it. */
+    a->stream.at_start &= r->api == HTTP_CHAT || r->echo;
     a->capacity = 8 + 3 * tok_longest(tok);
     a->piece = mem_new(MEM_OTHER, a->capacity, 1);
     return a->piece ? OK : ERR_NOMEM;
@@ -101,9 +103,10 @@ static void add_completion_logprob(const struct http_answer *a, json_t *into, in
                                    int64_t offset)
 {
     const struct http_gen *g = a->g;
-    json_t *top = json_object();
+    const bool known = !isnan(g->tokens[at].logprob);
+    json_t *top = known ? json_object() : json_null();
 
-    for (int64_t k = 0; k < g->n_top; k++) {
+    for (int64_t k = 0; known && k < g->n_top; k++) {
         const struct http_top *t = &g->top[at * g->n_top + k];
         json_t *key = token_text(a, t->id);
 
@@ -114,7 +117,7 @@ static void add_completion_logprob(const struct http_answer *a, json_t *into, in
     json_array_append_new(json_object_get(into, "tokens"),
                           token_text(a, g->tokens[at].id));
     json_array_append_new(json_object_get(into, "token_logprobs"),
-                          json_real((double)g->tokens[at].logprob));
+                          json_number((double)g->tokens[at].logprob));
     json_array_append_new(json_object_get(into, "top_logprobs"), top);
     json_array_append_new(json_object_get(into, "text_offset"), json_integer(offset));
 }
@@ -190,9 +193,11 @@ static json_t *choice(struct http_answer *a, int64_t to, size_t end, json_t *log
 
 static json_t *usage(const struct http_answer *a)
 {
+    const int64_t n_new = a->n_told > a->g->n_echo ? a->n_told - a->g->n_echo : 0;
+
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)a->g->n_prompt,
-                     "completion_tokens", (json_int_t)a->n_told, "total_tokens",
-                     (json_int_t)(a->g->n_prompt + a->n_told));
+                     "completion_tokens", (json_int_t)n_new, "total_tokens",
+                     (json_int_t)(a->g->n_prompt + n_new));
 }
 
 static const char *object_name(const struct http_answer *a)

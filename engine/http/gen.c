@@ -101,7 +101,7 @@ static void count_token(struct http_gen *g)
 {
     uint64_t now = clock_ns();
 
-    http_metrics_token(g->metrics, g->n == 1, now - g->t_last_ns);
+    http_metrics_token(g->metrics, g->n == g->n_echo + 1, now - g->t_last_ns);
     g->t_last_ns = now;
 }
 
@@ -124,7 +124,8 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
         HTTP_RUNNING) { /* else what follows a stop string: its cancellation */
         if (id >= 0) {
             add_token(g, id, logits, &finish);
-            count_token(g);
+            if (g->n > g->n_echo)
+                count_token(g);
         }
         if (finish == HTTP_FAILED)
             snprintf(g->why, sizeof(g->why), "%s", err_msg());
@@ -166,6 +167,7 @@ int http_gen_new(struct http_gen **out, const struct http_request *r, int64_t n_
 {
     struct http_gen *g = mem_new(MEM_OTHER, 1, sizeof(*g));
     int rc = ERR_NOMEM;
+    size_t n;
 
     *out = NULL;
     if (!g)
@@ -179,9 +181,11 @@ int http_gen_new(struct http_gen **out, const struct http_request *r, int64_t n_
     g->max_new = max_new;
     g->logprobs = r->logprobs;
     g->n_top = r->n_top < vocab ? r->n_top : vocab;
-    g->tokens = mem_new(MEM_OTHER, (size_t)max_new, sizeof(*g->tokens));
+    g->n_echo = r->echo ? n_prompt : 0;
+    n = (size_t)(g->n_echo + max_new);
+    g->tokens = mem_new(MEM_OTHER, n, sizeof(*g->tokens));
     if (g->n_top > 0)
-        g->top = mem_new(MEM_OTHER, (size_t)(max_new * g->n_top), sizeof(*g->top));
+        g->top = mem_new(MEM_OTHER, n * (size_t)g->n_top, sizeof(*g->top));
     if (g->tokens && (g->top || g->n_top == 0))
         rc = take_stops(g, r);
     if (rc == OK)
@@ -209,12 +213,22 @@ void http_gen_unref(struct http_gen *g)
     mem_free(g);
 }
 
+void http_gen_echo(struct http_gen *g, const struct http_request *r,
+                   const int32_t *prompt)
+{
+    g->n_scored = g->n_echo > 0 && r->logprobs ? g->n_prompt - 1 : 0;
+    for (g->n = 0; g->n < g->n_echo - g->n_scored; g->n++)
+        g->tokens[g->n] =
+            (struct http_token){.id = prompt[g->n], .logprob = NAN, .n_safe = SIZE_MAX};
+}
+
 int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
                     const struct serve_sampling *sampling, bool ignore_eos)
 {
     const struct serve_request r = {.prompt = prompt,
                                     .n_prompt = g->n_prompt,
                                     .max_new = g->max_new,
+                                    .n_scored = g->n_scored,
                                     .ignore_eos = ignore_eos,
                                     .sampling = *sampling,
                                     .on_token = on_token,

@@ -18,7 +18,7 @@
 
 struct http_token {
     int32_t id;
-    float logprob;
+    float logprob; /* NAN: of a prompt's first token */
     size_t n_safe; /* bytes of all text so far that no stop string can take back */
 };
 struct http_top {
@@ -45,6 +45,8 @@ struct http_gen {
     const struct tok *tok; /* NULL: ids only */
     int vocab;
     int64_t id, n_prompt, max_new, n_top;
+    int64_t n_echo;   /* the first tokens are the prompt's: n_prompt, or 0 */
+    int64_t n_scored; /* of these, the last ones, which the engine tells of */
     bool logprobs, wake_at_end;
     void (*wake)(void *ctx); /* the reader's; once after a false http_gen_ready() */
     void (*on_end)(struct http_gen *g); /* with the last token, on the stepping thread */
@@ -53,8 +55,8 @@ struct http_gen {
     struct http_metrics *metrics;
 
     /* Under the lock. The tokens before n are constant and may be read without it. */
-    struct http_token *tokens; /* [max_new] */
-    struct http_top *top;      /* [max_new, n_top] most likely first; NULL: none */
+    struct http_token *tokens; /* [n_prompt with echo, + max_new] */
+    struct http_top *top;      /* [as many, n_top] most likely first; NULL: none */
     int64_t n;
     enum http_finish finish;
     size_t text_end; /* HTTP_STOPPED: bytes of the text before the stop string */
@@ -74,6 +76,10 @@ struct http_gen {
 MUST int http_gen_new(struct http_gen **out, const struct http_request *r,
                       int64_t n_prompt, int64_t max_new, const struct tok *tok,
                       int vocab);
+/* Before it is submitted: where r asks for echo, let it begin with the prompt's tokens, with
+ * log probabilities of all but the first where r asks for them. */
+void http_gen_echo(struct http_gen *g, const struct http_request *r,
+                   const int32_t *prompt);
 /* Submit it; it then has a second owner, until on_end(). Errors of serve_submit(). */
 MUST int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
                          const struct serve_sampling *sampling, bool ignore_eos);

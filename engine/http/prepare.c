@@ -147,9 +147,9 @@ static int choose_max_new(struct http_exchange *x, size_t n_prompt, int64_t *out
     int64_t max_tok = serve_max_tok(x->h->s), left = max_tok - (int64_t)n_prompt;
 
     *out = x->request.max_new;
-    if (*out == 0)
+    if (*out == 0 && !x->request.no_new)
         *out = x->request.chat || left < DEFAULT_MAX_NEW ? left : DEFAULT_MAX_NEW;
-    if (left >= 1 && *out <= left)
+    if (left >= !x->request.no_new && *out <= left)
         return OK;
     x->request.too_long = true;
     return err_set(ERR_LIMIT,
@@ -211,6 +211,7 @@ static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
     x->g->wake_at_end = !r->stream;
     TRY(http_answer_init(&x->answer, r, x->g, h->tok, h->model, ++h->n_requests));
     enter_list(h, x->g);
+    http_gen_echo(x->g, r, ids);
     rc = http_gen_submit(x->g, h->s, ids, &r->sampling, r->ignore_eos);
     if (rc != OK) {
         leave_list(h, x->g);

@@ -34,7 +34,7 @@ static const struct key {
     {"model", BOTH, STR, AT(model), 0, 0, NULL},
     {"prompt", COMPLETION, OWN, 0, 0, 0, NULL},
     {"messages", CHAT, OWN, 0, 0, 0, NULL},
-    {"max_tokens", BOTH, INT, AT(max_new), 1, 1 << 24, NULL},
+    {"max_tokens", BOTH, INT, AT(max_new), 0, 1 << 24, NULL},
     {"max_completion_tokens", CHAT, INT, AT(max_new), 1, 1 << 24, NULL},
     {"temperature", BOTH, NUM, AT(sampling.temperature), 0, 100, NULL},
     {"top_p", BOTH, NUM, AT(sampling.top_p), 0, 1, NULL},
@@ -50,7 +50,7 @@ static const struct key {
     {"return_token_ids", BOTH, BOOL, AT(token_ids), 0, 0, NULL},
     {"n", BOTH, NEUTRAL, 0, 1, 0, NULL},
     {"best_of", COMPLETION, NEUTRAL, 0, 1, 0, NULL},
-    {"echo", COMPLETION, NEUTRAL, 0, 0, 0, NULL},
+    {"echo", COMPLETION, BOOL, AT(echo), 0, 0, NULL},
     {"suffix", COMPLETION, NEUTRAL, 0, 0, 0, NULL},
     {"frequency_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
     {"presence_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
@@ -327,6 +327,17 @@ static int check_together(struct http_request *r)
     if (json_object_get(r->body, r->param) && !r->stream)
         return err_set(ERR_ARG, WHERE ": stream_options: expected \"stream\": true "
                                       "together with it");
+    r->param = "max_tokens";
+    r->no_new = r->echo && json_object_get(r->body, r->param) && r->max_new == 0;
+    if (json_object_get(r->body, r->param) && r->max_new == 0 && !r->no_new)
+        return err_set(ERR_ARG, WHERE ": max_tokens: expected a number of at least 1, or "
+                                      "0 with \"echo\": true");
+    r->param = "echo";
+    if (r->echo && r->n_stop > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       WHERE ": echo: this server does not offer it with stop");
+    if (r->no_new && !r->logprobs)
+        return err_set(ERR_ARG, WHERE ": echo: expected logprobs with max_tokens 0");
     r->param = "add_generation_prompt";
     if (json_object_get(r->body, r->param) &&
         json_is_true(json_object_get(r->body, r->param)) == r->continue_final)

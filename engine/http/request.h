@@ -32,7 +32,9 @@ struct http_request {
     bool continue_final; /* chat: the last message is the beginning of the answer */
     struct serve_sampling sampling;
     bool has_seed;
-    int64_t max_new; /* 0: not given */
+    int64_t max_new; /* 0: not given, or (no_new) asked for */
+    bool no_new;     /* with echo: the prompt alone */
+    bool echo;       /* completion: the answer begins with the prompt */
     int n_stop;
     const json_t *stop[HTTP_STOP_MAX]; /* strings, not empty */
     bool stream, ignore_eos, token_ids;

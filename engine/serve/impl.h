@@ -35,6 +35,7 @@ struct serve_seq {
     enum serve_finish finish;
     bool overflowed; /* it outgrew its memory, so what was predicted is too short */
     bool ignore_eos;
+    int64_t n_scored; /* the first of r's new tokens, which are given in ids */
     struct kv_prediction prediction; /* with a predictor */
     atomic_bool canceled;            /* set by any thread */
     struct kv_slot kv;

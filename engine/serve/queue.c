@@ -21,9 +21,13 @@ static int check_request(const struct serve *s, const struct serve_request *r)
 {
     int vocab = serve_vocab(s);
 
-    if (r->n_prompt < 1 || r->max_new < 1 || !r->on_token)
+    if (r->n_prompt < 1 || r->max_new < 0 || r->max_new + r->n_scored < 1 || !r->on_token)
         return err_set(ERR_ARG, "request: %lld prompt tokens, %lld new: expected >= 1",
                        (long long)r->n_prompt, (long long)r->max_new);
+    if (r->n_scored < 0 || r->n_scored >= r->n_prompt)
+        return err_set(ERR_ARG,
+                       "request: %lld of %lld prompt tokens scored: expected fewer",
+                       (long long)r->n_scored, (long long)r->n_prompt);
     if (r->n_prompt > s->max_tok || r->max_new > s->max_tok - r->n_prompt)
         return err_set(ERR_LIMIT,
                        "request: %lld prompt and %lld new tokens: expected at most %lld "
@@ -65,8 +69,9 @@ static int make_seq(struct serve_seq **out, struct serve *s,
     rc = sampler_open(&q->sampler, &so, serve_vocab(s), model_kern(s->model));
     if (rc != OK)
         goto out;
-    q->r.n_prompt = r->n_prompt;
-    q->r.max_new = r->max_new;
+    q->r.n_prompt = r->n_prompt - r->n_scored;
+    q->r.max_new = r->max_new + r->n_scored;
+    q->n_scored = r->n_scored;
     q->ignore_eos = r->ignore_eos;
     q->on_token = r->on_token;
     q->ctx = r->ctx;

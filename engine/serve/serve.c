@@ -78,7 +78,7 @@ static void new_token(struct serve *s, struct serve_seq *q, int32_t id,
     q->ids[sched_request_n_known(&q->r) - 1] = id;
     if (q->r.n_new == q->r.max_new)
         finish = SERVE_LENGTH;
-    if (!q->ignore_eos && serve_is_stop(s, id))
+    if (!q->ignore_eos && q->r.n_new > q->n_scored && serve_is_stop(s, id))
         finish = SERVE_EOS;
     if (finish == SERVE_RUNNING)
         q->on_token(q->ctx, q->r.id, id, logits, finish);
@@ -110,6 +110,17 @@ struct sampling {
     int n_chunks;
 };
 
+/* The token that follows: given, or sampled; -1: the logits are not finite. */
+static int32_t next_token(struct serve_seq *q, const float *logits, int vocab)
+{
+    if (q->r.n_new >= q->n_scored)
+        return sampler_sample(q->sampler, logits);
+    for (int i = 0; i < vocab; i++)
+        if (!isfinite(logits[i]))
+            return -1;
+    return q->ids[sched_request_n_known(&q->r)];
+}
+
 /* Thread `id` of n takes every n-th row of the logits. */
 static void sample(void *arg, struct par_self *self)
 {
@@ -122,8 +133,8 @@ static void sample(void *arg, struct par_self *self)
             continue;
         if (row % self->n == self->id)
             s->new_ids[row] =
-                sampler_sample(((struct serve_seq *)s->loop.batch[i])->sampler,
-                               s->logits + (int64_t)row * serve_vocab(s));
+                next_token((struct serve_seq *)s->loop.batch[i],
+                           s->logits + (int64_t)row * serve_vocab(s), serve_vocab(s));
         row++;
     }
 }

@@ -89,7 +89,11 @@ struct serve_handoff; /* serve/handoff.h */
 struct serve_request {
     const int32_t *prompt; /* copied */
     int64_t n_prompt;      /* >= 1 */
-    int64_t max_new;       /* >= 1 */
+    int64_t max_new;       /* >= 1, or >= 0 with n_scored */
+    /* The prompt's last n_scored tokens, fewer than n_prompt, are given to the model one by one:
+     * on_token is called for each with the logits that it was to be expected from, before the
+     * new ones. It costs a step of decode each. */
+    int64_t n_scored;
     bool ignore_eos;
     struct serve_sampling sampling;
     serve_token_fn on_token;
@@ -114,8 +118,9 @@ MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
 void serve_close(struct serve **s);
 
 /* Submit a request. *id: its number, for serve_cancel() and the callback. ERR_LIMIT:
- * n_prompt + max_new exceeds serve_max_tok(). ERR_ARG: an id is outside the vocabulary, a
- * sampling option is out of range, or its length cannot be predicted. */
+ * n_prompt + max_new exceeds serve_max_tok(). ERR_ARG: there is nothing to compute, an id is
+ * outside the vocabulary, a sampling option is out of range, or its length cannot be
+ * predicted. */
 MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
 void serve_cancel(struct serve *s, int64_t id);
 

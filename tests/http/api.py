@@ -233,7 +233,7 @@ def refused(s):
         (COMPLETIONS, {"prompt": "a", "temperature": -1}, 400, "temperature", "0 to"),
         (COMPLETIONS, {"prompt": "a", "temperature": "hot"}, 400, "temperature", "number"),
         (COMPLETIONS, {"prompt": "a", "n": 2}, 400, "n", "only 1"),
-        (COMPLETIONS, {"prompt": "a", "echo": True}, 400, "echo", "not offer"),
+        (COMPLETIONS, {"prompt": "a", "echo": True, "stop": "x"}, 400, "echo", "not offer"),
         (COMPLETIONS, {"prompt": "a", "stop": ""}, 400, "stop", "bytes"),
         (COMPLETIONS, {"prompt": "a", "model": "gpt-9"}, 404, "model", '"tiny"'),
         (COMPLETIONS, {"prompt": "a", "stream_options": {}}, 400, "stream_options", "stream"),
