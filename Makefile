@@ -134,6 +134,7 @@ $(call reg,plan_method,$(wildcard engine/plan/method/*.c),plan/method.h,plan_met
 $(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_policy,sched_policies,sched_policy)
 $(call reg,tune_policy,$(wildcard engine/tune/policy/*.c),tune/policy.h,tune_policy,tune_policies,tune_policy)
 $(call reg,cluster_router,$(wildcard engine/cluster/router/*.c),cluster/router.h,cluster_router,cluster_routers,cluster_router)
+$(call reg,cluster_transport,$(wildcard engine/cluster/transport/*.c),cluster/transport.h,cluster_transport,cluster_transports,cluster_transport)
 $(call reg,cluster_perf,$(wildcard engine/cluster/perf/*.c),cluster/perf.h,cluster_perf_kind,cluster_perfs,cluster_perf)
 $(call reg,hetero_policy,$(wildcard engine/hetero/policy/*.c),hetero/policy.h,hetero_policy,hetero_policies,hetero_policy)
 $(call reg,graph_pass,$(wildcard engine/graph/pass/*.c),graph/graph.h,graph_pass,graph_passes,graph_pass)

@@ -251,17 +251,30 @@ void *mem_map(enum mem_tag tag, size_t bytes, int node)
     return p;
 }
 
-void *mem_map_shared(enum mem_tag tag, size_t bytes)
+void *mem_map_shared_fd(enum mem_tag tag, size_t bytes, int *fd)
 {
-    int fd = memfd_create("sandwich", MFD_CLOEXEC);
     void *p;
 
-    if (fd < 0) {
+    *fd = memfd_create("sandwich", MFD_CLOEXEC);
+    if (*fd < 0) {
         err_set(ERR_NOMEM, "cannot make shared memory for %s: %m", mem_tag_name(tag));
         return NULL;
     }
-    p = map_as(tag, bytes, MAP_SHARED, fd);
-    close(fd); /* the mapping keeps the memory */
+    p = map_as(tag, bytes, MAP_SHARED, *fd);
+    if (!p) {
+        close(*fd);
+        *fd = -1;
+    }
+    return p;
+}
+
+void *mem_map_shared(enum mem_tag tag, size_t bytes)
+{
+    int fd;
+    void *p = mem_map_shared_fd(tag, bytes, &fd);
+
+    if (p)
+        close(fd); /* the mapping keeps the memory */
     return p;
 }
 

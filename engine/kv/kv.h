@@ -91,7 +91,7 @@ struct kv_pool_opts {
     /* Where the allocator is `paged`: tokens of a block, a power of two from 16 to 512, and
      * sequences that can have memory at once. */
     int64_t block_tok, max_seqs;
-    bool shared; /* in memory that processes made by fork() afterwards share */
+    bool shared; /* in memory that processes made by fork() afterwards share, or map */
     /* odma: the present bounds, lent while the pool is open; NULL: there are none. */
     const struct kv_bounds *bounds;
 };
@@ -134,6 +134,8 @@ void kv_pool_touch(struct kv_pool *p, int i, int n);
 
 /* The mapping that holds the pool, to query or bind the NUMA nodes of its pages. */
 void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes);
+/* The file that it maps from its first byte on, lent; -1: memory that is not shared. */
+int kv_pool_fd(const struct kv_pool *p);
 /* Call fn with slots that together are all that sequences can have: the slots of the allocator
  * `static`, the blocks of `paged`, else one slot of all tokens. */
 void kv_pool_each(const struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),

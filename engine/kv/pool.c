@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -16,6 +17,7 @@ struct kv_pool {
     const struct kv_alloc *alloc;
     void *state;
     void *base;
+    int fd; /* of the memory; -1: it is this process's own */
     size_t bytes, token_bytes;
     /* The arena is a row of units, each of whole cache lines: of the longest sequence, or of a
      * block where the allocator gives tables of blocks. */
@@ -125,11 +127,12 @@ int kv_pool_open(struct kv_pool **out, const struct kv_shape *shape,
     *out = NULL;
     if (!p)
         return ERR_NOMEM;
+    p->fd = -1;
     rc = plan_pool(p, shape, o);
     if (rc == OK)
         rc = open_alloc(p, o);
     if (rc == OK) {
-        p->base = o->shared ? mem_map_shared(MEM_KV, p->bytes)
+        p->base = o->shared ? mem_map_shared_fd(MEM_KV, p->bytes, &p->fd)
                             : mem_map(MEM_KV, p->bytes, MEM_NODE_ANY);
         rc = p->base ? OK : ERR_NOMEM;
     }
@@ -149,6 +152,8 @@ void kv_pool_close(struct kv_pool **pp)
         p->alloc->close(p->state);
     if (p->base)
         mem_unmap(MEM_KV, p->base, p->bytes);
+    if (p->fd >= 0)
+        close(p->fd);
     mem_free(p);
     *pp = NULL;
 }
@@ -173,6 +178,11 @@ void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes)
 {
     *base = p->base;
     *bytes = p->bytes;
+}
+
+int kv_pool_fd(const struct kv_pool *p)
+{
+    return p->fd;
 }
 
 /* The slot of an extent of the arena; its n_tok stays. */

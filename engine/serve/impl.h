@@ -86,6 +86,7 @@ struct serve {
     struct par_timings
         sums[SERVE_N_PHASES]; /* of the choice of an all-reduce; n = 0: none */
     struct kv_pool *pool;
+    bool kv_mapped; /* by serve_open_mapped() */
     int64_t kv_token_bytes;
     struct serve_lengths lengths;
     struct tok *tok;

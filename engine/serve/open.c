@@ -106,7 +106,7 @@ static int pool_opts(const struct serve *s, const struct kv_shape *shape,
                                  .max_tok = s->max_tok,
                                  .block_tok = s->o.kv_block,
                                  .max_seqs = s->o.max_seqs,
-                                 .shared = in_processes(s),
+                                 .shared = in_processes(s) || s->kv_mapped,
                                  .bounds = b ? kv_buckets_bounds(b) : NULL};
     return s->o.kv_budget > 0
                ? OK
@@ -388,8 +388,8 @@ static int open_processes(struct serve *s)
     return model_procs_open(s->model, &o);
 }
 
-int serve_open_shown(struct serve **out, const struct serve_opts *o,
-                     serve_progress_fn progress, void *ctx)
+static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapped,
+                    serve_progress_fn progress, void *ctx)
 {
     struct serve *s = mem_new(MEM_OTHER, 1, sizeof(*s));
     pthread_condattr_t attr;
@@ -405,6 +405,7 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
     pthread_cond_init(&s->submitted, &attr);
     pthread_condattr_destroy(&attr);
     s->queue_tail = &s->queue_head;
+    s->kv_mapped = kv_mapped;
     rc = check_opts(o);
     if (rc == OK)
         rc = copy_opts(s, o);
@@ -432,9 +433,21 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
     return rc;
 }
 
+int serve_open_shown(struct serve **out, const struct serve_opts *o,
+                     serve_progress_fn progress, void *ctx)
+{
+    return open_all(out, o, false, progress, ctx);
+}
+
+int serve_open_mapped(struct serve **out, const struct serve_opts *o,
+                      serve_progress_fn progress, void *ctx)
+{
+    return open_all(out, o, true, progress, ctx);
+}
+
 int serve_open(struct serve **out, const struct serve_opts *o)
 {
-    return serve_open_shown(out, o, NULL, NULL);
+    return open_all(out, o, false, NULL, NULL);
 }
 
 /* Requests end in the order they came, those in the queue last. */

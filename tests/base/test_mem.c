@@ -1,6 +1,7 @@
 #include "tests/support/test.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,6 +129,49 @@ TEST(maps)
 }
 
 /* What a child of fork() writes its parent sees, and nobody else has a name for it. */
+/* Another mapping of the file sees what this one writes, also when this one is gone. */
+TEST(shared_maps_by_descriptor)
+{
+    size_t n = 5 << 20;
+    int fd;
+    char *p = mem_map_shared_fd(MEM_TEST, n, &fd), *other;
+
+    assert_non_null(p);
+    assert_true(fd >= 0);
+    other = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(other, MAP_FAILED);
+    p[0] = 1;
+    p[n - 1] = 2;
+    assert_true(other[0] == 1 && other[n - 1] == 2);
+    mem_unmap(MEM_TEST, p, n);
+    assert_true(other[0] == 1 && other[n - 1] == 2);
+    munmap(other, n);
+    close(fd);
+    assert_null(mem_map_shared_fd(MEM_TEST, SIZE_MAX, &fd));
+    assert_int_equal(fd, -1);
+}
+
+/* Any size from and to any address, and no byte more. */
+TEST(copies_past_the_caches)
+{
+    unsigned char from[600], to[600];
+    struct rng r;
+
+    rng_init(&r, test_seed(), "copy");
+    for (int round = 0; round < 5000; round++) {
+        size_t n = rng_below(&r, round % 2 ? 30 : 400);
+        size_t a = rng_below(&r, sizeof(from) - n), b = rng_below(&r, sizeof(to) - n);
+
+        for (size_t i = 0; i < sizeof(from); i++)
+            from[i] = (unsigned char)(1 + rng_below(&r, 255));
+        memset(to, 0, sizeof(to));
+        mem_copy_stream(to + b, from + a, n);
+        assert_memory_equal(to + b, from + a, n);
+        for (size_t i = 0; i < sizeof(to); i++)
+            assert_true((to[i] != 0) == (i >= b && i < b + n));
+    }
+}
+
 TEST(shared_maps)
 {
     size_t before = mem_used_bytes(MEM_TEST), n = (2 << 20) + 1;

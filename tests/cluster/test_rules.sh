@@ -3,7 +3,8 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests cluster/test_invariants cluster/test_queueing cluster/test_provision
+need_tests cluster/test_invariants cluster/test_queueing cluster/test_provision cluster/test_transport \
+    cluster/test_wire
 
 c=engine/cluster
 history() { # rule, file, sed script, what the checks say
@@ -34,4 +35,20 @@ breaks "11: a layer's transfer does not wait for the one before" $c/transfer.c '
 p=cluster/test_provision
 breaks "13: more machines are not used" $c/router/jsq.c 's/i < c->n/i < 1/' $p more_machines_never_hurt
 breaks "14: the search stops before the best size" $c/provision.c 's/hi.n_token - lo > 1/hi.n_token - lo > 2/' $p search_is_brute_force
+# Transports.
+t=cluster/test_transport
+s=$c/transport_send.c
+r=$c/transport_receive.c
+breaks "layers are put before the prompt is computed" $s 's/if (o->computed || s->o.mode == CLUSTER_LAYER_WISE)/if (true)/' $t modes
+breaks "short prompts are sent layer by layer" $s 's/o->n_tok >= s->o.serial_below_tok/true/' $t modes
+breaks "a checksum is not compared" $r 's/if (hash == m->hash)/if (hash || true)/' cluster/test_wire what_is_wrong_is_named
+breaks "a layer may be missing" $r 's/in->filled\[l\] != in->n_tok/false/' cluster/test_wire what_is_wrong_is_named
+breaks "a piece may come twice" $r 's/m->lo != in->filled\[m->layer\]/m->lo > in->filled[m->layer]/' cluster/test_wire what_is_wrong_is_named
+breaks "a transfer that was dropped arrives" $r 's/ \&\& !ended.dropped//' $t dropped_at_any_time
+breaks "a sender that drops a transfer says that it is whole" $s 's/o.dropped ? CLUSTER_DROPPED : CLUSTER_END/CLUSTER_END/' \
+    $t dropped_at_the_end
+breaks "memory of the sender stays with a failed transport" $s 's/^    end_all(s);//' $t the_other_end_goes_away
+breaks "an offer may be of any memory" $c/wire.c 's/pool_bytes > 0 \&\& !is_inside/false \&\& !is_inside/' cluster/test_wire wrong_offers
+breaks "a link takes two pieces at once" $c/transport.c 's/l->free_ns = start_ns;//' $t limiter_by_closed_form
+breaks "a copy goes on beyond its tokens" $c/transport/shm.c 's/p->lo, p->hi/p->lo, p->hi + (p->hi < to->cap_tok)/' $t same_bytes
 finish_broken

@@ -1,0 +1,177 @@
+#include "cluster/wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "kv/slot_runs.h"
+
+int cluster_wire_read(int fd, void *to, size_t bytes)
+{
+    char *at = to;
+
+    while (bytes > 0) {
+        ssize_t n = recv(fd, at, bytes, 0);
+
+        if (n == 0)
+            return err_set(ERR_IO, "the other end closed the connection");
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_set(ERR_IO, "cannot read from the other end: %m");
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return OK;
+}
+
+int cluster_wire_write(int fd, const void *from, size_t bytes)
+{
+    const char *at = from;
+
+    while (bytes > 0) {
+        ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_set(ERR_IO, "cannot write to the other end: %m");
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return OK;
+}
+
+int cluster_message_write(int fd, struct cluster_message *m, const void *more)
+{
+    m->magic = CLUSTER_MAGIC;
+    TRY(cluster_wire_write(fd, m, sizeof(*m)));
+    return cluster_wire_write(fd, more, m->n_more);
+}
+
+int cluster_message_read(int fd, struct cluster_message *m)
+{
+    TRY(cluster_wire_read(fd, m, sizeof(*m)));
+    if (m->magic != CLUSTER_MAGIC || m->type < CLUSTER_HELLO || m->type > CLUSTER_DROPPED)
+        return err_set(ERR_FORMAT,
+                       "the other end sent something else than a message: expected %08x "
+                       "and a type of 1 to %d, found %08x and %u",
+                       CLUSTER_MAGIC, CLUSTER_DROPPED, m->magic, m->type);
+    return OK;
+}
+
+/* ---- who they are ---- */
+
+struct hello {
+    int32_t version, n_layers, n_kv_heads, vec_bytes;
+    char transport[32];
+};
+
+int cluster_hello(int fd, const char *transport, const struct kv_shape *shape)
+{
+    struct cluster_message m = {.type = CLUSTER_HELLO, .n_more = sizeof(struct hello)};
+    struct hello own = {.version = CLUSTER_VERSION,
+                        .n_layers = shape->n_layers,
+                        .n_kv_heads = shape->n_kv_heads,
+                        .vec_bytes = (int32_t)shape->vec_bytes};
+    struct hello other;
+
+    snprintf(own.transport, sizeof(own.transport), "%s", transport);
+    TRY(cluster_message_write(fd, &m, &own));
+    TRY(cluster_message_read(fd, &m));
+    if (m.type != CLUSTER_HELLO || m.n_more != sizeof(other))
+        return err_set(ERR_FORMAT, "the other end did not say hello first");
+    TRY(cluster_wire_read(fd, &other, sizeof(other)));
+    other.transport[sizeof(other.transport) - 1] = 0;
+    if (memcmp(&own, &other, sizeof(own)) == 0)
+        return OK;
+    return err_set(ERR_STATE,
+                   "the two ends differ: version %d, %d layers, %d KV heads, %d bytes a "
+                   "key, transport %s here; %d, %d, %d, %d, %s there",
+                   own.version, own.n_layers, own.n_kv_heads, own.vec_bytes,
+                   own.transport, other.version, other.n_layers, other.n_kv_heads,
+                   other.vec_bytes, other.transport);
+}
+
+/* ---- layouts ---- */
+
+int cluster_layout_pack(void **out, size_t *bytes, const struct kv_slot *slot,
+                        int64_t n_tok, const struct kv_pool *pool)
+{
+    struct cluster_layout *l;
+    size_t pool_bytes, n = 0;
+    void *base;
+
+    if (slot->blocks)
+        n = (size_t)((n_tok + slot->block_tok - 1) / slot->block_tok);
+    *bytes = sizeof(*l) + n * sizeof(int32_t);
+    *out = l = mem_new(MEM_KV, 1, *bytes);
+    if (!l)
+        return ERR_NOMEM;
+    kv_pool_memory(pool, &base, &pool_bytes);
+    *l = (struct cluster_layout){.base_at = (uint64_t)((char *)slot->base - (char *)base),
+                                 .cap_tok = slot->cap_tok,
+                                 .block_tok = slot->block_tok,
+                                 .run_bytes = slot->run_bytes,
+                                 .head_stride = slot->head_stride,
+                                 .layer_stride = slot->layer_stride,
+                                 .block_bytes = slot->block_bytes,
+                                 .n_blocks = (uint32_t)n};
+    if (n > 0)
+        memcpy(l + 1, slot->blocks, n * sizeof(int32_t));
+    return OK;
+}
+
+/* Every byte that will be written is the pool's. */
+static bool is_inside(const struct kv_slot *s, int64_t n_tok,
+                      const struct kv_shape *shape, const char *pool, size_t pool_bytes)
+{
+    for (int l = 0; l < shape->n_layers; l++)
+        for (int h = 0; h < shape->n_kv_heads; h++) {
+            struct kv_slot_runs runs;
+            struct kv_run r;
+
+            kv_slot_runs(&runs, s, shape->vec_bytes, l, h, 0, n_tok);
+            while (kv_slot_runs_next(&runs, &r))
+                if (r.at < pool || r.bytes > pool_bytes ||
+                    (size_t)(r.at - pool) > pool_bytes - r.bytes)
+                    return false;
+        }
+    return true;
+}
+
+int cluster_layout_unpack(struct kv_slot *out, const void *packed, size_t bytes,
+                          int64_t n_tok, const struct kv_shape *shape, void *pool,
+                          size_t pool_bytes)
+{
+    const struct cluster_layout *l = packed;
+    int64_t n_blocks;
+
+    if (bytes < sizeof(*l) || bytes != sizeof(*l) + l->n_blocks * sizeof(int32_t))
+        return err_set(ERR_FORMAT, "an offer with a layout of %zu bytes", bytes);
+    n_blocks = l->block_tok > 0 ? (n_tok + l->block_tok - 1) / l->block_tok : 0;
+    if (n_tok < 1 || l->cap_tok < n_tok || l->n_blocks != n_blocks)
+        return err_set(
+            ERR_FORMAT,
+            "an offer of %lld tokens in a slot of %lld tokens and %u blocks of "
+            "%lld",
+            (long long)n_tok, (long long)l->cap_tok, l->n_blocks,
+            (long long)l->block_tok);
+    *out = (struct kv_slot){.base = (char *)pool + l->base_at,
+                            .n_tok = n_tok,
+                            .cap_tok = l->cap_tok,
+                            .run_bytes = l->run_bytes,
+                            .head_stride = l->head_stride,
+                            .layer_stride = l->layer_stride,
+                            .blocks = n_blocks > 0 ? (const int32_t *)(l + 1) : NULL,
+                            .block_tok = l->block_tok,
+                            .block_bytes = l->block_bytes};
+    if (pool_bytes > 0 && !is_inside(out, n_tok, shape, pool, pool_bytes))
+        return err_set(ERR_FORMAT, "an offer of memory outside of the pool of %zu bytes",
+                       pool_bytes);
+    return OK;
+}

@@ -1,0 +1,56 @@
+/* cluster/wire.h - what both ends of a transport write to their socket.
+ *
+ * The ends are processes of one program on machines of one byte order: the first message says
+ * so.   Threads: one reader and one writer for each socket. */
+#ifndef CLUSTER_WIRE_H
+#define CLUSTER_WIRE_H
+
+#include "cluster/transport.h"
+
+enum cluster_message_type {
+    CLUSTER_HELLO = 1, /* version, shape; the transport's name follows */
+    CLUSTER_OFFER,     /* receiver: n_tok; the layout of the slot follows */
+    CLUSTER_FORGET,    /* receiver: it is not wanted any more */
+    CLUSTER_PIECE,     /* sender: a piece is there, or follows */
+    CLUSTER_END,       /* sender: that was all; first token */
+    CLUSTER_DROPPED    /* sender: that is all there will be */
+};
+
+struct cluster_message {
+    uint32_t magic, type;
+    uint64_t transfer;
+    int32_t layer, first_id;
+    int64_t lo, hi; /* of an offer: 0, n_tok */
+    uint64_t hash;
+    uint32_t has_hash, n_more; /* n_more: bytes that follow */
+};
+#define CLUSTER_MAGIC   0x4b565357u
+#define CLUSTER_VERSION 1
+
+/* All bytes or an error. ERR_IO: "the other end closed the connection", or why not. */
+MUST int cluster_wire_read(int fd, void *to, size_t bytes);
+MUST int cluster_wire_write(int fd, const void *from, size_t bytes);
+/* A message and `n_more` bytes. */
+MUST int cluster_message_write(int fd, struct cluster_message *m, const void *more);
+/* ERR_FORMAT: it is not a message. */
+MUST int cluster_message_read(int fd, struct cluster_message *m);
+/* Both ends say who they are. ERR_STATE: they do not fit. */
+MUST int cluster_hello(int fd, const char *transport, const struct kv_shape *shape);
+
+/* The layout of a slot, for a process that maps its pool somewhere else. */
+struct cluster_layout {
+    uint64_t base_at; /* from the beginning of the pool */
+    int64_t cap_tok, block_tok;
+    uint64_t run_bytes, head_stride, layer_stride, block_bytes;
+    uint32_t n_blocks, reserved; /* that many numbers of blocks follow, int32_t */
+};
+/* Write the layout and its blocks for the first n_tok tokens; *out: mem_free(). */
+MUST int cluster_layout_pack(void **out, size_t *bytes, const struct kv_slot *slot,
+                             int64_t n_tok, const struct kv_pool *pool);
+/* The slot that packed bytes describe, in a pool that begins at `pool`. It points into them.
+ * ERR_FORMAT: they are not a layout of n_tok tokens. pool_bytes 0: there is none. */
+MUST int cluster_layout_unpack(struct kv_slot *out, const void *packed, size_t bytes,
+                               int64_t n_tok, const struct kv_shape *shape, void *pool,
+                               size_t pool_bytes);
+
+#endif
