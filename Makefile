@@ -137,6 +137,7 @@ $(call reg,cluster_router,$(wildcard engine/cluster/router/*.c),cluster/router.h
 $(call reg,cluster_transport,$(wildcard engine/cluster/transport/*.c),cluster/transport.h,cluster_transport,cluster_transports,cluster_transport)
 $(call reg,cluster_perf,$(wildcard engine/cluster/perf/*.c),cluster/perf.h,cluster_perf_kind,cluster_perfs,cluster_perf)
 $(call reg,hetero_policy,$(wildcard engine/hetero/policy/*.c),hetero/policy.h,hetero_policy,hetero_policies,hetero_policy)
+$(call reg,accel_kind,$(wildcard engine/hetero/accel/*.c),hetero/accel.h,accel_kind,accel_kinds,accel_kind)
 $(call reg,graph_pass,$(wildcard engine/graph/pass/*.c),graph/graph.h,graph_pass,graph_passes,graph_pass)
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=

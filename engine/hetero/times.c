@@ -2,11 +2,12 @@
 
 #include <math.h>
 
-/* The time of the weights' share `share` for n_tok tokens. */
-static double product_s(double start_s, double s_per_mac, double macs_per_s,
-                        const struct hetero_gemm *g, double share, double n_tok)
+double hetero_product_s(const struct hetero_machine *m, bool on_accel, double weights,
+                        double n_tok)
 {
-    double weights = share * (double)g->m * (double)g->h;
+    double start_s = on_accel ? m->accel_start_s : m->cpu_start_s;
+    double s_per_mac = on_accel ? m->accel_s_per_mac : m->cpu_s_per_mac;
+    double macs_per_s = on_accel ? m->accel_macs_per_s : m->cpu_macs_per_s;
 
     if (weights <= 0 || n_tok <= 0)
         return 0;
@@ -21,7 +22,7 @@ struct hetero_times hetero_times_of(const struct hetero_machine *machine,
 {
     const struct hetero_machine *x = machine;
     double cc = 1 - s->cg - s->gg, n_tok = (double)g->n_tok;
-    double n_accel = (double)s->n_accel_tok;
+    double n_accel = (double)s->n_accel_tok, weights = (double)g->m * (double)g->h;
     bool has_cc = cc > 1e-12, has_cg = s->cg > 1e-12, has_gg = s->gg > 1e-12;
     bool takes_over = has_cc && s->n_accel_tok > 0;
     double sent = (has_cg ? s->cg : 0) + (takes_over ? cc : 0);
@@ -31,21 +32,16 @@ struct hetero_times hetero_times_of(const struct hetero_machine *machine,
     if (as_printed && takes_over)
         sent = 1;
     t.launch_s = (2 * n_sent + has_gg) * x->launch_s;
-    t.link_s =
-        sent * (double)g->m * (double)g->h * g->bytes_per_weight * x->link_s_per_byte +
-        (as_printed && n_sent == 0 ? 1 : n_sent) * x->link_start_s;
+    t.link_s = sent * weights * g->bytes_per_weight * x->link_s_per_byte +
+               (as_printed && n_sent == 0 ? 1 : n_sent) * x->link_start_s;
     if (has_cg)
-        t.accel_s += product_s(x->accel_start_s, x->accel_s_per_mac, x->accel_macs_per_s,
-                               g, s->cg, n_tok);
+        t.accel_s += hetero_product_s(x, true, s->cg * weights, n_tok);
     if (has_gg)
-        t.accel_s += product_s(x->accel_start_s, x->accel_s_per_mac, x->accel_macs_per_s,
-                               g, s->gg, n_tok);
+        t.accel_s += hetero_product_s(x, true, s->gg * weights, n_tok);
     if (takes_over)
-        t.accel_s += product_s(x->accel_start_s, x->accel_s_per_mac, x->accel_macs_per_s,
-                               g, cc, n_accel);
+        t.accel_s += hetero_product_s(x, true, cc * weights, n_accel);
     if (has_cc)
-        t.cpu_s = product_s(x->cpu_start_s, x->cpu_s_per_mac, x->cpu_macs_per_s, g, cc,
-                            n_tok - n_accel);
+        t.cpu_s = hetero_product_s(x, false, cc * weights, n_tok - n_accel);
     return t;
 }
 

@@ -39,6 +39,10 @@ struct hetero_slices {
     int64_t n_accel_tok; /* in [0, n_tok] */
 };
 
+/* The product of n_tok tokens with that many weights, on the accelerator or the CPU. */
+double hetero_product_s(const struct hetero_machine *m, bool on_accel, double weights,
+                        double n_tok);
+
 /* Of one product. */
 struct hetero_times {
     double launch_s, link_s, accel_s, cpu_s;
