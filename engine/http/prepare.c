@@ -67,14 +67,14 @@ static int encode_chat(const struct http *h, struct http_request *r, int32_t **i
     return rc;
 }
 
-/* A completion's prompt is the text as the model sees it: control tokens in it are meant, and
- * where it begins with BOS it gets no other. */
+/* A completion's prompt is the text as the model sees it: control tokens in it are meant, unless
+ * the request says that it is a user's, and where it begins with BOS it gets no other. */
 static int encode_text(const struct http *h, struct http_request *r, int32_t **ids,
                        size_t *n)
 {
     const char *text = r->text;
     size_t n_text = r->n_text;
-    unsigned flags = SERVE_BOS | SERVE_SPECIAL;
+    unsigned flags = SERVE_BOS | (r->special ? SERVE_SPECIAL : 0);
     size_t n_bos = 0;
     const char *bos;
 
@@ -83,7 +83,7 @@ static int encode_text(const struct http *h, struct http_request *r, int32_t **i
                                         "expected an array of token ids");
     if (n_text > max_text(h))
         return too_long(r, n_text);
-    if (serve_bos(h->s) >= 0 &&
+    if (r->special && serve_bos(h->s) >= 0 &&
         tok_piece(h->tok, serve_bos(h->s), true, &bos, &n_bos) == OK && n_bos > 0 &&
         n_bos <= n_text && memcmp(text, bos, n_bos) == 0)
         flags = SERVE_SPECIAL;

@@ -51,6 +51,7 @@ static const struct key {
     {"n", BOTH, NEUTRAL, 0, 1, 0, NULL},
     {"best_of", COMPLETION, NEUTRAL, 0, 1, 0, NULL},
     {"echo", COMPLETION, BOOL, AT(echo), 0, 0, NULL},
+    {"special", COMPLETION, BOOL, AT(special), 0, 0, NULL},
     {"suffix", COMPLETION, NEUTRAL, 0, 0, 0, NULL},
     {"frequency_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
     {"presence_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
@@ -371,7 +372,8 @@ int http_request_parse(struct http_request *r, enum http_api api, const char *bo
                        size_t n)
 {
     /* What OpenAI's API defines where a key is absent. */
-    *r = (struct http_request){.api = api, .sampling = {.temperature = 1, .top_p = 1}};
+    *r = (struct http_request){
+        .api = api, .special = true, .sampling = {.temperature = 1, .top_p = 1}};
     TRY(json_read_text_nul(&r->body, body, n, WHERE));
     if (json_has_nul(r->body, prompt_text(r)))
         return err_set(ERR_FORMAT, WHERE ": \\u0000 is allowed in a prompt only");

@@ -1,9 +1,9 @@
 /* http/request.h - the body of a completion request, read and checked.
  *
  * Keys are those of OpenAI's API, with top_k, min_p, ignore_eos and return_token_ids as other
- * servers of open models have them. A key with null counts as absent. A key that would change
- * the answer and is not offered is refused, unless its value asks for nothing; an unknown one
- * is refused by name.   Threads: any, distinct requests. */
+ * servers of open models have them, and `special` of our own. A key with null counts as absent.
+ * A key that would change the answer and is not offered is refused, unless its value asks for
+ * nothing; an unknown one is refused by name.   Threads: any, distinct requests. */
 #ifndef HTTP_REQUEST_H
 #define HTTP_REQUEST_H
 
@@ -35,6 +35,7 @@ struct http_request {
     int64_t max_new; /* 0: not given, or (no_new) asked for */
     bool no_new;     /* with echo: the prompt alone */
     bool echo;       /* completion: the answer begins with the prompt */
+    bool special;    /* completion: control tokens in a text are meant as such */
     int n_stop;
     const json_t *stop[HTTP_STOP_MAX]; /* strings, not empty */
     bool stream, ignore_eos, token_ids;

@@ -65,7 +65,17 @@ def refused(s):
         assert status == 400 and word in j["error"]["message"] and j["error"]["param"] == param, j
 
 
+def text_of_users(s):
+    """With special false no text becomes a control token."""
+    ids = [s.complete(prompt="a</s>b", max_tokens=1, echo=True, return_token_ids=True, **more)["choices"][0]["token_ids"][:-1]
+           for more in ({}, {"special": True}, {"special": False})]
+    assert ids[0] == ids[1] and 2 in ids[0] and 2 not in ids[2], ids
+    assert s.complete(prompt="<s>a", max_tokens=1, special=False)["usage"]["prompt_tokens"] > \
+        s.complete(prompt="<s>a", max_tokens=1)["usage"]["prompt_tokens"]
+
+
 tap.check("a prompt's log probabilities", on_one, scores)
 tap.check("the prompt's text", on_one, text_comes_first)
+tap.check("control tokens in a text of users", on_one, text_of_users)
 tap.check("what is not offered", on_one, refused)
 tap.finish()
