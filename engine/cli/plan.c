@@ -233,6 +233,8 @@ static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
         rc = method->run(&found, &o);
     if (live)
         fprintf(stderr, "\r\033[K");
+    if (rc == OK && o.e.machine->note[0] && strcmp(o.e.machine->source, "synthetic") != 0)
+        fprintf(stderr, "sandwich plan: %s: %s\n", o.e.machine->name, o.e.machine->note);
     if (rc == OK && *found.note)
         fprintf(stderr, "sandwich plan: %s\n", found.note);
     if (rc == OK)

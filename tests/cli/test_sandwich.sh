@@ -103,6 +103,11 @@ check "texts have no lengths" refuses 1 'expected lengths in tokens, found texts
     "$sandwich" plan --machine kunpeng920x4 --model llama-160m --lengths "$dir/texts.json"
 check "a topology without rates" refuses 2 'machine-params FILE gives them' \
     "$sandwich" plan --machine 'synthetic:core:4 pu:1' --model llama-160m
+sed '/"NUMANode" os_index="3"/s/local_memory="[0-9]*"/local_memory="0"/' tests/fuzz/corpus/topology/good.xml \
+    >"$dir/gap.xml"
+check "what is assumed of a machine is said" sh -c "'$sandwich' plan --machine '$dir/gap.xml' --model llama-160m \
+    --machine-params engine/simulate/machines/params/xeon6230x2.json 2>&1 >'$dir/out' |
+    grep -q '^sandwich plan: gap: .*4 CPUs without a memory node of their own: given the nearest'"
 check "no such machine" refuses 1 'kunpeng920x4' "$sandwich" plan --machine kunpeng920x5 --model tiny
 check "measuring needs a file" refuses 2 'model make --arch tiny' "$sandwich" plan --model tiny
 check "an old plan" refuses 1 'make a new one' $run --prompt-ids 1 \
