@@ -320,21 +320,31 @@ void export_put_warnings(struct text *out, const json_t *head)
     }
 }
 
-bool export_is_noisy(const json_t *head)
+bool export_is_timed(const char *evidence)
 {
-    static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL},
-                             *const untimed[] = {"model", "simulated", "emulated",
-                                                 "published", NULL};
-    const char *evidence = json_string_value(
-                   json_object_get(json_object_get(head, "run"), "evidence")),
-               *code;
+    static const char *const untimed[] = {"model", "simulated", "emulated", "published",
+                                          NULL};
+
+    return name_index(untimed, evidence) < 0;
+}
+
+bool export_was_disturbed(const json_t *head)
+{
+    static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL};
+    const char *code;
     json_t *w;
 
-    if (evidence && name_index(untimed, evidence) >= 0)
-        return false;
     json_object_foreach(json_object_get(head, "warnings"), code,
                         w) if (name_index(codes, code) >= 0) return true;
     return false;
+}
+
+bool export_is_noisy(const json_t *head)
+{
+    const char *evidence =
+        json_string_value(json_object_get(json_object_get(head, "run"), "evidence"));
+
+    return (!evidence || export_is_timed(evidence)) && export_was_disturbed(head);
 }
 
 void export_put_machine(struct text *out, const json_t *head)

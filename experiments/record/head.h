@@ -49,6 +49,10 @@ MUST int export_list(json_t **out, const char *dir);
 void export_put_warnings(struct text *out, const json_t *head);
 /* Is it of measured times, and did something else use the machine meanwhile? */
 bool export_is_noisy(const json_t *head);
+/* Can noise of the machine change numbers of this kind of evidence? */
+bool export_is_timed(const char *evidence);
+/* Did something else use the machine during the run? */
+bool export_was_disturbed(const json_t *head);
 
 /* A number of a summary or of the headlines, {"value", "unit", "why" ...}: a share above what its
  * bound allows (metrics_exceeds_bound()) becomes null with the reason, and stays as "refused". */

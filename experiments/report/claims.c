@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "experiments/metrics/metrics.h"
 #include "experiments/report/claim_rule.h"
 #include "experiments/record/head.h"
 
@@ -200,4 +201,77 @@ enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
 bool claim_is_failure(const struct claim *c, enum claim_verdict v)
 {
     return v <= CLAIM_NOT_REPRODUCED && v != CLAIM_UNDECIDED && v > c->should;
+}
+
+/* --- what a verdict rests on */
+
+struct kinds {
+    const json_t *headline;
+    const char *of_record;
+    bool there[16]; /* by metrics_evidence[] */
+    bool is_unknown;
+};
+
+/* Of one number: kinds joined by ", ". */
+static void add_kinds(struct kinds *k, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, ",");
+        bool known = false;
+
+        for (int i = 0; metrics_evidence[i]; i++)
+            if (strlen(metrics_evidence[i]) == n &&
+                !strncmp(text, metrics_evidence[i], n))
+                known = k->there[i] = true;
+        k->is_unknown |= !known;
+        text += n;
+        text += strspn(text, ", ");
+    }
+}
+
+static void add_name(void *ctx, const char *name)
+{
+    struct kinds *k = ctx;
+
+    add_kinds(k,
+              json_str_at(json_object_get(k->headline, name), "evidence", k->of_record));
+}
+
+static struct kinds kinds_of(const struct claim *c, const json_t *record)
+{
+    struct kinds k = {
+        .headline = json_object_get(record, "headline"),
+        .of_record = json_str_at(json_object_get(record, "run"), "evidence", "unknown")};
+
+    if (c->reproduced)
+        claim_rule_names(c->reproduced, add_name, &k);
+    if (c->shape)
+        claim_rule_names(c->shape, add_name, &k);
+    if (!c->reproduced && !c->shape)
+        add_kinds(&k, k.of_record);
+    return k;
+}
+
+void claim_evidence(const struct claim *c, const json_t *record, char out[96])
+{
+    const struct kinds k = kinds_of(c, record);
+    size_t n = 0;
+
+    out[0] = '\0';
+    for (int i = 0; metrics_evidence[i]; i++)
+        if (k.there[i] && n < 96)
+            n += (size_t)snprintf(out + n, 96 - n, "%s%s", n ? ", " : "",
+                                  metrics_evidence[i]);
+    if (k.is_unknown && n < 96)
+        snprintf(out + n, 96 - n, "%s%s", n ? ", " : "", "unknown");
+}
+
+bool claim_is_noisy(const struct claim *c, const json_t *record)
+{
+    const struct kinds k = kinds_of(c, record);
+    bool timed = k.is_unknown;
+
+    for (int i = 0; metrics_evidence[i]; i++)
+        timed |= k.there[i] && export_is_timed(metrics_evidence[i]);
+    return timed && export_was_disturbed(record);
 }

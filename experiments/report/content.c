@@ -96,14 +96,15 @@ void report_put_verdict(struct text *out, const struct claim *c, const json_t *h
 {
     struct text found = {0};
     const enum claim_verdict v = claim_judge(c, head, &found);
-    char word[96];
+    char word[96], evidence[96];
 
+    claim_evidence(c, head, evidence);
     snprintf(word, sizeof(word), "%s%s", claim_verdict_name(v),
              claim_is_failure(c, v) ? ", but should hold on every machine" : "");
     report_put(out, format_of(c, v), word);
     if (v <= CLAIM_NOT_REPRODUCED)
-        report_put(out, "%s (%s)", export_is_noisy(head) ? ", from a noisy record" : "",
-                   report_evidence(head));
+        report_put(out, "%s (%s)", claim_is_noisy(c, head) ? ", from a noisy record" : "",
+                   evidence);
     if (found.n > 0)
         report_put(out, "<br>%.*s", (int)found.n, found.p);
     text_fini(&found);

@@ -287,6 +287,40 @@ static void write_text(const char *path, const char *text)
     test_write(path, text, strlen(text));
 }
 
+/* Published numbers are as they are on a busy machine, also within a record of measured ones. */
+TEST(a_verdict_rests_on_its_own_numbers)
+{
+    static const char text[] =
+        "{\"run\": {\"evidence\": \"measured_small\"}, \"warnings\": {\"noisy_machine\": "
+        "{}}, "
+        "\"headline\": {\"a\": {\"value\": 1, \"evidence\": \"published\"}, \"b\": "
+        "{\"value\": 2}, "
+        "\"c\": {\"value\": 3, \"evidence\": \"measured_small, model\"}}}";
+    static const struct {
+        const char *reproduced, *shape, *evidence;
+        bool noisy;
+    } cases[] = {{"a < 2", NULL, "published", false},
+                 {"a < 2", "a < b", "measured_small, published", true},
+                 {"c > a", NULL, "measured_small, model, published", true},
+                 {"b > 1", NULL, "measured_small", true},
+                 {NULL, NULL, "measured_small", true}};
+    json_t *record;
+    char got[96];
+
+    assert_ok(json_read_text(&record, text, strlen(text), "record"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct claim c = {.reproduced = cases[i].reproduced,
+                                .shape = cases[i].shape};
+
+        claim_evidence(&c, record, got);
+        assert_string_equal(got, cases[i].evidence);
+        assert_int_equal(claim_is_noisy(&c, record), cases[i].noisy);
+    }
+    json_object_del(json_object_get(record, "warnings"), "noisy_machine");
+    assert_false(claim_is_noisy(&(struct claim){.reproduced = "b > 1"}, record));
+    json_decref(record);
+}
+
 TEST(damaged_records_are_reported)
 {
     json_t *record;

@@ -167,12 +167,13 @@ static void print_claim(const struct check *k, const struct claim *c,
         json_object_get(k->reasons, c->experiment ? c->experiment : ""));
     const bool judged = v <= CLAIM_NOT_REPRODUCED;
     struct text warnings = {0};
+    char evidence[96];
 
+    claim_evidence(c, record, evidence);
     printf("%-28s %s%s  (%s, sec. %s%s%s%s%s)\n", c->name, claim_verdict_name(v),
-           judged && export_is_noisy(record) ? ", from a noisy record" : "", c->paper,
+           judged && claim_is_noisy(c, record) ? ", from a noisy record" : "", c->paper,
            c->section, c->figure ? ", " : "", c->figure ? c->figure : "",
-           judged ? "; " : "",
-           judged ? json_str_at(json_object_get(record, "run"), "evidence", "?") : "");
+           judged ? "; " : "", judged ? evidence : "");
     if (k->in_full) {
         printf("    the paper: %s\n", c->text);
         if (c->here)
