@@ -50,6 +50,9 @@ static const struct opt_row table[] = {
 static const struct study_metric metrics[] = {
     {"rate_rps", "/s", "higher",
      "highest rate that meets the SLOs; of the goals cost and power target_rate"},
+    {"rate_over_own", "x", "higher",
+     "goal fixed: rate_rps / that of the machines of Fig. 16 for the trace that is "
+     "served"},
     {"n_prompt", "", "", "prompt machines, or machines of a baseline"},
     {"n_token", "", "", "token machines"},
     {"n_machines", "", "lower", "machines"},
@@ -245,6 +248,25 @@ static void report(struct cell *w, const struct cluster_size *s, double sim_s)
     study_cluster_notes(&w->cluster, w->out);
 }
 
+/* What is lost or gained with machines that were chosen for another trace. */
+static int compare_with_own(struct cell *w, double rate)
+{
+    struct study_cluster_opts opts = w->o->cluster;
+    struct study_cluster own = w->cluster;
+    double own_rate = rate;
+    int n_prompt, n_token;
+
+    if (opts.sized_for < 2 && opts.sized_for != opts.trace) {
+        opts.sized_for = opts.trace;
+        own.o = &opts;
+        TRY(study_cluster_machines(&own, &n_prompt, &n_token));
+        TRY(study_cluster_max_rate(&own_rate, &own, n_prompt, n_token, 0));
+    }
+    study_value(w->out, "rate_over_own", own_rate > 0 ? rate / own_rate : NAN,
+                "these machines meet the SLOs at no rate");
+    return OK;
+}
+
 static int run(struct cell *w)
 {
     static const char *const names[] = {"tried_prompt", "tried_token", "tried_value"};
@@ -254,6 +276,8 @@ static int run(struct cell *w)
     TRY(study_cluster_open(&w->cluster, &w->o->cluster));
     TRY(search(w, &s));
     report(w, &s, (double)(clock() - start) / CLOCKS_PER_SEC);
+    if (w->o->goal == GOAL_FIXED)
+        TRY(compare_with_own(w, s.rate));
     if (w->o->grid)
         TRY(try_grid(w, &s));
     for (int i = 0; i < 3; i++)

@@ -323,6 +323,25 @@ TEST(limits_hold)
                ERR_NOTFOUND, "reaches a rate of 500");
 }
 
+TEST(machines_for_another_trace_are_compared_with_its_own)
+{
+    static const char *const sized[] = {"conversation", "coding"};
+    double rate[2];
+
+    for (int i = 0; i < 2; i++) {
+        assert_ok(capture_run(&study_cluster_provision,
+                              "{\"points\": \"printed\", \"goal\": \"fixed\", "
+                              "\"duration_s\": 12, \"warmup_s\": 2, \"cooldown_s\": 2, "
+                              "\"design\": \"Splitwise-HA\", \"sized_for\": \"%s\"}",
+                              sized[i]));
+        rate[i] = value_of("rate_rps");
+        if (i == 0)
+            assert_true(value_of("rate_over_own") == 1);
+    }
+    assert_true(rate[0] > 0 && rate[1] > 0 && rate[0] != rate[1]);
+    assert_true(fabs(value_of("rate_over_own") - rate[1] / rate[0]) < 1e-9);
+}
+
 TEST(unusable_input)
 {
     assert_err(capture_run(&study_cluster_load, "{\"machines\": \"2P2T\"}"), ERR_ARG,
