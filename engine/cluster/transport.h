@@ -81,9 +81,9 @@ struct cluster_sender_opts {
     int64_t serial_below_tok;
     bool no_checksums;
     struct cluster_limiter limiter;
-    /* There is memory for a prompt of n_tok tokens. It may be dropped, and on_end() called on
-     * another thread, before this returns. */
-    void (*on_offer)(void *ctx, uint64_t transfer, int64_t n_tok);
+    /* There is memory for a prompt of n_tok tokens; tag: what the receiver calls it. It may be
+     * dropped, and on_end() called on another thread, before this returns. */
+    void (*on_offer)(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag);
     /* The slot is not read any more. rc: OK: all was sent. Else why not: one of both ends has
      * dropped it, ERR_STATE, or the connection failed. Once for each offer. */
     void (*on_end)(void *ctx, uint64_t transfer, int rc);
@@ -125,8 +125,9 @@ struct cluster_receiver_opts {
     int max_transfers;          /* at once */
     /* All keys and values are in the slot, and every checksum was right. */
     void (*on_arrived)(void *ctx, uint64_t transfer, int32_t first_id);
-    /* Nobody writes to the slot any more. err_msg() says why. */
-    void (*on_dropped)(void *ctx, uint64_t transfer);
+    /* Nobody writes to the slot any more. rc: ERR_STATE: one of both ends has dropped it;
+     * ERR_FORMAT: not all that came was right, err_msg() says what. */
+    void (*on_dropped)(void *ctx, uint64_t transfer, int rc);
     /* Once: the connection failed, err_msg() says why. No callback follows: transfers that have
      * not ended have lost their sender, but see above. */
     void (*on_fail)(void *ctx);
@@ -140,7 +141,7 @@ void cluster_receiver_close(struct cluster_receiver **r);
 /* Offer *slot for a prompt of n_tok tokens; lent until on_arrived() or on_dropped(). ERR_LIMIT:
  * more than max_transfers. ERR_STATE: the connection has failed. */
 MUST int cluster_receiver_expect(struct cluster_receiver *r, uint64_t *transfer,
-                                 const struct kv_slot *slot, int64_t n_tok);
+                                 const struct kv_slot *slot, int64_t n_tok, int64_t tag);
 /* It is not wanted any more. on_dropped() follows, also where it has just arrived. */
 void cluster_receiver_drop(struct cluster_receiver *r, uint64_t transfer);
 

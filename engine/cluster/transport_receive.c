@@ -127,11 +127,10 @@ static int on_end(struct cluster_receiver *r, const struct cluster_message *m)
         r->o.on_arrived(r->o.ctx, m->transfer, m->first_id);
         return OK;
     }
-    if (ended.bad[0])
-        err_set(ERR_FORMAT, "transfer %llu: %s", transfer, ended.bad);
-    else
-        err_set(ERR_STATE, "transfer %llu was dropped", transfer);
-    r->o.on_dropped(r->o.ctx, m->transfer);
+    r->o.on_dropped(r->o.ctx, m->transfer,
+                    ended.bad[0]
+                        ? err_set(ERR_FORMAT, "transfer %llu: %s", transfer, ended.bad)
+                        : err_set(ERR_STATE, "transfer %llu was dropped", transfer));
     return OK;
 }
 
@@ -176,11 +175,9 @@ static struct incoming *free_entry(struct cluster_receiver *r)
 }
 
 /* Under the lock. */
-static int offer(struct cluster_receiver *r, const struct kv_slot *slot, int64_t n_tok,
-                 const void *layout, size_t bytes)
+static int offer(struct cluster_receiver *r, const struct kv_slot *slot,
+                 struct cluster_message m, const void *layout)
 {
-    struct cluster_message m = {
-        .type = CLUSTER_OFFER, .hi = n_tok, .n_more = (uint32_t)bytes};
     struct incoming *in = free_entry(r);
 
     if (r->failed)
@@ -191,7 +188,7 @@ static int offer(struct cluster_receiver *r, const struct kv_slot *slot, int64_t
     in->dropped = false;
     in->transfer = m.transfer = ++r->n_transfers;
     in->slot = slot;
-    in->n_tok = n_tok;
+    in->n_tok = m.hi;
     in->bad[0] = 0;
     for (int l = 0; l < r->o.shape.n_layers; l++)
         in->filled[l] = 0;
@@ -199,8 +196,9 @@ static int offer(struct cluster_receiver *r, const struct kv_slot *slot, int64_t
 }
 
 int cluster_receiver_expect(struct cluster_receiver *r, uint64_t *transfer,
-                            const struct kv_slot *slot, int64_t n_tok)
+                            const struct kv_slot *slot, int64_t n_tok, int64_t tag)
 {
+    struct cluster_message m = {.type = CLUSTER_OFFER, .hi = n_tok, .tag = tag};
     void *layout;
     size_t bytes;
     int rc;
@@ -208,7 +206,8 @@ int cluster_receiver_expect(struct cluster_receiver *r, uint64_t *transfer,
     TRY(cluster_layout_pack(&layout, &bytes, slot, n_tok, r->o.pool));
     pthread_mutex_lock(&r->lock);
     *transfer = r->n_transfers + 1;
-    rc = offer(r, slot, n_tok, layout, bytes);
+    m.n_more = (uint32_t)bytes;
+    rc = offer(r, slot, m, layout);
     pthread_mutex_unlock(&r->lock);
     mem_free(layout);
     return rc;

@@ -284,7 +284,7 @@ static int on_offer(struct cluster_sender *s, const struct cluster_message *m)
         pthread_mutex_unlock(&s->lock);
     }
     if (rc == OK)
-        s->o.on_offer(s->o.ctx, m->transfer, m->hi);
+        s->o.on_offer(s->o.ctx, m->transfer, m->hi, m->tag);
     else
         mem_free(layout);
     return rc;

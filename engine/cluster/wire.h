@@ -21,6 +21,7 @@ struct cluster_message {
     uint64_t transfer;
     int32_t layer, first_id;
     int64_t lo, hi; /* of an offer: 0, n_tok */
+    int64_t tag;    /* of an offer */
     uint64_t hash;
     uint32_t has_hash, n_more; /* n_more: bytes that follow */
 };

@@ -85,9 +85,12 @@ static int child_main(const struct par_ranks *p, int rank, pid_t parent,
 
 static void fail(struct par_ranks *p, int rank, const char *how)
 {
+    char name[64];
+
+    snprintf(name, sizeof(name), "rank %d of %d", rank, p->o.n_ranks);
     if (!p->failed && !p->closing)
-        snprintf(p->why, sizeof(p->why), "rank %d of %d (process %d) %.400s", rank,
-                 p->o.n_ranks, (int)p->children[rank].pid, how);
+        snprintf(p->why, sizeof(p->why), "%.60s (process %d) %.400s",
+                 p->o.names ? p->o.names[rank] : name, (int)p->children[rank].pid, how);
     p->failed = true;
     if (p->o.abort)
         p->o.abort(p->o.mem);

@@ -31,6 +31,8 @@ struct par_ranks_opts {
     int first;   /* 0, or 1: the caller is rank 0 itself, not a child */
     par_rank_fn fn;
     void *arg;
+    /* [n_ranks] what errors call each, lent while they are open; NULL: "rank 1 of 4". */
+    const char *const *names;
     /* Rank r may run on cpus[r][0 .. n_cpus[r] - 1]; NULL: on the CPUs of the caller. */
     const int *const *cpus;
     const int *n_cpus;

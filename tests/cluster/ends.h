@@ -60,14 +60,14 @@ static inline void set_state(struct both *b, enum state *at, enum state from,
     pthread_cond_broadcast(&b->changed);
 }
 
-static inline void on_offer(void *ctx, uint64_t transfer, int64_t n_tok)
+static inline void on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
 {
     struct both *b = ctx;
     struct one *o;
 
     pthread_mutex_lock(&b->lock);
     o = one_of(b, transfer);
-    if (o->n_tok != n_tok)
+    if (o->n_tok != n_tok || tag != 1000 + n_tok)
         abort();
     set_state(b, &o->sent, NOTHING, OFFERED);
     pthread_mutex_unlock(&b->lock);
@@ -108,10 +108,12 @@ static inline void on_arrived(void *ctx, uint64_t transfer, int32_t first_id)
     pthread_mutex_unlock(&b->lock);
 }
 
-static inline void on_dropped(void *ctx, uint64_t transfer)
+static inline void on_dropped(void *ctx, uint64_t transfer, int rc)
 {
     struct both *b = ctx;
 
+    if (rc != (strstr(err_msg(), "was dropped") ? ERR_STATE : ERR_FORMAT))
+        abort();
     pthread_mutex_lock(&b->lock);
     set_state(b, &one_of(b, transfer)->got, NOTHING, DROPPED);
     snprintf(b->why_receive, sizeof(b->why_receive), "%s", err_msg());
@@ -248,7 +250,8 @@ static inline void expect_one(struct both *b, struct one *o, int64_t n_tok)
         assert_ok(kv_reserve(b->from, &need, &o->from));
     assert_ok(kv_reserve(b->to, &need, &o->to));
     pthread_mutex_lock(&b->lock); /* a callback may come first */
-    assert_ok(cluster_receiver_expect(b->receiver, &o->transfer, &o->to, n_tok));
+    assert_ok(
+        cluster_receiver_expect(b->receiver, &o->transfer, &o->to, n_tok, 1000 + n_tok));
     pthread_mutex_unlock(&b->lock);
 }
 

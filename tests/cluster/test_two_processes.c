@@ -19,9 +19,8 @@
 
 /* What both processes see. */
 struct world {
-    int request_of[N_REQUESTS + 1]; /* by the number of the transfer */
     struct pair_answer answers[N_REQUESTS];
-    atomic_int n_offered, n_done;
+    atomic_int n_done;
 };
 static struct world *world;
 
@@ -78,27 +77,25 @@ static void token_on_memory(void *ctx, int64_t request, const struct kv_slot *sl
 {
     struct token_request *q = ctx;
     int32_t ids[PAIR_PROMPT_MAX];
-    int n = atomic_load(&world->n_offered);
 
     (void)request;
-    world->request_of[n + 1] = q->i;
-    atomic_store(&world->n_offered, n + 1);
     must(cluster_receiver_expect(
         receiver, &q->transfer, slot,
-        pair_request(q->i, serve_vocab(token_engine), ids).n_prompt));
+        pair_request(q->i, serve_vocab(token_engine), ids).n_prompt, q->i));
 }
 
 static void token_on_arrived(void *ctx, uint64_t transfer, int32_t first_id)
 {
     (void)ctx;
-    must(serve_arrived(token_engine, token_requests[world->request_of[transfer]].id,
-                       first_id));
+    for (int i = 0; i < N_REQUESTS; i++)
+        if (token_requests[i].transfer == transfer)
+            must(serve_arrived(token_engine, token_requests[i].id, first_id));
 }
 
-static void token_on_dropped(void *ctx, uint64_t transfer)
+static void token_on_dropped(void *ctx, uint64_t transfer, int rc)
 {
     (void)ctx, (void)transfer;
-    must(err_set(ERR_STATE, "a transfer was dropped"));
+    must(rc);
 }
 
 static void token_on_fail(void *ctx)
@@ -196,14 +193,13 @@ static void prompt_on_token(void *ctx, int64_t request, int32_t id, const float 
     cluster_sender_computed(sender, q->transfer, id);
 }
 
-static void prompt_on_offer(void *ctx, uint64_t transfer, int64_t n_tok)
+static void prompt_on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
 {
-    struct prompt_request *q = &prompt_requests[world->request_of[transfer]];
+    struct prompt_request *q = &prompt_requests[tag];
     const struct serve_handoff h = {
         .side = SERVE_PROMPT_SIDE, .on_layer = prompt_on_layer, .ctx = q};
     int32_t ids[PAIR_PROMPT_MAX];
-    struct serve_request r =
-        pair_request(world->request_of[transfer], serve_vocab(prompt_engine), ids);
+    struct serve_request r = pair_request((int)tag, serve_vocab(prompt_engine), ids);
 
     (void)ctx;
     if (r.n_prompt != n_tok)

@@ -143,7 +143,7 @@ TEST(what_is_wrong_is_named)
         if (!wrongs[w].drops) {
             uint64_t id;
 
-            assert_err(cluster_receiver_expect(b.receiver, &id, &o->to, 20), ERR_STATE,
+            assert_err(cluster_receiver_expect(b.receiver, &id, &o->to, 20, 0), ERR_STATE,
                        "has failed");
         }
         close(fd);
@@ -194,7 +194,8 @@ TEST(wrong_offers)
     struct kv_pool *pool = open_pool("paged", 16);
 
     for (int w = 0; w < 6; w++) {
-        struct cluster_message m = {.type = CLUSTER_OFFER, .transfer = 1, .hi = 20};
+        struct cluster_message m = {
+            .type = CLUSTER_OFFER, .transfer = 1, .hi = 20, .tag = 1020};
         struct cluster_sender_opts so;
         struct cluster_layout *l;
         struct kv_slot slot;
