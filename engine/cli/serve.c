@@ -6,11 +6,13 @@
 
 #include "base/log.h"
 #include "http/http.h"
+#include "roles/roles.h"
 #include "serve/serve.h"
 
 struct serve_flags {
     struct serve_opts serve; /* first: its table's offsets hold here */
     struct http_opts http;
+    struct roles_opts roles;
     bool help;
 };
 #define OPT_OF struct serve_flags
@@ -38,6 +40,10 @@ static const struct opt_row *table(void)
     for (; http_opt_table[n].name; n++) {
         own[n] = http_opt_table[n];
         own[n].offset += offsetof(struct serve_flags, http);
+    }
+    for (int i = 0; roles_opt_table[i].name; i++, n++) {
+        own[n] = roles_opt_table[i];
+        own[n].offset += offsetof(struct serve_flags, roles);
     }
     own[n++] = help_row[0];
     (void)cli_join(rows, ROWS_MAX, serve_opt_table, own, n);
@@ -76,7 +82,9 @@ static int serve(const struct serve_flags *f)
         return err_set(ERR_ARG, "--model is needed: the file of the model to serve");
     serve_warn_one_seq(&f->serve, "--max-seqs");
     rc = http_bind(&h, &f->http);
-    if (rc == OK)
+    if (rc == OK && f->roles.roles)
+        rc = roles_open(&s, &f->serve, &f->roles);
+    else if (rc == OK)
         rc = serve_open_shown(&s, &f->serve, cli_progress, doing);
     cli_catch_interrupts();
     if (rc == OK)

@@ -201,6 +201,12 @@ static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
     int64_t max_new;
     int rc;
 
+    if (r->logprobs && !serve_has_logits(h->s)) {
+        x->request.param = "logprobs";
+        return err_set(ERR_ARG,
+                       "request: logprobs: not available with --roles, where only "
+                       "tokens come from the machines");
+    }
     TRY(choose_max_new(x, n_ids, &max_new));
     TRY(http_gen_new(&x->g, r, (int64_t)n_ids, max_new, h->tok, serve_vocab(h->s)));
     x->g->wake = http_wake;

@@ -10,7 +10,12 @@
 
 static const struct model_config *config(const struct serve *s)
 {
-    return model_config_of(s->model);
+    return s->front.submit ? &s->front_config : model_config_of(s->model);
+}
+
+bool serve_has_logits(const struct serve *s)
+{
+    return !s->front.submit;
 }
 
 int serve_vocab(const struct serve *s)
@@ -334,6 +339,9 @@ static int n_threads(const struct plan_phase *f)
 
 int serve_describe(struct serve *s, json_t **out)
 {
+    *out = NULL;
+    if (s->front.submit)
+        return err_set(ERR_UNSUPPORTED, "engines in other processes are not described");
     *out = json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, "
         "s:s, s:s, s:i, s:i}",

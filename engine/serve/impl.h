@@ -19,6 +19,7 @@
 #include "par/team.h"
 #include "plan/plan.h"
 #include "sched/loop.h"
+#include "serve/front.h"
 #include "serve/handoff.h"
 #include "serve/phase_choice.h"
 #include "serve/serve.h"
@@ -70,6 +71,9 @@ struct serve_lengths {
 
 struct serve {
     struct serve_opts o; /* a copy that owns its strings */
+    struct serve_front
+        front; /* submit NULL: the engine is this one, else only `o`, tok and */
+    struct model_config front_config; /* this are used */
     char isa_words[128];
     struct cpu_budget budget;
     struct plan plan;
@@ -128,6 +132,10 @@ struct serve {
     bool warned, warned_elsewhere;
 };
 
+/* With the options only; *out also after an error, for serve_close(), unless NULL. */
+MUST int serve_new(struct serve **out, const struct serve_opts *o);
+MUST int
+serve_open_tok(struct serve *s); /* s->model_format and the model's head are known */
 /* The team's thread for each CPU of a phase: its index in the plan's list of CPUs. */
 void serve_number_threads(const struct plan *p, const struct plan_phase *f, int *threads);
 /* The threads that decode by the plan and their memory nodes, for model_open(). Opens

@@ -113,6 +113,10 @@ void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out)
 {
     struct kv_stat kv;
 
+    if (s->front.kv_stat) {
+        s->front.kv_stat(s->front.ctx, out);
+        return;
+    }
     kv_pool_stat(s->pool, &kv);
     *out = (struct serve_kv_stat){
         .budget_tok = kv.limit_tok,

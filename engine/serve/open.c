@@ -315,7 +315,7 @@ static int open_pool(struct serve *s)
 }
 
 /* The one asked for must open. The model's own may be missing: ids still work. */
-static int open_tok(struct serve *s)
+int serve_open_tok(struct serve *s)
 {
     const struct tok_opts o = {.pre = s->o.pre_tokenizer};
     int rc;
@@ -388,14 +388,12 @@ static int open_processes(struct serve *s)
     return model_procs_open(s->model, &o);
 }
 
-static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapped,
-                    serve_progress_fn progress, void *ctx)
+int serve_new(struct serve **out, const struct serve_opts *o)
 {
     struct serve *s = mem_new(MEM_OTHER, 1, sizeof(*s));
     pthread_condattr_t attr;
-    int rc;
 
-    *out = NULL;
+    *out = s;
     if (!s)
         return ERR_NOMEM;
     pthread_mutex_init(&s->lock, NULL);
@@ -405,12 +403,22 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
     pthread_cond_init(&s->submitted, &attr);
     pthread_condattr_destroy(&attr);
     s->queue_tail = &s->queue_head;
-    s->kv_mapped = kv_mapped;
-    rc = check_opts(o);
-    if (rc == OK)
-        rc = copy_opts(s, o);
-    if (rc == OK)
+    return copy_opts(s, o);
+}
+
+static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapped,
+                    serve_progress_fn progress, void *ctx)
+{
+    struct serve *s;
+    int rc;
+
+    *out = NULL;
+    TRY(check_opts(o));
+    rc = serve_new(&s, o);
+    if (rc == OK) {
+        s->kv_mapped = kv_mapped;
         rc = sched_policy_find(o->policy ? o->policy : "fcfs", &s->policy);
+    }
     if (rc == OK)
         rc = open_team(s);
     if (rc == OK)
@@ -424,7 +432,7 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
     if (rc == OK)
         rc = serve_requests_open(s);
     if (rc == OK)
-        rc = open_tok(s);
+        rc = serve_open_tok(s);
     if (rc == OK)
         rc = open_processes(s);
     if (rc == OK)
@@ -473,6 +481,8 @@ void serve_close(struct serve **sp)
 
     if (!s)
         return;
+    if (s->front.close)
+        s->front.close(s->front.ctx);
     end_all(s);
     model_procs_close(s->model);
     serve_requests_close(s);

@@ -28,6 +28,11 @@ static int check_request(const struct serve *s, const struct serve_request *r)
         return err_set(ERR_ARG,
                        "request: %lld of %lld prompt tokens scored: expected fewer",
                        (long long)r->n_scored, (long long)r->n_prompt);
+    if (r->n_scored > 0 && (r->handoff || s->front.submit))
+        return err_set(ERR_UNSUPPORTED,
+                       "request: %lld prompt tokens scored: only by an "
+                       "engine that computes all of it in this process",
+                       (long long)r->n_scored);
     if (r->n_prompt > s->max_tok || r->max_new > s->max_tok - r->n_prompt)
         return err_set(ERR_LIMIT,
                        "request: %lld prompt and %lld new tokens: expected at most %lld "
@@ -94,6 +99,8 @@ int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id)
 
     *id = -1;
     rc = check_request(s, r);
+    if (rc == OK && s->front.submit)
+        return s->front.submit(s->front.ctx, r, id);
     if (rc == OK)
         rc = make_seq(&q, s, r);
     if (rc != OK)
@@ -109,6 +116,10 @@ int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id)
 
 void serve_cancel(struct serve *s, int64_t id)
 {
+    if (s->front.cancel) {
+        s->front.cancel(s->front.ctx, id);
+        return;
+    }
     pthread_mutex_lock(&s->lock);
     for (struct serve_seq *q = s->queue_head; q; q = q->next)
         if (q->r.id == id)
@@ -174,6 +185,10 @@ void serve_wait(struct serve *s, uint64_t timeout_ns)
     uint64_t now = clock_ns(), until = now + timeout_ns;
     struct timespec t;
 
+    if (s->front.wait) {
+        s->front.wait(s->front.ctx, timeout_ns);
+        return;
+    }
     if (until < now) /* "for ever" */
         until = UINT64_MAX;
     t.tv_sec = (time_t)(until / 1000000000);
@@ -188,6 +203,10 @@ void serve_wait(struct serve *s, uint64_t timeout_ns)
 
 void serve_wake(struct serve *s)
 {
+    if (s->front.wake) {
+        s->front.wake(s->front.ctx);
+        return;
+    }
     pthread_mutex_lock(&s->lock);
     s->woken = true;
     pthread_cond_signal(&s->submitted);

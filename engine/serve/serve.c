@@ -205,7 +205,7 @@ static int64_t computed_ns(const struct serve_totals *t)
     return t->forward_ns + t->sample_ns;
 }
 
-int serve_step(struct serve *s, bool *busy)
+static int step(struct serve *s, bool *busy)
 {
     uint64_t t0 = clock_ns();
     int n = 0, rc = model_procs_check(s->model);
@@ -234,4 +234,9 @@ int serve_step(struct serve *s, bool *busy)
     *busy = (s->loop.n_live > 0 && !s->waits) || s->queue_head;
     pthread_mutex_unlock(&s->lock);
     return rc;
+}
+
+int serve_step(struct serve *s, bool *busy)
+{
+    return s->front.step ? s->front.step(s->front.ctx, busy) : step(s, busy);
 }

@@ -166,6 +166,8 @@ const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer 
  *     (threads of all ranks together)
  * Called by the stepping thread. */
 MUST int serve_describe(struct serve *s, json_t **out);
+/* Whether callbacks get logits: not from engines in other processes (serve/front.h). */
+bool serve_has_logits(const struct serve *s);
 int serve_vocab(const struct serve *s);
 int serve_bos(const struct serve *s); /* token id; -1: none */
 /* Does the token end a text? By config.json and generation_config.json, by the GGUF file's

@@ -19,7 +19,7 @@ void serve_totals_add(struct serve *s, enum serve_phase phase,
 
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase)
 {
-    return &s->totals[phase];
+    return s->front.totals ? s->front.totals(s->front.ctx, phase) : &s->totals[phase];
 }
 
 struct serve_totals serve_totals_since(const struct serve_totals *now,

@@ -457,6 +457,12 @@ TEST(refusals)
     r.on_token = pair_on_first;
     r.handoff = &h;
     assert_err(serve_submit(o.prompt, &r, &id), ERR_ARG, "the prompt side computes 1");
+    r = pair_request(1, serve_vocab(o.prompt), ids);
+    r.on_token = pair_on_first;
+    r.handoff = &h;
+    r.max_new = r.n_scored = 1;
+    assert_err(serve_submit(o.prompt, &r, &id), ERR_UNSUPPORTED,
+               "1 prompt tokens scored");
     for (int i = 0; i < 2; i++)
         pair_submit(&p[i], &o, 1 + i);
     assert_err(serve_arrived(o.token, p[0].token_id, 1), ERR_STATE,

@@ -1,0 +1,45 @@
+#include "cluster/router.h"
+#include "roles/control.h"
+
+static const char *transport_name(int i)
+{
+    return cluster_transports[i] ? cluster_transports[i]->name : NULL;
+}
+
+static const char *router_name(int i)
+{
+    return cluster_routers[i] ? cluster_routers[i]->name : NULL;
+}
+
+#define OPT_OF struct roles_opts
+const struct opt_row roles_opt_table[] = {
+    OPT_ROW(
+        STR, roles, NULL,
+        "Compute prompts and tokens by different processes: how many of each kind, for "
+        "example prompt=1,token=1. The CPUs are divided among them.",
+        .unit = "ROLES"),
+    OPT_ROW(STR, transport, "shm",
+            "How keys and values get from prompt machines to token machines.",
+            .unit = "NAME", .names = transport_name),
+    OPT_ROW(
+        STR, router, "jsq",
+        "How the machines of a request are chosen: prompt machines by the prompt tokens "
+        "that they have to compute, token machines by their sequences.",
+        .unit = "NAME", .names = router_name),
+    OPT_ROW(
+        ENUM, transfer, "layer_wise",
+        "When keys and values leave a prompt machine: serial: when the prompt is "
+        "computed; layer_wise: each layer when it is stored; auto: by the length of the "
+        "prompt.",
+        .values = "serial|layer_wise|auto"),
+    OPT_ROW(INT, serial_below_tok, "512",
+            "With transfer auto, prompts of fewer tokens than this are sent serially.",
+            .unit = "tok", .min = 0, .max = 1 << 30),
+    OPT_ROW(BOOL, checksums, "true", "Compare a checksum of each layer that is sent."),
+    OPT_ROW(
+        F64, link_gbps, "0",
+        "Emulate a link of this bandwidth between the machines. 0: as fast as it goes.",
+        .unit = "Gb/s", .min = 0, .max = 1e6),
+    OPT_ROW(F64, link_latency_ms, "0", "And of this latency.", .unit = "ms", .min = 0,
+            .max = 1e6),
+    {.name = NULL}};

@@ -1,0 +1,37 @@
+/* roles/roles.h - prompt machines and token machines, each a process with an engine of its own.
+ *
+ * The caller's process has the front: requests, and the choice of a prompt machine and a token
+ * machine for each, by a router of cluster/router.h. The token machine reserves memory, the prompt
+ * machine computes the prompt and the first token, keys and values go from the one to the other by
+ * a transport of cluster/transport.h, and the token machine goes on (serve/handoff.h). A request of
+ * one new token is the prompt machine's alone.
+ * A machine that dies or stops is named within a second, by serve_step(): ERR_STATE. The engine
+ * can then only be closed, as with ranks that are processes.
+ * Paper: Splitwise IV.   Threads: as of serve/serve.h. */
+#ifndef ROLES_ROLES_H
+#define ROLES_ROLES_H
+
+#include "base/opt.h"
+#include "serve/serve.h"
+
+#define ROLES_MACHINES_MAX 16 /* of each kind */
+
+struct roles_opts {
+    char *roles;     /* "prompt=1,token=1"; NULL: no roles, one engine */
+    char *transport; /* a name of cluster_transports */
+    char *router;    /* a name of cluster_routers */
+    int transfer;    /* enum cluster_transfer_mode */
+    int64_t serial_below_tok;
+    bool checksums;
+    double link_gbps, link_latency_ms; /* an emulated link; 0: as fast as it goes */
+};
+extern const struct opt_row roles_opt_table[];
+
+/* Start the machines, wait until they are ready, and open an engine in front of them. The CPUs of
+ * the budget are divided among them in equal parts; with fewer CPUs than machines all run on all,
+ * unpinned. Call it before other threads hold locks: it forks.
+ * ERR_ARG, ERR_NOTFOUND: an option is wrong. ERR_STATE: a machine could not start; it says why. */
+MUST int roles_open(struct serve **out, const struct serve_opts *engine,
+                    const struct roles_opts *o);
+
+#endif

@@ -1,0 +1,221 @@
+/* Starting the machines, and closing. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "cluster/wire.h"
+#include "roles/impl.h"
+
+static void close_front(void *ctx)
+{
+    struct roles_front *f = ctx;
+
+    pthread_mutex_lock(&f->lock);
+    f->closing = true;
+    pthread_cond_signal(&f->queued);
+    pthread_mutex_unlock(&f->lock);
+    for (int i = 0; i < f->n; i++)
+        if (f->u.control[i][0] >= 0)
+            shutdown(f->u.control[i][0], SHUT_RDWR); /* machines end by that */
+    if (f->writing)
+        pthread_join(f->writer, NULL);
+    par_ranks_close(&f->children);
+    roles_front_end_all(f);
+    while (f->out) {
+        struct roles_outgoing *o = f->out;
+
+        f->out = o->next;
+        mem_free(o);
+    }
+    for (int i = 0; i < f->n; i++)
+        if (f->u.control[i][0] >= 0)
+            close(f->u.control[i][0]);
+    if (f->wake_fd >= 0)
+        close(f->wake_fd);
+    pthread_cond_destroy(&f->queued);
+    pthread_mutex_destroy(&f->lock);
+    mem_free(f);
+}
+
+static int parse_roles(struct roles_setup *u, const char *text)
+{
+    char rest;
+
+    if ((sscanf(text, "prompt=%d,token=%d%c", &u->n_prompt, &u->n_token, &rest) == 2 ||
+         sscanf(text, "token=%d,prompt=%d%c", &u->n_token, &u->n_prompt, &rest) == 2) &&
+        u->n_prompt >= 1 && u->n_token >= 1 && u->n_prompt <= ROLES_MACHINES_MAX &&
+        u->n_token <= ROLES_MACHINES_MAX)
+        return OK;
+    return err_set(
+        ERR_ARG, "roles: expected prompt=N,token=N with N from 1 to %d, found \"%.60s\"",
+        ROLES_MACHINES_MAX, text);
+}
+
+static int open_pair(int fd[2])
+{
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) == 0)
+        return OK;
+    fd[0] = fd[1] = -1;
+    return err_set(ERR_IO, "roles: cannot make a socket: %m");
+}
+
+static int open_sockets(struct roles_front *f)
+{
+    int rc = OK;
+
+    for (int i = 0; i < f->n && rc == OK; i++)
+        rc = open_pair(f->u.control[i]);
+    for (int p = 0; p < f->u.n_prompt; p++)
+        for (int t = 0; t < f->u.n_token && rc == OK; t++)
+            rc = open_pair(f->u.link[p][t]);
+    return rc;
+}
+
+/* The machines have theirs. */
+static void close_their_sockets(struct roles_front *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->u.control[i][1] >= 0)
+            close(f->u.control[i][1]);
+    for (int p = 0; p < f->u.n_prompt; p++)
+        for (int t = 0; t < f->u.n_token; t++)
+            for (int k = 0; k < 2; k++)
+                if (f->u.link[p][t][k] >= 0)
+                    close(f->u.link[p][t][k]);
+}
+
+/* Equal parts of the budget, or of one CPU each all CPUs. */
+static int divide_cpus(struct roles_front *f, const int **cpus, bool *shared)
+{
+    struct cpu_budget b;
+
+    TRY(cpu_budget_get(&b));
+    *shared = b.n < f->n;
+    for (int i = 0; i < f->n; i++) {
+        int lo = *shared ? 0 : b.n * i / f->n, hi = *shared ? b.n : b.n * (i + 1) / f->n;
+
+        memcpy(f->cpus[i], b.cpus + lo, (size_t)(hi - lo) * sizeof(int));
+        f->n_cpus[i] = hi - lo;
+        cpus[i] = f->cpus[i];
+    }
+    if (*shared) {
+        f->u.engine.pin = false;
+        log_warn("%d machines share %d CPUs: each is slower than it would be alone", f->n,
+                 b.n);
+    }
+    return OK;
+}
+
+static int machine_main(void *arg, int machine)
+{
+    const struct roles_front *f = arg;
+
+    return roles_machine(&f->u, machine);
+}
+
+/* So that a read from a machine that is stopped ends. By the thread that watches. */
+static void abort_reads(void *mem)
+{
+    struct roles_front *f = mem;
+
+    for (int i = 0; i < f->n; i++)
+        shutdown(f->u.control[i][0], SHUT_RDWR);
+}
+
+static int start_machines(struct roles_front *f)
+{
+    const int *cpus[ROLES_MACHINES_ALL];
+    const struct par_ranks_opts o = {.n_ranks = f->n,
+                                     .fn = machine_main,
+                                     .arg = f,
+                                     .names = (const char *const *)f->names,
+                                     .cpus = cpus,
+                                     .n_cpus = f->n_cpus,
+                                     .abort = abort_reads,
+                                     .mem = f};
+    bool shared;
+    int rc;
+
+    for (int i = 0; i < f->n; i++) {
+        bool is_prompt = roles_is_prompt(&f->u, i);
+
+        f->names[i] = f->u.names[i];
+        snprintf(f->u.names[i], sizeof(f->u.names[i]), "%s machine %d of %d",
+                 is_prompt ? "prompt" : "token", 1 + (is_prompt ? i : i - f->u.n_prompt),
+                 is_prompt ? f->u.n_prompt : f->u.n_token);
+    }
+    rc = divide_cpus(f, cpus, &shared);
+    if (rc == OK)
+        rc = open_sockets(f);
+    if (rc == OK)
+        rc = par_ranks_open(&f->children, &o);
+    close_their_sockets(f);
+    return rc;
+}
+
+/* Wait until all are; *max_tok: that of the one with the least. */
+static int wait_until_ready(struct roles_front *f, int64_t *max_tok)
+{
+    *max_tok = INT64_MAX;
+    for (int i = 0; i < f->n; i++) {
+        struct roles_message m;
+
+        if (cluster_wire_read(f->u.control[i][0], &m, sizeof(m)) != OK)
+            return roles_front_name_lost(f, i);
+        if (m.type != ROLES_READY)
+            return err_set(ERR_FORMAT, "%s: a message of type %u", f->u.names[i], m.type);
+        *max_tok = m.id < *max_tok ? m.id : *max_tok;
+    }
+    f->writing = pthread_create(&f->writer, NULL, roles_front_write, f) == 0;
+    return f->writing ? OK : err_set(ERR_NOMEM, "roles: cannot start a thread");
+}
+
+static int new_front(struct roles_front **out, const struct serve_opts *engine,
+                     const struct roles_opts *o)
+{
+    struct roles_front *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+
+    *out = f;
+    if (!f)
+        return ERR_NOMEM;
+    f->u.engine = *engine;
+    f->u.o = *o;
+    memset(f->u.control, -1, sizeof(f->u.control));
+    memset(f->u.link, -1, sizeof(f->u.link));
+    f->out_tail = &f->out;
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->queued, NULL);
+    rng_init(&f->rng, 1, "router");
+    f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (f->wake_fd < 0)
+        return err_set(ERR_IO, "roles: cannot make an event: %m");
+    TRY(parse_roles(&f->u, o->roles));
+    f->n = f->u.n_prompt + f->u.n_token;
+    TRY(cluster_transport_find(o->transport, &f->u.transport));
+    return cluster_router_find(o->router, &f->router);
+}
+
+int roles_open(struct serve **out, const struct serve_opts *engine,
+               const struct roles_opts *o)
+{
+    struct serve_front api;
+    struct roles_front *f;
+    int rc = new_front(&f, engine, o);
+
+    *out = NULL;
+    if (rc == OK)
+        rc = start_machines(f);
+    roles_front_api(&api, f);
+    api.close = close_front;
+    if (rc == OK)
+        rc = wait_until_ready(f, &api.max_tok);
+    if (rc == OK)
+        return serve_open_front(out, engine, &api);
+    if (f)
+        close_front(f);
+    return rc;
+}

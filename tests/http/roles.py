@@ -1,0 +1,152 @@
+"""`sandwich serve --roles`: prompts and tokens are computed by different processes, and a client does
+not notice, whatever is asked of the server and whoever goes away."""
+import http.client
+import json
+import os
+import random
+import signal
+import subprocess
+
+from serving import Server, Tap, ids_of, parallel
+
+sandwich, data = os.environ["SANDWICH"], os.environ["DATA"]
+MODEL = os.path.join(data, "stories260K.bin")
+FLAGS = ["--tokenizer", os.path.join(data, "tok512.bin"), "--deterministic", "--max-seqs", "4"]
+ROLES = ["--roles", "prompt=1,token=1"]
+WORDS = "Once upon a time there was a little girl who lived in the big red house".split()
+N = 48
+tap = Tap()
+
+
+def bodies():
+    rng = random.Random(7)
+    for i in range(N):
+        body = {"prompt": " ".join(rng.choice(WORDS) for _ in range(1 + 7 * i % 60)),
+                "max_tokens": 1 + 11 * i % 50, "temperature": 0, "return_token_ids": True,
+                "ignore_eos": i % 3 != 0}
+        if i % 4 == 3:
+            body.update(temperature=0.8, top_p=0.9, seed=i)
+        if i % 6 == 2:  # the server cancels it in the machines
+            body.update(stop=[".", " little"])
+        yield body
+
+
+BODIES = list(bodies())
+
+
+def answers(server, n=N):
+    """Ids and reason of each request, all at once, half of them streamed."""
+    def one(i):
+        if i % 2:
+            events = server.events("/v1/completions", BODIES[i])
+            return ids_of(events), events[-1]["choices"][0]["finish_reason"]
+        choice = server.complete(**BODIES[i])["choices"][0]
+        return choice["token_ids"], choice["finish_reason"]
+    return parallel(n, one)
+
+
+def one_process():
+    s = Server(sandwich, MODEL, *FLAGS)
+    got = answers(s)
+    assert s.stop()[0] == 0
+    assert {reason for _, reason in got} == {"length", "stop"}, got
+    return got
+
+
+want = one_process()
+
+
+def same_ids(*flags):
+    s = Server(sandwich, MODEL, *FLAGS, *ROLES, *flags)
+    got = answers(s)
+    m = s.settled()
+    status, err = s.stop()
+    assert got == want, [(a, b) for a, b in zip(got, want) if a != b][:1]
+    assert m["sandwich_kv_reserved_tokens"] == 0 and m["sandwich_kv_budget_tokens"] > 0, m
+    assert status == 0, (status, err)
+
+
+for name, flags in {
+        "shm": [],
+        "socket": ["--transport", "socket"],
+        "serial, paged": ["--transfer", "serial", "--kv-alloc", "paged", "--kv-admit", "now"],
+        "little memory, a slow link": ["--kv-budget-tok", "512", "--link-gbps", "1",
+                                       "--link-latency-ms", "2"],
+        "prompts in pieces": ["--max-step-tok", "16", "--policy", "chunked"]}.items():
+    tap.check("the ids of one process: " + name, same_ids, *flags)
+
+
+def refused_by_name():
+    s = Server(sandwich, MODEL, *FLAGS, *ROLES)
+    status, _, j = s.post("/v1/completions", {"prompt": "a", "logprobs": 1})
+    assert status == 400 and j["error"]["param"] == "logprobs", (status, j)
+    assert "not available with --roles" in j["error"]["message"], j
+    assert s.complete(prompt="a", max_tokens=3)["usage"]["completion_tokens"] == 3
+    assert s.stop()[0] == 0
+
+
+def clients_go_away():
+    s = Server(sandwich, MODEL, *FLAGS, *ROLES)
+    body = json.dumps({"prompt": "Once upon", "max_tokens": 400, "ignore_eos": True,
+                       "stream": True}).encode()
+    for i in range(12):
+        c = s.connect()
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+                  % len(body) + body)
+        if i % 3:
+            c.recv(300)
+        c.close()
+    assert s.settled()["sandwich_kv_reserved_tokens"] == 0
+    assert answers(s, 6) == want[:6]
+    assert s.stop()[0] == 0
+
+
+def machines(server):
+    with open("/proc/%d/task/%d/children" % ((server.process.pid,) * 2)) as f:
+        return [int(p) for p in f.read().split()]
+
+
+def is_gone(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def machine_goes(sig, which, name):
+    s = Server(sandwich, MODEL, *FLAGS, *ROLES)
+    pids = machines(s)
+    assert len(pids) == 2, pids
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=100)
+    c.request("POST", "/v1/completions", json.dumps(
+        {"prompt": "Once", "max_tokens": 480, "ignore_eos": True, "stream": True}))
+    answer = c.getresponse()
+    first = answer.readline()
+    os.kill(pids[which], sig)
+    rest = answer.read().decode()
+    c.close()
+    _, err = s.process.communicate(timeout=100)
+    says = "%s machine 1 of 1 (process %d) was %s by %s" % (
+        name, pids[which], "stopped" if sig == signal.SIGSTOP else "killed", sig.name)
+    assert s.process.returncode == 1 and says in err, (s.process.returncode, err)
+    assert b"text" in first and (says in rest or rest.count("data: ") > 470), rest[-500:]
+    assert all(is_gone(p) for p in pids)
+
+
+def wrong_flags():
+    for flags, says in ((["--roles", "prompt=1"], "expected prompt=N,token=N"),
+                        (ROLES + ["--transport", "smh"], "shm"),
+                        (ROLES + ["--kv-budget", "10"], "machine 1 of 1")):
+        p = subprocess.run([sandwich, "serve", "--model", MODEL, *FLAGS, "--port", "0", *flags],
+                           capture_output=True, text=True)
+        assert p.returncode in (1, 2) and says in p.stderr.splitlines()[0], p
+
+
+tap.check("log probabilities are refused by name", refused_by_name)
+tap.check("clients that go away leave no memory behind", clients_go_away)
+for sig in signal.SIGKILL, signal.SIGSTOP:
+    for which, name in enumerate(("prompt", "token")):
+        tap.check("%s of the %s machine is named" % (sig.name, name), machine_goes, sig, which, name)
+tap.check("wrong flags", wrong_flags)
+tap.finish()
