@@ -81,8 +81,8 @@ struct cluster_sender_opts {
     int64_t serial_below_tok;
     bool no_checksums;
     struct cluster_limiter limiter;
-    /* There is memory for a prompt of n_tok tokens; tag: what the receiver calls it. It may be
-     * dropped, and on_end() called on another thread, before this returns. */
+    /* There is memory for a prompt of n_tok tokens; tag: what the receiver calls it. Nothing
+     * else is called for this transfer before it returns. */
     void (*on_offer)(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag);
     /* The slot is not read any more. rc: OK: all was sent. Else why not: one of both ends has
      * dropped it, ERR_STATE, or the connection failed. Once for each offer. */

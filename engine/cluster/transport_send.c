@@ -16,6 +16,7 @@
 
 struct outgoing {
     bool used, computed, dropped;
+    bool offering; /* on_offer() has not returned */
     uint64_t transfer;
     int64_t n_tok;
     void *layout;               /* `to` points into it */
@@ -100,7 +101,8 @@ static struct outgoing *next_work(const struct cluster_sender *s, struct cluster
     for (int i = 0; i < s->o.max_transfers; i++) {
         struct outgoing *o = &s->out[i];
 
-        if (!o->used || (best && best->transfer < o->transfer) || !has_work(s, o, &piece))
+        if (!o->used || o->offering || (best && best->transfer < o->transfer) ||
+            !has_work(s, o, &piece))
             continue;
         best = o;
         *p = piece;
@@ -197,6 +199,19 @@ static int end(struct cluster_sender *s, struct outgoing *entry)
     return rc;
 }
 
+/* Known once a call of on_offer() has returned. */
+static bool is_used(struct cluster_sender *s, const struct outgoing *o)
+{
+    bool used;
+
+    pthread_mutex_lock(&s->lock);
+    while (o->used && o->offering)
+        pthread_cond_wait(&s->changed, &s->lock);
+    used = o->used;
+    pthread_mutex_unlock(&s->lock);
+    return used;
+}
+
 static void end_all(struct cluster_sender *s)
 {
     if (s->failed) {
@@ -204,7 +219,7 @@ static void end_all(struct cluster_sender *s)
         s->o.on_fail(s->o.ctx);
     }
     for (int i = 0; i < s->o.max_transfers; i++)
-        if (s->out[i].used) {
+        if (is_used(s, &s->out[i])) {
             uint64_t transfer = take(s, &s->out[i]).transfer;
 
             s->o.on_end(s->o.ctx, transfer,
@@ -245,16 +260,18 @@ static void *write_all(void *arg)
 /* ---- the thread that reads offers ---- */
 
 static int add(struct cluster_sender *s, const struct cluster_message *m, void *layout,
-               const struct kv_slot *to)
+               const struct kv_slot *to, struct outgoing **out)
 {
     struct outgoing *o = NULL;
 
+    if (s->closing || s->failed) /* nobody would end it */
+        return err_set(ERR_STATE, "the transport has ended");
     for (int i = 0; i < s->o.max_transfers; i++)
         o = s->out[i].used ? o : &s->out[i];
     if (!o || find(s, m->transfer))
         return err_set(ERR_FORMAT, "transfer %llu: offered twice, or one of more than %d",
                        (unsigned long long)m->transfer, s->o.max_transfers);
-    o->used = true;
+    o->used = o->offering = true;
     o->computed = o->dropped = false;
     o->transfer = m->transfer;
     o->n_tok = m->hi;
@@ -263,12 +280,14 @@ static int add(struct cluster_sender *s, const struct cluster_message *m, void *
     o->from = NULL;
     for (int l = 0; l < s->o.shape.n_layers; l++)
         o->stored[l] = o->sent[l] = 0;
+    *out = o;
     return OK;
 }
 
 static int on_offer(struct cluster_sender *s, const struct cluster_message *m)
 {
     void *layout = m->n_more <= LAYOUT_BYTES_MAX ? mem_new(MEM_KV, 1, m->n_more) : NULL;
+    struct outgoing *o = NULL;
     struct kv_slot to;
     int rc;
 
@@ -280,14 +299,19 @@ static int on_offer(struct cluster_sender *s, const struct cluster_message *m)
                                    s->pool_bytes);
     if (rc == OK) {
         pthread_mutex_lock(&s->lock);
-        rc = add(s, m, layout, &to);
+        rc = add(s, m, layout, &to, &o);
         pthread_mutex_unlock(&s->lock);
     }
-    if (rc == OK)
-        s->o.on_offer(s->o.ctx, m->transfer, m->hi, m->tag);
-    else
+    if (rc != OK) {
         mem_free(layout);
-    return rc;
+        return rc;
+    }
+    s->o.on_offer(s->o.ctx, m->transfer, m->hi, m->tag);
+    pthread_mutex_lock(&s->lock);
+    o->offering = false;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    return OK;
 }
 
 static int read_one(struct cluster_sender *s)
