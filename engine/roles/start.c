@@ -10,9 +10,12 @@
 #include "cluster/wire.h"
 #include "roles/impl.h"
 
+#define CLOSE_MS 2000 /* for machines to end by themselves */
+
 static void close_front(void *ctx)
 {
     struct roles_front *f = ctx;
+    bool sound = f->children && par_ranks_check(f->children) == OK;
 
     pthread_mutex_lock(&f->lock);
     f->closing = true;
@@ -23,6 +26,8 @@ static void close_front(void *ctx)
             shutdown(f->u.control[i][0], SHUT_RDWR); /* machines end by that */
     if (f->writing)
         pthread_join(f->writer, NULL);
+    if (sound && par_ranks_wait(f->children, CLOSE_MS) == ERR_STATE)
+        log_warning("machine_failed_at_close", 0, 1, "at its end: %s", err_msg());
     par_ranks_close(&f->children);
     roles_front_end_all(f);
     while (f->out) {

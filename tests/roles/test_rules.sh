@@ -1,0 +1,14 @@
+#!/bin/sh
+# Rules of prompt and token machines, each broken on purpose: a test says so.
+set -u
+. tests/support/tap.sh
+. tests/support/broken.sh
+need_tests roles/test_roles
+
+t=roles/test_roles
+m=engine/roles/machine.c
+f=engine/roles/front.c
+breaks "a machine crashes when it is closed" $m 's/else if (sender)/else/' $t closed_with_requests
+breaks "a machine may have another's request" $f 's/x.peer = q->prompt;/x.peer = 0;/' $t same_ids_as_one_engine
+breaks "a prompt machine keeps its memory" $m 's/serve_release(l->m->s, e->engine_id) != OK)$/true)/' $t same_ids_as_one_engine
+finish_broken
