@@ -53,6 +53,7 @@ TEST(the_engine_serves)
         "\"shorter\": 500}",
         tiny_model(KERN_BF16)));
     assert_true(value_of("n_requests") > 10);
+    assert_true(value_of("busy_frac") > 0 && value_of("busy_frac") <= 1);
     assert_true(series_at("time_frac", length_of("time_frac") - 1) > 0.999999);
     assert_string_equal(evidence_of(""), "");
     assert_err(capture_run(&study_active_tokens,

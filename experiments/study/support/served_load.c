@@ -128,7 +128,7 @@ int study_served_load(struct served_load *out, const struct served_load_opts *o,
     struct run r = {.o = o, .out = out};
     int rc;
 
-    *out = (struct served_load){.all_s = o->duration_s - o->warmup_s};
+    *out = (struct served_load){0};
     rng_init(&r.arrivals, o->seed, "arrivals");
     rng_init(&r.tokens, o->seed, "prompt");
     rc = open_engine(&r);
@@ -136,6 +136,8 @@ int study_served_load(struct served_load *out, const struct served_load_opts *o,
         r.begin_ns = r.next_ns = clock_ns();
         draw_next(&r);
         rc = serve_arrivals(&r, cell);
+        /* the last step may end later than the time of the arrivals */
+        out->all_s = 1e-9 * (double)(clock_ns() - r.begin_ns) - o->warmup_s;
     }
     serve_close(&r.serve);
     mem_free(r.prompt);
