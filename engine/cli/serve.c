@@ -26,6 +26,7 @@ static const struct opt_usage usage = {
         "/v1/chat/completions, /v1/models, and /health and /metrics. SIGTERM, SIGINT or "
         "SIGHUP ends it when the running requests have ended.",
     .examples = "  sandwich serve --model llama-160m.gguf --max-seqs 4\n"
+                "  sandwich serve --model llama-160m.gguf --roles prompt=1,token=1\n"
                 "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", "
                 "\"max_tokens\": 32}'\n",
     .exit_status = CLI_EXIT_STATUS,
