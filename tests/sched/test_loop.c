@@ -450,6 +450,33 @@ TEST(the_youngest_is_preempted)
     sched_loop_close(&w.loop);
 }
 
+/* A request whose keys and values came from elsewhere counts as computed so far, and goes on with
+ * its next token. */
+TEST(what_came_counts)
+{
+    static struct world w;
+
+    open_small(&w, 30, 8);
+    w.q[0] = (struct request){
+        .r = {.id = 1, .n_prompt = 7, .max_new = 3, .n_new = 1, .n_ctx = 7},
+        .n_output = 3,
+        .n_tokens = 1,
+        .size_tok = 8,
+        .sent = true};
+    w.n_sent = 1;
+    w.reserved_tok = 8;
+    assert_ok(sched_loop_add(&w.loop, &w.q[0].r));
+    check(&w);
+    assert_true(w.loop.used_tok == 7 && w.loop.n_seqs == 1 &&
+                w.loop.n_recomputed_tok == 0);
+    assert_int_equal(one_step(&w), 1);
+    assert_true(w.q[0].r.n_ctx == 8 && w.q[0].n_tokens == 2);
+    assert_int_equal(one_step(&w), 1);
+    assert_true(w.q[0].dropped && w.loop.used_tok == 0 && w.reserved_tok == 0);
+    assert_int_equal(w.loop.n_recomputed_tok, 0);
+    sched_loop_close(&w.loop);
+}
+
 /* Memory follows the live requests, and a step takes none. */
 /* Memory of requests that are not the loop's: others wait for it, and do not end without. */
 TEST(held_memory_is_waited_for)
@@ -502,11 +529,13 @@ TEST(steps_take_no_memory)
 
     open_small(&w, 100, 8);
     before = mem_n_allocs();
-    mem_fail_after(0, 1);
-    w.q[0] = (struct request){.r = {.n_prompt = 1, .max_new = 1}};
-    rc = sched_loop_add(&w.loop, &w.q[0].r);
-    mem_fail_after(-1, 0);
-    assert_true(rc == ERR_NOMEM && w.loop.n_live == 0);
+    for (long n = 0; n < 4; n++) { /* each array in turn */
+        mem_fail_after(n, 1);
+        w.q[0] = (struct request){.r = {.n_prompt = 1, .max_new = 1}};
+        rc = sched_loop_add(&w.loop, &w.q[0].r);
+        mem_fail_after(-1, 0);
+        assert_true(rc == ERR_NOMEM && w.loop.n_live == 0 && w.loop.n_live_max == 0);
+    }
     while (w.n_sent < N_REQUESTS)
         add(&w, id++, 3, 5, 1);
     assert_true(mem_n_allocs() > before && w.loop.n_live_max < 3 * N_REQUESTS);
