@@ -15,11 +15,11 @@ for ax, (model, gb, name) in zip(axes, CASES):
     slicing.printed(ax, "Sec. V-E4", "speed-up", lambda at: at["prompt"],
                     [c.value("speedup_tokens") for c in cells], model=name)
     lengths = sorted(study.settings(result.cells, "n_tok"))
-    ax.set(xscale="log", yscale="log", xlabel="tokens of the prompt", ylabel="speed-up")
-    if lengths:
-        style.plain_log(ax.xaxis, lengths)
+    ax.set(xlabel="tokens of the prompt", ylabel="speed-up")
     y = study.finite([c.value("speedup_tokens") for c in cells])
     if y:
+        ax.set(xscale="log", yscale="log")
+        style.plain_log(ax.xaxis, lengths)
         style.plain_log(ax.yaxis, style.ticks_1_2_5(min(y + [1]), max(y + [46])))
     style.legend_below(ax)
 style.save(fig, result, STEM, "A prompt's tokens that the accelerator takes over from the CPU (ScheInfer V-E4)")
