@@ -4,7 +4,7 @@
 
 #define MAX_S     4e9 /* in nanoseconds it fits 64 bits */
 #define BLOCK_TOK 512
-/* More requests a second than this, over at least so many: the times are hardly milliseconds. The
+/* More requests a second than this, over at least that many: the times are hardly milliseconds. The
  * published traces have up to 10 a second. */
 #define RATE_MAX_RPS 500
 #define RATE_MIN_N   100

@@ -59,6 +59,8 @@ MUST int gguf_opt_int(const struct gguf *g, const char *key, int64_t *out);
 MUST int gguf_get_f64(const struct gguf *g, const char *key, double *out);
 MUST int gguf_opt_f64(const struct gguf *g, const char *key, double *out);
 MUST int gguf_opt_bool(const struct gguf *g, const char *key, bool *out);
+/* A number, or a bool as 0 or 1; NaN: the key is of another type, or not there. No error. */
+double gguf_number(const struct gguf *g, const char *key);
 MUST int gguf_get_str(const struct gguf *g, const char *key, const char **s, size_t *n);
 MUST int gguf_opt_str(const struct gguf *g, const char *key, const char **s, size_t *n);
 

@@ -2,6 +2,7 @@
 #include "format/gguf_parts.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,6 +185,18 @@ int gguf_opt_bool(const struct gguf *g, const char *key, bool *out)
         return wrong_type(g, key, "a bool", kv);
     *out = kv->value[0] != 0;
     return OK;
+}
+
+double gguf_number(const struct gguf *g, const char *key)
+{
+    const struct gguf_kv *kv = find_key(g, key);
+    double v = NAN;
+
+    if (kv && kv->type == GGUF_BOOL)
+        return kv->value[0] != 0;
+    if (gguf_get_f64(g, key, &v) != OK)
+        err_clear();
+    return v;
 }
 
 int gguf_get_str(const struct gguf *g, const char *key, const char **s, size_t *n)

@@ -204,18 +204,6 @@ static void set_stops(struct tok *t)
     }
 }
 
-static double key_value(const struct gguf *g, const char *key)
-{
-    double v = NAN;
-    bool b;
-
-    if (gguf_get_f64(g, key, &v) == OK)
-        return v;
-    v = gguf_opt_bool(g, key, &b) == OK ? b : NAN;
-    err_clear(); /* another type is an answer too */
-    return v;
-}
-
 static int check_keys(const struct gguf *g)
 {
     const size_t n = strlen(KEY(""));
@@ -228,7 +216,7 @@ static int check_keys(const struct gguf *g)
         gguf_key_at(g, i, &r);
         snprintf(key, sizeof(key), "%.*s", (int)(r.key_n < 159 ? r.key_n : 159), r.key);
         if (strncmp(key, KEY(""), n) == 0)
-            rc = tok_key_check(TOK_KEYS_GGUF, key + n, key_value(g, key), KEY(""));
+            rc = tok_key_check(TOK_KEYS_GGUF, key + n, gguf_number(g, key), KEY(""));
     }
     return rc;
 }

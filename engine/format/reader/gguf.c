@@ -2,7 +2,6 @@
 #include "format/format.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -199,19 +198,6 @@ static int read_sizes(struct format_file *f)
     return OK;
 }
 
-/* The value of a key as format_key_check() wants it. */
-static double key_value(const struct gguf *g, const char *key)
-{
-    double v = NAN;
-    bool b;
-
-    if (gguf_get_f64(g, key, &v) == OK)
-        return v;
-    v = gguf_opt_bool(g, key, &b) == OK ? b : NAN;
-    err_clear(); /* another type is an answer too */
-    return v;
-}
-
 static int check_keys(const struct format_file *f)
 {
     const struct gguf *g = f->state;
@@ -225,7 +211,7 @@ static int check_keys(const struct format_file *f)
         gguf_key_at(g, i, &r);
         snprintf(key, sizeof(key), "%.*s", (int)(r.key_n < 159 ? r.key_n : 159), r.key);
         if (strncmp(key, prefix, n) == 0)
-            rc = format_key_check(FORMAT_KEYS_GGUF, key, key_value(g, key), f->path);
+            rc = format_key_check(FORMAT_KEYS_GGUF, key, gguf_number(g, key), f->path);
     }
     return rc;
 }
