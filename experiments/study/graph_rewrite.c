@@ -14,7 +14,6 @@ enum { DIVISION, RECIPROCAL, POWER, LAYER_NORM };
 
 struct opts {
     int norm;
-    bool shared_sizes;
     char *passes;
     int64_t n_tok, dim, n_heads, hidden, n_layers;
 };
@@ -25,8 +24,6 @@ static const struct opt_row table[] = {
             "reciprocal of "
             "the root, or by a power of -0.5; LayerNorm by means and differences.",
             .values = "division|reciprocal|power|layer_norm"),
-    OPT_ROW(BOOL, shared_sizes, NULL,
-            "The file computes the sizes of a reshape once; otherwise for each reshape."),
     OPT_ROW(STR, passes, "all", "Passes that run, in this order, with commas; none; all.",
             .unit = "NAMES"),
     OPT_ROW(INT, n_tok, "560", "Tokens, the dynamic size.", .min = 1, .max = 1 << 20),
@@ -55,7 +52,6 @@ struct file {
     const struct opts *o;
     struct text text;
     int n; /* nodes so far */
-    int sizes;
 };
 
 /* A node; returns its number. */
@@ -118,8 +114,6 @@ static int head_sizes(struct file *f, int x)
 {
     int shape, one, tok, heads, size;
 
-    if (f->o->shared_sizes && f->sizes >= 0)
-        return f->sizes;
     shape = node(f, "shape(%%%d)", x);
     one = node(f, "gather(%%%d; 0, 0)", shape);
     one = node(f, "unsqueeze(%%%d; 0)", one);
@@ -128,8 +122,7 @@ static int head_sizes(struct file *f, int x)
     tok = node(f, "unsqueeze(%%%d; 0)", tok);
     heads = node(f, "const i64[1]: %lld", (long long)f->o->n_heads);
     size = node(f, "const i64[1]: %lld", (long long)(f->o->dim / f->o->n_heads));
-    f->sizes = node(f, "concat(%%%d, %%%d, %%%d, %%%d; 0)", one, tok, heads, size);
-    return f->sizes;
+    return node(f, "concat(%%%d, %%%d, %%%d, %%%d; 0)", one, tok, heads, size);
 }
 
 static int heads(struct file *f, int x, int layer, const char *name)
@@ -178,7 +171,6 @@ static int write_file(struct file *f)
     (void)node(
         f, "weight mask: f32[1, 1, 1, 1]"); /* of scores; its size is no matter here */
     for (int layer = 0; layer < f->o->n_layers; layer++) {
-        f->sizes = -1;
         y = attention(f, norm(f, x, layer, "attn_norm"), layer);
         x = node(f, "add(%%%d, %%%d)", x, y);
         y = mlp(f, norm(f, x, layer, "ffn_norm"), layer);

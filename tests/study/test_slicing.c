@@ -42,6 +42,19 @@ TEST(options_act)
     assert_ok(capture_run(&study_slicing,
                           "{\"n_units\": 1, \"no_gg\": true, \"cpu_factor\": 4}"));
     assert_true(value_of("step_ms") < before * 4 && value_of("cg_frac") == 1);
+    /* As printed, the link starts though nothing is sent, which the CPU hides in all 80 layers. */
+    assert_ok(capture_run(&study_slicing,
+                          "{\"n_units\": 1, \"no_gg\": true, \"as_printed\": true}"));
+    near("step_ms", before);
+    assert_ok(
+        capture_run(&study_slicing, "{\"model\": \"llama-2-13b\", \"budget_gb\": 100}"));
+    before = value_of("step_ms");
+    assert_ok(capture_run(&study_slicing,
+                          "{\"model\": \"llama-2-13b\", \"budget_gb\": 100, "
+                          "\"as_printed\": true}"));
+    assert_true(value_of("step_ms") > before); /* but not where the accelerator has all */
+    assert_ok(capture_run(&study_slicing, "{\"n_units\": 1, \"no_gg\": true}"));
+    before = value_of("step_ms");
     assert_ok(capture_run(&study_slicing, "{\"type\": \"fp16\", \"budget_gb\": 40}"));
     assert_true(value_of("step_ms") > 2 * before / 3);
 }
