@@ -14,9 +14,9 @@
 
 #define CLAIMS_BYTES ((size_t)1 << 20)
 
-static const char *const keys[] = {"name",       "paper", "section",   "figure", "text",
-                                   "experiment", "here",  "why",       "shape",  "should",
-                                   "reproduced", "about", "tolerance", NULL};
+static const char *const keys[] = {
+    "name",  "paper",  "section",    "figure", "text",      "experiment", "here", "why",
+    "shape", "should", "reproduced", "about",  "tolerance", "accuracy",   NULL};
 
 const char *claim_verdict_name(enum claim_verdict v)
 {
@@ -66,6 +66,8 @@ static int check_sense(const struct claim *c, const char *where)
 
     if (rc == OK)
         rc = check_rule(c->shape, "shape", where);
+    if (rc == OK)
+        rc = check_rule(c->accuracy, "accuracy", where);
     if (rc != OK)
         return rc;
     if (c->why ? c->reproduced || c->shape || c->should != CLAIM_NO_RECORD
@@ -73,6 +75,9 @@ static int check_sense(const struct claim *c, const char *where)
         return err_set(ERR_FORMAT,
                        "%s: expected \"why\", or \"experiment\" with \"reproduced\" or "
                        "\"shape\"",
+                       where);
+    if (c->accuracy && !c->reproduced)
+        return err_set(ERR_FORMAT, "%s: accuracy: expected a rule \"reproduced\" with it",
                        where);
     if (c->experiment && strchr(c->experiment, '/'))
         return err_set(ERR_FORMAT, "%s: experiment: expected a name, found \"%s\"", where,
@@ -99,6 +104,7 @@ static int read_claim(struct claim *c, const json_t *obj, const char *path, size
         {"why", &c->why, false},
         {"reproduced", &c->reproduced, false},
         {"shape", &c->shape, false},
+        {"accuracy", &c->accuracy, false},
     };
     char where[256];
     int rc = OK;
@@ -171,6 +177,27 @@ int claim_record(json_t **out, const char *experiment)
 
 /* --- the verdict */
 
+/* What is faster at a larger error, or at one that the record does not have, is not reproduced. */
+static enum claim_verdict reproduced_at(const struct claim *c, const json_t *headline,
+                                        struct text *found)
+{
+    struct text errors = {0};
+    enum claim_truth truth;
+
+    if (!c->accuracy)
+        return CLAIM_REPRODUCED;
+    truth = claim_rule_holds(c->accuracy, headline, c->tolerance, &errors);
+    text_puts(found, "; ");
+    text_put(found, errors.p, errors.n);
+    text_fini(&errors);
+    if (truth == CLAIM_HOLDS)
+        return CLAIM_REPRODUCED;
+    text_puts(found, truth == CLAIM_FAILS || truth == CLAIM_UNSURE
+                         ? ": not at equal accuracy"
+                         : ": whether at equal accuracy is not known");
+    return CLAIM_IN_SHAPE;
+}
+
 enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
                                struct text *found)
 {
@@ -190,7 +217,7 @@ enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
     if (c->reproduced)
         truth = claim_rule_holds(c->reproduced, headline, c->tolerance, found);
     if (c->reproduced && truth == CLAIM_HOLDS)
-        return CLAIM_REPRODUCED;
+        return reproduced_at(c, headline, found);
     if (c->shape) {
         found->n = 0;
         truth = claim_rule_holds(c->shape, headline, c->tolerance, found);

@@ -31,6 +31,9 @@ struct claim { /* all texts are lent by the list; NULL: absent */
     const char *why;                /* it is not testable here */
     const char *experiment;         /* NULL: there is none */
     const char *reproduced, *shape; /* rules (claim_rule.h), the second one is weaker */
+    const char
+        *accuracy; /* rule: ours errs no more than what it is compared with. Without it, a
+                             speed-up is at most CLAIM_IN_SHAPE. NULL: accuracy is no question */
     double tolerance;
     enum claim_verdict should; /* the least that must come out; CLAIM_NO_RECORD: any */
 };

@@ -1,4 +1,4 @@
-/* What is on the page: machines, verdicts, and then each experiment. */
+/* What is on the page: machines, verdicts, what is tested, and then each experiment. */
 #include "experiments/report/parts.h"
 
 #include <limits.h>
@@ -177,6 +177,48 @@ static void put_verdicts(struct text *out, const struct report *r)
     report_put(out, "\n");
 }
 
+/* --- what is tested */
+
+static void put_coverage_row(struct text *out, const struct report *r,
+                             const struct coverage_row *c)
+{
+    const json_t *e;
+    char evidence[128];
+    size_t i;
+
+    report_put(out, "| %s, %s | ", c->paper, c->where);
+    report_put(out,
+               c->kind == COVERAGE_FULL   ? REPORT_GOOD
+               : c->kind == COVERAGE_NONE ? REPORT_DIM
+                                          : REPORT_FAIR,
+               coverage_kinds[c->kind]);
+    report_put(out, " | ");
+    json_array_foreach(c->experiments, i, e)
+    {
+        const char *name = json_string_value(e);
+
+        report_put(out, "%s", i ? ", " : "");
+        if (report_find(r, name))
+            report_put(out, "[%s](#%s)", name, name);
+        else
+            report_put(out, "%s", name);
+    }
+    coverage_join(evidence, sizeof(evidence), c->evidence);
+    report_put(out, " | %s | %s |\n", evidence, c->why ? c->why : "");
+}
+
+static void put_coverage(struct text *out, const struct report *r)
+{
+    report_put(out,
+               "## What of the papers is tested\n\nEvery figure and table, and each "
+               "section with a claim of its own. \"Other\": the same question, asked "
+               "in another way.\n\n| where | covers | experiments | evidence | what is "
+               "missing |\n|---|---|---|---|---|\n");
+    for (size_t i = 0; i < r->coverage.n; i++)
+        put_coverage_row(out, r, &r->coverage.v[i]);
+    report_put(out, "\n");
+}
+
 /* --- the page */
 
 static void put_contents(struct text *out, const struct report *r)
@@ -213,6 +255,7 @@ int report_put_page(struct text *out, const struct report *r, const char *dir)
                     "(arithmetic), simulated, or emulated (correctness, no timing).\n\n");
     put_machines(out, r);
     put_verdicts(out, r);
+    put_coverage(out, r);
     put_contents(out, r);
     for (size_t i = 0; i < r->n; i++)
         TRY(report_put_experiment(out, r, &r->v[i], dir));

@@ -152,6 +152,8 @@ int report_read(struct report *out, const char *claims)
     *out = (struct report){.hosts = json_array()};
     home_find(path, sizeof(path), "results/claims.json");
     TRY(claims_read(&out->claims, claims ? claims : path));
+    home_find(path, sizeof(path), "results/coverage.json");
+    TRY(coverage_read(&out->coverage, path));
     TRY(job_names(&out->names));
     out->v = mem_new(MEM_HARNESS, json_array_size(out->names) + 1, sizeof(*out->v));
     hosts = json_object();
@@ -180,6 +182,7 @@ void report_fini(struct report *r)
     json_decref(r->hosts);
     json_decref(r->names);
     claims_fini(&r->claims);
+    coverage_fini(&r->coverage);
     *r = (struct report){0};
 }
 

@@ -1,5 +1,5 @@
 /* experiments/report/report.h - all records below results/ as one page: machines,
- * verdicts on the papers' claims, and each experiment with its figure.
+ * verdicts on the papers' claims, what of the papers is tested, and each experiment with its figure.
  *
  * Records come from results/NAME/ of the working directory. Those of other machines count as
  * well: to compare machines, copy their records there. Only
@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "experiments/report/claims.h"
+#include "experiments/report/coverage.h"
 #include "experiments/job/job.h"
 #include "experiments/report/page.h"
 
@@ -26,6 +27,7 @@ struct report_experiment {
 
 struct report {
     struct claims claims;
+    struct coverage coverage;
     json_t *names; /* of all experiments */
     struct report_experiment *v;
     size_t n;

@@ -10,6 +10,7 @@
 #include "base/name.h"
 #include "experiments/job/job.h"
 #include "experiments/metrics/metrics.h"
+#include "experiments/report/coverage.h"
 #include "tests/support/test.h"
 
 static void check(const char *path, bool smoke)
@@ -297,31 +298,6 @@ static bool is_in(const json_t *list, const char *text)
     return false;
 }
 
-static void check_row(const json_t *row, json_t *names)
-{
-    static const char *const keys[] = {"paper",    "where", "covers", "experiments",
-                                       "evidence", "why",   NULL},
-                             *const covers[] = {"full", "partial", "other", "none", NULL};
-    const json_t *experiments = json_object_get(row, "experiments"),
-                 *evidence = json_object_get(row, "evidence");
-    const char *where = text_at("coverage.json", row, "where"),
-               *how = text_at("coverage.json", row, "covers");
-    json_t *e;
-    size_t i;
-
-    assert_ok(json_check_keys(row, keys, where));
-    check_once("coverage.json", names, where);
-    if (name_index(covers, how) < 0)
-        fail_msg("%s: covers: \"%s\"", where, how);
-    if ((strcmp(how, "none") == 0) != (json_array_size(experiments) == 0) ||
-        (json_array_size(experiments) == 0) != (json_array_size(evidence) == 0))
-        fail_msg("%s: \"%s\" does not go with its experiments", where, how);
-    if ((strcmp(how, "full") == 0) == json_is_string(json_object_get(row, "why")))
-        fail_msg("%s: \"%s\" and \"why\"", where, how);
-    json_array_foreach(evidence, i, e)
-        assert_non_null(metrics_evidence_find(json_string_value(e)));
-}
-
 static bool in_a_row(const json_t *rows, const char *experiment)
 {
     json_t *row;
@@ -358,7 +334,7 @@ static size_t check_coverage(const json_t *rows, const char *name, const struct 
     {
         if (strcmp(text_at("coverage.json", row, "paper"), name) != 0)
             continue;
-        check_row(row, names);
+        check_once("coverage.json", names, text_at("coverage.json", row, "where"));
         check_experiments_exist(row);
     }
     n = json_object_size(names);
@@ -402,17 +378,18 @@ static void coverage_follows_the_experiments(void **s)
 {
     static const char *const names[] = {"Sandwich",  "MNN-LLM",   "ODMA",
                                         "Splitwise", "ScheInfer", NULL};
-    json_t *root, *rows;
+    struct coverage c;
+    const json_t *rows;
     size_t n = 0;
 
     (void)s;
-    assert_ok(json_read_file(&root, "results/coverage.json", 1 << 20));
-    rows = json_object_get(root, "rows");
+    assert_ok(coverage_read(&c, "results/coverage.json"));
+    rows = json_object_get(c.root, "rows");
     for (int i = 0; names[i]; i++)
         n += check_coverage(rows, names[i], &papers[i]);
     assert_int_equal(json_array_size(rows), n); /* none is of another paper */
     check_all_in_rows(rows, names);
-    json_decref(root);
+    coverage_fini(&c);
 }
 
 int main(void)

@@ -66,4 +66,14 @@ check "a verdict needs only the head" checked 0
 echo damaged >results/small/latest.json
 check "a damaged head" checked 3
 check "is named" grep -q 'results/small/latest.json: ' out
+
+# What of the papers is tested.
+"$testbed" coverage >out 2>err
+check "coverage" [ "$?" = 0 ]
+check "of all papers" grep -q '^All papers: [0-9]* full, [0-9]* partial, [0-9]* other, [0-9]* none$' out
+"$testbed" coverage ODMA >out 2>err
+check "of one paper" [ "$(grep -c '^[A-Z]' out)" = 2 ]
+"$testbed" coverage fig06_cross_sections >out 2>err
+check "of one experiment" grep -q '^Sandwich: 1 full, 0 partial, 0 other, 0 none$' out
+check "an unknown paper" refuses 2 'did you mean "ODMA"' "$testbed" coverage ODM
 finish

@@ -140,6 +140,11 @@ TEST(broken_lists_give_one_line)
         {LIST(CLAIM(", \"experiment\": \"e\", \"reproduced\": \"a\"")),
          "n: reproduced: expected a comparison"},
         {LIST(CLAIM(", " RULE ", \"shape\": \"a << b\"")), "n: shape: expected <"},
+        {LIST(CLAIM(", " RULE ", \"accuracy\": \"a\"")),
+         "n: accuracy: expected a comparison"},
+        {LIST(CLAIM(
+             ", \"experiment\": \"e\", \"shape\": \"a < b\", \"accuracy\": \"a < b\"")),
+         "n: accuracy: expected a rule \"reproduced\""},
         {LIST(CLAIM(", " RULE ", \"should\": \"shape\"")), "has no rule \"shape\""},
         {LIST(CLAIM(", " RULE ", \"should\": \"reproduce\"")),
          "did you mean \"reproduced\""},
@@ -239,6 +244,44 @@ TEST(intervals_leave_verdicts_open)
         v = claim_judge(&c, record, &found);
         assert_int_equal(v, cases[i].want);
         assert_int_equal(claim_is_failure(&c, v), v == CLAIM_NOT_REPRODUCED);
+        text_fini(&found);
+        json_decref(record);
+    }
+}
+
+/* A speed-up at a larger error, or at one that nobody measured, is not what a paper claims. */
+TEST(faster_at_a_larger_error_is_not_reproduced)
+{
+    static const struct {
+        const char *errors;
+        enum claim_verdict want;
+        const char *found;
+    } cases[] = {
+        {"\"err\": {\"value\": 1}", CLAIM_REPRODUCED, "x (2) > 1.5; err (1) <= 1"},
+        {"\"err\": {\"value\": 1.4}", CLAIM_IN_SHAPE,
+         "x (2) > 1.5; err (1.4) <= 1 [fails]: not at equal accuracy"},
+        {"\"err\": {\"value\": 1.1, \"lo\": 0.9, \"hi\": 1.3}", CLAIM_IN_SHAPE,
+         "x (2) > 1.5; err (1.1, 0.9 to 1.3) <= 1 [undecided]: not at equal accuracy"},
+        {"\"err\": {\"value\": null, \"why\": \"no log probabilities\"}", CLAIM_IN_SHAPE,
+         "x (2) > 1.5; err: no log probabilities: whether at equal accuracy is not "
+         "known"},
+        {"\"other\": {\"value\": 1}", CLAIM_IN_SHAPE,
+         "x (2) > 1.5; err is not in the record: whether at equal accuracy is not known"},
+    };
+    const struct claim c = {
+        .name = "n", .experiment = "e", .reproduced = "x > 1.5", .accuracy = "err <= 1"};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct text found = {0};
+        char text[300];
+        json_t *record;
+
+        snprintf(text, sizeof(text), "{\"headline\": {\"x\": {\"value\": 2}, %s}}",
+                 cases[i].errors);
+        assert_ok(json_read_text(&record, text, strlen(text), "record"));
+        assert_int_equal(claim_judge(&c, record, &found), cases[i].want);
+        text_put(&found, "", 1);
+        assert_string_equal(found.p, cases[i].found);
         text_fini(&found);
         json_decref(record);
     }
@@ -380,6 +423,8 @@ TEST(shipped_claims_name_headlines)
             claim_rule_names(c.v[i].reproduced, name_is_known, &k);
         if (c.v[i].shape)
             claim_rule_names(c.v[i].shape, name_is_known, &k);
+        if (c.v[i].accuracy)
+            claim_rule_names(c.v[i].accuracy, name_is_known, &k);
         if (strcmp(j->claim.paper, c.v[i].paper) != 0)
             fail_msg("%s: %s is an experiment of %s", c.v[i].name, j->stem,
                      j->claim.paper);
