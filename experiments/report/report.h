@@ -1,5 +1,5 @@
 /* experiments/report/report.h - all records below results/ as one page: machines,
- * verdicts on the papers' claims, what of the papers is tested, and each experiment with its figure.
+ * verdicts on the papers' claims, what of the papers is tested, each experiment with its figure.
  *
  * Records come from results/NAME/ of the working directory. Those of other machines count as
  * well: to compare machines, copy their records there. Only
