@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "par/coll.h"
 
 #define STEP_TOK   512 /* the engine's own --max-step-tok */
 #define LENGTH_MAX (1 << 20)
@@ -168,16 +169,20 @@ static int parse(struct cli_bench *b)
         return err_set(ERR_ARG, "-m is needed: the file of the model to measure");
     TRY(cpu_isa_limit(f->isa));
     TRY(cpu_budget_get(&b->budget));
-    TRY(parse_list(&b->threads, "-t", f->threads, 0, b->budget.n));
-    for (int i = 0; i < b->threads.n; i++)
+    TRY(parse_list(&b->threads, "-t", f->threads, 0, CPU_MAX));
+    for (int i = 0; i < b->threads.n; i++) {
+        if (b->threads.v[i] > b->budget.n)
+            return err_set(ERR_ARG, "-t: %lld asked for, %d allowed (%s)",
+                           (long long)b->threads.v[i], b->budget.n, b->budget.reason);
         if (b->threads.v[i] == 0)
             b->threads.v[i] = b->budget.n;
+    }
     if (f->ops)
         return OK;
     TRY(parse_list(&b->prompt, "-p", f->n_prompt, 0, LENGTH_MAX));
     TRY(parse_list(&b->gen, "-n", f->n_gen, 0, LENGTH_MAX));
     TRY(parse_list(&b->batch, "-b", f->batch, 1, STEP_TOK));
-    TRY(parse_list(&b->ranks, "--ranks", f->ranks, 1, b->budget.n));
+    TRY(parse_list(&b->ranks, "--ranks", f->ranks, 1, PAR_RANKS_MAX));
     return list_tests(b);
 }
 
