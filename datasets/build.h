@@ -30,8 +30,9 @@ MUST int dataset_offer_at(struct dataset *d, struct dataset_item *item, int64_t 
 /* Count a record that holds no request. `why` is a literal: it is kept by pointer. */
 void dataset_skip(struct dataset *d, const char *why);
 
-/* May the record that was refused with `rc` be passed over (opts.skip_bad)? It is then counted as
- * skipped and named in a warning, and the error is cleared. */
+/* May the record that was refused with `rc` be passed over (opts.skip_bad)? */
+bool dataset_may_skip_bad(const struct dataset *d, const struct dataset_opts *o, int rc);
+/* The same. It is then counted as skipped and named in a warning, and the error is cleared. */
 bool dataset_skip_bad(struct dataset *d, const struct dataset_opts *o, int rc);
 
 /* --- files of JSON records */

@@ -93,7 +93,9 @@ const struct opt_row dataset_opt_table[] = {
     OPT_ROW(
         INT, skip_bad, "0",
         "Pass over at most N records that are no requests of this format, each with a "
-        "warning that names it. 0: the first one is an error.",
+        "warning that names it. 0: the first one is an error. In a JSON list with "
+        "a missing quote or bracket, reading goes on at the next object that begins with "
+        "the first key of the first record.",
         .unit = "records", .max = 1e9),
     OPT_ROW(F64, start_s, "0",
             "Trace with arrival times: begin this long after its first request.",
@@ -117,11 +119,16 @@ void dataset_skip(struct dataset *d, const char *why)
     k->skipped[i].n++;
 }
 
+bool dataset_may_skip_bad(const struct dataset *d, const struct dataset_opts *o, int rc)
+{
+    return (rc == ERR_FORMAT || rc == ERR_LIMIT) && d->n_bad < o->skip_bad;
+}
+
 bool dataset_skip_bad(struct dataset *d, const struct dataset_opts *o, int rc)
 {
     static const char why[] = "bad, see dataset.skip_bad";
 
-    if ((rc != ERR_FORMAT && rc != ERR_LIMIT) || d->n_bad >= o->skip_bad)
+    if (!dataset_may_skip_bad(d, o, rc))
         return false;
     d->n_bad++;
     log_warning("dataset_bad_record", (double)d->n_bad, (double)o->skip_bad,

@@ -1,31 +1,9 @@
-#include "datasets/input.h"
+#include "datasets/input_impl.h"
 
-#include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/file.h"
 #include "base/mem.h"
-
-#define READ_BYTES ((size_t)1 << 18)
-
-struct dataset_input {
-    FILE *f;
-    unsigned char *packed; /* bytes read of a gzipped file; NULL: it is not gzipped */
-    z_stream unpack;
-    bool inside_part; /* gzip's end mark of a part has not been reached */
-    char *path;
-    char *where;
-    size_t where_size;
-    unsigned char *chunk; /* bytes read and not yet consumed: [at, end) */
-    size_t at, end;
-    int64_t line; /* of the next byte, from 1 */
-    char *piece;
-    size_t piece_bytes, piece_capacity;
-    enum { ARRAY_BEFORE, ARRAY_INSIDE, ARRAY_AFTER } array;
-    int failed; /* code of a failed read, OK before */
-};
 
 /* 0: the end of the file, or in->failed is set. */
 static size_t read_file(struct dataset_input *in, unsigned char *to)
@@ -73,9 +51,7 @@ static size_t read_packed(struct dataset_input *in, unsigned char *to)
     return READ_BYTES - z->avail_out;
 }
 
-/* The next byte without consuming it, or -1 at the end of the file or after a failed
- * read. */
-static int peek(struct dataset_input *in)
+int dataset_input_peek(struct dataset_input *in)
 {
     if (in->at == in->end) {
         in->at = in->end = 0;
@@ -87,17 +63,17 @@ static int peek(struct dataset_input *in)
     return in->chunk[in->at];
 }
 
-static void advance(struct dataset_input *in)
+void dataset_input_advance(struct dataset_input *in)
 {
     in->line += in->chunk[in->at++] == '\n';
 }
 
-static void mark(struct dataset_input *in)
+void dataset_input_mark(struct dataset_input *in)
 {
     snprintf(in->where, in->where_size, "%s:%lld", in->path, (long long)in->line);
 }
 
-MUST static int piece_add(struct dataset_input *in, const void *p, size_t n)
+int dataset_input_piece_add(struct dataset_input *in, const void *p, size_t n)
 {
     size_t capacity = in->piece_capacity;
 
@@ -160,9 +136,10 @@ static int check_start(struct dataset_input *in)
 {
     static const unsigned char bom[] = {0xef, 0xbb, 0xbf};
 
-    if (peek(in) >= 0 && in->end >= 2 && in->chunk[0] == 0x1f && in->chunk[1] == 0x8b)
+    if (dataset_input_peek(in) >= 0 && in->end >= 2 && in->chunk[0] == 0x1f &&
+        in->chunk[1] == 0x8b)
         TRY(begin_unpacking(in));
-    if (peek(in) < 0)
+    if (dataset_input_peek(in) < 0)
         return in->failed;
     if (in->end >= 3 && memcmp(in->chunk, bom, 3) == 0)
         in->at = 3;
@@ -190,7 +167,7 @@ int dataset_input_open(struct dataset_input **out, const char *path)
     in->chunk = mem_new(MEM_DATASET, READ_BYTES, 1);
     if (!in->path || !in->where || !in->chunk)
         goto out;
-    mark(in);
+    dataset_input_mark(in);
     rc = file_stream(&in->f, path);
     if (rc == OK)
         rc = check_start(in);
@@ -233,131 +210,29 @@ int dataset_input_line(struct dataset_input *in, char **line, size_t *n)
     *line = NULL;
     *n = 0;
     in->piece_bytes = 0;
-    mark(in);
-    if (peek(in) < 0)
+    dataset_input_mark(in);
+    if (dataset_input_peek(in) < 0)
         return in->failed;
     do {
         const unsigned char *from = in->chunk + in->at;
         const unsigned char *nl = memchr(from, '\n', in->end - in->at);
         size_t bytes = nl ? (size_t)(nl - from) : in->end - in->at;
 
-        rc = piece_add(in, from, bytes);
+        rc = dataset_input_piece_add(in, from, bytes);
+        in->lost = rc != OK;
         if (rc != OK)
             return rc;
         in->at += bytes;
         if (nl) {
-            advance(in);
+            dataset_input_advance(in);
             break;
         }
-    } while (peek(in) >= 0);
+    } while (dataset_input_peek(in) >= 0);
     if (in->failed)
         return in->failed;
     if (in->piece_bytes > 0 && in->piece[in->piece_bytes - 1] == '\r')
         in->piece[--in->piece_bytes] = '\0';
     *line = in->piece;
-    *n = in->piece_bytes;
-    return OK;
-}
-
-/* The next byte that is not JSON white space, not consumed; -1 at the end. */
-static int skip_space(struct dataset_input *in)
-{
-    int c;
-
-    while ((c = peek(in)) == ' ' || c == '\t' || c == '\n' || c == '\r')
-        advance(in);
-    return c;
-}
-
-static int bad_frame(struct dataset_input *in, const char *expected, int found)
-{
-    mark(in);
-    if (in->failed)
-        return in->failed;
-    if (found < 0)
-        return err_set(ERR_FORMAT, "%s: expected %s, found the end of the file",
-                       in->where, expected);
-    if (found < 0x20 || found > 0x7e)
-        return err_set(ERR_FORMAT, "%s: expected %s, found byte 0x%02x", in->where,
-                       expected, (unsigned)found);
-    return err_set(ERR_FORMAT, "%s: expected %s, found '%c'", in->where, expected, found);
-}
-
-/* Collect an object that starts at the next byte, up to its closing brace. Brackets of
- * both kinds count alike here: the JSON parser tells them apart. */
-static int collect_object(struct dataset_input *in)
-{
-    size_t depth = 0;
-    int in_string = 0, escaped = 0, c, rc;
-
-    do {
-        size_t from = in->at;
-
-        for (; in->at < in->end; advance(in)) {
-            c = in->chunk[in->at];
-            if (escaped)
-                escaped = 0;
-            else if (in_string && c == '\\')
-                escaped = 1;
-            else if (c == '"')
-                in_string = !in_string;
-            else if (!in_string && (c == '{' || c == '['))
-                depth++;
-            else if (!in_string && (c == '}' || c == ']') && --depth == 0)
-                break;
-        }
-        if (depth ==
-            0) /* the loop stopped on the last brace, which belongs to the object */
-            advance(in);
-        rc = piece_add(in, in->chunk + from, in->at - from);
-        if (rc != OK || depth == 0)
-            return rc;
-    } while (peek(in) >= 0);
-    return bad_frame(in, in_string ? "'\"' at the end of a string" : "'}' of a record",
-                     -1);
-}
-
-bool dataset_input_is_list(struct dataset_input *in)
-{
-    return skip_space(in) == '[';
-}
-
-int dataset_input_element(struct dataset_input *in, char **text, size_t *n)
-{
-    int c, rc, first = in->array == ARRAY_BEFORE;
-
-    *text = NULL;
-    *n = 0;
-    in->piece_bytes = 0;
-    if (in->array == ARRAY_AFTER)
-        return OK;
-    c = skip_space(in);
-    if (first) {
-        if (c != '[')
-            return bad_frame(in, "'[' of a list of records", c);
-        advance(in);
-        in->array = ARRAY_INSIDE;
-        c = skip_space(in);
-    } else if (c == ',') {
-        advance(in);
-        c = skip_space(in);
-        first = -1; /* a comma promises another record */
-    } else if (c != ']') {
-        return bad_frame(in, "',' or ']' after a record", c);
-    }
-    if (c == ']' && first >= 0) {
-        advance(in);
-        in->array = ARRAY_AFTER;
-        c = skip_space(in);
-        return c < 0 ? in->failed : bad_frame(in, "nothing after the list", c);
-    }
-    if (c != '{')
-        return bad_frame(in, "'{' of a record", c);
-    mark(in);
-    rc = collect_object(in);
-    if (rc != OK)
-        return rc;
-    *text = in->piece;
     *n = in->piece_bytes;
     return OK;
 }

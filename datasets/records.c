@@ -13,6 +13,13 @@ static int next(struct dataset_input *in, bool is_list, char **text, size_t *n)
     return rc;
 }
 
+static int pass_over(struct dataset *d, const struct dataset_opts *o,
+                     struct dataset_input *in, int refusal)
+{
+    TRY(dataset_input_resume(in, refusal));
+    return dataset_skip_bad(d, o, refusal) ? OK : refusal;
+}
+
 int dataset_read_records(struct dataset *d, const struct dataset_opts *o,
                          dataset_record_fn fn)
 {
@@ -27,11 +34,12 @@ int dataset_read_records(struct dataset *d, const struct dataset_opts *o,
     is_list = dataset_input_is_list(in);
     while (rc == OK && !full) {
         rc = next(in, is_list, &text, &n);
-        if (rc != OK || !text)
+        if (rc == OK && !text)
             break;
-        rc = fn(d, o, text, n, dataset_input_where(in), &full);
-        if (rc != OK && dataset_skip_bad(d, o, rc))
-            rc = OK;
+        if (rc == OK)
+            rc = fn(d, o, text, n, dataset_input_where(in), &full);
+        if (rc != OK && dataset_may_skip_bad(d, o, rc))
+            rc = pass_over(d, o, in, rc);
     }
     dataset_input_close(&in);
     return rc;

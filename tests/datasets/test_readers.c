@@ -431,7 +431,7 @@ TEST(refused)
          ERR_FORMAT, "value: expected a text"},
         {"sharegpt", "[{\"a\":1,\"a\":2}]", ERR_FORMAT, "duplicate"},
         {"sharegpt", "[{\"a\":\"\xff\"}]", ERR_FORMAT, "in:1: line 1, offset 6"},
-        {"sharegpt", "[{\"a\":]}]", ERR_FORMAT, "in:1: line 1"},
+        {"sharegpt", "[{\"a\":]}]", ERR_FORMAT, "in:1: expected '}', found ']'"},
         {"lmsys", "{\"conversation\":[]}\n[]\n", ERR_FORMAT, "in:2: expected an object"},
         {"lmsys", "{\"conversation\":[]}\n{\"conversation\"\n", ERR_FORMAT, "in:2: line"},
         {"lmsys", "{\"conversation\":7}", ERR_FORMAT, "in:1: conversation"},
