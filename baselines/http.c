@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define HEADER_BYTES_MAX 65536
 #define WAIT_MS          1000 /* a post, a cancel or the end wakes the thread earlier */
@@ -370,8 +371,10 @@ int sut_http_open(struct sut_http **out, const struct sut_http_opts *o)
     h = mem_new(MEM_HARNESS, 1, sizeof(*h));
     if (!h)
         return ERR_NOMEM;
-    pthread_mutex_init(&h->lock, NULL);
     h->o = *o;
+    rc = thread_mutex_init(&h->lock);
+    if (rc != OK)
+        goto out;
     h->url = mem_strdup(MEM_HARNESS, o->url);
     h->api_key = o->api_key ? mem_strdup(MEM_HARNESS, o->api_key) : NULL;
     rc = !h->url || (o->api_key && !h->api_key) ? ERR_NOMEM
@@ -384,10 +387,9 @@ int sut_http_open(struct sut_http **out, const struct sut_http_opts *o)
         goto out;
     }
     curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)MAX_IDLE);
-    if (pthread_create(&h->thread, NULL, run_multi, h) != 0) {
-        rc = err_set(ERR_IO, "cannot start the thread of HTTP requests");
+    rc = thread_start(&h->thread, 0, run_multi, h, "HTTP requests");
+    if (rc != OK)
         goto out;
-    }
     h->started = true;
     *out = h, h = NULL; /* the caller's now */
 out:

@@ -16,6 +16,7 @@
 #include "base/opt.h"
 #include "base/stats.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "baselines/http.h"
 #include "baselines/openai.h"
@@ -374,8 +375,9 @@ static int openai_open(struct sut **out, const json_t *config, sut_event_fn on_e
         return ERR_NOMEM;
     s->on_event = on_event;
     s->ctx = ctx;
-    pthread_mutex_init(&s->lock, NULL);
-    rc = opt_init(openai_opts, &s->o);
+    rc = thread_mutex_init(&s->lock);
+    if (rc == OK)
+        rc = opt_init(openai_opts, &s->o);
     if (rc == OK)
         rc = opt_from_json(openai_opts, &s->o, config, "openai_http");
     if (rc == OK)

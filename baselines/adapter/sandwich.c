@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/thread.h"
 #include "baselines/plan_cache.h"
 #include "serve/serve.h"
 
@@ -244,9 +245,11 @@ static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on
         return ERR_NOMEM;
     s->on_event = on_event;
     s->ctx = ctx;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
-    rc = opt_init(rows, &s->o);
+    rc = thread_mutex_init(&s->lock);
+    if (rc == OK)
+        rc = thread_cond_init(&s->changed);
+    if (rc == OK)
+        rc = opt_init(rows, &s->o);
     if (rc == OK)
         rc = opt_from_json(rows, &s->o, config, "sandwich");
     if (rc == OK && s->o.plan_by != SUT_PLAN_NONE)
@@ -254,10 +257,9 @@ static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on
     if (rc != OK)
         goto out;
     serve_warn_one_seq(&s->o.serve, "system.max_seqs");
-    if (pthread_create(&s->thread, NULL, engine_main, s) != 0) {
-        rc = err_set(ERR_IO, "sandwich: cannot start its thread");
+    rc = thread_start(&s->thread, 0, engine_main, s, "sandwich");
+    if (rc != OK)
         goto out;
-    }
     s->started = true;
     rc = wait_until_open(s);
     if (rc == OK)

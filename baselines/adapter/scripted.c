@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 struct scripted_opts {
     double ttft_ms, itl_ms, stall_ms, block_ms;
@@ -261,7 +262,6 @@ static int scripted_open(struct sut **out, const json_t *config, sut_event_fn on
                          void *ctx)
 {
     struct sut *s = mem_new(MEM_HARNESS, 1, sizeof(*s));
-    pthread_condattr_t attr;
     int rc;
 
     *out = NULL;
@@ -269,12 +269,11 @@ static int scripted_open(struct sut **out, const json_t *config, sut_event_fn on
         return ERR_NOMEM;
     s->on_event = on_event;
     s->ctx = ctx;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    rc = opt_init(scripted_opts, &s->o);
+    rc = thread_mutex_init(&s->lock);
+    if (rc == OK)
+        rc = thread_cond_init(&s->changed);
+    if (rc == OK)
+        rc = opt_init(scripted_opts, &s->o);
     if (rc == OK)
         rc = opt_from_json(scripted_opts, &s->o, config, "scripted");
     if (rc != OK)
@@ -283,8 +282,8 @@ static int scripted_open(struct sut **out, const json_t *config, sut_event_fn on
     s->entries = mem_new(MEM_HARNESS, (size_t)s->o.max_requests, sizeof(*s->entries));
     s->log = mem_new(MEM_HARNESS, s->max_log, sizeof(*s->log));
     rc = s->entries && s->log ? OK : ERR_NOMEM;
-    if (rc == OK && pthread_create(&s->thread, NULL, serve_all, s) != 0)
-        rc = err_set(ERR_IO, "scripted: cannot start its thread");
+    if (rc == OK)
+        rc = thread_start(&s->thread, 0, serve_all, s, "scripted");
     s->started = rc == OK;
 out:
     if (rc != OK)

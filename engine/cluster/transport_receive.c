@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cluster/wire.h"
 #include "kv/slot_runs.h"
 
@@ -228,8 +229,9 @@ void cluster_receiver_drop(struct cluster_receiver *r, uint64_t transfer)
 
 static int start(struct cluster_receiver *r)
 {
-    r->reading = pthread_create(&r->reader, NULL, read_all, r) == 0;
-    return r->reading ? OK : err_set(ERR_NOMEM, "cannot start a transport's thread");
+    TRY(thread_start(&r->reader, 0, read_all, r, "transport"));
+    r->reading = true;
+    return OK;
 }
 
 static int take_arrays(struct cluster_receiver *r)
@@ -255,8 +257,9 @@ int cluster_receiver_open(struct cluster_receiver **out,
     if (!r)
         return ERR_NOMEM;
     r->o = *o;
-    pthread_mutex_init(&r->lock, NULL);
-    rc = take_arrays(r);
+    rc = thread_mutex_init(&r->lock);
+    if (rc == OK)
+        rc = take_arrays(r);
     if (rc == OK)
         rc = cluster_hello(o->fd, o->transport->name, &o->shape);
     if (rc == OK && o->transport->lend)

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cluster/wire.h"
 #include "kv/slot_runs.h"
 
@@ -415,15 +416,16 @@ static int take_arrays(struct cluster_sender *s)
 
 static int start(struct cluster_sender *s)
 {
-    s->reading = pthread_create(&s->reader, NULL, read_all, s) == 0;
-    s->writing = s->reading && pthread_create(&s->writer, NULL, write_all, s) == 0;
-    return s->writing ? OK : err_set(ERR_NOMEM, "cannot start a transport's threads");
+    TRY(thread_start(&s->reader, 0, read_all, s, "transport"));
+    s->reading = true;
+    TRY(thread_start(&s->writer, 0, write_all, s, "transport"));
+    s->writing = true;
+    return OK;
 }
 
 int cluster_sender_open(struct cluster_sender **out, const struct cluster_sender_opts *o)
 {
     struct cluster_sender *s = mem_new(MEM_KV, 1, sizeof(*s));
-    pthread_condattr_t attr;
     int rc;
 
     *out = NULL;
@@ -431,12 +433,11 @@ int cluster_sender_open(struct cluster_sender **out, const struct cluster_sender
         return ERR_NOMEM;
     s->o = *o;
     s->o.fd = -1; /* the caller's, should this fail */
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    rc = take_arrays(s);
+    rc = thread_mutex_init(&s->lock);
+    if (rc == OK)
+        rc = thread_cond_init(&s->changed);
+    if (rc == OK)
+        rc = take_arrays(s);
     if (rc == OK)
         rc = cluster_hello(o->fd, o->transport->name, &o->shape);
     if (rc == OK && o->transport->borrow)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* Large enough that the cost of a write call is small, small enough to stay in the
  * second-level cache's neighbourhood and to share evenly. */
@@ -150,8 +151,10 @@ static int write_tensors(struct pool *p, int n)
     workers[0] = (struct worker){.pool = p, .reports = true};
     for (i = 1; i < n; i++) {
         workers[i] = (struct worker){.pool = p};
-        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
+        if (thread_start(&workers[i].thread, 0, work, &workers[i], p->path) != OK) {
+            err_clear();
             break;
+        }
         started++;
     }
     work(&workers[0]);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* ---- on the stepping thread ---- */
 
@@ -172,7 +173,6 @@ int http_gen_new(struct http_gen **out, const struct http_request *r, int64_t n_
     *out = NULL;
     if (!g)
         return rc;
-    pthread_mutex_init(&g->lock, NULL);
     g->n_owners = 1;
     g->id = -1;
     g->tok = tok;
@@ -183,6 +183,10 @@ int http_gen_new(struct http_gen **out, const struct http_request *r, int64_t n_
     g->n_top = r->n_top < vocab ? r->n_top : vocab;
     g->n_echo = r->echo ? n_prompt : 0;
     n = (size_t)(g->n_echo + max_new);
+    rc = thread_mutex_init(&g->lock);
+    if (rc != OK)
+        goto out;
+    rc = ERR_NOMEM;
     g->tokens = mem_new(MEM_OTHER, n, sizeof(*g->tokens));
     if (g->n_top > 0)
         g->top = mem_new(MEM_OTHER, n * (size_t)g->n_top, sizeof(*g->top));
@@ -190,6 +194,7 @@ int http_gen_new(struct http_gen **out, const struct http_request *r, int64_t n_
         rc = take_stops(g, r);
     if (rc == OK)
         *out = g, g = NULL;
+out:
     http_gen_unref(g);
     return rc;
 }

@@ -1,4 +1,5 @@
 #include "http/metrics.h"
+#include "base/thread.h"
 
 #include <stdio.h>
 
@@ -9,10 +10,10 @@ static const double upper_s[HTTP_N_BUCKETS] = {0.001, 0.002, 0.005, 0.01, 0.02, 
 static const char *const closed_name[] = {"slow_head", "slow_body", "slow_reader",
                                           "client_gone"};
 
-void http_metrics_init(struct http_metrics *m)
+int http_metrics_init(struct http_metrics *m)
 {
     *m = (struct http_metrics){0};
-    pthread_mutex_init(&m->lock, NULL);
+    return thread_mutex_init(&m->lock);
 }
 
 void http_metrics_fini(struct http_metrics *m)

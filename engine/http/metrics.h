@@ -47,7 +47,7 @@ struct http_gauges {
     struct serve_kv_stat kv;
 };
 
-void http_metrics_init(struct http_metrics *m);
+MUST int http_metrics_init(struct http_metrics *m);
 void http_metrics_fini(struct http_metrics *m);
 void http_metrics_status(struct http_metrics *m, int status);
 void http_metrics_closed(struct http_metrics *m, enum http_closed why);

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/frame.h"
 
 #define BACKLOG 256
@@ -67,10 +68,17 @@ static int bind_socket(struct http *h)
     return rc == OK ? read_port(h) : rc;
 }
 
+static int make_locks(struct http *h)
+{
+    TRY(http_metrics_init(&h->metrics));
+    TRY(thread_mutex_init(&h->lock));
+    TRY(thread_cond_init(&h->stopped));
+    return thread_cond_init(&h->added);
+}
+
 int http_bind(struct http **out, const struct http_opts *o)
 {
     struct http *h = mem_new(MEM_OTHER, 1, sizeof(*h));
-    pthread_condattr_t attr;
     int rc;
 
     *out = NULL;
@@ -78,15 +86,10 @@ int http_bind(struct http **out, const struct http_opts *o)
         return ERR_NOMEM;
     h->o = o;
     h->fd = -1;
-    http_metrics_init(&h->metrics);
-    pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->stopped, &attr);
-    pthread_cond_init(&h->added, NULL);
     h->last_to_prepare = &h->to_prepare;
-    pthread_condattr_destroy(&attr);
-    rc = http_access_open(&h->access, o);
+    rc = make_locks(h);
+    if (rc == OK)
+        rc = http_access_open(&h->access, o);
     if (rc == OK)
         rc = bind_socket(h);
     if (rc == OK &&
@@ -222,17 +225,13 @@ static int start_daemon(struct http *h)
 /* Chat templates may nest deep, whatever the user's limit of the stack is. */
 #define PREPARER_STACK_BYTES ((size_t)8 << 20)
 
-static bool start_preparer(struct http *h)
+static int start_own_threads(struct http *h)
 {
-    pthread_attr_t attr;
-    bool started = false;
-
-    if (pthread_attr_init(&attr) != 0)
-        return false;
-    if (pthread_attr_setstacksize(&attr, PREPARER_STACK_BYTES) == 0)
-        started = pthread_create(&h->preparer, &attr, http_prepare, h) == 0;
-    pthread_attr_destroy(&attr);
-    return started;
+    TRY(thread_start(&h->watcher, 0, http_watch, h, "server"));
+    h->watching = true;
+    TRY(thread_start(&h->preparer, PREPARER_STACK_BYTES, http_prepare, h, "server"));
+    h->preparing = true;
+    return start_daemon(h);
 }
 
 static int start_threads(struct http *h)
@@ -246,10 +245,7 @@ static int start_threads(struct http *h)
     if (pthread_getaffinity_np(pthread_self(), sizeof(own), &own) != 0 ||
         pthread_setaffinity_np(pthread_self(), sizeof(h->cpus), &h->cpus) != 0)
         return err_set(ERR_IO, "cannot set the CPUs of a thread");
-    h->watching = pthread_create(&h->watcher, NULL, http_watch, h) == 0;
-    h->preparing = start_preparer(h);
-    rc = h->watching && h->preparing ? start_daemon(h)
-                                     : err_set(ERR_NOMEM, "cannot start a thread");
+    rc = start_own_threads(h);
     if (pthread_setaffinity_np(pthread_self(), sizeof(own), &own) != 0 && rc == OK)
         rc = err_set(ERR_IO, "cannot set the CPUs of a thread");
     return rc;

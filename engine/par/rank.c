@@ -14,6 +14,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "par/coll.h"
 #include "par/shm.h"
 
@@ -194,12 +195,10 @@ static int start_watcher(struct par_ranks *p)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&p->watcher, NULL, watch, p);
+    rc = thread_start(&p->watcher, 0, watch, p, "ranks");
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return err_set(ERR_IO, "ranks: cannot start a thread: %s", strerror(rc));
-    p->watched = true;
-    return OK;
+    p->watched = rc == OK;
+    return rc;
 }
 
 /* Signals wait until the child has said which are not its own. */
@@ -228,14 +227,9 @@ static int start_children(struct par_ranks *p)
 
 static int init(struct par_ranks *p, const struct par_ranks_opts *o)
 {
-    pthread_condattr_t attr;
-
     p->o = *o;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    TRY(thread_mutex_init(&p->lock));
+    TRY(thread_cond_init(&p->changed));
     return par_shm_open(&p->shm, (size_t)o->n_ranks * MESSAGE_BYTES);
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cpu/cpu.h"
 #include "par/spin.h"
 
@@ -284,20 +285,19 @@ static void init_workers(struct par_team *t, const int *cpus)
 
 static int start_workers(struct par_team *t)
 {
-    int rc = 0;
+    int rc = OK;
 
     atomic_store(&t->n_left, (unsigned)t->n - 1);
-    for (; t->n_started < t->n - 1 && rc == 0; t->n_started += rc == 0) {
+    for (; t->n_started < t->n - 1 && rc == OK; t->n_started += rc == OK) {
         struct worker *w = &t->workers[t->n_started + 1];
 
-        rc = pthread_create(&w->thread, NULL, worker_main, w);
+        rc = thread_start(&w->thread, 0, worker_main, w, "team");
     }
-    if (rc != 0) /* those that there will not be */
+    if (rc != OK) /* those that there will not be */
         atomic_fetch_sub(&t->n_left, (unsigned)(t->n - 1 - t->n_started));
     wait_for_workers(t);
-    if (rc != 0)
-        return err_set(ERR_IO, "team: cannot start thread %d of %d: %s", t->n_started + 1,
-                       t->n, strerror(rc));
+    if (rc != OK)
+        return err_prefix(rc, "thread %d of %d", t->n_started + 1, t->n);
     for (int i = 1; i < t->n; i++)
         if (t->workers[i].pin_failed)
             return err_set(ERR_IO, "team: thread %d cannot be pinned to CPU %d", i,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cluster/wire.h"
 #include "roles/control.h"
 #include "serve/handoff.h"
@@ -496,9 +497,8 @@ static int work(struct machine *m)
 
     TRY(open_links(m));
     TRY(cluster_wire_write(m->fd, &ready, sizeof(ready)));
-    m->reading = pthread_create(&m->reader, NULL, read_all, m) == 0;
-    if (!m->reading)
-        return err_set(ERR_NOMEM, "cannot start a thread");
+    TRY(thread_start(&m->reader, 0, read_all, m, "machine"));
+    m->reading = true;
     while (!atomic_load(&m->closing)) {
         TRY(serve_step(m->s, &busy));
         tell_stat(m, busy);
@@ -520,8 +520,9 @@ int roles_machine(const struct roles_setup *u, int machine)
     int rc;
 
     close_others(u, machine);
-    pthread_mutex_init(&m.lock, NULL);
-    rc = serve_open_mapped(&m.s, &u->engine, NULL, NULL);
+    rc = thread_mutex_init(&m.lock);
+    if (rc == OK)
+        rc = serve_open_mapped(&m.s, &u->engine, NULL, NULL);
     if (rc == OK)
         rc = work(&m);
     if (m.reading) {

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cluster/wire.h"
 #include "roles/impl.h"
 
@@ -175,8 +176,9 @@ static int wait_until_ready(struct roles_front *f, int64_t *max_tok)
             return err_set(ERR_FORMAT, "%s: a message of type %u", f->u.names[i], m.type);
         *max_tok = m.id < *max_tok ? m.id : *max_tok;
     }
-    f->writing = pthread_create(&f->writer, NULL, roles_front_write, f) == 0;
-    return f->writing ? OK : err_set(ERR_NOMEM, "roles: cannot start a thread");
+    TRY(thread_start(&f->writer, 0, roles_front_write, f, "roles"));
+    f->writing = true;
+    return OK;
 }
 
 static int new_front(struct roles_front **out, const struct serve_opts *engine,
@@ -192,8 +194,9 @@ static int new_front(struct roles_front **out, const struct serve_opts *engine,
     memset(f->u.control, -1, sizeof(f->u.control));
     memset(f->u.link, -1, sizeof(f->u.link));
     f->out_tail = &f->out;
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->queued, NULL);
+    f->wake_fd = -1;
+    TRY(thread_mutex_init(&f->lock));
+    TRY(thread_cond_init(&f->queued));
     rng_init(&f->rng, 1, "router");
     f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (f->wake_fd < 0)

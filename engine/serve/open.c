@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "ranks/procs.h"
 #include "serve/impl.h"
 
@@ -391,18 +392,14 @@ static int open_processes(struct serve *s)
 int serve_new(struct serve **out, const struct serve_opts *o)
 {
     struct serve *s = mem_new(MEM_OTHER, 1, sizeof(*s));
-    pthread_condattr_t attr;
 
     *out = s;
     if (!s)
         return ERR_NOMEM;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->lengths.lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->submitted, &attr);
-    pthread_condattr_destroy(&attr);
     s->queue_tail = &s->queue_head;
+    TRY(thread_mutex_init(&s->lock));
+    TRY(thread_mutex_init(&s->lengths.lock));
+    TRY(thread_cond_init(&s->submitted));
     return copy_opts(s, o);
 }
 

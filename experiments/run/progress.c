@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 
 #define MINUTE_NS 60000000000ull
@@ -42,8 +43,7 @@ int progress_open(struct progress **out, FILE *f, enum progress_mode mode, size_
                            .left_s = INFINITY,
                            .start_ns = now_ns,
                            .printed_ns = now_ns};
-    pthread_mutex_init(&p->lock, NULL);
-    return OK;
+    return thread_mutex_init(&p->lock);
 }
 
 static void clear(struct progress *p)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* Sleep until this long before a dispatch, then spin: the kernel's wake-up is later than
  * that on a busy machine, and a spin of one request in many milliseconds costs nothing.
@@ -373,10 +374,9 @@ int run_cell(struct run_result *out, struct run_system *s,
     pthread_mutex_lock(&s->lock);
     s->flight = &f;
     pthread_mutex_unlock(&s->lock);
-    if (pthread_create(&thread, NULL, generate, &g) != 0) {
-        rc = err_set(ERR_IO, "cannot start the load generator thread");
+    rc = thread_start(&thread, 0, generate, &g, "load generator");
+    if (rc != OK)
         goto out;
-    }
     follow(s, &f, tick, ctx);
     pthread_join(thread, NULL);
     out->wall_s = (double)(clock_ns() - f.start_ns) / 1e9;

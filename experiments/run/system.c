@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 void run_flight_close(struct run_flight *f, size_t i, enum metrics_status status,
                       int64_t done_ns, const char *error)
@@ -100,18 +101,18 @@ int run_system_open(struct run_system **out, const json_t *config)
 {
     struct run_system *s = mem_new(MEM_HARNESS, 1, sizeof(*s));
     json_t *options = NULL;
-    pthread_condattr_t attr;
     int rc;
 
     *out = NULL;
     if (!s)
         return ERR_NOMEM;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_cond_init(&s->progressed, &attr);
-    pthread_condattr_destroy(&attr);
+    rc = thread_mutex_init(&s->lock);
+    if (rc == OK)
+        rc = thread_cond_init(&s->changed);
+    if (rc == OK)
+        rc = thread_cond_init(&s->progressed);
+    if (rc != OK)
+        goto out;
     s->config = json_deep_copy(config);
     options = json_deep_copy(config);
     if (!s->config || !options) {

@@ -1,5 +1,6 @@
 /* The adapter of OpenAI servers against a scripted one: every dialect's tokens are counted,
  * every fault ends its request, and only its, with one line that names it. */
+#include "tests/support/faults.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 #include "tests/support/web_server.h"
@@ -8,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/clock.h"
+#include "baselines/http.h"
 #include "baselines/openai.h"
 #include "baselines/openai_probe.h"
 #include "baselines/sse.h"
@@ -535,6 +537,15 @@ TEST(events_are_whole_wherever_they_are_cut)
         assert_string_equal(e.text, "one|two\n\xe6\xbc\xa2|{}|bad|");
         sut_sse_fini(&s);
     }
+}
+
+TEST(a_thread_or_lock_cannot_be_had)
+{
+    const struct sut_http_opts o = {.url = "http://127.0.0.1:1"};
+    struct sut_http *h = NULL;
+
+    assert_int_equal(test_thread_faults(sut_http_open(&h, &o), !h), 3);
+    sut_http_close(&h);
 }
 
 int main(void)

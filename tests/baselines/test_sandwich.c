@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "baselines/plan_cache.h"
 #include "baselines/sut.h"
+#include "tests/support/faults.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tuned_plan.h"
@@ -306,3 +307,25 @@ TEST(test_refusals)
 }
 
 TEST_GROUP(find_adapter, NULL);
+
+static int open_and_close(const json_t *config, struct seen *seen)
+{
+    struct sut *s;
+    int rc = adapter->open(&s, config, on_event, seen);
+
+    assert_true((rc == OK) == (s != NULL));
+    if (s)
+        adapter->close(&s);
+    return rc;
+}
+
+/* In this thread or in the engine's. */
+TEST(a_thread_or_lock_cannot_be_had)
+{
+    json_t *config = json_pack("{s:s, s:b, s:i}", "model", model, "pin", 0, "threads", 1);
+    struct seen seen;
+
+    seen_init(&seen);
+    assert_true(test_thread_faults(open_and_close(config, &seen), true) >= 9);
+    json_decref(config);
+}

@@ -4,6 +4,7 @@
 
 #include "cluster/transfer.h"
 #include "tests/cluster/ends.h"
+#include "tests/support/faults.h"
 
 static bool nothing_failed(struct both *b)
 {
@@ -328,4 +329,54 @@ TEST(limiter_by_closed_form)
     assert_int_equal(
         cluster_limiter_due_ns(&(struct cluster_limiter){.latency_ns = 7}, 5, 1 << 20),
         12);
+}
+
+struct receiver_end {
+    struct cluster_receiver_opts o;
+    struct cluster_receiver *r;
+    int rc;
+    char why[256];
+};
+
+static void *try_receiver(void *arg)
+{
+    struct receiver_end *e = arg;
+
+    e->rc = cluster_receiver_open(&e->r, &e->o);
+    snprintf(e->why, sizeof(e->why), "%s", err_msg());
+    if (e->rc != OK)
+        close(e->o.fd); /* so that the other end does not wait */
+    return NULL;
+}
+
+static int open_and_close(const char *transport)
+{
+    struct receiver_end e = {0};
+    struct cluster_sender_opts so;
+    struct both b;
+    pthread_t t;
+    int fd[2], rc;
+
+    begin(&b);
+    b.to = open_pool("static", 16);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    e.o = receiver_opts(&b, transport, fd[1]);
+    assert_int_equal(pthread_create(&t, NULL, try_receiver, &e), 0);
+    so = sender_opts(&b, transport, fd[0]);
+    rc = cluster_sender_open(&b.sender, &so);
+    if (rc != OK)
+        close(fd[0]);
+    pthread_join(t, NULL);
+    assert_true((rc == OK) == (b.sender != NULL) && (e.rc == OK) == (e.r != NULL));
+    b.receiver = e.r;
+    close_both(&b);
+    return rc == ERR_NOMEM || e.rc == OK ? rc : err_set(e.rc, "%s", e.why);
+}
+
+/* At whichever end. */
+TEST(a_thread_or_lock_cannot_be_had)
+{
+    for (int i = 0; cluster_transports[i]; i++)
+        assert_int_equal(
+            test_thread_faults(open_and_close(cluster_transports[i]->name), true), 10);
 }

@@ -1,6 +1,6 @@
-/* Lists of JSON records of which one is damaged: with dataset.skip_bad all others are read, whatever
- * the damage is, and it is named. Regression: behind a lost quote or bracket the rest of a list was
- * refused. */
+/* Lists of JSON records of which one is damaged: with dataset.skip_bad all others are read,
+ * whatever the damage is, and it is named. Regression: behind a lost quote or bracket the rest of
+ * a list was refused. */
 #include "base/log.h"
 #include "tests/datasets/data.h"
 #include "tests/support/faults.h"
@@ -81,8 +81,8 @@ static void expect_others(const char *text, int damaged)
     dataset_close(&d);
 }
 
-/* Each byte of each record, or one in three, is left out, or gets each of these before it. The first record's key must
- * stay: it tells what records begin with. */
+/* Each byte of each record, or one in three, is left out, or gets each of these before it. The
+ * first record's key must stay: it tells what records begin with. */
 TEST(one_byte_is_wrong)
 {
     static const char put[] = "\"{}[],\n";

@@ -88,11 +88,13 @@ check_words() {
         xargs awk -v WORDS="$here/words.txt" -f "$here/words.awk" "$here/words.txt"
 }
 
-# One mechanism for one question: names are looked up, and UTF-8 is validated, in base only.
+# One mechanism for one question: names are looked up, UTF-8 is validated, and threads and locks are
+# made, in base only.
 check_once() {
     grep -v -E '^(engine/base|tests)/' "$tmp/c" | tr '\n' '\0' |
-        xargs -0 grep -n -H -i -E 'did you mean|< 0xc2' /dev/null |
-        sed -e 's/^\([^:]*:[0-9]*\):.*did you.*/\1: once: base\/name.h looks up names/' \
+        xargs -0 grep -n -H -i -E 'did you mean|< 0xc2|pthread_(create|(mutex|cond)_init) ?\(' /dev/null |
+        sed -e 's/^\([^:]*:[0-9]*\):.*pthread_.*/\1: once: base\/thread.h starts threads and makes locks/' \
+            -e 's/^\([^:]*:[0-9]*\):.*did you.*/\1: once: base\/name.h looks up names/' \
             -e 's/^\([^:]*:[0-9]*\):.*< 0x.*/\1: once: base\/utf8.h validates UTF-8/'
 }
 

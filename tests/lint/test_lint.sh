@@ -113,6 +113,10 @@ printf '#if 0\nint kv_x;\n#endif\n' >"$tree/engine/base/g.c"
 check "code switched off" 'engine/base/g.c:1: mark: code switched off'
 add engine/kv/g.c 'static const char kv_text[] = "; did you mean \"x\"?";'
 check "a second way to look up names" 'engine/kv/g.c:1: once: base/name.h'
+clean
+printf '#include <pthread.h>\n\nint kv_lock(pthread_mutex_t *m)\n{\n    return pthread_mutex_init(m, 0);\n}\n' \
+    >"$tree/engine/kv/g.c"
+check "a lock that nothing can refuse" 'engine/kv/g.c:5: once: base/thread.h'
 add engine/kv/README.md 'Data lie in /home/someone/data.'
 check "a path of one machine" 'engine/kv/README.md:2: mark: a path'
 printf 'struct found {\n    int n;\n};\n' >"$tree/engine/kv/g.c"

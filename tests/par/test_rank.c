@@ -15,6 +15,7 @@
 #include "par/coll.h"
 #include "par/rank.h"
 #include "par/shm.h"
+#include "tests/support/faults.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
@@ -371,4 +372,29 @@ TEST(what_makes_no_sense_is_refused)
     mem_fail_after(-1, 0);
     assert_null(p);
     left_no_child();
+}
+
+static int sleep_until_killed(void *arg, int rank)
+{
+    (void)arg;
+    (void)rank;
+    pause();
+    return OK;
+}
+
+static bool nothing_is_left(const struct par_ranks *p)
+{
+    left_no_child();
+    left_no_shm();
+    return !p;
+}
+
+TEST(a_thread_or_lock_cannot_be_had)
+{
+    struct par_ranks_opts o = {.n_ranks = 2, .first = 1, .fn = sleep_until_killed};
+    struct par_ranks *p = NULL;
+
+    assert_int_equal(test_thread_faults(par_ranks_open(&p, &o), nothing_is_left(p)), 5);
+    par_ranks_close(&p);
+    assert_true(nothing_is_left(p));
 }

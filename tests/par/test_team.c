@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cpu/cpu.h"
 #include "par/team.h"
+#include "tests/support/faults.h"
 
 #define MAX_THREADS 9
 
@@ -454,4 +455,16 @@ TEST(no_thread_can_be_started)
     pthread_attr_destroy(&usual);
     t = open_team(4, 0);
     par_team_close(&t);
+}
+
+/* Those that were started before the one that cannot be end. */
+TEST(a_thread_cannot_be_had)
+{
+    struct par_team *t = NULL;
+
+    assert_int_equal(test_thread_faults(par_team_open(&t, NULL, 4, 0), !t), 6);
+    par_team_close(&t);
+    thread_fail_after(5);
+    assert_err(par_team_open(&t, NULL, 4, 0), ERR_NOMEM,
+               "thread 3 of 4: team: cannot start a thread: ");
 }

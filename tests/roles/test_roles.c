@@ -10,6 +10,7 @@
 #include "cluster/transport.h"
 #include "roles/roles.h"
 #include "tests/serve/handoff.h"
+#include "tests/support/faults.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/tiny_model.h"
 
@@ -382,4 +383,25 @@ TEST(closed_with_requests)
         for (int i = 0; i < N_REQUESTS; i++)
             assert_true(g[i].finish != SERVE_RUNNING);
     }
+}
+
+static bool nothing_is_left(const struct serve *s)
+{
+    left_no_child();
+    left_no_shm();
+    return !s;
+}
+
+/* Neither in this process, nor in a machine's. */
+TEST(a_thread_or_lock_cannot_be_had)
+{
+    struct roles_opts o = roles_opts("prompt=1,token=1");
+    struct serve_opts so = engine_opts();
+    struct serve *s = NULL;
+
+    assert_true(test_thread_faults(roles_open(&s, &so, &o), nothing_is_left(s)) > 10);
+    serve_close(&s);
+    assert_true(nothing_is_left(s));
+    opt_free(roles_opt_table, &o);
+    free_opts(&so);
 }

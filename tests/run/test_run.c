@@ -5,6 +5,7 @@
 #include "tests/metrics/rows.h"
 
 #include "experiments/run/run.h"
+#include "tests/support/faults.h"
 
 /* Regression: a scripted request was freed after its end was reported. */
 
@@ -477,4 +478,34 @@ TEST(short_of_memory)
         assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
     }
     assert_true(n_failed >= 8);
+}
+
+static int open_and_close(const json_t *config)
+{
+    struct run_system *s;
+    int rc = run_system_open(&s, config);
+
+    assert_true((rc == OK) == (s != NULL));
+    run_system_close(&s);
+    return rc;
+}
+
+/* Of the system's locks, the adapter's, its thread, and the load generator's. */
+TEST(a_thread_or_lock_cannot_be_had)
+{
+    struct load_opts load = closed(2, 1);
+    struct item item = {.n_prompt = 5, .n_output = 3};
+    json_t *config = json_pack("{s:s}", "adapter", "scripted");
+    struct fixture x = {0};
+
+    assert_true(test_thread_faults(open_and_close(config), true) >= 9);
+    json_decref(config);
+    open_system(&x, "{\"adapter\": \"scripted\"}");
+    assert_ok(make_requests(&x, &item, 1, &load));
+    assert_int_equal(
+        test_thread_faults(run_cell(&x.result, x.system, &x.requests, &load, NULL, NULL),
+                           !x.result.rows),
+        2);
+    assert_int_equal(x.result.n, 2);
+    close_system(&x);
 }

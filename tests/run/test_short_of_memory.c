@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "base/thread.h"
 #include "experiments/job/job.h"
 #include "experiments/run/experiment.h"
 #include "experiments/run/resume.h"
@@ -23,6 +24,8 @@ static const char text[] =
     "\"load\": {\"n_requests\": 2}, \"headline\": [{\"name\": \"t\", \"metric\": "
     "\"p50_ttft_ms\", \"better\": \"lower\", \"over\": \"max\"}]}";
 
+static const char *report_path = "/dev/null";
+
 static int run(const char *dir, struct run_outcome *outcome)
 {
     struct run_options o = {
@@ -32,7 +35,7 @@ static int run(const char *dir, struct run_outcome *outcome)
     int rc = json_read_text(&root, text, strlen(text), "t");
 
     *outcome = (struct run_outcome){0};
-    o.live = o.report = fopen("/dev/null", "w");
+    o.live = o.report = fopen(report_path, "a");
     if (rc == OK)
         rc = job_from_json(&j, root, "t", "t.json", NULL);
     if (rc == OK)
@@ -43,9 +46,10 @@ static int run(const char *dir, struct run_outcome *outcome)
     return rc;
 }
 
-/* What main() and `testbed run` do, and then the n-th allocation and all later ones fail.
- * *n_allocs: how many there are with memory. Returns the exit status. */
-static int run_short(const char *dir, long n, const char *log, long *n_allocs)
+/* What main() and `testbed run` do, and then the n-th allocation and all later ones fail; or the
+ * n-th thread or lock. *n_allocs: how many there are with memory. Returns the exit status. */
+static int run_short(const char *dir, long n, bool of_threads, const char *log,
+                     long *n_allocs)
 {
     static char *words[] = {"testbed", "run", "t"};
     struct run_outcome outcome;
@@ -62,7 +66,11 @@ static int run_short(const char *dir, long n, const char *log, long *n_allocs)
         run_resume_remember(3, words);
         process_at_signal(run_resume_report);
         long before = mem_n_allocs();
-        mem_fail_after(n, 0);
+        if (of_threads) {
+            report_path = log;
+            thread_fail_after(n);
+        } else
+            mem_fail_after(n, 0);
         int rc = run(dir, &outcome);
         mem_fail_after(-1, 0);
         before = mem_n_allocs() - before;
@@ -70,7 +78,7 @@ static int run_short(const char *dir, long n, const char *log, long *n_allocs)
             _exit(99);
         if (rc != OK) /* of a process of its own, or of a large region */
             dprintf(STDERR_FILENO, "testbed: %s\n", err_msg());
-        _exit(rc == OK ? 0 : STATUS);
+        _exit(rc == OK && outcome.n_failed == 0 ? 0 : STATUS);
     }
     close(ends[1]);
     if (read(ends[0], n_allocs, sizeof(*n_allocs)) != sizeof(*n_allocs))
@@ -102,11 +110,11 @@ static void ends_with_a_line_and_resumes(void **state)
     (void)state;
     snprintf(dir, sizeof(dir), "%s/whole", test_dir());
     snprintf(log, sizeof(log), "%s/log", test_dir());
-    assert_int_equal(run_short(dir, -1, log, &n_allocs), 0);
+    assert_int_equal(run_short(dir, -1, false, log, &n_allocs), 0);
     assert_true(n_allocs > N_TRIALS);
     for (int i = 0; i < N_TRIALS; i++) {
         snprintf(dir, sizeof(dir), "%s/%d", test_dir(), i);
-        if (run_short(dir, n_allocs * i / N_TRIALS, log, &ignored) != STATUS)
+        if (run_short(dir, n_allocs * i / N_TRIALS, false, log, &ignored) != STATUS)
             fail_msg("allocation %ld of %ld", n_allocs * i / N_TRIALS, n_allocs);
         said = test_read(log, &n);
         if (!strstr(said, "testbed: out of memory: "))
@@ -124,10 +132,39 @@ static void ends_with_a_line_and_resumes(void **state)
     assert_true(n_continued > N_TRIALS / 2);
 }
 
+static void without_a_thread_it_says_so_and_resumes(void **state)
+{
+    char dir[300], log[300], *said;
+    struct run_outcome outcome;
+    int n = 0, status = STATUS;
+    long ignored;
+    size_t len;
+
+    (void)state;
+    snprintf(log, sizeof(log), "%s/log", test_dir());
+    for (; status != 0; n++) {
+        snprintf(dir, sizeof(dir), "%s/thread%d", test_dir(), n);
+        status = run_short(dir, n, true, log, &ignored);
+        if (status == 0)
+            break;
+        assert_int_equal(status, STATUS);
+        said = test_read(log, &len);
+        if (!strstr(said, "cannot ") || n > 200)
+            fail_msg("thread or lock %d: it wrote \"%s\"", n, said);
+        mem_free(said);
+        no_temporary_is_left(dir);
+        assert_ok(run(dir, &outcome));
+        assert_int_equal(outcome.n_resumed + outcome.n_done, N_CELLS);
+        mem_free(outcome.path);
+    }
+    assert_true(n > 5 * N_CELLS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_with_a_line_and_resumes),
+        cmocka_unit_test(without_a_thread_it_says_so_and_resumes),
     };
 
     return cmocka_run_group_tests_name("run/short_of_memory", tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include "tests/serve/tiny.h"
 #include "tests/support/fake_root.h"
+#include "tests/support/faults.h"
 
 /* Whether in one step or in pieces, with 1 thread or 2, the ids are the same. */
 TEST(test_pieces)
@@ -345,3 +346,18 @@ TEST(test_describe)
 }
 
 TEST_GROUP(tiny_make, NULL);
+
+/* Three locks of the engine, and of each thread of its team two calls. */
+TEST(test_threads_and_locks_cannot_be_had)
+{
+    struct serve_opts o = tiny_opts();
+    struct serve *s = NULL;
+
+    assert_true(test_thread_faults(serve_open(&s, &o), !s) >= 4);
+    serve_close(&s);
+    o.rank_mode = SERVE_RANKS_PROCESSES;
+    assert_true(test_thread_faults(serve_open(&s, &o), !s) >= 4);
+    serve_close(&s);
+    left_no_child();
+    tiny_free_opts(&o);
+}

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "tests/support/mutate.h"
 
 const char *test_memory_file(void)
@@ -118,4 +119,15 @@ int test_mutants(const struct test_document *d, int n)
         n_refused += test_parse(d, mutant, mutate(&r, d->data, d->n, mutant)) != OK;
     mem_free(mutant);
     return n_refused;
+}
+
+void test_no_more_threads(int n)
+{
+    uint64_t end = clock_ns() + 20000000000;
+
+    while (left_files("/proc/self/task") > n) {
+        if (clock_ns() > end)
+            fail_msg("%d threads, wanted at most %d", left_files("/proc/self/task"), n);
+        clock_sleep_until_ns(clock_ns() + 1000000, 0);
+    }
 }

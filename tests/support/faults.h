@@ -7,6 +7,8 @@
 #ifndef TESTS_SUPPORT_FAULTS_H
 #define TESTS_SUPPORT_FAULTS_H
 
+#include "base/thread.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
 struct test_document {
@@ -67,5 +69,31 @@ int test_mutants(const struct test_document *d, int n);
         }                                                                                \
         n_;                                                                              \
     })
+
+/* The same where threads, locks and conditions are refused, by base/thread.h. No thread and no
+ * descriptor is left by a call that fails. */
+#define test_thread_faults(call, left)                                                   \
+    ({                                                                                   \
+        int fds_ = left_fds();                                                           \
+        long n_ = 0;                                                                     \
+        for (;; n_++) {                                                                  \
+            int tasks_ = left_files("/proc/self/task"), rc_;                             \
+            err_clear();                                                                 \
+            thread_fail_after(n_);                                                       \
+            rc_ = (call);                                                                \
+            thread_fail_after(-1);                                                       \
+            if (rc_ == OK)                                                               \
+                break;                                                                   \
+            if (!strstr(err_msg(), "cannot ") || strchr(err_msg(), '\n') ||              \
+                n_ == 1000 || !(left))                                                   \
+                fail_msg("%s: thread or lock %ld: %s \"%s\"", #call, n_, err_name(rc_),  \
+                         err_msg());                                                     \
+            assert_int_equal(left_fds(), fds_);                                          \
+            test_no_more_threads(tasks_);                                                \
+        }                                                                                \
+        n_;                                                                              \
+    })
+/* Wait until this process has at most n threads: one that was joined may have a moment to go. */
+void test_no_more_threads(int n);
 
 #endif
