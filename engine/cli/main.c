@@ -23,6 +23,7 @@ static const struct {
     {"plan", "Search which CPUs prefill and decode should use.", cli_plan},
     {"tune", "Search the fastest schedule of every matrix product.", cli_tune},
     {"graph", "Rewrite a graph of operators into a smaller one.", cli_graph},
+    {"kernel", "Raise a kernel, change its parameters, lower and time it.", cli_kernel},
     {"predictor", "Train or evaluate a predictor of output lengths.", cli_predictor},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))

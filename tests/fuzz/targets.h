@@ -19,6 +19,7 @@
 #include "format/hf_config.h"
 #include "format/safet.h"
 #include "graph/graph.h"
+#include "ir/ir.h"
 #include "http/request.h"
 #include "tokenizer/tokenizer.h"
 #include "plan/plan.h"
@@ -438,6 +439,48 @@ static inline int fuzz_graph(const uint8_t *data, size_t n)
     return 0;
 }
 
+/* A kernel that is read is printed as the same one; raised, changed and lowered without harm. */
+static inline int fuzz_ir_level(enum ir_level level, const uint8_t *data, size_t n)
+{
+    struct ir p, again, high = {0};
+    char *text = NULL, *lowered = NULL;
+
+    if (ir_parse(&p, level, (const char *)data, n, "kernel") != OK) {
+        fuzz_check_refusal("kernel");
+        return 0;
+    }
+    if (ir_print(&text, &p) != OK ||
+        ir_parse(&again, level, text, strlen(text), "again") != OK ||
+        !ir_equal(&p, &again))
+        abort();
+    if (level == IR_LOW ? ir_raise(&high, &p) == OK
+                        : ir_parse(&high, level, text, strlen(text), "high") == OK) {
+        static const char *const names[] = {"uM", "uN", "vN", "vI", "uI", "uK", "vD"};
+
+        for (int i = 0; i < 7; i++)
+            if (ir_set(&high, names[i], 1 << (i + 1) % 4) != OK)
+                err_clear();
+        if (ir_lower(&lowered, &high, 16) != OK && !err_msg()[0])
+            abort();
+    }
+    mem_free(lowered);
+    mem_free(text);
+    ir_fini(&high);
+    ir_fini(&again);
+    ir_fini(&p);
+    return 0;
+}
+
+static inline int fuzz_ir_low(const uint8_t *data, size_t n)
+{
+    return fuzz_ir_level(IR_LOW, data, n);
+}
+
+static inline int fuzz_ir_high(const uint8_t *data, size_t n)
+{
+    return fuzz_ir_level(IR_HIGH, data, n);
+}
+
 static const struct {
     const char *name; /* of its folder in tests/fuzz/corpus */
     int (*run)(const uint8_t *data, size_t n);
@@ -448,6 +491,8 @@ static const struct {
     {"config", fuzz_config},
     {"gguf", fuzz_gguf},
     {"graph", fuzz_graph},
+    {"ir_high", fuzz_ir_high},
+    {"ir_low", fuzz_ir_low},
     {"journal", fuzz_journal},
     {"llama2c", fuzz_llama2c},
     {"machine_params", fuzz_machine_params},

@@ -1,0 +1,296 @@
+/* Compiling lowered kernels, and keeping what was compiled. */
+#include "ir/build.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "ir/tree.h"
+
+#define ARGS_MAX 48
+#define LIMIT_S  300
+#define TEXT_MAX ((size_t)64 << 20)
+#define AVX2     "-mavx2 -mfma -mf16c"
+
+/* The best first. */
+static const struct ir_target targets[] = {
+    {"avx512", CPU_MASK(AVX512), 32, 16,
+     AVX2 " -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512"},
+    {"avx2", CPU_MASK(AVX2), 16, 8, AVX2},
+    {"neon", CPU_MASK(NEON), 32, 4, ""},
+    {"ref", 0, 16, 4, ""},
+};
+
+const struct ir_target *ir_target_of(uint64_t isa)
+{
+    int i = 0;
+
+    while (targets[i].isa & ~isa)
+        i++;
+    return &targets[i];
+}
+
+/* ---- the compiler ---- */
+
+struct compiler {
+    char words[512]; /* its command and flags, cut at blanks */
+    const char *argv[ARGS_MAX];
+    int n;
+    char version[256]; /* its own first line about itself */
+};
+
+static int add_words(struct compiler *c, size_t *used, const char *text)
+{
+    size_t n = strlen(text);
+    char *at = c->words + *used;
+
+    if (*used + n + 1 > sizeof(c->words))
+        return err_set(ERR_LIMIT, "a compiler's command of more than %zu characters",
+                       sizeof(c->words));
+    memcpy(at, text, n + 1);
+    *used += n + 1;
+    for (char *word = strtok(at, " "); word; word = strtok(NULL, " "))
+        if (c->n < ARGS_MAX - 8)
+            c->argv[c->n++] = word;
+    return OK;
+}
+
+/* Run it; what it writes goes to *text, mem_free(). */
+static int run(const struct compiler *c, char **text)
+{
+    int fd = memfd_create("compiler", MFD_CLOEXEC), rc;
+    struct child_program program = {.argv = c->argv, .fd = {-1, fd, fd}};
+    off_t size;
+    pid_t pid;
+
+    *text = NULL;
+    if (fd < 0)
+        return err_set(ERR_IO, "memfd_create: %m");
+    rc = child_start(&pid, &program);
+    if (rc == ERR_NOTFOUND)
+        rc = err_set(ERR_UNSUPPORTED,
+                     "no C compiler \"%s\": install one, or name it in $CC", c->argv[0]);
+    else if (rc == OK)
+        rc = child_wait(&pid, LIMIT_S);
+    child_kill(&pid);
+    size = lseek(fd, 0, SEEK_END);
+    *text = mem_new(MEM_OTHER, (size_t)(size > 0 ? size : 0) + 1, 1);
+    if (!*text)
+        rc = ERR_NOMEM;
+    else if (pread(fd, *text, (size_t)size, 0) != size)
+        (*text)[0] = '\0';
+    close(fd);
+    return rc;
+}
+
+static int find_compiler(struct compiler *c, size_t *used)
+{
+    const char *cc = getenv("CC");
+    char *text = NULL;
+    int rc;
+
+    c->n = 0;
+    *used = 0;
+    TRY(add_words(c, used, cc && *cc ? cc : "cc"));
+    if (c->n == 0)
+        return err_set(ERR_UNSUPPORTED, "$CC is blank: expected a compiler");
+    c->argv[c->n] = "--version";
+    c->argv[c->n + 1] = NULL;
+    rc = run(c, &text);
+    if (rc == OK)
+        snprintf(c->version, sizeof(c->version), "%.*s", (int)strcspn(text, "\n"), text);
+    mem_free(text);
+    return rc;
+}
+
+/* The first line with an error, without the path before it. */
+static int refused(int rc, const char *text)
+{
+    const char *at = text ? strstr(text, "error:") : NULL;
+
+    if (!at)
+        return err_prefix(rc, "the compiler");
+    return err_set(ERR_FORMAT, "the compiler refused it: %.*s", (int)strcspn(at, "\n"),
+                   at);
+}
+
+/* ---- objects ---- */
+
+static bool is_kept(const char *c_path, const char *so_path, const char *text)
+{
+    char *kept = NULL;
+    size_t n = 0;
+    bool same;
+
+    if (access(so_path, R_OK) != 0)
+        return false;
+    if (file_read(&kept, &n, c_path, TEXT_MAX) != OK) {
+        err_clear();
+        return false;
+    }
+    same = n == strlen(text) && memcmp(kept, text, n) == 0;
+    mem_free(kept);
+    return same;
+}
+
+static int compile(struct compiler *c, const char *c_path, const char *so_path)
+{
+    char part[560], *text = NULL;
+    int rc;
+
+    snprintf(part, sizeof(part), "%s.%d.part", so_path, (int)getpid());
+    c->argv[c->n] = "-o";
+    c->argv[c->n + 1] = part;
+    c->argv[c->n + 2] = c_path;
+    c->argv[c->n + 3] = "-lm";
+    c->argv[c->n + 4] = NULL;
+    rc = run(c, &text);
+    if (rc != OK && rc != ERR_UNSUPPORTED && rc != ERR_NOMEM)
+        rc = refused(rc, text);
+    mem_free(text);
+    if (rc == OK && rename(part, so_path) != 0)
+        rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", part, so_path);
+    (void)unlink(part);
+    return rc;
+}
+
+/* Its object, made where it is not kept. */
+static int make_object(struct ir_kernel *k, const struct ir *high, const char *text,
+                       const struct ir_target *target, const char *dir)
+{
+    struct compiler c = {.n = 0};
+    char flags[320], c_path[512];
+    size_t used;
+    uint64_t key;
+
+    snprintf(flags, sizeof(flags),
+             "-std=gnu11 -O2 -fPIC -shared -w -fno-stack-protector -fno-math-errno "
+             "-ffp-contract=%s %s",
+             ir_param(high, "fma") > 0 ? "fast" : "off", target->flags);
+    TRY(find_compiler(&c, &used));
+    key = hash_fnv1a(HASH_FNV1A, text);
+    key = hash_fnv1a(hash_fnv1a(hash_fnv1a(key, flags), c.version), c.argv[0]);
+    snprintf(k->name, sizeof(k->name), "ir-%s-%08x", target->name, (unsigned)(key >> 32));
+    if ((size_t)snprintf(k->path, sizeof(k->path), "%s/%016" PRIx64 ".so", dir, key) >=
+            sizeof(k->path) ||
+        (size_t)snprintf(c_path, sizeof(c_path), "%s/%016" PRIx64 ".c", dir, key) >=
+            sizeof(c_path))
+        return err_set(ERR_LIMIT, "%.60s...: too long a path", dir);
+    k->was_kept = is_kept(c_path, k->path, text);
+    if (k->was_kept)
+        return OK;
+    TRY(add_words(&c, &used, flags));
+    TRY(file_write(c_path, text, strlen(text)));
+    return compile(&c, c_path, k->path);
+}
+
+/* ---- the variant ---- */
+
+static int find_op(const struct ir *high, enum kern_op *out)
+{
+    const char *word = ir_op_word(high);
+
+    for (int op = 0; word && strncmp(word, "KERN_", 5) == 0 && op < KERN_N_OPS; op++) {
+        const char *name = kern_op_name((enum kern_op)op), *w = word + 5;
+
+        while (*w && tolower((unsigned char)*w) == *name)
+            w++, name++;
+        if (!*w && !*name) {
+            *out = (enum kern_op)op;
+            return OK;
+        }
+    }
+    return err_set(ERR_UNSUPPORTED, "\"%.40s\" is no operator", word ? word : "");
+}
+
+/* The numbers of a list in the row, as .rows = {4, 4}. */
+static void take_rows(const struct ir *high, uint8_t rows[KERN_NP_MAX])
+{
+    const struct ir_node *v = ir_part(high, IR_VARIANT);
+
+    for (const struct ir_node *f = v ? v->k[0] : NULL; f; f = f->next) {
+        const struct ir_node *x = f->k[0]->k[0];
+        int64_t value;
+
+        for (int i = 0; strcmp(f->text, "rows") == 0 && x && i < KERN_NP_MAX;
+             i++, x = x->next)
+            if (ir_int_value(x, &value) && value < 256)
+                rows[i] = (uint8_t)value;
+    }
+}
+
+static int load(struct ir_kernel *k, const struct ir *high,
+                const struct ir_target *target)
+{
+    char path[600];
+    void *fn;
+    const uint8_t *rows;
+
+    snprintf(path, sizeof(path), "%s%s", strchr(k->path, '/') ? "" : "./", k->path);
+    k->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!k->handle)
+        return err_set(ERR_IO, "%s: cannot be loaded: %s", k->path, dlerror());
+    fn = dlsym(k->handle, "ir_kernel");
+    if (!fn)
+        return err_set(ERR_FORMAT, "%s: has no ir_kernel", k->path);
+    k->v.name = k->name;
+    k->v.isa = target->isa;
+    k->v.precision = KERN_EXACT;
+    memcpy(&k->v.fn, &fn, sizeof(fn));
+    if (!kern_op_is_gemm(k->v.op))
+        return OK;
+    rows = dlsym(k->handle, "ir_rows");
+    if (rows)
+        memcpy(k->v.rows, rows, sizeof(k->v.rows));
+    else
+        take_rows(high, k->v.rows);
+    k->v.vec_cols = ir_param(high, "vN") > 1 ? (int)ir_param(high, "vN") : 1;
+    k->v.batch_invariant = ir_param(high, "sK") <= 1;
+    k->v.error = KERN_ERROR_F32;
+    k->v.a_format = KERN_A_F32;
+    return OK;
+}
+
+int ir_build(struct ir_kernel *out, const struct ir *high, const struct ir_target *target,
+             const char *dir)
+{
+    char *text;
+    int rc;
+
+    *out = (struct ir_kernel){.handle = NULL};
+    TRY(find_op(high, &out->v.op));
+    TRY(ir_lower(&text, high, target->registers));
+    rc = make_object(out, high, text, target, dir ? dir : IR_CACHE_DIR);
+    mem_free(text);
+    return rc == OK ? load(out, high, target) : rc;
+}
+
+void ir_unload(struct ir_kernel *k)
+{
+    if (k->handle)
+        dlclose(k->handle);
+    k->handle = NULL;
+}
+
+/* 4 rows of K at once; 8 sums, which two multiply-adds a cycle of four cycles' latency want; 4 KiB
+ * ahead. */
+int ir_set_product(struct ir *high, const struct ir_target *target, bool bits)
+{
+    TRY(ir_set(high, "uM", 30));
+    TRY(ir_set(high, "uN", KERN_NP_MAX));
+    TRY(ir_set(high, "vN", target->lanes));
+    TRY(ir_set(high, "uK", 4));
+    TRY(ir_set(high, "aK", 4096));
+    TRY(ir_set(high, "sK", bits ? 0 : 8));
+    return ir_set(high, "fma", bits ? 0 : 1);
+}

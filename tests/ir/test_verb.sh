@@ -1,0 +1,39 @@
+#!/bin/sh
+# sandwich kernel: each of its actions.
+set -u
+. tests/support/tap.sh
+ref=engine/kernels/ref
+
+raises() {
+    run_quietly "$sandwich" kernel raise $ref/rope_ref.c --set vI=8
+    [ "$got" = 0 ] && grep -q '^param vI = 8$' "$dir/out" && grep -q 'for i: int in par(0, half, vector=vI, unroll=uI):' "$dir/out" &&
+        cp "$dir/out" "$dir/rope.ir"
+}
+check "the high level of a kernel, with a parameter" raises
+
+prints() {
+    run_quietly "$sandwich" kernel print "$dir/rope.ir"
+    [ "$got" = 0 ] && cmp "$dir/out" "$dir/rope.ir"
+}
+check "what was printed is read and printed again" prints
+
+lowers() {
+    run_quietly "$sandwich" kernel lower "$dir/rope.ir" --set uI=2
+    [ "$got" = 0 ] && grep -q '^void ir_kernel(float \*x' "$dir/out" && grep -q 'f32x8 a = ir_load_f32x8' "$dir/out"
+}
+check "C with vectors" lowers
+
+runs() {
+    run_quietly "$sandwich" kernel run "$dir/rope.ir" --cache "$dir/kept" --problems 20
+    [ "$got" = 0 ] && grep -q 'the bits of kernels/ref/' "$dir/out" && grep -q '^ref .* us ' "$dir/out"
+}
+if command -v "${CC:-cc}" >/dev/null; then
+    check "compiled, compared and timed" runs
+fi
+check "no compiler" refuses 1 'no C compiler "none-such"' env CC=none-such "$sandwich" kernel run "$dir/rope.ir" --cache "$dir/kept2"
+check "no such parameter" refuses 1 'no parameter "uX": expected one of vI uI fma' "$sandwich" kernel set "$dir/rope.ir" --set uX=1
+check "no number" refuses 1 'expected an integer, found "x"' "$sandwich" kernel set "$dir/rope.ir" --set vI=x
+check "no such action" refuses 2 'expected print, raise, set, lower or run' "$sandwich" kernel lift "$dir/rope.ir"
+printf 'static void f(int n)\n{\n    g(n);\n}\n' >"$dir/bad.c"
+check "a line that is not in the subset" refuses 1 "bad.c:3: g() is no function" "$sandwich" kernel print "$dir/bad.c"
+finish
