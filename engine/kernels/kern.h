@@ -111,8 +111,8 @@ static inline bool kern_op_is_attn(enum kern_op op)
  *                       factor of each row's sums
  *     KERN_A_I8         for each 32 along K [8][mr][4] int8, from -127 to 127 (four along K in
  *                       one 32-bit word); then [mr] f32, their scales; then [2][mr] words
- *                       made of their sums, which depend on the type of the weights; then
- *                       [mr] f32, log2 of the scales (KERN_A_I8_WORDS, kernels/panel.h) */
+ *                       made of their sums, which depend on the type of the weights
+ *                       (KERN_A_I8_WORDS, kernels/panel.h) */
 enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE, KERN_A_I8 };
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).

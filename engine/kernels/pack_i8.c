@@ -21,29 +21,8 @@ static int32_t sum_of(kern_v4i x)
     return x[0] + x[1] + x[2] + x[3];
 }
 
-/* A power of two of which `most` is 64 to 127.5 steps. */
-static float power_of_two(float most)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &most, sizeof(bits));
-    bits = ((bits + 0x10000) & 0x7f800000) - (6 << 23);
-    memcpy(&most, &bits, sizeof(bits));
-    return most;
-}
-
-/* Of a power of two, 0 or NaN; of another number the integer below it. */
-static float log2_of(float scale)
-{
-    uint32_t bits;
-
-    if (!(scale > 0))
-        return scale == 0 ? -INFINITY : NAN;
-    memcpy(&bits, &scale, sizeof(bits));
-    return (float)(int32_t)(bits >> 23) - 127;
-}
-
-static void quantise(struct group *g, const float *x, float most, bool whole_row)
+/* `most`: the largest magnitude of those that share a scale. */
+static void quantise(struct group *g, const float *x, float most)
 {
     kern_v4i sum[2] = {{0}, {0}}, whole[N_VECS];
     float per_step;
@@ -53,8 +32,8 @@ static void quantise(struct group *g, const float *x, float most, bool whole_row
         g->scale = isfinite(most) ? 0 : NAN;
         return;
     }
-    g->scale = whole_row ? most / 127 : power_of_two(most);
-    per_step = whole_row ? 127 / most : 1 / g->scale;
+    g->scale = most / 127;
+    per_step = 127 / most;
 #pragma GCC unroll 8
     for (int i = 0; i < N_VECS; i++) {
         whole[i] = kern_round4(x + 4 * i, per_step);
@@ -99,12 +78,10 @@ static void pack_row(uint32_t *to, int64_t mr, const float *x, int64_t k,
     for (int64_t at = 0; at < k; at += KERN_SUB, to += KERN_A_I8_WORDS * mr) {
         struct group g;
         int32_t word[2];
-        float log2_scale;
 
         if (!whole_row)
             most = kern_largest(x + at, KERN_SUB);
-        quantise(&g, x + at, most, whole_row);
-        log2_scale = log2_of(g.scale);
+        quantise(&g, x + at, most);
         sum_words(word, &g, f, before);
         before += g.sum[0] + g.sum[1];
         for (int j = 0; j < KERN_A_I8_SCALE; j++)
@@ -112,7 +89,6 @@ static void pack_row(uint32_t *to, int64_t mr, const float *x, int64_t k,
         memcpy(&to[KERN_A_I8_SCALE * mr], &g.scale, 4);
         memcpy(&to[KERN_A_I8_SUM * mr], &word[0], 4);
         memcpy(&to[(KERN_A_I8_SUM + 1) * mr], &word[1], 4);
-        memcpy(&to[KERN_A_I8_LOG2 * mr], &log2_scale, 4);
     }
 }
 

@@ -1,12 +1,11 @@
 /* kernels/pack_i8.h - activations in 8 bits: KERN_A_I8 of kern.h.
  *
  * Each 32 activations along K become integers from -127 to 127 and a scale: the nearest integers,
- * and the even one of two. The scale is the power of two with which the largest magnitude becomes
- * 64 to 127 (so are those of MXINT8, OCP Microscaling Formats). Scales of a 127th of that magnitude
- * would make errors smaller by 2 at most, by 1.5 on average, but products of scales would cost the
- * VNNI kernels a fifth of their speed. All 32 are zeros where that magnitude is below
+ * and the even one of two. The scale is a 127th of the largest magnitude. (A power of two, as in
+ * MXINT8 of OCP Microscaling Formats, would spare the AVX-512 kernels a multiplication in ten, but
+ * make errors 1.5 times as large on average.) All 32 are zeros where that magnitude is below
  * KERN_A_I8_MIN. The scale is NaN where any of them is not finite, and then so is their row of the
- * product. For KERN_W4C all of a row have one scale, a 127th of their largest magnitude.
+ * product. For KERN_W4C all of a row have one scale.
  * Paper: MNN-LLM (activations, W4A8). */
 #ifndef KERNELS_PACK_I8_H
 #define KERNELS_PACK_I8_H

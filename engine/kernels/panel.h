@@ -24,7 +24,7 @@
  *     C = fma(-min, s * sum(a), C)                                  (with a min)
  * Integers are exact: |sum| < 2^20. The packed activations hold for each row of A, as words:
  * int32 -zero sum(a), for 16 rows of K each where the type has a scale for 16; or with a min,
- * f32 s * sum(a). s is a power of two (kernels/pack_i8.h), so that products with it are exact.
+ * f32 s * sum(a). Both products with s are rounded once, to f32.
  * Activations for W4C have one scale for the row of A, and both operations are done once for a
  * block, with the sums over all its rows: |sum(code a)| <= 15 * 127 * K < 2^31 for K <= 2^20.
  * The words are int32 sums of the activations of all rows of K before these 32, and up to
@@ -72,11 +72,10 @@ static inline int64_t kern_form_subs(const struct kern_form *f, int64_t rows)
 
 /* ---- KERN_A_I8 ---- */
 
-/* 32-bit words for 32 activations: 8 of codes, the scale, two made of sums, log2 of the scale. */
-#define KERN_A_I8_WORDS 12
+/* 32-bit words for 32 activations: 8 of codes, the scale, two made of sums. */
+#define KERN_A_I8_WORDS 11
 #define KERN_A_I8_SCALE 8 /* the word of the scale, in units of mr words */
 #define KERN_A_I8_SUM   9
-#define KERN_A_I8_LOG2  11
 
 /* ---- one weight at a time, in plain C ---- */
 

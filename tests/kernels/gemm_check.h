@@ -87,18 +87,6 @@ static inline void check_operands(struct kern_mat *w, int slot, struct rng *r,
     kern_mat_put_panels(w, 0, w->n_panels, rows, type);
 }
 
-/* The step of activations in 8 bits, the largest of them `most`: where weights have blocks, the
- * power of two that makes 64 to 127 of it. */
-static inline double check_step_a8(double most, bool whole_row)
-{
-    int power;
-
-    if (whole_row)
-        return most / 127;
-    frexp(most / 127.5, &power);
-    return ldexp(1, power);
-}
-
 /* What a product with activations of 8 bits may be off by: each activation half a step, or all of
  * it where that is too small for steps; each of the f32 operations on sums of 32; and products of
  * scales that underflow. */
@@ -109,11 +97,11 @@ static inline double check_bound_a8(const float *a, const float *b, const float 
     double steps = 0, size = 0;
 
     for (int64_t x = 0; x < k; x += together) {
-        double most = 0, step;
+        double most = 0, step; /* of the integers */
 
         for (int64_t i = 0; i < together; i++)
             most = fabs(a[x + i]) > most ? fabs(a[x + i]) : most;
-        step = check_step_a8(most, whole_row) + 2 * KERN_A_I8_MIN;
+        step = most / 127 + 2 * KERN_A_I8_MIN;
         for (int64_t i = 0; i < together; i++) {
             steps += fabs(b[x + i]) * step * (0.5 + 0x1p-16);
             size += (fabs(a[x + i]) + step) * terms[x + i];

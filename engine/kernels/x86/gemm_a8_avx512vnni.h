@@ -3,9 +3,7 @@
  * signed activations and adds the products to 32-bit sums. Nothing saturates.
  *
  * One panel: each row has its integer sums and its f32 sums in registers, and the activations
- * are broadcast as operands from memory. The scale of activations, a power of two, goes into the
- * exponents of the weights' scales: on Zen 4 VSCALEFPS runs on other ports than VPDPBUSD, and a
- * multiplication in its place costs a tenth of the speed. */
+ * are broadcast as operands from memory. */
 #ifndef KERNELS_X86_GEMM_A8_AVX512VNNI_H
 #define KERNELS_X86_GEMM_A8_AVX512VNNI_H
 
@@ -35,7 +33,7 @@
 TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const int32_t *a, const char *b,
                           const char *s, const int mr)
 {
-    const float *power = (const float *)(a + KERN_A_I8_LOG2 * mr);
+    const float *factor = (const float *)(a + KERN_A_I8_SCALE * mr);
     const int32_t *word = a + KERN_A_I8_SUM * mr;
 
 #pragma GCC unroll 2
@@ -60,11 +58,9 @@ TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const int32_t *a, const ch
         }
         scale = scales(b, s, h);
 #pragma GCC unroll 12
-        for (int i = 0; i < mr; i++) {
-            __m512 x = _mm512_scalef_ps(scale, _mm512_set1_ps(power[i]));
-
-            TILE_FMA(sum[0][i], _mm512_cvtepi32_ps(dot[i]), x);
-        }
+        for (int i = 0; i < mr; i++)
+            TILE_FMA(sum[0][i], _mm512_cvtepi32_ps(dot[i]),
+                     _mm512_mul_ps(scale, _mm512_set1_ps(factor[i])));
     }
     if (TYPE(MIN)) {
         __m512 min = mins(b, s);
