@@ -1,31 +1,39 @@
-"""Sandwich Fig. 9: share of requests within the objectives, made stricter (left) or looser."""
+"""Sandwich Fig. 9: share of requests within the objectives, made stricter (left) or looser, by model
+and what serves it."""
 
 from lib import read, style
 
 STEM = "fig09_slo_scale"
 result = read.latest(STEM)
-rates = read.unique(c.setting("load.rate_rps", 0) for c in result.cells)
-fig, axes = style.panels(max(1, len(rates)), columns=2)
-for ax, rate in zip(axes, rates):
-    cells = [c for c in result.cells if c.setting("load.rate_rps", 0) == rate]
-    for i, c in enumerate(cells):
+cases = read.unique(c.axes.get("case", "") for c in result.cells) or ["no cell was measured"]
+names = read.unique(c.system() for c in result.cells)
+
+
+def label(c):
+    scale = c.value("p90_slo_scale")
+    return "%s: %s" % (c.system(), "scale " + style.short(scale) if scale == scale else "n/a")
+
+
+fig, axes = style.panels(len(cases), columns=2)
+for ax, case in zip(axes, cases):
+    cells = [c for c in result.cells if c.axes.get("case", "") == case]
+    for c in cells:
+        i = names.index(c.system())
         x, y = c.series.get("slo_scale", []), c.series.get("slo_attainment_frac", [])
         if len(x):
             ax.plot(x, y, color=style.COLORS[i % 6], marker="osD^vP"[i % 6], ms=4,
-                    label="%s: %s at scale 1" % (c.system(), style.percent(
-                        c.value("slo_attainment_frac"))))
+                    ls=style.LINES[i % 3], label=label(c))
     ax.axhline(0.9, color=style.GREY, ls="--", lw=1.3, label="90 %")
     ax.axvline(1, color=style.GREY, ls=":", lw=1.3)
     ax.set_xscale("log")
-    if len(cells[0].series.get("slo_scale", [])):
-        x = cells[0].series["slo_scale"]
-        style.plain_log(ax.xaxis, style.ticks_1_2_5(x[0], x[-1]))
+    scales = [c.series["slo_scale"] for c in cells if len(c.series.get("slo_scale", []))]
+    if scales:
+        style.plain_log(ax.xaxis, style.ticks_1_2_5(scales[0][0], scales[0][-1]))
     style.percent_axis(ax.yaxis)
     ax.set_ylim(0, 1.04)
-    c = cells[0]
-    ax.set(xlabel="scale of both objectives", title="%s\nscale 1: TTFT %g ms, TPOT %g ms" % (
-        "one request at a time" if not rate else "%g requests per second" % rate,
-        c.setting("slo.ttft_ms", 0), c.setting("slo.tpot_ms", 0)))
+    slo = ["%g" % c.setting("slo." + k, 0) for c in cells[:1] for k in ("ttft_ms", "tpot_ms")]
+    ax.set(xlabel="scale of both objectives", title="%s\nscale 1: TTFT %s ms, TPOT %s ms" % (
+        case, *(slo or ["?", "?"])))
     ax.set_ylabel("requests within both")
     style.legend_below(ax)
-style.save(fig, result, STEM, "SLO attainment against SLO scale (Sandwich Fig. 9)")
+style.save(fig, result, STEM, "SLO attainment against SLO scale, single sequences (Sandwich Fig. 9)")

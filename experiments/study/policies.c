@@ -63,7 +63,11 @@ static const struct opt_row table[] = {
         {"gflops_" #p, "GFLOP/s", "",                                                    \
          "rate, geometric mean over the shapes, measured again"},
 static const struct study_metric metrics[] = {
-    POLICIES(ROWS){"n_shapes", "", "", "number of shapes of this matrix"},
+    POLICIES(ROWS){"tuning_ansor_over_sandwich_paper", "x", "higher",
+                   "measuring time of ansor over that of sandwich_paper"},
+    {"tuning_roller_over_sandwich_paper", "x", "higher",
+     "measuring time of roller over that of sandwich_paper"},
+    {"n_shapes", "", "", "number of shapes of this matrix"},
     {0},
 };
 
@@ -215,6 +219,19 @@ static void report_one(const struct cell *f, const struct entrant *e,
     study_series(out, name, "s", e->s, (size_t)f->shapes.n);
 }
 
+/* How much longer `name` measured than the paper's algorithm. */
+static void report_cost(const struct cell *f, const char *name, const char *metric,
+                        struct study_cell *out)
+{
+    const struct entrant *a = entrant_of(f, name), *b = entrant_of(f, "sandwich_paper");
+
+    study_value(out, metric,
+                a && b && b->tuned.cost.seconds > 0
+                    ? a->tuned.cost.seconds / b->tuned.cost.seconds
+                    : NAN,
+                "one of them was not asked, or measured nothing");
+}
+
 static void note(const struct cell *f, struct study_cell *out)
 {
     json_t *all = json_object();
@@ -239,6 +256,8 @@ static void report(const struct cell *f, struct study_cell *out)
 
     for (int k = 0; k < f->n; k++)
         report_one(f, &f->entrants[k], out);
+    report_cost(f, "ansor", "tuning_ansor_over_sandwich_paper", out);
+    report_cost(f, "roller", "tuning_roller_over_sandwich_paper", out);
     for (int i = 0; i < f->shapes.n; i++)
         m[i] = (double)f->shapes.v[i].m;
     study_series(out, "m", "", m, (size_t)f->shapes.n);

@@ -39,7 +39,8 @@ def policies(rng, **_):
                         "tuning_s_" + p: 0.0 if p == "default" else rng.uniform(0.1, 20),
                         "tuning_wall_s_" + p: 21.0, "speedup_" + p: rng.uniform(0.98, 1.1),
                         "gflops_" + p: rng.uniform(200, 300)})
-    return summary, {}
+    m = np.arange(1, 41.0)
+    return summary, {"m": m, **{"s_" + p: 1e-5 * m * rng.uniform(0.9, 1.1, len(m)) for p in POLICIES}}
 
 
 def window(rng, sigma, freeze, **_):
@@ -277,6 +278,7 @@ STUDIES = {
     "tab03_window": (window, {"sigma": [5, 10, 15, 20], "freeze": [5, 20], "seed": [1, 2, 3]}),
     "tab04_graph_tuning": (plan_search, {"model": ["a-bf16.gguf", "llama-160m:f32@kunpeng920x4"],
                                          "fit": ["sharegpt", "lmsys"]}),
+    "fig08b_tuning_cost": (policies, {"matrix": MATRICES}),
     "tab04_tuning_cost": (policies, {"matrix": MATRICES, "policies": [" ".join(POLICIES)]}),
     "tab01_ablation": (ablation, {"model": ["a-bf16.gguf", "llama-3.2-3b@xeon8272clx2"],
                                   "batch": [1, 8], "n_output_tok": [32]}),

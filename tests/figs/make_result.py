@@ -66,11 +66,12 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
 UNDER_LOAD = ("fig09_slo_scale", "fig12_goodput", "azure_conv_replay")
 
 
-def add_system(f, rng, i, name, missing):
+def add_system(f, rng, i, axes, missing):
     cell = f.create_group("cells/%04d" % i)
     describe(cell, {"state": "done", "system.adapter": "sandwich", "load.rate_rps": 2.0, "slo.ttft_ms": 200.0,
-                    "slo.tpot_ms": 100.0, "slo.target_frac": 0.9, "axes": {"system.policy": name}})
+                    "slo.tpot_ms": 100.0, "slo.target_frac": 0.9, "axes": axes})
     add_requests(cell, rng, 162e6, 2, 8, missing)
+    cell["summary/p90_slo_scale"] = np.nan if missing else 0.7
     for k, v in (("rps", 4.0), ("low_rps", 3.5), ("high_rps", 4.6)):
         cell["summary/goodput_" + k] = np.nan if missing else v + i
     if not missing:
@@ -85,8 +86,11 @@ def sweep(f, stem):
     if stem in made_up_studies.STUDIES:
         axes = {"study." + k: v for k, v in made_up_studies.STUDIES[stem][1].items()}
     f.attrs["swept"] = " ".join(axes)
+    settings = list(itertools.product(*axes.values()))
+    for cell in cells[len(settings):]:
+        del f[cell.name]
     f["job_json"] = json.dumps({"headline": []})
-    for cell, values in zip(cells, itertools.product(*axes.values())):
+    for cell, values in zip(cells, settings):
         warnings = [{"code": "overloaded"}] if values[0] == 16 else []
         describe(cell, {"axes": dict(zip(axes, values)), "warnings": warnings})
         for name in ("offered_rate_rps", "request_throughput_rps"):
@@ -141,8 +145,8 @@ def write(path, stem, missing):
         if stem in VARIANTS:
             return write_variants(f, rng, stem, missing)
         if stem in UNDER_LOAD:
-            for i, name in enumerate(("continuous", "chunked")):
-                add_system(f, rng, i, name, missing)
+            for i, (case, name) in enumerate(itertools.product(("160m", "1.3b"), NAMES)):
+                add_system(f, rng, i, {"case": case, "variant": name}, missing)
             return
         i = 0
         for model, weights in MODELS.items():

@@ -43,6 +43,17 @@ TEST(numbers_ascend)
     assert_ok(study_numbers_parse("1 2 40", "ms", v, 4, &n));
     assert_int_equal(n, 3);
     assert_int_equal(v[2], 40);
+    assert_ok(study_numbers_parse("1..3 7", "ms", v, 4, &n));
+    assert_int_equal(n, 4);
+    assert_int_equal(v[2], 3);
+    assert_int_equal(v[3], 7);
+    assert_err(study_numbers_parse("1..5", "ms", v, 4, &n), ERR_LIMIT, "ms: more than 4");
+    assert_err(study_numbers_parse("1 2..4 4", "ms", v, 4, &n), ERR_ARG, "ascending");
+    assert_err(study_numbers_parse("3..2", "ms", v, 4, &n), ERR_ARG, "ascending");
+    assert_err(study_numbers_parse("1..", "ms", v, 4, &n), ERR_ARG, "found \"1..\"");
+    assert_err(study_numbers_parse("1...3", "ms", v, 4, &n), ERR_ARG, "ascending");
+    assert_err(study_numbers_parse("1..99999999999999999999", "ms", v, 4, &n), ERR_LIMIT,
+               "more than 4");
     assert_err(study_numbers_parse("", "ms", v, 4, &n), ERR_ARG, "ms: expected numbers");
     assert_err(study_numbers_parse("2 2", "ms", v, 4, &n), ERR_ARG, "ascending");
     assert_err(study_numbers_parse("0 2", "ms", v, 4, &n), ERR_ARG, "ascending");

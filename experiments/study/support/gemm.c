@@ -74,16 +74,19 @@ int study_numbers_parse(const char *text, const char *what, int64_t *out, int ma
 {
     const char *at = text;
 
-    for (*n = 0; *at; (*n)++) {
+    for (*n = 0; *at;) {
         char *end;
-        long long v = strtoll(at, &end, 10);
+        long long v = strtoll(at, &end, 10), last = v;
 
-        if (end == at || v < 1 || (*n && v <= out[*n - 1]))
+        if (end != at && strncmp(end, "..", 2) == 0)
+            last = strtoll(end + 2, &end, 10);
+        if (end == at || v < 1 || last < v || (*n && v <= out[*n - 1]))
             return err_set(ERR_ARG, "%s: expected ascending numbers, found \"%.60s\"",
                            what, at);
-        if (*n == max)
+        if (last - v >= max - *n)
             return err_set(ERR_LIMIT, "%s: more than %d numbers", what, max);
-        out[*n] = v;
+        while (v <= last)
+            out[(*n)++] = v++;
         at = end + strspn(end, " ");
     }
     return *n ? OK : err_set(ERR_ARG, "%s: expected numbers, found none", what);

@@ -19,7 +19,7 @@
  * architecture has no such name; the nearest is named. */
 MUST int study_matrix_parse(const char *text, int64_t m, struct tune_shape *out);
 
-/* "1 2 4 8": whole numbers, ascending; `what` begins the error line. */
+/* "1 2 4 8", "1..16 32": whole numbers, ascending; `what` begins the error line. */
 MUST int study_numbers_parse(const char *text, const char *what, int64_t *out, int max,
                              int *n);
 

@@ -64,8 +64,8 @@
 #define ROWS_SHAPES(n_default)                                                           \
     ROW_MATRIX_SPLIT, ROW_MODE,                                                          \
         OPT_ROW(STR, ms, NULL,                                                           \
-                "Values of M, ascending, in place of n_shapes random ones. Example: "    \
-                "\"1 2 4\""),                                                            \
+                "Values of M, ascending, in place of n_shapes random ones. Examples: "   \
+                "\"1 2 4\", \"1..256\""),                                                \
         OPT_ROW(INT, n_shapes, n_default,                                                \
                 "Number of random M, each octave equally likely.", .min = 1,             \
                 .max = STUDY_SHAPES_MAX),                                                \

@@ -7,7 +7,7 @@
 #include "experiments/study/support/gemm.h"
 #include "tune/policy.h"
 
-#define STUDY_SHAPES_MAX 64
+#define STUDY_SHAPES_MAX 512
 
 /* The shapes of a cell: one matrix, ascending m. */
 struct study_shapes {
