@@ -18,13 +18,14 @@ struct opts {
     double budget_s;
 };
 
-enum { W4A8, BF16, F32 };
+enum { W4A8, W4C, BF16, F32 };
 
 static const struct opt_row table[] = {
     ROW_MATRIX_SPLIT,
     OPT_ROW(ENUM, type, "w4a8",
-            "Weights and activations: q4_0 with 8 bits, or bf16 or f32 with f32.",
-            .values = "w4a8|bf16|f32"),
+            "Weights and activations: q4_0 or the paper's w4c, with 8 bits, or bf16 or "
+            "f32 with f32.",
+            .values = "w4a8|w4c|bf16|f32"),
     OPT_ROW(INT, m, "560", "Rows of activations.", .min = 1, .max = 65536),
     OPT_ROW(INT, registers, "0",
             "Vector registers in the formula. 0: those of the variant's instruction set.",
@@ -88,10 +89,11 @@ struct cell {
 
 static const struct kern_variant *variant_of(int type)
 {
-    static const enum kern_op ops[] = {KERN_GEMM_Q4_0, KERN_GEMM_BF16, KERN_GEMM_F32};
+    static const enum kern_op ops[] = {KERN_GEMM_Q4_0, KERN_GEMM_W4C, KERN_GEMM_BF16,
+                                       KERN_GEMM_F32};
     struct kern_table t;
 
-    kern_table_choose(&t, cpu_isa_usable(), type == W4A8 ? KERN_A8 : KERN_EXACT);
+    kern_table_choose(&t, cpu_isa_usable(), type <= W4C ? KERN_A8 : KERN_EXACT);
     return t.v[ops[type]];
 }
 
