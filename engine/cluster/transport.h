@@ -113,6 +113,10 @@ void cluster_sender_computed(struct cluster_sender *s, uint64_t transfer,
                              int32_t first_id);
 /* There is nothing more to come. on_end() follows, with ERR_STATE. */
 void cluster_sender_drop(struct cluster_sender *s, uint64_t transfer);
+/* From now on: prompts of serial_below_tok tokens and more go layer-wise, others serially, over an
+ * emulated link of this bandwidth and latency. */
+void cluster_sender_link(struct cluster_sender *s, int64_t serial_below_tok,
+                         const struct cluster_limiter *l);
 void cluster_sender_stat(struct cluster_sender *s, struct cluster_sender_stat *out);
 
 /* ---- the end that goes on ---- */

@@ -390,6 +390,17 @@ void cluster_sender_drop(struct cluster_sender *s, uint64_t transfer)
     pthread_mutex_unlock(&s->lock);
 }
 
+void cluster_sender_link(struct cluster_sender *s, int64_t serial_below_tok,
+                         const struct cluster_limiter *l)
+{
+    pthread_mutex_lock(&s->lock);
+    s->o.mode = CLUSTER_AUTO;
+    s->o.serial_below_tok = serial_below_tok;
+    s->o.limiter.bytes_per_s = l->bytes_per_s;
+    s->o.limiter.latency_ns = l->latency_ns;
+    pthread_mutex_unlock(&s->lock);
+}
+
 void cluster_sender_stat(struct cluster_sender *s, struct cluster_sender_stat *out)
 {
     pthread_mutex_lock(&s->lock);

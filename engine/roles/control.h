@@ -10,7 +10,8 @@ enum roles_message_type {
     ROLES_REQUEST,   /* front: struct roles_request and the prompt's ids follow */
     ROLES_CANCEL,    /* front */
     ROLES_TOKEN,     /* machine: token and finish; with SERVE_ERROR a text follows */
-    ROLES_STAT       /* machine: struct roles_stat follows */
+    ROLES_STAT,      /* machine: struct roles_stat follows */
+    ROLES_LINK       /* front: struct roles_link follows */
 };
 
 struct roles_message {

@@ -36,6 +36,17 @@ static int enqueue(struct roles_front *f, int machine, const struct roles_messag
     return OK;
 }
 
+int roles_front_tell(struct roles_front *f, int machine, const struct roles_message *head,
+                     const void *more)
+{
+    int rc;
+
+    pthread_mutex_lock(&f->lock);
+    rc = enqueue(f, machine, head, more, head->n_more, NULL);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
 void *roles_front_write(void *arg)
 {
     struct roles_front *f = arg;

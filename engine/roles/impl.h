@@ -61,6 +61,9 @@ struct roles_front {
 
 /* The functions of struct serve_front; ctx: struct roles_front. Without close(). */
 void roles_front_api(struct serve_front *out, struct roles_front *f);
+/* A message to a machine; copied. */
+MUST int roles_front_tell(struct roles_front *f, int machine,
+                          const struct roles_message *head, const void *more);
 /* The main function of the thread that writes. */
 void *roles_front_write(void *f);
 /* A machine that has ended or stopped is named by who watches it. ERR_STATE. */

@@ -369,6 +369,21 @@ static void on_cancel(struct machine *m, int64_t id)
     pthread_mutex_unlock(&m->lock);
 }
 
+static int on_link(struct machine *m, const struct roles_message *head)
+{
+    struct roles_link l;
+    struct cluster_limiter limiter;
+
+    if (head->n_more != sizeof(l) || !m->is_prompt)
+        return err_set(ERR_FORMAT, "a link of %u bytes", head->n_more);
+    TRY(cluster_wire_read(m->fd, &l, sizeof(l)));
+    limiter = (struct cluster_limiter){.bytes_per_s = l.gbps * 1e9 / 8,
+                                       .latency_ns = (int64_t)(l.latency_ms * 1e6)};
+    for (int i = 0; i < m->n_links; i++)
+        cluster_sender_link(m->links[i].sender, l.serial_below_tok, &limiter);
+    return OK;
+}
+
 static int read_one(struct machine *m)
 {
     struct roles_message head;
@@ -376,6 +391,8 @@ static int read_one(struct machine *m)
     TRY(cluster_wire_read(m->fd, &head, sizeof(head)));
     if (head.type == ROLES_REQUEST)
         return on_request(m, &head);
+    if (head.type == ROLES_LINK)
+        return on_link(m, &head);
     if (head.type != ROLES_CANCEL)
         return err_set(ERR_FORMAT, "the front sent a message of type %u", head.type);
     on_cancel(m, head.id);

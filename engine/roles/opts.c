@@ -32,9 +32,11 @@ const struct opt_row roles_opt_table[] = {
         "computed; layer_wise: each layer when it is stored; auto: by the length of the "
         "prompt.",
         .values = "serial|layer_wise|auto"),
-    OPT_ROW(INT, serial_below_tok, "512",
-            "With transfer auto, prompts of fewer tokens than this are sent serially.",
-            .unit = "tok", .min = 0, .max = 1 << 30),
+    OPT_ROW(
+        INT, serial_below_tok, "-1",
+        "With transfer auto, prompts of fewer tokens than this are sent serially. -1: "
+        "measured at start, by some requests of both kinds; the log says the number.",
+        .unit = "tok", .min = -1, .max = 1 << 30),
     OPT_ROW(BOOL, checksums, "true", "Compare a checksum of each layer that is sent."),
     OPT_ROW(
         F64, link_gbps, "0",

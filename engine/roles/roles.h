@@ -26,6 +26,7 @@ struct roles_opts {
     double link_gbps, link_latency_ms; /* an emulated link; 0: as fast as it goes */
 };
 extern const struct opt_row roles_opt_table[];
+#define ROLES_MEASURED (-1) /* serial_below_tok: measured at start */
 
 /* Start the machines, wait until they are ready, and open an engine in front of them. The CPUs of
  * the budget are divided among them in equal parts; with fewer CPUs than machines all run on all,
@@ -33,5 +34,21 @@ extern const struct opt_row roles_opt_table[];
  * ERR_ARG, ERR_NOTFOUND: an option is wrong. ERR_STATE: a machine could not start; it says why. */
 MUST int roles_open(struct serve **out, const struct serve_opts *engine,
                     const struct roles_opts *o);
+
+/* How keys and values of requests that are submitted from now on leave prompt machines: prompts of
+ * fewer tokens than serial_below_tok when they are computed, others layer by layer; over an
+ * emulated link of this speed, 0: as fast as it goes. While no request runs.
+ * ERR_STATE: *s has no machines. */
+struct roles_link {
+    int64_t serial_below_tok;
+    double gbps, latency_ms;
+};
+MUST int roles_link_set(struct serve *s, const struct roles_link *l);
+
+/* The shortest prompt from which on layer-wise transfers bring the second token sooner than serial
+ * ones: prompts of 16, 32, ... tokens of both kinds in turn, over the link of the options.
+ * INT64_MAX: there is none among those that take half a second at most. Sets it. */
+MUST int roles_crossing_measure(struct serve *s, const struct roles_opts *o,
+                                int64_t *serial_below_tok);
 
 #endif

@@ -207,6 +207,22 @@ static int new_front(struct roles_front **out, const struct serve_opts *engine,
     return cluster_router_find(o->router, &f->router);
 }
 
+static int set_crossing(struct serve *s, const struct roles_opts *o)
+{
+    int64_t tok;
+
+    TRY(roles_crossing_measure(s, o, &tok));
+    if (tok == INT64_MAX)
+        log_info(
+            "transfer auto: prompts are sent serially: layer by layer was not faster");
+    else
+        log_info(
+            "transfer auto: prompts of %lld tokens and more are sent layer by layer, as "
+            "measured (--serial-below-tok %lld)",
+            (long long)tok, (long long)tok);
+    return OK;
+}
+
 int roles_open(struct serve **out, const struct serve_opts *engine,
                const struct roles_opts *o)
 {
@@ -221,9 +237,15 @@ int roles_open(struct serve **out, const struct serve_opts *engine,
     api.close = close_front;
     if (rc == OK)
         rc = wait_until_ready(f, &api.max_tok);
-    if (rc == OK)
-        return serve_open_front(out, engine, &api);
-    if (f)
-        close_front(f);
+    if (rc != OK) {
+        if (f)
+            close_front(f);
+        return rc;
+    }
+    TRY(serve_open_front(out, engine, &api));
+    if (o->transfer == CLUSTER_AUTO && o->serial_below_tok == ROLES_MEASURED)
+        rc = set_crossing(*out, o);
+    if (rc != OK)
+        serve_close(out);
     return rc;
 }

@@ -18,6 +18,11 @@ static int read_head(struct serve *s)
     return OK;
 }
 
+const struct serve_front *serve_front_of(const struct serve *s)
+{
+    return s->front.submit ? &s->front : NULL;
+}
+
 int serve_open_front(struct serve **out, const struct serve_opts *o,
                      const struct serve_front *f)
 {

@@ -29,4 +29,7 @@ struct serve_front {
 MUST int serve_open_front(struct serve **out, const struct serve_opts *o,
                           const struct serve_front *f);
 
+/* What it was opened with; lent. NULL: its engine is in this process. */
+const struct serve_front *serve_front_of(const struct serve *s);
+
 #endif
