@@ -33,6 +33,9 @@ struct cluster_piece {
 
 struct cluster_transport {
     const char *name, *help;
+    /* The prompt is computed in the memory that was offered (cluster_sender_slot()), and put() has
+     * nothing to do. */
+    bool in_place;
     /* Receiver, once: let the other end reach the pool. NULL: it need not. */
     int (*lend)(int fd, const struct kv_pool *pool);
     /* Sender, once: map what lend() sent, until give_back(). NULL, as lend: it is not lent. */
@@ -87,6 +90,9 @@ struct cluster_sender_opts {
     /* The slot is not read any more. rc: OK: all was sent. Else why not: one of both ends has
      * dropped it, ERR_STATE, or the connection failed. Once for each offer. */
     void (*on_end)(void *ctx, uint64_t transfer, int rc);
+    /* With a transport in place: the receiver has dropped it. Nobody may write to its memory any
+     * more when this end says so too, with cluster_sender_drop(). */
+    void (*on_forget)(void *ctx, uint64_t transfer);
     /* Once: the connection failed, err_msg() says why. on_end() of all that have not ended
      * follows. */
     void (*on_fail)(void *ctx);
@@ -98,12 +104,16 @@ struct cluster_sender_stat {
     int64_t put_ns, hash_ns; /* time spent */
 };
 
-/* Returns when the other end has opened, too. ERR_STATE: it has another model, version or
+/* Returns when the other end has opened, too; *out is set before the first callback. ERR_STATE: it has another model, version or
  * transport. ERR_IO, ERR_NOMEM. */
 MUST int cluster_sender_open(struct cluster_sender **out,
                              const struct cluster_sender_opts *o);
 /* Ends all transfers. NULL is fine. */
 void cluster_sender_close(struct cluster_sender **s);
+/* Where the transport is in place: the memory that was offered, as *out; its table of blocks is
+ * the caller's: mem_free(). ERR_NOTFOUND: the transfer has ended. ERR_NOMEM. */
+MUST int cluster_sender_slot(struct cluster_sender *s, uint64_t transfer,
+                             struct kv_slot *out);
 /* Tokens below hi of a layer are stored in *slot, which is lent until on_end(). Does not wait for
  * a transfer. Of a transfer that has ended: nothing happens. */
 void cluster_sender_stored(struct cluster_sender *s, uint64_t transfer,

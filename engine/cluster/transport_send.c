@@ -325,7 +325,10 @@ static int read_one(struct cluster_sender *s)
     if (m.type != CLUSTER_FORGET)
         return err_set(ERR_FORMAT, "the end that receives sent a message of type %u",
                        m.type);
-    cluster_sender_drop(s, m.transfer);
+    if (s->o.transport->in_place)
+        s->o.on_forget(s->o.ctx, m.transfer);
+    else
+        cluster_sender_drop(s, m.transfer);
     return OK;
 }
 
@@ -343,6 +346,34 @@ static void *read_all(void *arg)
 }
 
 /* ---- the functions ---- */
+
+int cluster_sender_slot(struct cluster_sender *s, uint64_t transfer, struct kv_slot *out)
+{
+    const struct outgoing *o;
+    int32_t *blocks = NULL;
+    size_t n = 0;
+    int rc = OK;
+
+    pthread_mutex_lock(&s->lock);
+    o = find(s, transfer);
+    if (o && o->to.blocks) {
+        n = (size_t)((o->n_tok + o->to.block_tok - 1) / o->to.block_tok);
+        blocks = mem_new(MEM_KV, n, sizeof(*blocks));
+    }
+    if (!o) {
+        rc = err_set(ERR_NOTFOUND, "transfer %llu has ended",
+                     (unsigned long long)transfer);
+    } else if (n > 0 && !blocks) {
+        rc = ERR_NOMEM;
+    } else {
+        *out = o->to;
+        out->blocks = blocks;
+        if (n > 0)
+            memcpy(blocks, o->to.blocks, n * sizeof(*blocks));
+    }
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
 
 void cluster_sender_stored(struct cluster_sender *s, uint64_t transfer,
                            const struct kv_slot *slot, int layer, int64_t hi)
@@ -455,10 +486,12 @@ int cluster_sender_open(struct cluster_sender **out, const struct cluster_sender
         rc = o->transport->borrow(&s->pool, &s->pool_bytes, o->fd);
     if (rc == OK) {
         s->o.fd = o->fd;
+        *out = s; /* callbacks may come at once */
         rc = start(s);
     }
     if (rc == OK)
-        *out = s, s = NULL; /* the caller's now */
+        return OK;
+    *out = NULL;
     cluster_sender_close(&s);
     return rc;
 }

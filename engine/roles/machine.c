@@ -30,6 +30,7 @@ struct entry {
     uint64_t offer;    /* of a prompt machine: its number, once there is one */
     struct roles_request r;
     int32_t *ids;
+    struct kv_slot slot;              /* with a transport in place: the offered memory */
     bool requested, submitted, ended; /* by the front, to the engine, by the engine */
     bool reported;                    /* the front knows of its end */
     struct entry *next;
@@ -95,6 +96,13 @@ static struct entry *find_or_add(struct machine *m, int64_t id)
     return e;
 }
 
+static void free_entry(struct entry *e)
+{
+    mem_free((void *)e->slot.blocks);
+    mem_free(e->ids);
+    mem_free(e);
+}
+
 /* When nobody has it any more. */
 static void drop_if_over(struct entry *e)
 {
@@ -107,8 +115,7 @@ static void drop_if_over(struct entry *e)
     while (*at != e)
         at = &(*at)->next;
     *at = e->next;
-    mem_free(e->ids);
-    mem_free(e);
+    free_entry(e);
 }
 
 static void tell(struct machine *m, struct roles_message *head, const void *more)
@@ -249,6 +256,7 @@ static int submit(struct entry *e)
                                                          : SERVE_TOKEN_SIDE,
                                     .on_layer = m->is_prompt ? on_layer : NULL,
                                     .on_memory = on_memory,
+                                    .slot = e->slot.base ? &e->slot : NULL,
                                     .ctx = e};
     struct serve_request r = {.prompt = e->ids,
                               .n_prompt = e->r.n_prompt,
@@ -277,6 +285,30 @@ static int submit(struct entry *e)
 
 /* ---- the sending end ---- */
 
+/* The receiver's: what is computed there is dropped when the engine has left it. */
+static void on_forget(void *ctx, uint64_t transfer)
+{
+    struct link *l = ctx;
+    const struct entry *e;
+
+    pthread_mutex_lock(&l->m->lock);
+    e = find_transfer(l, transfer);
+    if (e && e->submitted)
+        serve_cancel(l->m->s, e->engine_id);
+    if (!e || !e->submitted || e->ended)
+        cluster_sender_drop(l->sender, transfer);
+    pthread_mutex_unlock(&l->m->lock);
+}
+
+static int find_slot(struct link *l, struct entry *e, uint64_t transfer)
+{
+    mem_free((void *)e->slot.blocks);
+    e->slot = (struct kv_slot){0};
+    return l->m->u->transport->in_place
+               ? cluster_sender_slot(l->sender, transfer, &e->slot)
+               : OK;
+}
+
 static void on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
 {
     struct link *l = ctx;
@@ -286,7 +318,7 @@ static void on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
     pthread_mutex_lock(&l->m->lock);
     /* A request that came before and is not there was canceled. */
     e = tag > l->m->last_id ? find_or_add(l->m, tag) : find(l->m, tag);
-    if (!e) {
+    if (!e || find_slot(l, e, transfer) != OK) {
         cluster_sender_drop(l->sender, transfer);
     } else {
         e->transfer = e->offer = transfer;
@@ -426,6 +458,7 @@ static int open_sender(struct machine *m, struct link *l)
                     .latency_ns = (int64_t)(u->o.link_latency_ms * 1e6)},
         .on_offer = on_offer,
         .on_end = on_sent,
+        .on_forget = on_forget,
         .on_fail = on_fail,
         .ctx = l};
 
@@ -555,8 +588,7 @@ int roles_machine(const struct roles_setup *u, int machine)
         struct entry *e = m.entries;
 
         m.entries = e->next;
-        mem_free(e->ids);
-        mem_free(e);
+        free_entry(e);
     }
     pthread_mutex_destroy(&m.lock);
     return rc;

@@ -142,7 +142,7 @@ static void leave_and_free(struct serve *s, struct serve_seq **at)
     struct serve_seq *q = *at;
 
     leave(s, at);
-    kv_release(s->pool, &q->kv);
+    serve_seq_give_back(s, q);
     serve_seq_free(q);
 }
 

@@ -42,6 +42,11 @@ struct serve_handoff {
      * *slot is lent until serve_arrived() or serve_release(). */
     void (*on_memory)(void *ctx, int64_t request, const struct kv_slot *slot);
     void *ctx;
+    /* Prompt side: compute into this memory, for the prompt at least, in place of the engine's
+     * own: plain data, what it points to is lent until the request has ended. Its layout may be
+     * another than the pool's. NULL: the engine's own. Not where ranks are processes, which do
+     * not map it. */
+    const struct kv_slot *slot;
 };
 
 /* As serve_open_shown(), with keys and values in memory that another process can map. */

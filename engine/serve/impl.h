@@ -45,6 +45,7 @@ struct serve_seq {
     void *ctx;
     struct serve_seq *next;       /* in the queue, or outside of the loop */
     struct serve_handoff handoff; /* side 0: none */
+    struct kv_slot kv_elsewhere;  /* with handoff.slot: what it was */
     /* Written under the lock. has_memory: outside of the loop. The others are set by any thread:
      * arrived: the token side may go on; released: no transport needs the memory. */
     bool has_memory, arrived, released;
@@ -179,6 +180,8 @@ struct kv_need serve_need(const struct serve *s, const struct serve_seq *q);
 void serve_learn(struct serve *s, const struct serve_seq *q);
 
 void serve_seq_free(struct serve_seq *q);
+/* Its memory, to the pool if it is the pool's. */
+void serve_seq_give_back(struct serve *s, struct serve_seq *q);
 /* The loop has dropped a request: learn from it and free it. ctx: struct serve. */
 void serve_seq_drop(void *ctx, struct sched_request *r);
 /* Move requests from the queue to the loop. */

@@ -20,6 +20,8 @@ static int64_t need_tok(void *ctx, const struct sched_request *r)
     struct serve *s = ctx;
     const struct kv_need need = serve_need(s, (const struct serve_seq *)r);
 
+    if (((const struct serve_seq *)r)->handoff.slot)
+        return 0;
     return kv_need_tok(s->pool, &need);
 }
 
@@ -37,7 +39,17 @@ static int reserve(void *ctx, struct sched_request *r)
     struct serve_seq *q = (struct serve_seq *)r;
     const struct kv_need need = serve_need(s, q);
 
+    if (q->handoff.slot) {
+        q->kv = q->kv_elsewhere;
+        return OK;
+    }
     return kv_reserve(s->pool, &need, &q->kv);
+}
+
+void serve_seq_give_back(struct serve *s, struct serve_seq *q)
+{
+    if (!q->handoff.slot)
+        kv_release(s->pool, &q->kv);
 }
 
 static int grow(void *ctx, struct sched_request *r, int64_t n_tok)
@@ -45,6 +57,8 @@ static int grow(void *ctx, struct sched_request *r, int64_t n_tok)
     struct serve *s = ctx;
     struct serve_seq *q = (struct serve_seq *)r;
 
+    if (q->handoff.slot)
+        return n_tok <= q->kv.cap_tok ? OK : ERR_NOMEM;
     if (n_tok > q->kv.cap_tok && !q->kv.blocks && r->n_waited == 0) {
         q->overflowed = true;
         s->n_overflow++;

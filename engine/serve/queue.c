@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "ranks/procs.h"
 #include "serve/impl.h"
 
 void serve_seq_free(struct serve_seq *q)
@@ -46,6 +47,10 @@ static int check_request(const struct serve *s, const struct serve_request *r)
         return err_set(ERR_ARG,
                        "request: %lld new tokens: the prompt side computes 1, the first",
                        (long long)r->max_new);
+    if (r->handoff && r->handoff->slot && model_procs_n(s->model) > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "request: memory of another process: ranks that are processes do "
+                       "not map it (rank_mode threads does)");
     for (int64_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
             return err_set(ERR_ARG, "request: prompt token %lld: id %d outside [0, %d)",
@@ -82,6 +87,8 @@ static int make_seq(struct serve_seq **out, struct serve *s,
     q->ctx = r->ctx;
     if (r->handoff)
         q->handoff = *r->handoff;
+    if (q->handoff.slot)
+        q->kv_elsewhere = *q->handoff.slot;
     q->r.pinned = q->handoff.side == SERVE_PROMPT_SIDE;
     rc = serve_predict(s, q);
     if (rc != OK)
@@ -166,7 +173,7 @@ void serve_seq_drop(void *ctx, struct sched_request *r)
         serve_outside_add(s, q);
         return;
     }
-    kv_release(s->pool, &q->kv);
+    serve_seq_give_back(s, q);
     serve_seq_free(q);
 }
 

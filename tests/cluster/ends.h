@@ -15,6 +15,8 @@
 #define N_TRANSFERS 6
 
 static const struct kv_shape shape = {.n_layers = 3, .n_kv_heads = 2, .vec_bytes = 24};
+/* Transports between two pools. test_two_processes.c has the others. */
+__attribute__((unused)) static const char *const copying[] = {"shm", "socket"};
 static const struct kv_bounds bounds = {
     .n = 1, .of_total = true, .align_tok = 16, .tok = {48}};
 

@@ -138,7 +138,7 @@ TEST(same_bytes)
     struct rng r;
 
     rng_init(&r, test_seed(), "transport");
-    for (int t = 0; cluster_transports[t]; t++)
+    for (int t = 0; t < 2; t++)
         for (int round = 0; round < 30; round++) {
             struct cluster_sender_opts like = {
                 .mode = (enum cluster_transfer_mode)(round % 3),
@@ -148,7 +148,7 @@ TEST(same_bytes)
             if (round % 7 == 6)
                 like.limiter =
                     (struct cluster_limiter){.bytes_per_s = 1e8, .latency_ns = 100000};
-            send_all(cluster_transports[t]->name, &like, &r);
+            send_all(copying[t], &like, &r);
         }
 }
 
@@ -202,7 +202,7 @@ TEST(dropped_at_any_time)
         int whens[N_TRANSFERS];
         struct both b;
 
-        open_both(&b, &r, cluster_transports[round % 2]->name, &like);
+        open_both(&b, &r, copying[round % 2], &like);
         for (int i = 0; i < N_TRANSFERS; i++) {
             struct one *o = &b.all[i];
             int when = whens[i] = (int)rng_below(&r, 6);
@@ -275,7 +275,7 @@ TEST(the_other_end_goes_away)
             .mode = (enum cluster_transfer_mode)(round % 2)};
         struct both b;
 
-        open_both(&b, &r, cluster_transports[round / 2 % 2]->name, &like);
+        open_both(&b, &r, copying[round / 2 % 2], &like);
         for (int i = 0; i < N_TRANSFERS; i++) {
             expect_one(&b, &b.all[i], 1 + (int64_t)rng_below(&r, MAX_TOK));
             wait_for_offer(&b, &b.all[i]);

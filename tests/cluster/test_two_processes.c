@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "cluster/transport.h"
 #include "tests/serve/handoff.h"
 #include "tests/support/leftovers.h"
@@ -159,6 +160,7 @@ static void token_process(const struct setup *u, int fd)
 struct prompt_request {
     int64_t id;
     uint64_t transfer;
+    struct kv_slot slot; /* in place: the offered memory */
 };
 static struct prompt_request prompt_requests[N_REQUESTS];
 static struct serve *prompt_engine;
@@ -193,11 +195,30 @@ static void prompt_on_token(void *ctx, int64_t request, int32_t id, const float 
     cluster_sender_computed(sender, q->transfer, id);
 }
 
+static bool is_in_place(void)
+{
+    const struct cluster_transport *t;
+
+    if (cluster_transport_find(setup_now->transport, &t) != OK)
+        abort();
+    return t->in_place;
+}
+
+/* Nobody drops. */
+static void prompt_on_forget(void *ctx, uint64_t transfer)
+{
+    (void)ctx, (void)transfer;
+    abort();
+}
+
 static void prompt_on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
 {
     struct prompt_request *q = &prompt_requests[tag];
-    const struct serve_handoff h = {
-        .side = SERVE_PROMPT_SIDE, .on_layer = prompt_on_layer, .ctx = q};
+    bool in_place = is_in_place();
+    const struct serve_handoff h = {.side = SERVE_PROMPT_SIDE,
+                                    .on_layer = prompt_on_layer,
+                                    .slot = in_place ? &q->slot : NULL,
+                                    .ctx = q};
     int32_t ids[PAIR_PROMPT_MAX];
     struct serve_request r = pair_request((int)tag, serve_vocab(prompt_engine), ids);
 
@@ -210,6 +231,8 @@ static void prompt_on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t
     r.handoff = &h;
     pthread_mutex_lock(&lock);
     q->transfer = transfer;
+    if (in_place && cluster_sender_slot(sender, transfer, &q->slot) != OK)
+        abort();
     if (serve_submit(prompt_engine, &r, &q->id) != OK)
         abort();
     pthread_mutex_unlock(&lock);
@@ -247,6 +270,7 @@ static void open_prompt_process(const struct setup *u, int fd)
                                     .serial_below_tok = 20,
                                     .on_offer = prompt_on_offer,
                                     .on_end = prompt_on_end,
+                                    .on_forget = prompt_on_forget,
                                     .on_fail = prompt_on_fail};
 
     memset(prompt_requests, 0, sizeof(prompt_requests));
@@ -257,6 +281,18 @@ static void open_prompt_process(const struct setup *u, int fd)
     serve_kv_shape(prompt_engine, &o.shape);
     assert_ok(cluster_transport_find(u->transport, &o.transport));
     assert_ok(cluster_sender_open(&sender, &o));
+}
+
+/* In place, what is computed there until the request is canceled is the sender's mapping. */
+static void prompt_ends(void)
+{
+    bool busy = true;
+
+    while (busy && is_in_place())
+        assert_ok(serve_step(prompt_engine, &busy));
+    cluster_sender_close(&sender);
+    for (int i = 0; i < N_REQUESTS; i++)
+        mem_free((void *)prompt_requests[i].slot.blocks);
 }
 
 /* Both processes until the token process has ended; its status. */
@@ -282,7 +318,7 @@ static int run(const struct setup *u)
             serve_wait(prompt_engine, 10000000);
     }
     assert_int_equal(waitpid(victim, &status, 0), victim);
-    cluster_sender_close(&sender);
+    prompt_ends();
     do {
         assert_ok(serve_step(prompt_engine, &busy));
     } while (busy);
@@ -355,8 +391,9 @@ TEST(the_token_process_is_killed)
     struct rng r;
 
     rng_init(&r, test_seed(), "kill");
-    for (int round = 0; round < 12; round++) {
-        const struct setup u = {.transport = cluster_transports[round % 2]->name,
+    for (int round = 0; round < 15; round++) {
+        static const char *const names[] = {"shm", "socket", "map"};
+        const struct setup u = {.transport = names[round % 3],
                                 .kv_type = "f32",
                                 .prompt_alloc = round % 4 < 2 ? "static" : "paged",
                                 .token_alloc = "paged",

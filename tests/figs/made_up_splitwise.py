@@ -65,7 +65,23 @@ def active_tokens(rng, **_):
     return {n: rng.uniform(0.2, 0.9) for n in names}, {"active_tok": tok, "time_frac": np.linspace(0.2, 1, 9)}
 
 
+def kv_transfer(rng, x_over_c, **_):
+    tok = np.array([16.0, 64, 256])
+    names = ("alpha_serial alpha_layer form_error_serial form_error_layer form_error_max visible_serial visible_layer "
+             "visible_layer_frac interference second_serial second_layer e2e_serial e2e_layer x_layer c_layer "
+             "link_speed").split()
+    series = {"prompt_tok": tok, "x_ms": x_over_c * tok / 10, "c_ms": tok / 10}
+    for way, k in ("alone", 0), ("serial", 12), ("layer", 1):
+        series.update({"%s_%s_ms" % (n, way): tok + 1 for n in ("first", "second_gap", "later_gap", "e2e")})
+        if k:
+            series["form_%s_ms" % way] = 0.3 + k * series["x_ms"]
+            series["visible_%s_ms" % way] = series["form_%s_ms" % way] * rng.uniform(0.95, 1.05, 3)
+    return {**{n: rng.uniform(1, 9) for n in names}, "crossing_tok": 64, "crossing_form_tok": 16}, series
+
+
 STUDIES = {
+    "splitwise_fig14_transfer": (kv_transfer, {"x_over_c": [0.05, 0.1, 0.3, 1.0, 3.0]}),
+    "splitwise_fig15_overhead": (kv_transfer, {"x_over_c": [0.05, 0.3, 1.0]}),
     "splitwise_fig04_active_tokens": (active_tokens, {"source": ["llama2-70b", "engine"], "trace": TRACES,
                                                       "seed": [1, 2]}),
     "splitwise_fig07_memory": (kv_memory, {"what": ["engine", "llama2-70b", "llama2-70b-mha", "bloom-176b"]}),

@@ -69,6 +69,8 @@ def same_ids(*flags):
 for name, flags in {
         "shm": [],
         "socket": ["--transport", "socket"],
+        "map": ["--transport", "map"],
+        "map, paged": ["--transport", "map", "--kv-alloc", "paged"],
         "serial, paged": ["--transfer", "serial", "--kv-alloc", "paged", "--kv-admit", "now"],
         "little memory, a slow link": ["--kv-budget-tok", "512", "--link-gbps", "1",
                                        "--link-latency-ms", "2"],

@@ -240,7 +240,7 @@ TEST(canceled_at_any_time)
         struct serve *s;
 
         assert_ok(opt_set(roles_opt_table, &o, "transport",
-                          round % 4 < 2 ? "shm" : "socket", "test"));
+                          cluster_transports[round % 3]->name, "test"));
         s = open_roles(&o);
         for (int again = 0; again < 5; again++) {
             for (int i = 0; i < N_REQUESTS; i++) {
