@@ -20,7 +20,7 @@ HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump 
            2>/dev/null && echo yes)
 ifeq ($(HAVE),yes)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
-LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd zlib) -lm -lpthread
+LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd zlib) -lm -lpthread -ldl
 LIB_HDF5   := $(shell pkg-config --libs hdf5-serial)
 LIB_PAPI   := $(shell pkg-config --libs papi) -lsde
 LIB_CMARK  := $(shell pkg-config --libs libcmark-gfm)
@@ -72,7 +72,9 @@ KERN_SRC  := $(KERN_OWN) $(filter-out $(KERN_OWN),$(foreach q,$(QUANTS),$(subst 
 # Folders that are only code for another processor are left out; the rest is every .c below.
 # Both programs read data sets.
 CLI_SRC := $(wildcard engine/cli/*.c)
-ENGINE_SRC := $(filter-out $(CLI_SRC) engine/kernels/ref/% engine/kernels/x86/% \
+# Compiled for each MPI library, apart.
+MPI_SRC := engine/cluster/mpi/library.c
+ENGINE_SRC := $(filter-out $(CLI_SRC) $(MPI_SRC) engine/kernels/ref/% engine/kernels/x86/% \
               engine/kernels/arm/%,$(shell find engine datasets -name '*.c' | sort)) $(KERN_SRC)
 PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,characterize/peak/peak_avx%) \
             $(if $(filter aarch64,$(ARCH)),,characterize/peak/peak_neon%),$(wildcard characterize/peak/*.c))
@@ -100,11 +102,16 @@ BASELINE_FOUND := $(foreach r,$(BASELINE_NAMES),$(if $(wildcard $(BASELINE_LIB_$
 BASELINES := $(if $(findstring thread,$(SAN)),,$(BASELINE_FOUND:%=$(BUILD)/baseline/%))
 BASELINE_SUPPORT := $(wildcard baselines/gemm/support/*.c)
 
+# MPI libraries: a shared object each, which the programs load under mpirun; left out where the
+# library's compiler is not found.
+MPI_FOUND := $(foreach l,openmpi mpich,$(if $(shell command -v mpicc.$(l)),$(l)))
+MPIS := $(if $(SAN),,$(MPI_FOUND:%=$(BUILD)/mpi/%.so))
+
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 
 ifeq ($(HAVE),yes)
-all: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES)
+all: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS)
 
 # --- registries: a plug-in is one file in a folder; these lists are the only thing made of it,
 # each time, and kept when they are as before: times of folders do not tell all that happens
@@ -199,6 +206,11 @@ $(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPO
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BASELINE_LIB_$*) $(BASELINE_MORE_$*) -Wl,-rpath,$(dir $(BASELINE_LIB_$*)) -ljansson -lm -lpthread
 
+$(BUILD)/mpi/%.so: $(MPI_SRC) engine/cluster/mpi/library.h
+	@mkdir -p $(@D)
+	@echo "  MPICC $* $<"
+	$(Q)mpicc.$* -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -shared -Iengine $< -o $@
+
 # Rounds alike on every processor.
 $(BUILD)/obj/engine/kernels/kv_type.o $(BUILD)/obj/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 
@@ -222,7 +234,7 @@ $(BUILD)/gen/kernels: FORCE
 FORCE:
 
 # --- verbs
-test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES)
+test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) JOBS=$(JOBS) sh tests/support/run.sh
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
@@ -250,10 +262,10 @@ all test lint install experiment report docs artifact figures list: deps
 	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
-	$(Q)sh tests/support/deps.sh
+	$(Q)MPI=$(MPI) sh tests/support/deps.sh
 define HELP
 make                        Build build/sandwich and build/testbed.
-make deps                   Install the Debian packages that are missing.
+make deps                   Install the Debian packages that are missing. MPI=1: two MPI libraries, too.
 make test                   Run all tests. MODULE=kv: those of one folder of tests/.
                             JOBS=1: one at a time; by default one for each CPU.
 make lint                   Check the sources against the rules of tests/lint/.

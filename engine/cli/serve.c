@@ -82,6 +82,8 @@ static int serve(const struct serve_flags *f)
     if (!f->serve.model)
         return err_set(ERR_ARG, "--model is needed: the file of the model to serve");
     serve_warn_one_seq(&f->serve, "--max-seqs");
+    if (roles_is_machine(&f->roles))
+        return roles_machine_serve(&f->serve, &f->roles);
     rc = http_bind(&h, &f->http);
     if (rc == OK && f->roles.roles)
         rc = roles_open(&s, &f->serve, &f->roles);

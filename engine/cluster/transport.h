@@ -36,17 +36,18 @@ struct cluster_transport {
     /* The prompt is computed in the memory that was offered (cluster_sender_slot()), and put() has
      * nothing to do. */
     bool in_place;
+    bool mpi; /* only between processes that mpirun has started (cluster/mpi/mpi.h) */
     /* Receiver, once: let the other end reach the pool. NULL: it need not. */
     int (*lend)(int fd, const struct kv_pool *pool);
     /* Sender, once: map what lend() sent, until give_back(). NULL, as lend: it is not lent. */
     int (*borrow)(void **pool, size_t *bytes, int fd);
     void (*give_back)(void *pool, size_t bytes);
     /* Sender: a piece of *from into the same tokens of *to, a slot of the borrowed pool; to NULL:
-     * there is none. With get(), write it to fd, behind the message that announces it; otherwise
+     * there is none. With get(), behind the message that announces it, to fd or otherwise; else
      * the message follows when the piece is there. */
     int (*put)(int fd, const struct kv_shape *shape, const struct kv_slot *to,
                const struct kv_slot *from, const struct cluster_piece *p);
-    /* Receiver: read what put() has written to fd into *to. NULL: it writes nothing. */
+    /* Receiver: what put() does is done: read from fd into *to. NULL: there is nothing to do. */
     int (*get)(int fd, const struct kv_shape *shape, const struct kv_slot *to,
                const struct cluster_piece *p);
 };

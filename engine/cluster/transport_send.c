@@ -155,7 +155,7 @@ static int put(struct cluster_sender *s, struct outgoing *o,
     if (rc == OK)
         rc = cluster_message_write(s->o.fd, &m, NULL);
     if (rc == OK && t->get)
-        rc = t->put(s->o.fd, &s->o.shape, NULL, o->from, p);
+        rc = t->put(s->o.fd, &s->o.shape, s->pool ? &o->to : NULL, o->from, p);
     pthread_mutex_lock(&s->lock);
     s->stat.hash_ns += (int64_t)(t1 - t0);
     s->stat.put_ns += (int64_t)(clock_ns() - t1);

@@ -41,6 +41,9 @@ struct roles_setup {
     int control[2 * ROLES_MACHINES_MAX][2];              /* [0]: of the front */
     int link[ROLES_MACHINES_MAX][ROLES_MACHINES_MAX][2]; /* [0]: of the prompt machine */
     char names[2 * ROLES_MACHINES_MAX][32];
+    bool is_joined; /* the machines were not started by the front */
+    bool is_mpi;    /* but by mpirun */
+    int mpi_index;  /* of this rank among the machines of its kind; -1: by when it came */
 };
 
 static inline bool roles_is_prompt(const struct roles_setup *u, int machine)
@@ -50,5 +53,12 @@ static inline bool roles_is_prompt(const struct roles_setup *u, int machine)
 
 /* The main function of a machine's process, until the front closes its socket. */
 MUST int roles_machine(const struct roles_setup *u, int machine);
+
+/* "prompt=1,token=1" into u->n_prompt, u->n_token. ERR_ARG. */
+MUST int roles_parse(struct roles_setup *u, const char *text);
+/* Whether the transport can be used between processes that the front did not start. */
+MUST int roles_check_joining(const struct roles_setup *u);
+/* If mpirun has started this process: MPI, and u->is_mpi. By all processes. */
+MUST int roles_open_mpi(struct roles_setup *u);
 
 #endif

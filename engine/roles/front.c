@@ -292,8 +292,9 @@ static int read_one(struct roles_front *f, int machine)
 
 int roles_front_name_lost(struct roles_front *f, int machine)
 {
-    int rc = par_ranks_wait(f->children, LOST_MS);
+    int rc = f->children ? par_ranks_wait(f->children, LOST_MS) : OK;
 
+    f->is_lost = true;
     if (rc == ERR_STATE)
         return rc;
     return err_set(ERR_STATE, "%s closed its connection", f->u.names[machine]);
@@ -328,7 +329,7 @@ static int step(void *ctx, bool *busy)
 {
     struct roles_front *f = ctx;
     struct pollfd fds[ROLES_MACHINES_ALL + 1];
-    int rc = par_ranks_check(f->children);
+    int rc = f->children ? par_ranks_check(f->children) : OK;
 
     *busy = false;
     if (rc == OK)

@@ -47,7 +47,7 @@ struct roles_front {
     uint64_t n_choices;
     int wake_fd;
     pthread_t writer;
-    bool writing;
+    bool writing, is_lost; /* is_lost: a machine is */
 
     pthread_mutex_t lock;
     pthread_cond_t queued;

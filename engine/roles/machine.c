@@ -569,7 +569,8 @@ int roles_machine(const struct roles_setup *u, int machine)
                         .last_id = -1};
     int rc;
 
-    close_others(u, machine);
+    if (!u->is_joined)
+        close_others(u, machine);
     rc = thread_mutex_init(&m.lock);
     if (rc == OK)
         rc = serve_open_mapped(&m.s, &u->engine, NULL, NULL);

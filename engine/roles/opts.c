@@ -44,4 +44,15 @@ const struct opt_row roles_opt_table[] = {
         .unit = "Gb/s", .min = 0, .max = 1e6),
     OPT_ROW(F64, link_latency_ms, "0", "And of this latency.", .unit = "ms", .min = 0,
             .max = 1e6),
+    OPT_ROW(STR, machines, NULL,
+            "Wait here for machines that connect, by --role, instead of starting them. "
+            "Anyone "
+            "who reaches this address can be one.",
+            .unit = "HOST:PORT"),
+    OPT_ROW(
+        ENUM, role, "front",
+        "prompt, token: be a machine of this kind, for the front of --front. Transport "
+        "socket.",
+        .values = "front|prompt|token"),
+    OPT_ROW(STR, front, NULL, "With --role: where the front waits.", .unit = "HOST:PORT"),
     {.name = NULL}};

@@ -24,7 +24,12 @@ struct roles_opts {
     int64_t serial_below_tok;
     bool checksums;
     double link_gbps, link_latency_ms; /* an emulated link; 0: as fast as it goes */
+    /* Machines on other hosts, or started by hand: where the front waits for them; or, of such a
+     * machine, its kind and where the front is. HOST:PORT. Under mpirun none of these is needed. */
+    char *machines, *front;
+    int role;
 };
+enum { ROLES_AS_FRONT, ROLES_AS_PROMPT, ROLES_AS_TOKEN }; /* role */
 extern const struct opt_row roles_opt_table[];
 #define ROLES_MEASURED (-1) /* serial_below_tok: measured at start */
 
@@ -34,6 +39,12 @@ extern const struct opt_row roles_opt_table[];
  * ERR_ARG, ERR_NOTFOUND: an option is wrong. ERR_STATE: a machine could not start; it says why. */
 MUST int roles_open(struct serve **out, const struct serve_opts *engine,
                     const struct roles_opts *o);
+
+/* Whether this process is to be a machine: by its role, or by its rank under mpirun. */
+bool roles_is_machine(const struct roles_opts *o);
+/* Be one, until the front closes. ERR_ARG, ERR_NOTFOUND, ERR_UNSUPPORTED: an option is wrong. ERR_IO:
+ * the front cannot be reached. Errors of the engine. */
+MUST int roles_machine_serve(const struct serve_opts *engine, const struct roles_opts *o);
 
 /* How keys and values of requests that are submitted from now on leave prompt machines: prompts of
  * fewer tokens than serial_below_tok when they are computed, others layer by layer; over an

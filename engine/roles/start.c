@@ -8,15 +8,17 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "cluster/mpi/mpi.h"
 #include "cluster/wire.h"
 #include "roles/impl.h"
+#include "roles/join.h"
 
 #define CLOSE_MS 2000 /* for machines to end by themselves */
 
 static void close_front(void *ctx)
 {
     struct roles_front *f = ctx;
-    bool sound = f->children && par_ranks_check(f->children) == OK;
+    bool sound = f->u.is_joined || (f->children && par_ranks_check(f->children) == OK);
 
     pthread_mutex_lock(&f->lock);
     f->closing = true;
@@ -27,7 +29,7 @@ static void close_front(void *ctx)
             shutdown(f->u.control[i][0], SHUT_RDWR); /* machines end by that */
     if (f->writing)
         pthread_join(f->writer, NULL);
-    if (sound && par_ranks_wait(f->children, CLOSE_MS) == ERR_STATE)
+    if (sound && f->children && par_ranks_wait(f->children, CLOSE_MS) == ERR_STATE)
         log_warning("machine_failed_at_close", 0, 1, "at its end: %s", err_msg());
     par_ranks_close(&f->children);
     roles_front_end_all(f);
@@ -42,23 +44,26 @@ static void close_front(void *ctx)
             close(f->u.control[i][0]);
     if (f->wake_fd >= 0)
         close(f->wake_fd);
+    if (f->writing && !f->is_lost)
+        cluster_mpi_close(); /* machines do, too, as their sockets are closed */
     pthread_cond_destroy(&f->queued);
     pthread_mutex_destroy(&f->lock);
     mem_free(f);
 }
 
-static int parse_roles(struct roles_setup *u, const char *text)
+int roles_parse(struct roles_setup *u, const char *text)
 {
     char rest;
 
-    if ((sscanf(text, "prompt=%d,token=%d%c", &u->n_prompt, &u->n_token, &rest) == 2 ||
+    if (text &&
+        (sscanf(text, "prompt=%d,token=%d%c", &u->n_prompt, &u->n_token, &rest) == 2 ||
          sscanf(text, "token=%d,prompt=%d%c", &u->n_token, &u->n_prompt, &rest) == 2) &&
         u->n_prompt >= 1 && u->n_token >= 1 && u->n_prompt <= ROLES_MACHINES_MAX &&
         u->n_token <= ROLES_MACHINES_MAX)
         return OK;
     return err_set(
         ERR_ARG, "roles: expected prompt=N,token=N with N from 1 to %d, found \"%.60s\"",
-        ROLES_MACHINES_MAX, text);
+        ROLES_MACHINES_MAX, text ? text : "");
 }
 
 static int open_pair(int fd[2])
@@ -132,6 +137,14 @@ static void abort_reads(void *mem)
         shutdown(f->u.control[i][0], SHUT_RDWR);
 }
 
+/* Those that were started by others. */
+static int wait_for_machines(struct roles_front *f)
+{
+    TRY(roles_check_joining(&f->u));
+    TRY(roles_open_mpi(&f->u));
+    return roles_join_wait(&f->u);
+}
+
 static int start_machines(struct roles_front *f)
 {
     const int *cpus[ROLES_MACHINES_ALL];
@@ -154,6 +167,11 @@ static int start_machines(struct roles_front *f)
                  is_prompt ? "prompt" : "token", 1 + (is_prompt ? i : i - f->u.n_prompt),
                  is_prompt ? f->u.n_prompt : f->u.n_token);
     }
+    f->u.is_joined = f->u.o.machines || cluster_mpi_rank() >= 0;
+    if (f->u.is_joined)
+        return wait_for_machines(f);
+    if (f->u.transport->mpi)
+        return roles_check_joining(&f->u);
     rc = divide_cpus(f, cpus, &shared);
     if (rc == OK)
         rc = open_sockets(f);
@@ -191,6 +209,7 @@ static int new_front(struct roles_front **out, const struct serve_opts *engine,
         return ERR_NOMEM;
     f->u.engine = *engine;
     f->u.o = *o;
+    f->u.mpi_index = -1;
     memset(f->u.control, -1, sizeof(f->u.control));
     memset(f->u.link, -1, sizeof(f->u.link));
     f->out_tail = &f->out;
@@ -201,7 +220,7 @@ static int new_front(struct roles_front **out, const struct serve_opts *engine,
     f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (f->wake_fd < 0)
         return err_set(ERR_IO, "roles: cannot make an event: %m");
-    TRY(parse_roles(&f->u, o->roles));
+    TRY(roles_parse(&f->u, o->roles));
     f->n = f->u.n_prompt + f->u.n_token;
     TRY(cluster_transport_find(o->transport, &f->u.transport));
     return cluster_router_find(o->router, &f->router);

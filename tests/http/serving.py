@@ -16,9 +16,9 @@ WAIT_S = 120  # for what must come; a sanitizer's build may be fifty times slowe
 
 
 class Server:
-    def __init__(self, sandwich, model, *flags):
+    def __init__(self, sandwich, model, *flags, launcher=()):
         self.process = subprocess.Popen(
-            [sandwich, "serve", "--model", model, "--port", "0", "--no-pin", *flags],
+            [*launcher, sandwich, "serve", "--model", model, "--port", "0", "--no-pin", *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line.strip().isdigit():

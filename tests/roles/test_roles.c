@@ -200,7 +200,7 @@ TEST(same_ids_as_one_engine)
 
     alone(want);
     for (int t = 0; cluster_transports[t]; t++)
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4 && !cluster_transports[t]->mpi; i++) {
             struct roles_opts o = roles_opts(all[i]);
 
             assert_ok(opt_set(roles_opt_table, &o, "transport",
@@ -236,11 +236,11 @@ TEST(canceled_at_any_time)
     for (int round = 0; round < 6; round++) {
         struct roles_opts o =
             roles_opts(round % 2 ? "prompt=1,token=1" : "prompt=2,token=2");
+        static const char *const names[] = {"shm", "socket", "map"};
         struct got g[N_REQUESTS];
         struct serve *s;
 
-        assert_ok(opt_set(roles_opt_table, &o, "transport",
-                          cluster_transports[round % 3]->name, "test"));
+        assert_ok(opt_set(roles_opt_table, &o, "transport", names[round % 3], "test"));
         s = open_roles(&o);
         for (int again = 0; again < 5; again++) {
             for (int i = 0; i < N_REQUESTS; i++) {

@@ -9,6 +9,8 @@ libcmocka-dev libpcre2-dev libutf8proc-dev libmicrohttpd-dev libpapi-dev libcurl
 zlib1g-dev libcmark-gfm-dev libcmark-gfm-extensions-dev python3-matplotlib python3-h5py clang-format
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
 WANTED="help2man python3-jinja2 libdnnl-dev libopenblas-openmp-dev libblis-openmp-dev libxsmm-dev valgrind"
+# MPI, 155 MB: only where it is asked for (make deps MPI=1).
+[ -z "${MPI:-}" ] || WANTED="$WANTED openmpi-bin libopenmpi-dev mpich libmpich-dev"
 missing() {
     for p in "$@"; do
         dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || printf ' %s' "$p"
