@@ -1,4 +1,4 @@
-"""Visible time of a transfer by prompt, for links of several speeds, beside the closed form."""
+"""Visible time of a transfer by prompt, for links of several speeds, and the closed form."""
 
 from lib import read, reference, study, style
 

@@ -1,4 +1,4 @@
-"""What transfers add to the second token and to requests, beside what the paper prints."""
+"""What transfers add to the second token and to requests, and what the paper prints."""
 
 from lib import read, reference, study, style
 

@@ -105,8 +105,8 @@ struct cluster_sender_stat {
     int64_t put_ns, hash_ns; /* time spent */
 };
 
-/* Returns when the other end has opened, too; *out is set before the first callback. ERR_STATE: it has another model, version or
- * transport. ERR_IO, ERR_NOMEM. */
+/* Returns when the other end has opened, too; *out is set before the first callback. ERR_STATE: it
+ * has another model, version or transport. ERR_IO, ERR_NOMEM. */
 MUST int cluster_sender_open(struct cluster_sender **out,
                              const struct cluster_sender_opts *o);
 /* Ends all transfers. NULL is fine. */

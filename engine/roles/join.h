@@ -13,8 +13,8 @@
 /* Front: wait until u->n_prompt and u->n_token machines have come to u->o.machines ("HOST:PORT", or
  * NULL: any address, which MPI tells), and fill u->control[..][0]. ERR_ARG, ERR_IO, ERR_FORMAT. */
 MUST int roles_join_wait(struct roles_setup *u);
-/* Machine of a kind: connect, and fill what it has in u: n_prompt, n_token, control[*machine][1] and
- * its ends of links. */
+/* Machine of a kind: connect, and fill what it has in u: n_prompt, n_token, control[*machine][1]
+ * and its ends of links. */
 MUST int roles_join(struct roles_setup *u, bool is_prompt, int *machine);
 
 #endif

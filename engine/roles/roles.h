@@ -42,8 +42,8 @@ MUST int roles_open(struct serve **out, const struct serve_opts *engine,
 
 /* Whether this process is to be a machine: by its role, or by its rank under mpirun. */
 bool roles_is_machine(const struct roles_opts *o);
-/* Be one, until the front closes. ERR_ARG, ERR_NOTFOUND, ERR_UNSUPPORTED: an option is wrong. ERR_IO:
- * the front cannot be reached. Errors of the engine. */
+/* Be one, until the front closes. ERR_ARG, ERR_NOTFOUND, ERR_UNSUPPORTED: an option is wrong.
+ * ERR_IO: the front cannot be reached. Errors of the engine. */
 MUST int roles_machine_serve(const struct serve_opts *engine, const struct roles_opts *o);
 
 /* How keys and values of requests that are submitted from now on leave prompt machines: prompts of

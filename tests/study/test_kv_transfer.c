@@ -1,4 +1,4 @@
-/* What moving keys and values adds, of a tiny model: a slow link is seen as the closed form says. */
+/* What moving keys and values of a tiny model adds: a slow link is seen as the form says. */
 #include "tests/study/capture.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/tiny_model.h"

@@ -1,5 +1,5 @@
-/* Partitioned (MPI-4). A partition is one head of a piece, packed, as partitions are of one size and in
- * one memory. Open MPI 4.1 does not have it. */
+/* Partitioned (MPI-4). A partition is one head of a piece, packed, as partitions are of one
+ * size and in one memory. Open MPI 4.1 does not have it. */
 #include "cluster/mpi/mpi.h"
 
 const struct cluster_transport cluster_transport_mpi_partitioned = {
