@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/home.h"
+#include "base/thread.h"
 #include "cluster/mpi/impl.h"
 #include "cluster/wire.h"
 
@@ -138,12 +139,14 @@ static int load(void)
 int cluster_mpi_open(int *rank, int *size, char *text, size_t n)
 {
     struct init i = {.text = text, .n = n};
+    int rc;
 
     TRY(load());
     mpi.tail = &mpi.jobs;
-    if (pthread_create(&mpi.thread, NULL, communicate, NULL) != 0) {
+    rc = thread_start(&mpi.thread, 0, communicate, NULL, "MPI");
+    if (rc != OK) {
         cluster_mpi = NULL;
-        return err_set(ERR_NOMEM, "MPI: cannot start a thread");
+        return rc;
     }
     TRY(cluster_mpi_do(init, &i));
     *rank = i.rank;
