@@ -62,7 +62,6 @@ bool ir_known_constant(const char *name, int64_t *value, bool *has_value)
                   {"KERN_A_I8_WORDS", KERN_A_I8_WORDS},
                   {"KERN_A_I8_SCALE", KERN_A_I8_SCALE},
                   {"KERN_A_I8_SUM", KERN_A_I8_SUM},
-                  {"KERN_A_I8_LOG2", KERN_A_I8_LOG2},
                   {"true", 1},
                   {"false", 0}};
 
