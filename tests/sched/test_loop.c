@@ -477,7 +477,24 @@ TEST(what_came_counts)
     sched_loop_close(&w.loop);
 }
 
-/* Memory follows the live requests, and a step takes none. */
+/* Who can never have memory does not wait until others have given theirs back. */
+TEST(too_large_is_refused_at_once)
+{
+    static struct world w;
+
+    open_small(&w, 30, 8);
+    w.max_tok = 1000;
+    add(&w, 0, 4, 20, 1);
+    assert_int_equal(one_step(&w), 1);
+    add(&w, 1, 4, 100, 1);
+    assert_int_equal(one_step(&w), 1);
+    assert_true(w.n_refused == 1 && w.q[1].r.ended && !w.q[0].r.ended);
+    while (w.loop.n_live > 0)
+        (void)one_step(&w);
+    assert_int_equal(w.q[0].n_tokens, 20);
+    sched_loop_close(&w.loop);
+}
+
 /* Memory of requests that are not the loop's: others wait for it, and do not end without. */
 TEST(held_memory_is_waited_for)
 {
@@ -520,6 +537,24 @@ TEST(pinned_requests_stay)
     sched_loop_close(&w.loop);
 }
 
+/* An array that cannot grow is kept, and so are the requests in it. */
+static void fail_to_grow(struct world *w, int64_t id)
+{
+    int n_live = w->loop.n_live, rc;
+
+    for (long n = 0; n < 4; n++) {
+        struct request q = {.r = {.id = id, .n_prompt = 1, .max_new = 1}};
+
+        mem_fail_after(n, 1);
+        rc = sched_loop_add(&w->loop, &q.r);
+        mem_fail_after(-1, 0);
+        assert_true(rc == ERR_NOMEM && w->loop.n_live == n_live);
+        assert_true(one_step(w) > 0);
+        check(w);
+    }
+}
+
+/* Memory follows the live requests, and a step takes none. */
 TEST(steps_take_no_memory)
 {
     static struct world w;
@@ -536,6 +571,9 @@ TEST(steps_take_no_memory)
         mem_fail_after(-1, 0);
         assert_true(rc == ERR_NOMEM && w.loop.n_live == 0 && w.loop.n_live_max == 0);
     }
+    while (w.n_sent < 9 || w.loop.n_live < w.loop.n_live_max)
+        add(&w, id++, 3, 5, 1);
+    fail_to_grow(&w, id);
     while (w.n_sent < N_REQUESTS)
         add(&w, id++, 3, 5, 1);
     assert_true(mem_n_allocs() > before && w.loop.n_live_max < 3 * N_REQUESTS);
