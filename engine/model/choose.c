@@ -165,7 +165,7 @@ int model_variants_choose(struct model_variants *out, enum kern_type type,
 
 int model_choose_gemm(struct model *m, enum kern_precision precision)
 {
-    enum kern_type type = m->layers[0].qkv.type;
+    enum kern_type type = m->layers[0].mats[MODEL_MAT_QKV].type;
     struct model_shape shapes[MODEL_N_MATS];
     int rc;
 

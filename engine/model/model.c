@@ -15,7 +15,7 @@ const struct kern_table *model_kern(const struct model *m)
 
 enum kern_type model_weight_type(const struct model *m)
 {
-    return m->layers[0].qkv.type;
+    return m->layers[0].mats[MODEL_MAT_QKV].type;
 }
 
 struct model_cost_types model_cost_types_of(const struct model *m)
@@ -75,12 +75,9 @@ void model_mats_each(struct model *m, void (*fn)(void *ctx, const struct kern_ma
     for (int i = 0; i < m->c.n_layers; i++) {
         const struct model_layer *l = &m->layers[i];
 
-        fn(ctx, &l->qkv);
-        if (m->c.v_split)
-            fn(ctx, &l->v);
-        fn(ctx, &l->o);
-        fn(ctx, &l->gate_up);
-        fn(ctx, &l->down);
+        for (int k = 0; k < model_n_layer_mats(&m->c); k++)
+            if (l->mats[k].n_panels > 0)
+                fn(ctx, &l->mats[k]);
     }
     fn(ctx, &m->head);
 }

@@ -29,26 +29,38 @@
 #include "par/team.h"
 #include "kernels/schedule.h"
 
-struct model_layer {
-    float *attn_norm, *ffn_norm; /* [dim] */
-    float *q_norm, *k_norm;      /* [head_dim] of every head; NULL without qk_norm */
-    struct kern_mat qkv, v, o, gate_up, down; /* v: empty unless config.v_split */
-    float *qkv_bias, *v_bias;                 /* NULL, or one float per packed column */
-};
-
 /* The kinds of matrices of a model. A kind has the same shape in all layers. */
 enum model_mat {
     MODEL_MAT_QKV,
+    MODEL_MAT_V, /* it has no columns unless config.v_split */
     MODEL_MAT_O,
     MODEL_MAT_GATE_UP,
     MODEL_MAT_DOWN,
-    MODEL_MAT_HEAD,
-    MODEL_MAT_V, /* of a layer; it has no columns unless config.v_split */
+    MODEL_MAT_HEAD, /* the kinds before it are those of layers */
     MODEL_N_MATS
 };
+
+struct model_layer {
+    float *attn_norm, *ffn_norm; /* [dim] */
+    float *q_norm, *k_norm;      /* [head_dim] of every head; NULL without qk_norm */
+    struct kern_mat *mats;       /* [model_n_layer_mats()], by enum model_mat */
+    float *qkv_bias, *v_bias;    /* NULL, or one float per packed column */
+};
+
+/* The matrices of a layer, those without columns included. */
+static inline int model_n_layer_mats(const struct model_config *c)
+{
+    (void)c;
+    return MODEL_MAT_HEAD;
+}
+/* The kind of the i-th of them. */
+static inline enum model_mat model_layer_mat_kind(int i)
+{
+    return (enum model_mat)i;
+}
 /* The shapes they are packed in, padding included (see kern_mat_layout()). */
 struct model_shape {
-    const char *name; /* "qkv", "o", "gate_up", "down", "head", "v" */
+    const char *name; /* "qkv", "v", "o", "gate_up", "down", "head" */
     int64_t n, k, k_unit;
 };
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);

@@ -59,20 +59,5 @@ void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
 
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
 {
-    const struct model_layer *l = &m->layers[0];
-
-    switch (which) {
-    case MODEL_MAT_QKV:
-        return &l->qkv;
-    case MODEL_MAT_V:
-        return &l->v;
-    case MODEL_MAT_O:
-        return &l->o;
-    case MODEL_MAT_GATE_UP:
-        return &l->gate_up;
-    case MODEL_MAT_DOWN:
-        return &l->down;
-    default:
-        return &m->head;
-    }
+    return which == MODEL_MAT_HEAD ? &m->head : &m->layers[0].mats[which];
 }

@@ -253,15 +253,27 @@ static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
     out->k_unit = out->k_pad;
 }
 
-void model_view_of(const struct model_layer *l, const struct model_tp_shard *p,
-                   struct model_view *out)
+void model_view_of(const struct model_layer *l, int i, const struct model_tp_shard *p,
+                   struct kern_mat *out)
 {
-    int64_t all = l->gate_up.n_panels;
+    const struct kern_mat *w = &l->mats[i];
 
-    panels_of(&out->qkv, &l->qkv, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
-    panels_of(&out->v, &l->v, p->v_lo / KERN_PANEL, p->v_hi / KERN_PANEL);
-    rows_of(&out->o, &l->o, p->attn_lo, p->attn_hi);
-    panels_of(&out->gate_up, &l->gate_up, min64(2 * p->ffn_lo / KERN_PANEL, all),
-              min64(2 * (model_pad16(p->ffn_hi) / KERN_PANEL), all));
-    rows_of(&out->down, &l->down, p->ffn_lo, p->ffn_hi);
+    switch (model_layer_mat_kind(i)) {
+    case MODEL_MAT_QKV:
+        panels_of(out, w, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
+        return;
+    case MODEL_MAT_V:
+        panels_of(out, w, p->v_lo / KERN_PANEL, p->v_hi / KERN_PANEL);
+        return;
+    case MODEL_MAT_O:
+        rows_of(out, w, p->attn_lo, p->attn_hi);
+        return;
+    case MODEL_MAT_GATE_UP:
+        panels_of(out, w, min64(2 * p->ffn_lo / KERN_PANEL, w->n_panels),
+                  min64(2 * (model_pad16(p->ffn_hi) / KERN_PANEL), w->n_panels));
+        return;
+    default:
+        rows_of(out, w, p->ffn_lo, p->ffn_hi);
+        return;
+    }
 }

@@ -50,10 +50,11 @@ MUST int model_boundaries_check(const struct model *m, int n_ranks);
 /* A rank's part of a layer's matrices, as views of the model's packed bytes. An empty
  * view has no panels or no rows. */
 struct model_view {
-    struct kern_mat qkv, v, o, gate_up, down;
+    struct kern_mat *mats; /* as those of struct model_layer */
 };
-void model_view_of(const struct model_layer *l, const struct model_tp_shard *p,
-                   struct model_view *out);
+/* Its part of the layer's i-th matrix. */
+void model_view_of(const struct model_layer *l, int i, const struct model_tp_shard *p,
+                   struct kern_mat *out);
 static inline bool model_view_empty(const struct kern_mat *w)
 {
     return w->n_panels == 0 || w->k == 0;

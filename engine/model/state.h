@@ -46,6 +46,7 @@ struct model {
     size_t weights_bytes;
     struct model_placement *placement;
     struct model_layer *layers;
+    struct kern_mat *mats; /* of all layers */
     float *out_norm;
     struct kern_mat head;      /* also the embedding when c.tied */
     struct kern_mat head_tail; /* the last panel alone; n < 16 where it is not full */

@@ -101,58 +101,38 @@ void model_placement_close(struct model_placement **pp)
 
 /* ---- pieces ---- */
 
-static const struct kern_mat *whole_of(const struct model *m, int layer,
-                                       enum model_mat which)
-{
-    const struct model_layer *l = &m->layers[layer];
-    const struct kern_mat *const mats[MODEL_N_MATS] = {
-        [MODEL_MAT_QKV] = &l->qkv,   [MODEL_MAT_V] = &l->v,
-        [MODEL_MAT_O] = &l->o,       [MODEL_MAT_GATE_UP] = &l->gate_up,
-        [MODEL_MAT_DOWN] = &l->down, [MODEL_MAT_HEAD] = &m->head,
-    };
-
-    return mats[which];
-}
-
-/* The rank's view; returns how many panels stay with one thread. */
-static int64_t view_of(const struct model *m, int layer, enum model_mat which, int rank,
+/* Set the view of the rank, and where it begins; returns how many panels stay with one
+ * thread. */
+static int64_t view_of(const struct model *m, int layer, int i, int rank,
                        struct model_piece *out)
 {
     const struct model_placement *pl = m->placement;
     const struct model_tp_shard *part = &pl->shards[rank];
-    struct model_view v;
 
-    model_view_of(&m->layers[layer], part, &v);
-    switch (which) {
+    model_view_of(&m->layers[layer], i, part, &out->w);
+    switch (model_layer_mat_kind(i)) {
     case MODEL_MAT_QKV:
-        out->w = v.qkv;
         out->p0 = part->col_lo / KERN_PANEL;
         return model_groups_whole(m, part, pl->n_threads) ? m->qkv_unit / KERN_PANEL : 1;
     case MODEL_MAT_V:
-        out->w = v.v;
         out->p0 = part->v_lo / KERN_PANEL;
         return model_groups_whole(m, part, pl->n_threads) ? m->v_unit / KERN_PANEL : 1;
     case MODEL_MAT_O:
-        out->w = v.o;
         out->k_lo = part->attn_lo;
         return 1;
     case MODEL_MAT_GATE_UP:
-        out->w = v.gate_up;
         out->p0 = 2 * part->ffn_lo / KERN_PANEL;
         return 2;
-    case MODEL_MAT_DOWN:
-        out->w = v.down;
-        out->k_lo = part->ffn_lo;
-        return 1;
     default:
-        out->w = m->head;
+        out->k_lo = part->ffn_lo;
         return 1;
     }
 }
 
-void model_piece_of(const struct model *m, int layer, enum model_mat which, int i,
+void model_piece_of(const struct model *m, int layer, int mat, int i,
                     struct model_piece *out)
 {
+    bool head = mat == MODEL_OF_HEAD;
     const struct model_placement *pl = m->placement;
     int rank = i / pl->n_threads, id = i % pl->n_threads, n = pl->n_threads;
     struct kern_gemm_job j = {.w = &out->w, .m = 1};
@@ -160,22 +140,25 @@ void model_piece_of(const struct model *m, int layer, enum model_mat which, int 
 
     *out = (struct model_piece){.domain = pl->domain[i]};
     if (pl->n_domains == 1) {
-        out->w = *whole_of(m, layer, which);
+        out->w = head ? m->head : m->layers[layer].mats[mat];
         out->p_hi = out->w.n_panels;
         return;
     }
-    together = view_of(m, layer, which, rank, out);
+    if (head) {
+        out->w = m->head;
+        together = 1, id = i, n = pl->n_owners;
+    } else {
+        together = view_of(m, layer, mat, rank, out);
+    }
     if (model_view_empty(&out->w))
         return;
-    if (which == MODEL_MAT_HEAD)
-        id = i, n = pl->n_owners;
     kern_schedule_default(&j.s, model_gemm(m, &out->w, 1), &out->w, 1, n);
     kern_gemm_part(&j, together, id);
     assert(j.k_lo == 0 && j.k_hi == out->w.k_pad);
     out->p_lo = j.p_lo;
     out->p_hi = j.p_hi;
     /* Ranks that share a KV group may read the same panels. */
-    if (which == MODEL_MAT_QKV && rank > 0)
+    if (mat == MODEL_MAT_QKV && rank > 0)
         out->p_lo = max64(j.p_lo, pl->shards[rank - 1].col_hi / KERN_PANEL - out->p0);
     out->p_hi = max64(out->p_lo, out->p_hi);
 }
@@ -188,14 +171,14 @@ int model_embed_piece(const struct model *m, int i, int64_t *lo, int64_t *hi)
 
 /* ---- runs of bytes ---- */
 
-static void runs_of_mat(const struct model *m, int layer, enum model_mat which,
-                        model_run_fn fn, void *ctx)
+static void runs_of_mat(const struct model *m, int layer, int mat, model_run_fn fn,
+                        void *ctx)
 {
     for (int i = 0; i < model_n_pieces(m->placement); i++) {
         struct model_piece x;
         int64_t n;
 
-        model_piece_of(m, layer, which, i, &x);
+        model_piece_of(m, layer, mat, i, &x);
         n = x.p_hi - x.p_lo;
         for (int64_t u = 0; u < x.w.n_units && n > 0; u++) {
             int64_t left = x.w.k_pad - u * x.w.k_unit;
@@ -233,10 +216,11 @@ static void runs_of_norms(const struct model *m, int layer, model_run_fn fn, voi
     fn(ctx, l->attn_norm, dim, domain);
     fn(ctx, l->ffn_norm, dim, domain);
     if (l->qkv_bias)
-        fn(ctx, l->qkv_bias, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float),
-           domain);
+        fn(ctx, l->qkv_bias,
+           (size_t)l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL * sizeof(float), domain);
     if (l->v_bias)
-        fn(ctx, l->v_bias, (size_t)l->v.n_panels * KERN_PANEL * sizeof(float), domain);
+        fn(ctx, l->v_bias,
+           (size_t)l->mats[MODEL_MAT_V].n_panels * KERN_PANEL * sizeof(float), domain);
     if (l->q_norm) {
         fn(ctx, l->q_norm, (size_t)m->c.head_dim * sizeof(float), domain);
         fn(ctx, l->k_norm, (size_t)m->c.head_dim * sizeof(float), domain);
@@ -252,8 +236,11 @@ void model_each_run(const struct model *m, enum model_weight_kind what, int laye
         runs_of_norms(m, layer, fn, ctx);
     else if (what == MODEL_WEIGHT_EMBED)
         runs_of_embed(m, fn, ctx);
-    else
-        runs_of_mat(m, layer, (enum model_mat)what, fn, ctx);
+    else if (what == (int)MODEL_MAT_HEAD)
+        runs_of_mat(m, 0, MODEL_OF_HEAD, fn, ctx);
+    for (int i = 0; i < model_n_layer_mats(&m->c); i++)
+        if (what == (enum model_weight_kind)model_layer_mat_kind(i))
+            runs_of_mat(m, layer, i, fn, ctx);
 }
 
 /* ---- binding ---- */

@@ -53,8 +53,10 @@ static inline int model_n_pieces(const struct model_placement *p)
 {
     return p->n_domains == 1 ? 1 : p->n_owners;
 }
-/* Piece i of a layer's matrix (or of the head, whatever the layer). It may be empty. */
-void model_piece_of(const struct model *m, int layer, enum model_mat which, int i,
+/* Piece i of a layer's matrix, its mat-th, or of the head, whatever the layer. It may be
+ * empty. */
+#define MODEL_OF_HEAD (-1)
+void model_piece_of(const struct model *m, int layer, int mat, int i,
                     struct model_piece *out);
 /* Set [*lo, *hi) to the rows of piece i of the embedding. Returns the piece's domain. */
 int model_embed_piece(const struct model *m, int i, int64_t *lo, int64_t *hi);

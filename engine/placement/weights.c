@@ -65,46 +65,54 @@ static void layout(struct kern_mat *mat, enum kern_type type, const struct model
     kern_mat_layout(mat, type, x->n, x->k, x->k_unit);
 }
 
+int model_mat_tensors(const struct model *m, const struct format_file *f, int layer,
+                      int i, const struct format_tensor *out[3])
+{
+    static const struct {
+        enum format_role from[3];
+        int n;
+    } roles[MODEL_MAT_HEAD] = {
+        [MODEL_MAT_QKV] = {{FORMAT_Q, FORMAT_K, FORMAT_V}, 3},
+        [MODEL_MAT_V] = {{FORMAT_V}, 1},
+        [MODEL_MAT_O] = {{FORMAT_O}, 1},
+        [MODEL_MAT_GATE_UP] = {{FORMAT_GATE, FORMAT_UP}, 2},
+        [MODEL_MAT_DOWN] = {{FORMAT_DOWN}, 1},
+    };
+    enum model_mat which = model_layer_mat_kind(i);
+    int n = roles[which].n;
+
+    if (which == MODEL_MAT_QKV)
+        n -= m->c.v_split;
+    if (which == MODEL_MAT_V && !m->c.v_split)
+        n = 0;
+    for (int k = 0; k < n; k++)
+        out[k] = format_layer_tensor(f, layer, roles[which].from[k]);
+    return n;
+}
+
 static int layout_layer(struct model *m, const struct format_file *f, enum kern_type want,
                         int layer)
 {
-    const struct format_tensor *t = f->layer[layer];
-    struct model_layer *l = &m->layers[layer];
-    struct model_shape x[MODEL_N_MATS];
-#define T(role) (&t[(role)-FORMAT_ATTN_NORM])
-    const struct {
-        enum model_mat which;
-        struct kern_mat *mat;
-        const struct format_tensor *from[3];
-        int n;
-        const char *what;
-    } mats[] = {
-        {MODEL_MAT_QKV,
-         &l->qkv,
-         {T(FORMAT_Q), T(FORMAT_K), T(FORMAT_V)},
-         3 - m->c.v_split,
-         "the QKV projection"},
-        {MODEL_MAT_V, &l->v, {T(FORMAT_V)}, m->c.v_split, "the V projection"},
-        {MODEL_MAT_O, &l->o, {T(FORMAT_O)}, 1, "the attention output"},
-        {MODEL_MAT_GATE_UP,
-         &l->gate_up,
-         {T(FORMAT_GATE), T(FORMAT_UP)},
-         2,
-         "gate and up"},
-        {MODEL_MAT_DOWN, &l->down, {T(FORMAT_DOWN)}, 1, "the down projection"},
+    static const char *const what[MODEL_MAT_HEAD] = {
+        [MODEL_MAT_QKV] = "the QKV projection",   [MODEL_MAT_V] = "the V projection",
+        [MODEL_MAT_O] = "the attention output",   [MODEL_MAT_GATE_UP] = "gate and up",
+        [MODEL_MAT_DOWN] = "the down projection",
     };
-#undef T
+    struct model_shape x[MODEL_N_MATS];
 
     model_shapes(&m->c, x);
     if (m->one_rank)
         model_shapes_join(x);
-    for (size_t i = 0; i < sizeof(mats) / sizeof(mats[0]); i++) {
+    for (int i = 0; i < model_n_layer_mats(&m->c); i++) {
+        enum model_mat which = model_layer_mat_kind(i);
+        const struct format_tensor *from[3];
+        int n = model_mat_tensors(m, f, layer, i, from);
         enum kern_type type;
 
-        if (mats[i].n == 0)
+        if (n == 0)
             continue;
-        TRY(kept_type(&type, want, mats[i].from, mats[i].n, mats[i].what));
-        layout(mats[i].mat, type, &x[mats[i].which]);
+        TRY(kept_type(&type, want, from, n, what[which]));
+        layout(&m->layers[layer].mats[i], type, &x[which]);
     }
     return OK;
 }
@@ -130,6 +138,25 @@ static int layout_all(struct model *m, const struct format_file *f, enum kern_ty
     return OK;
 }
 
+static float *take_floats(struct arena *a, int64_t n)
+{
+    return take(a, (size_t)n * sizeof(float));
+}
+
+/* What a layer has beside matrices and its first norm. */
+static void place_vectors(const struct model *m, struct model_layer *l, struct arena *a)
+{
+    if (m->c.qkv_bias)
+        l->qkv_bias = take_floats(a, l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL);
+    if (m->c.qkv_bias && m->c.v_split)
+        l->v_bias = take_floats(a, l->mats[MODEL_MAT_V].n_panels * KERN_PANEL);
+    if (m->c.qk_norm) {
+        l->q_norm = take_floats(a, m->c.head_dim);
+        l->k_norm = take_floats(a, m->c.head_dim);
+    }
+    l->ffn_norm = take_floats(a, m->c.dim);
+}
+
 /* Give every piece its place; the order is the order of use in a step. */
 static void place_all(struct model *m, struct arena *a)
 {
@@ -141,21 +168,12 @@ static void place_all(struct model *m, struct arena *a)
         struct model_layer *l = &m->layers[i];
 
         l->attn_norm = take(a, dim_bytes);
-        l->qkv.data = take(a, l->qkv.bytes);
-        if (m->c.qkv_bias)
-            l->qkv_bias = take(a, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float));
-        if (m->c.v_split)
-            l->v.data = take(a, l->v.bytes);
-        if (m->c.qkv_bias && m->c.v_split)
-            l->v_bias = take(a, (size_t)l->v.n_panels * KERN_PANEL * sizeof(float));
-        if (m->c.qk_norm) {
-            l->q_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
-            l->k_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
+        for (int k = 0; k < model_n_layer_mats(&m->c); k++) {
+            if (k == MODEL_MAT_O)
+                place_vectors(m, l, a);
+            if (l->mats[k].n_panels > 0)
+                l->mats[k].data = take(a, l->mats[k].bytes);
         }
-        l->o.data = take(a, l->o.bytes);
-        l->ffn_norm = take(a, dim_bytes);
-        l->gate_up.data = take(a, l->gate_up.bytes);
-        l->down.data = take(a, l->down.bytes);
     }
     m->out_norm = take(a, dim_bytes);
     m->head.data = take(a, m->head.bytes);
@@ -179,7 +197,8 @@ static int64_t rows_bytes(enum kern_type type, int64_t rows, int64_t k)
     return rows * (int64_t)kern_type_size(type, k);
 }
 
-static int64_t mat_tensor_bytes(const struct model *m)
+/* Of the file's tensors, in the types that they are kept in. */
+static int64_t mat_tensor_bytes(const struct model *m, const struct format_file *f)
 {
     const struct model_config *c = &m->c;
     int64_t q = (int64_t)c->n_heads * c->head_dim,
@@ -188,13 +207,13 @@ static int64_t mat_tensor_bytes(const struct model *m)
                            (c->qk_norm ? 2 * c->head_dim : 0);
 
     for (int i = 0; i < c->n_layers; i++) {
-        const struct model_layer *l = &m->layers[i];
+        for (int k = 0; k < model_n_layer_mats(c); k++) {
+            const struct format_tensor *t[3];
+            int n_tensors = model_mat_tensors(m, f, i, k, t);
 
-        n += rows_bytes(l->qkv.type, q + kv, c->dim);
-        n += rows_bytes(c->v_split ? l->v.type : l->qkv.type, kv, c->dim);
-        n += rows_bytes(l->o.type, c->dim, q);
-        n += rows_bytes(l->gate_up.type, 2 * (int64_t)c->hidden, c->dim);
-        n += rows_bytes(l->down.type, c->dim, c->hidden);
+            for (int j = 0; j < n_tensors; j++)
+                n += rows_bytes(m->layers[i].mats[k].type, t[j]->rows, t[j]->cols);
+        }
         n += norms * (int64_t)sizeof(float);
     }
     n += rows_bytes(m->head.type, c->vocab, c->dim);
@@ -212,8 +231,10 @@ static int64_t step_bytes(const struct model *m, const struct model_opts *o)
     const struct model_layer *l = &m->layers[0];
     int64_t n_ranks = o->owners.n_ranks > 0 ? o->owners.n_ranks : 1;
     int64_t row = 4 * n_ranks * m->ld_x +
-                  (l->qkv.n_panels + l->v.n_panels + l->gate_up.n_panels) * KERN_PANEL +
-                  l->o.k;
+                  (l->mats[MODEL_MAT_QKV].n_panels + l->mats[MODEL_MAT_V].n_panels +
+                   l->mats[MODEL_MAT_GATE_UP].n_panels) *
+                      KERN_PANEL +
+                  l->mats[MODEL_MAT_O].k;
     int64_t thread = KERN_GEMM_SCRATCH_BYTES + KERN_ATTN_SCRATCH_BYTES(m->c.head_dim);
 
     return m->max_step_tok * row * (int64_t)sizeof(float) + m->n_threads * thread;
@@ -330,7 +351,7 @@ static int pack_weights(struct model *m, const struct format_file *f,
     check_norms(m, f);
     if (o->progress) /* norms and rounding make up the rest */
         o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
-    m->load.tensor_bytes = mat_tensor_bytes(m);
+    m->load.tensor_bytes = mat_tensor_bytes(m, f);
     m->load.packed_bytes = (int64_t)m->weights_bytes;
     m->load.file_bytes = f->file_bytes;
     m->load.load_s = (double)(clock_ns() - t0) * 1e-9;
@@ -373,6 +394,17 @@ static int check_opts(const struct model *m, const struct model_opts *o)
     return OK;
 }
 
+static int take_layers(struct model *m)
+{
+    size_t n = (size_t)m->c.n_layers, n_mats = (size_t)model_n_layer_mats(&m->c);
+
+    m->layers = mem_new(MEM_WEIGHTS, n, sizeof(m->layers[0]));
+    m->mats = mem_new(MEM_WEIGHTS, n * n_mats, sizeof(m->mats[0]));
+    for (size_t i = 0; m->layers && m->mats && i < n; i++)
+        m->layers[i].mats = m->mats + i * n_mats;
+    return m->layers && m->mats ? OK : ERR_NOMEM;
+}
+
 int model_open(struct model **out, const struct format_file *f, struct par_team *team,
                const struct model_opts *o)
 {
@@ -394,11 +426,9 @@ int model_open(struct model **out, const struct format_file *f, struct par_team 
     rc = check_opts(m, o);
     if (rc != OK)
         goto out;
-    m->layers = mem_new(MEM_WEIGHTS, (size_t)m->c.n_layers, sizeof(m->layers[0]));
-    if (!m->layers) {
-        rc = ERR_NOMEM;
+    rc = take_layers(m);
+    if (rc != OK)
         goto out;
-    }
     kern_table_choose(&m->kern, cpu_isa_usable(), o->precision);
     m->deterministic = o->deterministic;
     m->one_rank = o->one_rank && !o->deterministic;
@@ -430,6 +460,7 @@ void model_close(struct model **mp)
         mem_unmap(MEM_ACTIVATIONS, m->act, m->act_bytes);
     model_placement_close(&m->placement);
     mem_free(m->scratch);
+    mem_free(m->mats);
     mem_free(m->layers);
     mem_free(m);
     *mp = NULL;

@@ -6,6 +6,10 @@
 #include "model/state.h"
 #include "placement/open.h"
 
+/* The tensors that the layer's i-th matrix is packed from; returns how many. 0: it has none. */
+int model_mat_tensors(const struct model *m, const struct format_file *f, int layer,
+                      int i, const struct format_tensor *out[3]);
+
 struct format_filling {
     struct model *m; /* laid out, its pages bound */
     const struct format_file *f;

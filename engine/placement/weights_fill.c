@@ -20,11 +20,13 @@ static void vector_f32(float *out, const struct format_tensor *t)
 
 /* ---- which row of which tensor is column `col` of a packed matrix ---- */
 
+struct source;
+typedef const void *(*row_fn)(const struct source *s, int64_t col, enum kern_type *type);
 struct source {
     const struct model *m;
     const struct format_tensor *t[3];
     bool interleaved;
-    const void *(*row)(const struct source *s, int64_t col, enum kern_type *type);
+    row_fn row;
 };
 
 static const void *tensor_row(const struct format_tensor *t, int64_t row,
@@ -184,8 +186,8 @@ static void pack_panels(struct model_piece *x, const struct source *s, int64_t l
     }
 }
 
-static void pack_mat(struct format_filling *k, struct par_self *self, int layer,
-                     enum model_mat which, const struct source *s)
+static void pack_mat(struct format_filling *k, struct par_self *self, int layer, int mat,
+                     const struct source *s)
 {
     const struct model *m = k->m;
     int n = model_n_pieces(m->placement), domain = m->placement->helpers[self->id].domain;
@@ -194,14 +196,14 @@ static void pack_mat(struct format_filling *k, struct par_self *self, int layer,
     int64_t all = 0;
 
     for (int i = 0; i < n; i++) {
-        model_piece_of(m, layer, which, i, &x);
+        model_piece_of(m, layer, mat, i, &x);
         all += x.domain == domain ? x.p_hi - x.p_lo : 0;
     }
     mine = share_of(m, self, all);
     for (int i = 0; i < n; i++) {
         int64_t lo, hi;
 
-        model_piece_of(m, layer, which, i, &x);
+        model_piece_of(m, layer, mat, i, &x);
         if (x.domain != domain)
             continue;
         share_next(&mine, x.p_hi - x.p_lo, &lo, &hi);
@@ -237,14 +239,14 @@ static void pack_qkv_bias(struct model_layer *l, const struct source *s,
     int64_t v_unit = s->m->v_unit, hd = s->m->c.head_dim;
 
     /* The source rows of biases follow those of the weights: one column at a time. */
-    for (int64_t col = 0; col < l->qkv.n_panels * KERN_PANEL; col++) {
+    for (int64_t col = 0; col < l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL; col++) {
         int64_t row;
         int which;
 
         l->qkv_bias[col] =
             qkv_column(s, col, &which, &row) ? element_f32(bias[which], row) : 0;
     }
-    for (int64_t col = 0; col < l->v.n_panels * KERN_PANEL; col++)
+    for (int64_t col = 0; col < l->mats[MODEL_MAT_V].n_panels * KERN_PANEL; col++)
         l->v_bias[col] = col % v_unit < hd
                              ? element_f32(bias[2], col / v_unit * hd + col % v_unit)
                              : 0;
@@ -260,20 +262,16 @@ static void pack_head_norm(float *out, const struct source *s,
 
 static void pack_layer(struct format_filling *k, struct par_self *self, int i)
 {
+    static const row_fn rows[MODEL_MAT_HEAD] = {
+        [MODEL_MAT_QKV] = qkv_row,    [MODEL_MAT_V] = v_row,
+        [MODEL_MAT_O] = plain_row,    [MODEL_MAT_GATE_UP] = gate_up_row,
+        [MODEL_MAT_DOWN] = plain_row,
+    };
     struct model *m = k->m;
     struct model_layer *l = &m->layers[i];
     const struct format_tensor *t = k->f->layer[i];
 #define T(role) (&t[(role)-FORMAT_ATTN_NORM])
-    const struct source qkv = {
-        .m = m,
-        .t = {T(FORMAT_Q), T(FORMAT_K), m->c.v_split ? NULL : T(FORMAT_V)},
-        .interleaved = k->f->rope_interleaved,
-        .row = qkv_row};
-    const struct source v = {.m = m, .t = {T(FORMAT_V)}, .row = v_row};
-    const struct source gate_up = {
-        .m = m, .t = {T(FORMAT_GATE), T(FORMAT_UP)}, .row = gate_up_row};
-    const struct source o = {.m = m, .t = {T(FORMAT_O)}, .row = plain_row};
-    const struct source down = {.m = m, .t = {T(FORMAT_DOWN)}, .row = plain_row};
+    struct source s = {.m = m, .interleaved = k->f->rope_interleaved};
 
     if (self->id == 0) {
         const struct format_tensor *const bias[3] = {T(FORMAT_Q_BIAS), T(FORMAT_K_BIAS),
@@ -282,25 +280,21 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
         vector_f32(l->attn_norm, T(FORMAT_ATTN_NORM));
         vector_f32(l->ffn_norm, T(FORMAT_FFN_NORM));
         if (l->qkv_bias)
-            pack_qkv_bias(l, &qkv, bias);
+            pack_qkv_bias(l, &s, bias);
         if (l->q_norm) {
-            pack_head_norm(l->q_norm, &qkv, T(FORMAT_Q_NORM));
-            pack_head_norm(l->k_norm, &qkv, T(FORMAT_K_NORM));
+            pack_head_norm(l->q_norm, &s, T(FORMAT_Q_NORM));
+            pack_head_norm(l->k_norm, &s, T(FORMAT_K_NORM));
         }
     }
 #undef T
-    pack_mat(k, self, i, MODEL_MAT_QKV, &qkv);
-    packed(k, self, &l->qkv, &qkv);
-    if (m->c.v_split) {
-        pack_mat(k, self, i, MODEL_MAT_V, &v);
-        packed(k, self, &l->v, &v);
+    for (int mat = 0; mat < model_n_layer_mats(&m->c); mat++) {
+        memset(s.t, 0, sizeof(s.t));
+        if (model_mat_tensors(m, k->f, i, mat, s.t) == 0)
+            continue;
+        s.row = rows[model_layer_mat_kind(mat)];
+        pack_mat(k, self, i, mat, &s);
+        packed(k, self, &l->mats[mat], &s);
     }
-    pack_mat(k, self, i, MODEL_MAT_O, &o);
-    packed(k, self, &l->o, &o);
-    pack_mat(k, self, i, MODEL_MAT_GATE_UP, &gate_up);
-    packed(k, self, &l->gate_up, &gate_up);
-    pack_mat(k, self, i, MODEL_MAT_DOWN, &down);
-    packed(k, self, &l->down, &down);
 }
 
 static void copy_rows(struct format_filling *k, const struct format_tensor *t, int64_t lo,
@@ -354,6 +348,6 @@ void model_weights_fill(void *arg, struct par_self *self)
         copy_embed(k, self);
     for (int i = 0; i < m->c.n_layers; i++)
         pack_layer(k, self, i);
-    pack_mat(k, self, 0, MODEL_MAT_HEAD, &head);
+    pack_mat(k, self, 0, MODEL_OF_HEAD, &head);
     packed(k, self, &m->head, &head);
 }

@@ -36,6 +36,7 @@ static int check_opts(const struct model *m, const struct model_phase_opts *o)
 static void view(struct model_phase *p)
 {
     const struct model *m = p->m;
+    int n_mats = model_n_layer_mats(&m->c);
 
     for (int r = 0; r < p->n_ranks; r++) {
         struct model_rank *k = &p->ranks[r];
@@ -44,11 +45,14 @@ static void view(struct model_phase *p)
         par_group_init(&k->group, 0, p->n_threads);
         model_tp_shard_of(m, r, p->n_ranks, &k->shard);
         k->layers = p->views + (int64_t)r * m->c.n_layers;
-        for (int i = 0; i < m->c.n_layers; i++)
-            model_view_of(&m->layers[i], part, &k->layers[i]);
+        for (int i = 0; i < m->c.n_layers; i++) {
+            k->layers[i].mats = p->mats + ((int64_t)r * m->c.n_layers + i) * n_mats;
+            for (int n = 0; n < n_mats; n++)
+                model_view_of(&m->layers[i], n, part, &k->layers[i].mats[n]);
+        }
         k->ld_qkv = part->col_hi - part->col_lo + part->v_hi - part->v_lo;
         k->ld_attn = part->attn_hi - part->attn_lo;
-        k->ld_h = k->layers[0].gate_up.n_panels / 2 * KERN_PANEL;
+        k->ld_h = k->layers[0].mats[MODEL_MAT_GATE_UP].n_panels / 2 * KERN_PANEL;
         k->endpoints = p->endpoints + r * p->n_threads;
         p->shares_kv |= !part->kv;
         p->shares_seq |= part->seq_n > 1;
@@ -110,9 +114,11 @@ static void touch(void *arg, struct par_self *self)
 static size_t partial_bytes(const struct model_phase *p)
 {
     const struct model *m = p->m;
-    size_t cols = (size_t)max3(m->layers[0].qkv.n_panels, m->layers[0].gate_up.n_panels,
-                               m->layers[0].o.n_panels) *
-                  KERN_PANEL;
+    const struct kern_mat *mats = m->layers[0].mats;
+    size_t cols =
+        (size_t)max3(mats[MODEL_MAT_QKV].n_panels, mats[MODEL_MAT_GATE_UP].n_panels,
+                     mats[MODEL_MAT_O].n_panels) *
+        KERN_PANEL;
     size_t all = MODEL_PARTIAL_BYTES / (size_t)p->n_ranks;
     size_t need = (size_t)p->n_threads * (size_t)p->max_step_tok * cols * sizeof(float);
 
@@ -225,13 +231,17 @@ int model_phase_choice_measure(struct model_phase *p, struct par_timings *timing
 static int take_arrays(struct model_phase *p)
 {
     size_t ranks = (size_t)p->n_ranks, threads = ranks * (size_t)p->n_threads;
+    size_t views = ranks * (size_t)p->m->c.n_layers;
 
     p->ranks = mem_new(MEM_OTHER, ranks, sizeof(*p->ranks));
     p->thread_slots =
         mem_new(MEM_OTHER, (size_t)p->m->n_threads, sizeof(*p->thread_slots));
     p->endpoints = mem_new(MEM_OTHER, threads, sizeof(*p->endpoints));
-    p->views = mem_new(MEM_OTHER, ranks * (size_t)p->m->c.n_layers, sizeof(*p->views));
-    return p->ranks && p->thread_slots && p->endpoints && p->views ? OK : ERR_NOMEM;
+    p->views = mem_new(MEM_OTHER, views, sizeof(*p->views));
+    p->mats = mem_new(MEM_OTHER, views * (size_t)model_n_layer_mats(&p->m->c),
+                      sizeof(*p->mats));
+    return p->ranks && p->thread_slots && p->endpoints && p->views && p->mats ? OK
+                                                                              : ERR_NOMEM;
 }
 
 int model_phase_open(struct model_phase **out, struct model *m,
@@ -282,6 +292,7 @@ void model_phase_close(struct model_phase **pp)
     if (p->comms)
         mem_unmap(MEM_ACTIVATIONS, p->comms, p->comms_bytes);
     mem_free(p->schedules);
+    mem_free(p->mats);
     mem_free(p->views);
     mem_free(p->endpoints);
     mem_free(p->thread_slots);
@@ -307,18 +318,6 @@ void model_phase_region(const struct model_phase *p, const void **at, size_t *by
 {
     *at = p->act;
     *bytes = p->act_bytes;
-}
-
-/* The matrices of a layer that rank r of a phase reads; all phases read the model's one head. */
-enum { N_VIEWS = 5 };
-
-static void views_of(const struct model_phase *p, int r, int layer,
-                     const struct kern_mat *out[N_VIEWS])
-{
-    const struct model_view *v = &p->ranks[r].layers[layer];
-    const struct kern_mat *all[N_VIEWS] = {&v->qkv, &v->v, &v->o, &v->gate_up, &v->down};
-
-    memcpy(out, all, sizeof(all));
 }
 
 struct piece {
@@ -351,20 +350,18 @@ static bool piece_of(const struct kern_mat *w, int64_t i, struct piece *out)
 static const char *read_up_to(const struct model_phase *p, int layer, const char *at,
                               const char **next)
 {
-    const struct kern_mat *v[N_VIEWS];
     const char *end = at;
     struct piece x;
 
-    for (int r = 0; r < p->n_ranks; r++) {
-        views_of(p, r, layer, v);
-        for (int i = 0; i < N_VIEWS; i++)
-            for (int64_t k = 0; piece_of(v[i], k, &x); k++) {
+    for (int r = 0; r < p->n_ranks; r++)
+        for (int i = 0; i < model_n_layer_mats(&p->m->c); i++)
+            for (int64_t k = 0; piece_of(&p->ranks[r].layers[layer].mats[i], k, &x);
+                 k++) {
                 if (x.lo <= at && x.hi > end)
                     end = x.hi;
                 if (x.lo > at && x.lo < *next)
                     *next = x.lo;
             }
-    }
     return end;
 }
 
@@ -385,16 +382,14 @@ static int64_t moved_bytes(const struct model_phase *from, int layer, struct pie
 int64_t model_phase_moved_bytes(const struct model_phase *from,
                                 const struct model_phase *to)
 {
-    const struct kern_mat *v[N_VIEWS];
     struct piece x;
     int64_t n = 0;
 
     for (int layer = 0; layer < to->m->c.n_layers; layer++)
-        for (int r = 0; r < to->n_ranks; r++) {
-            views_of(to, r, layer, v);
-            for (int i = 0; i < N_VIEWS; i++)
-                for (int64_t k = 0; piece_of(v[i], k, &x); k++)
+        for (int r = 0; r < to->n_ranks; r++)
+            for (int i = 0; i < model_n_layer_mats(&to->m->c); i++)
+                for (int64_t k = 0; piece_of(&to->ranks[r].layers[layer].mats[i], k, &x);
+                     k++)
                     n += moved_bytes(from, layer, x);
-        }
     return n;
 }

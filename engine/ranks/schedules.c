@@ -7,22 +7,7 @@
 static const struct kern_mat *mat_of(const struct model_phase *p, int rank,
                                      enum model_mat which)
 {
-    const struct model_view *v = &p->ranks[rank].layers[0];
-
-    switch (which) {
-    case MODEL_MAT_QKV:
-        return &v->qkv;
-    case MODEL_MAT_V:
-        return &v->v;
-    case MODEL_MAT_O:
-        return &v->o;
-    case MODEL_MAT_GATE_UP:
-        return &v->gate_up;
-    case MODEL_MAT_DOWN:
-        return &v->down;
-    default:
-        return &p->m->head;
-    }
+    return which == MODEL_MAT_HEAD ? &p->m->head : &p->ranks[rank].layers[0].mats[which];
 }
 
 static bool same_shape(const struct kern_mat *a, const struct kern_mat *b)

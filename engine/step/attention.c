@@ -201,12 +201,14 @@ static void merge(struct model_thread_ctx *w)
 static int64_t layer_bytes(const struct model_thread_ctx *w, int layer)
 {
     const struct model_view *v = &w->rank->layers[layer];
-    const struct kern_mat *const mats[] = {&v->qkv, &v->v, &v->o, &v->gate_up, &v->down};
     double bytes = 0;
 
-    for (size_t i = 0; i < sizeof(mats) / sizeof(mats[0]); i++)
-        bytes += (double)mats[i]->n_panels * KERN_PANEL * (double)mats[i]->k *
-                 kern_type_weight_bytes(mats[i]->type);
+    for (int i = 0; i < MODEL_MAT_HEAD; i++) {
+        const struct kern_mat *mat = &v->mats[i];
+
+        bytes += (double)mat->n_panels * KERN_PANEL * (double)mat->k *
+                 kern_type_weight_bytes(mat->type);
+    }
     return (int64_t)bytes / w->n;
 }
 

@@ -53,6 +53,7 @@ struct model_phase {
     struct model_thread_slot *thread_slots; /* [m->n_threads], by the team's thread */
     int n_team; /* a step uses the team's threads 0 .. n_team - 1 */
     struct model_view *views;
+    struct kern_mat *mats; /* that views point into */
     struct par_rank *endpoints;
     struct kern_schedule *schedules; /* the tables that ranks point into */
     /* In a deterministic model: the parts of sums, [2][parts][rows][columns], which all

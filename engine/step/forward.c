@@ -55,7 +55,7 @@ static void attention(struct model_thread_ctx *w, int layer)
                                   .n = w->n_rows,
                                   .norm_w = l->attn_norm};
     const struct model_view *view = &w->rank->layers[layer];
-    struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &view->qkv);
+    struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &view->mats[MODEL_MAT_QKV]);
     bool whole = model_groups_whole(w->m, part, w->n), own_heads;
 
     qkv.a_packed = model_pack(w, &qkv, &in);
@@ -64,8 +64,8 @@ static void attention(struct model_thread_ctx *w, int layer)
     qkv.bias = l->qkv_bias ? l->qkv_bias + part->col_lo : NULL;
     model_linear(w, &qkv, whole ? w->m->qkv_unit / KERN_PANEL : 1);
     own_heads = whole && qkv.s.pn == w->n;
-    if (!model_view_empty(&view->v)) {
-        struct kern_gemm_job v = model_job(w, MODEL_MAT_V, &view->v);
+    if (!model_view_empty(&view->mats[MODEL_MAT_V])) {
+        struct kern_gemm_job v = model_job(w, MODEL_MAT_V, &view->mats[MODEL_MAT_V]);
 
         if (v.v == qkv.v && v.s.mr == qkv.s.mr) {
             v.a_packed = qkv.a_packed;
@@ -102,7 +102,7 @@ static void keep_wanted(struct model_thread_ctx *w)
 
 static void attention_output(struct model_thread_ctx *w, int layer)
 {
-    const struct kern_mat *o = &w->rank->layers[layer].o;
+    const struct kern_mat *o = &w->rank->layers[layer].mats[MODEL_MAT_O];
     const struct model_rows in = {.x = w->rank->attn,
                                   .ld = w->rank->ld_attn,
                                   .k = o->k,
@@ -124,11 +124,14 @@ static void ffn(struct model_thread_ctx *w, int layer)
                                   .k = w->m->c.dim,
                                   .n = w->n_rows,
                                   .norm_w = w->m->layers[layer].ffn_norm};
-    const struct model_rows hidden = {
-        .x = w->rank->h, .ld = w->rank->ld_h, .k = v->down.k, .n = w->n_rows};
+    const struct model_rows hidden = {.x = w->rank->h,
+                                      .ld = w->rank->ld_h,
+                                      .k = v->mats[MODEL_MAT_DOWN].k,
+                                      .n = w->n_rows};
 
-    if (!model_view_empty(&v->gate_up)) {
-        struct kern_gemm_job gate_up = model_job(w, MODEL_MAT_GATE_UP, &v->gate_up);
+    if (!model_view_empty(&v->mats[MODEL_MAT_GATE_UP])) {
+        struct kern_gemm_job gate_up =
+            model_job(w, MODEL_MAT_GATE_UP, &v->mats[MODEL_MAT_GATE_UP]);
 
         gate_up.a_packed = model_pack(w, &gate_up, &in);
         gate_up.c = w->rank->h;
@@ -138,10 +141,10 @@ static void ffn(struct model_thread_ctx *w, int layer)
         model_sync(w, MODEL_T_LINEAR);
     }
     if (w->m->deterministic)
-        model_linear_batch_invariant(w, MODEL_MAT_DOWN, &v->down, &hidden,
+        model_linear_batch_invariant(w, MODEL_MAT_DOWN, &v->mats[MODEL_MAT_DOWN], &hidden,
                                      &w->m->ffn_boundaries, w->rank->shard.ffn_lo);
     else
-        model_linear_residual(w, MODEL_MAT_DOWN, &v->down, &hidden);
+        model_linear_residual(w, MODEL_MAT_DOWN, &v->mats[MODEL_MAT_DOWN], &hidden);
 }
 
 /* Whole panels are stored directly in the caller's logits. A last panel of fewer than 16

@@ -133,11 +133,12 @@ static enum part part_of(const void *data)
     for (int i = 0; i < run.m->c.n_layers; i++) {
         const struct model_layer *l = &run.m->layers[i];
 
-        if (within(data, &l->qkv))
+        if (within(data, &l->mats[MODEL_MAT_QKV]))
             return QKV;
-        if (within(data, &l->o))
+        if (within(data, &l->mats[MODEL_MAT_O]))
             return O;
-        if (within(data, &l->gate_up) || within(data, &l->down))
+        if (within(data, &l->mats[MODEL_MAT_GATE_UP]) ||
+            within(data, &l->mats[MODEL_MAT_DOWN]))
             return FFN;
     }
     assert_true(within(data, &run.m->head));

@@ -17,6 +17,7 @@
 /* Llama-3-8B in BF16: 15 GB, none of which is ever touched. */
 static void bare_8b(struct model *m, struct model_layer *layers, struct par_team *team)
 {
+    static struct kern_mat mats[32][MODEL_MAT_HEAD];
     struct model_shape x[MODEL_N_MATS];
     size_t used = 0;
 
@@ -44,17 +45,20 @@ static void bare_8b(struct model *m, struct model_layer *layers, struct par_team
     m->embed = TAKE((size_t)m->c.vocab * 4096 * 2);
     for (int i = 0; i < 32; i++) {
         struct model_layer *l = &layers[i];
-        struct kern_mat *mats[] = {&l->qkv, &l->o, &l->gate_up, &l->down};
 
         l->attn_norm = TAKE(4096 * 4);
         l->ffn_norm = TAKE(4096 * 4);
-        for (int w = 0; w < 4; w++) {
-            kern_mat_layout(mats[w], KERN_BF16, x[w].n, x[w].k, x[w].k_unit);
-            mats[w]->data = TAKE(mats[w]->bytes);
+        l->mats = mats[i];
+        memset(l->mats, 0, sizeof(mats[i]));
+        for (int w = 0; w < MODEL_MAT_HEAD; w++) {
+            if (x[w].n == 0) /* V is in QKV */
+                continue;
+            kern_mat_layout(&l->mats[w], KERN_BF16, x[w].n, x[w].k, x[w].k_unit);
+            l->mats[w].data = TAKE(l->mats[w].bytes);
         }
     }
     m->out_norm = TAKE(4096 * 4);
-    kern_mat_layout(&m->head, KERN_BF16, x[4].n, x[4].k, 0);
+    kern_mat_layout(&m->head, KERN_BF16, x[MODEL_MAT_HEAD].n, x[MODEL_MAT_HEAD].k, 0);
     m->head.data = TAKE(m->head.bytes);
 #undef TAKE
     assert_true(used <= m->weights_bytes);

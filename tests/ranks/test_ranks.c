@@ -216,18 +216,21 @@ static void check_views(const struct model_phase *p)
         for (int r = 0; r < p->n_ranks; r++) {
             const struct model_view *v = &p->ranks[r].layers[l];
 
-            assert_ptr_equal(
-                v->qkv.data,
-                kern_mat_at(&w->qkv, 0, p->ranks[r].shard.col_lo / KERN_PANEL));
-            assert_ptr_equal(v->gate_up.data, kern_mat_at(&w->gate_up, 0, panels));
-            assert_ptr_equal(v->down.data,
-                             kern_mat_at(&w->down, rows / w->down.k_unit, 0));
-            panels += v->gate_up.n_panels;
-            rows += v->down.k;
-            assert_true((const char *)v->o.data >= (const char *)w->o.data);
+            assert_ptr_equal(v->mats[MODEL_MAT_QKV].data,
+                             kern_mat_at(&w->mats[MODEL_MAT_QKV], 0,
+                                         p->ranks[r].shard.col_lo / KERN_PANEL));
+            assert_ptr_equal(v->mats[MODEL_MAT_GATE_UP].data,
+                             kern_mat_at(&w->mats[MODEL_MAT_GATE_UP], 0, panels));
+            assert_ptr_equal(v->mats[MODEL_MAT_DOWN].data,
+                             kern_mat_at(&w->mats[MODEL_MAT_DOWN],
+                                         rows / w->mats[MODEL_MAT_DOWN].k_unit, 0));
+            panels += v->mats[MODEL_MAT_GATE_UP].n_panels;
+            rows += v->mats[MODEL_MAT_DOWN].k;
+            assert_true((const char *)v->mats[MODEL_MAT_O].data >=
+                        (const char *)w->mats[MODEL_MAT_O].data);
         }
-        assert_int_equal(panels, w->gate_up.n_panels);
-        assert_int_equal(rows, w->down.k);
+        assert_int_equal(panels, w->mats[MODEL_MAT_GATE_UP].n_panels);
+        assert_int_equal(rows, w->mats[MODEL_MAT_DOWN].k);
     }
 }
 
@@ -236,13 +239,11 @@ static void check_shapes(const struct model_phase *p)
 {
     for (int r = 0; r < p->n_ranks; r++) {
         const struct model_view *v = &p->ranks[r].layers[0];
-        const struct kern_mat *mats[] = {&v->qkv,  &v->o,       &v->gate_up,
-                                         &v->down, &p->m->head, &v->v};
         struct model_shape shapes[MODEL_N_MATS];
 
         model_rank_shapes(&p->m->c, r, p->n_ranks, shapes);
         for (int i = 0; i < MODEL_N_MATS; i++) {
-            const struct kern_mat *w = mats[i];
+            const struct kern_mat *w = i == MODEL_MAT_HEAD ? &p->m->head : &v->mats[i];
 
             if (model_view_empty(w)) {
                 assert_true(shapes[i].n == 0 || shapes[i].k == 0);
@@ -298,9 +299,9 @@ TEST(test_a_copy_is_counted)
     step_model_open(&x, &step_traits[0], &o, 2);
     step_model_phase(&x, 2, 1);
     step_model_phase(&x, 1, 2);
-    o1 = &x.phases[0]->ranks[1].layers[0].o;
+    o1 = &x.phases[0]->ranks[1].layers[0].mats[MODEL_MAT_O];
     own = o1->data;
-    o1->data = x.phases[0]->ranks[1].layers[1].o.data;
+    o1->data = x.phases[0]->ranks[1].layers[1].mats[MODEL_MAT_O].data;
     assert_int_equal(model_phase_moved_bytes(x.phases[1], x.phases[0]), o1->bytes);
     assert_int_equal(model_phase_moved_bytes(x.phases[0], x.phases[1]), o1->bytes);
     o1->data = own;

@@ -93,7 +93,7 @@ TEST(test_one_rank)
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         o.one_rank = true, o.deterministic = deterministic;
         step_model_open(&x, &step_traits[0], &o, 2);
-        assert_int_equal(x.model->layers[0].o.n_units > 1, deterministic);
+        assert_int_equal(x.model->layers[0].mats[MODEL_MAT_O].n_units > 1, deterministic);
         if (deterministic)
             assert_ok(model_phase_open(&p, x.model, &two));
         else

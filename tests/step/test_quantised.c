@@ -94,14 +94,14 @@ TEST(test_v_is_split)
 
         step_model_open(&x, trait, &o, 1);
         l = &x.model->layers[0];
-        assert_int_equal(l->qkv.type, trait->type);
-        assert_int_equal(l->v.n_panels > 0, mixed);
+        assert_int_equal(l->mats[MODEL_MAT_QKV].type, trait->type);
+        assert_int_equal(l->mats[MODEL_MAT_V].n_panels > 0, mixed);
         if (mixed) {
-            assert_int_equal(l->v.type, KERN_Q6_K);
-            assert_int_equal(x.model->layers[1].v.type, trait->type);
-            assert_int_equal(l->down.type, KERN_Q6_K);
+            assert_int_equal(l->mats[MODEL_MAT_V].type, KERN_Q6_K);
+            assert_int_equal(x.model->layers[1].mats[MODEL_MAT_V].type, trait->type);
+            assert_int_equal(l->mats[MODEL_MAT_DOWN].type, KERN_Q6_K);
         }
-        assert_int_equal(l->gate_up.type, trait->type);
+        assert_int_equal(l->mats[MODEL_MAT_GATE_UP].type, trait->type);
         assert_int_equal(model_weight_type(x.model), trait->type);
         step_model_close(&x);
     }
