@@ -84,7 +84,8 @@ static int matrices_of_ranks(struct pick *p, const struct model_config *c)
 
             while (k < p->n_matrices && !same_matrix(&p->matrices[k], &own[i]))
                 k++;
-            if (i == MODEL_MAT_HEAD || k < p->n_matrices || !own[i].n || !own[i].k)
+            if (i == MODEL_MAT_HEAD || i == MODEL_MAT_ROUTER || k < p->n_matrices ||
+                !own[i].n || !own[i].k)
                 continue;
             if (p->n_matrices == MATRICES_MAX)
                 return err_set(ERR_LIMIT, "%d ranks have more than %d shapes",
@@ -109,7 +110,8 @@ static int matrices_of_model(struct pick *p)
     p->whole = shapes[0];
     p->n_matrices = 0;
     for (int i = 0; i < MODEL_N_MATS; i++)
-        if (shapes[i].n > 0 && (i == MODEL_MAT_HEAD || !p->ask->head_only))
+        if (shapes[i].n > 0 && i != MODEL_MAT_ROUTER && /* f32, whatever the others are */
+            (i == MODEL_MAT_HEAD || !p->ask->head_only))
             p->matrices[p->n_matrices++] = shapes[i];
     if (!p->ask->head_only && p->ask->n_ranks > 0)
         rc = matrices_of_ranks(p, &f->config);

@@ -36,7 +36,6 @@ static int check_sizes(const struct model_config *c, const char *where)
         {"n_heads", c->n_heads, MAX_HEADS},
         {"n_kv_heads", c->n_kv_heads, MAX_HEADS},
         {"head_dim", c->head_dim, MODEL_HEAD_DIM_MAX},
-        {"hidden", c->hidden, MAX_HIDDEN},
         {"vocab", c->vocab, MAX_VOCAB},
         {"max_tok", c->max_tok, MAX_TOK},
     };
@@ -46,6 +45,21 @@ static int check_sizes(const struct model_config *c, const char *where)
     for (i = 0; rc == OK && i < sizeof(sizes) / sizeof(sizes[0]); i++)
         rc = check_size(where, sizes[i].key, sizes[i].value, sizes[i].max);
     return rc;
+}
+
+static int check_experts(const struct model_config *c, const char *where)
+{
+    int rc;
+
+    if (c->n_experts == 0)
+        return check_size(where, "hidden", c->hidden, MAX_HIDDEN);
+    if ((rc = check_size(where, "n_experts", c->n_experts, MODEL_MAX_EXPERTS)) != OK ||
+        (rc = check_size(where, "n_active", c->n_active, c->n_experts)) != OK ||
+        (rc = check_size(where, "expert_hidden", c->expert_hidden, MAX_HIDDEN)) != OK)
+        return rc;
+    return c->hidden == 0 ? OK
+                          : check_size(where, "hidden (of the shared expert)", c->hidden,
+                                       MAX_HIDDEN);
 }
 
 static int check_real(const char *where, const char *key, double v)
@@ -68,6 +82,8 @@ int model_config_check(const struct model_config *c, const char *where)
 {
     int i, rc = check_sizes(c, where);
 
+    if (rc == OK)
+        rc = check_experts(c, where);
     if (rc != OK)
         return rc;
     if (c->n_heads % c->n_kv_heads != 0)
@@ -144,8 +160,10 @@ int64_t model_n_params(const struct model_config *c)
 {
     int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
     int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
-    int64_t layer = dim * qkv + q * dim + 3 * dim * c->hidden + 2 * dim +
-                    (c->qkv_bias ? qkv : 0) + (c->qk_norm ? 2 * c->head_dim : 0);
+    int64_t mlp = c->hidden + (int64_t)c->n_experts * c->expert_hidden;
+    int64_t layer = dim * qkv + q * dim + 3 * dim * mlp + 2 * dim +
+                    dim * model_router_rows(c) + (c->qkv_bias ? qkv : 0) +
+                    (c->qk_norm ? 2 * c->head_dim : 0);
 
     return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer + dim;
 }

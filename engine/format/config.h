@@ -9,6 +9,7 @@
 #include "kernels/kern.h"
 
 #define MODEL_MAX_LAYERS   256
+#define MODEL_MAX_EXPERTS  512
 #define MODEL_HEAD_DIM_MAX KERN_HEAD_DIM_MAX
 
 /* Rows of down (columns of gate and up) in one unit: the finest tensor-parallel cut. Four
@@ -27,16 +28,26 @@
 enum model_matrices {
     MODEL_QKV,
     MODEL_O,
-    MODEL_FFN,
+    MODEL_FFN, /* that every token has */
+    MODEL_EXPERTS,
     MODEL_HEAD, /* the embedding where they are tied */
     MODEL_EMBED,
     MODEL_N_MATRICES
 };
 
 struct model_config {
-    char arch[32]; /* "llama" (also Mistral), "qwen2", "qwen3" */
+    char arch
+        [32]; /* "llama" (also Mistral, Mixtral), "qwen2", "qwen3", "qwen2moe", "qwen3moe" */
     char name[96]; /* the name in the file, or the stem of its path */
-    int dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab;
+    int dim, n_layers, n_heads, n_kv_heads, head_dim, vocab;
+    int hidden; /* of the MLP that every token has; in a mixture of experts, of the shared
+                   expert, whose output is scaled by the sigmoid of a product; 0: none */
+    /* Experts of every layer, and how many of them a token has: those with the largest
+     * products with the router's rows, of equal ones those with lower numbers. 0: dense. */
+    int n_experts, n_active;
+    int expert_hidden;
+    /* The softmax over all products is divided by its sum over the token's experts. */
+    bool norm_topk;
     int max_tok; /* the longest context the model is made for */
     float norm_eps;
     float rope_theta;
@@ -66,6 +77,12 @@ struct model_config {
 static inline int model_k_block(const struct model_config *c)
 {
     return c->k_block > 0 ? c->k_block : kern_type_block(c->weight_type);
+}
+
+/* Rows of the router: one for each expert, and one for the scale of a shared expert. */
+static inline int model_router_rows(const struct model_config *c)
+{
+    return c->n_experts > 0 ? c->n_experts + (c->hidden > 0) : 0;
 }
 
 /* Rows in a unit of down: whole blocks. */

@@ -9,150 +9,89 @@
 #include "base/mem.h"
 #include "kernels/quant.h"
 
-static const struct {
-    const char *gguf, *hf;
-} names[FORMAT_N_ROLES] = {
-    [FORMAT_EMBED] = {"token_embd.weight", "model.embed_tokens.weight"},
-    [FORMAT_HEAD] = {"output.weight", "lm_head.weight"},
-    [FORMAT_OUT_NORM] = {"output_norm.weight", "model.norm.weight"},
-    [FORMAT_ATTN_NORM] = {"attn_norm.weight", "input_layernorm.weight"},
-    [FORMAT_Q] = {"attn_q.weight", "self_attn.q_proj.weight"},
-    [FORMAT_K] = {"attn_k.weight", "self_attn.k_proj.weight"},
-    [FORMAT_V] = {"attn_v.weight", "self_attn.v_proj.weight"},
-    [FORMAT_O] = {"attn_output.weight", "self_attn.o_proj.weight"},
-    [FORMAT_Q_BIAS] = {"attn_q.bias", "self_attn.q_proj.bias"},
-    [FORMAT_K_BIAS] = {"attn_k.bias", "self_attn.k_proj.bias"},
-    [FORMAT_V_BIAS] = {"attn_v.bias", "self_attn.v_proj.bias"},
-    [FORMAT_FFN_NORM] = {"ffn_norm.weight", "post_attention_layernorm.weight"},
-    [FORMAT_GATE] = {"ffn_gate.weight", "mlp.gate_proj.weight"},
-    [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight"},
-    [FORMAT_DOWN] = {"ffn_down.weight", "mlp.down_proj.weight"},
-    [FORMAT_Q_NORM] = {"attn_q_norm.weight", "self_attn.q_norm.weight"},
-    [FORMAT_K_NORM] = {"attn_k_norm.weight", "self_attn.k_norm.weight"},
+/* A tensor of a model: of a layer and of an expert, where the role says so. */
+struct place {
+    enum format_role role;
+    int layer, expert;
 };
 
-void format_role_name(enum model_naming naming, enum format_role role, int layer,
-                      char out[MODEL_NAME_BYTES])
+static struct format_tensor *slot(const struct format_file *f, struct place p)
 {
-    const char *stem = naming == MODEL_NAMES_HF ? names[role].hf : names[role].gguf;
-
-    if (role < FORMAT_ATTN_NORM)
-        snprintf(out, MODEL_NAME_BYTES, "%s", stem);
-    else
-        snprintf(out, MODEL_NAME_BYTES, "%s.%d.%s",
-                 naming == MODEL_NAMES_HF ? "model.layers" : "blk", layer, stem);
+    if (p.role < FORMAT_ATTN_NORM)
+        return (struct format_tensor *)&f->global[p.role];
+    if (p.role < FORMAT_N_ROLES)
+        return &f->layer[p.layer][p.role - FORMAT_ATTN_NORM];
+    return (struct format_tensor *)format_expert_tensor(f, p.layer, p.expert, p.role);
 }
 
-void format_role_shape(const struct model_config *c, enum format_role role, int64_t *rows,
-                       int64_t *cols)
+static struct format_tensor *layer_slot(const struct format_file *f,
+                                        enum format_role role, int layer)
 {
-    int64_t q = (int64_t)c->n_heads * c->head_dim,
-            kv = (int64_t)c->n_kv_heads * c->head_dim;
-
-    *rows = 1;
-    *cols = c->dim;
-    switch (role) {
-    case FORMAT_EMBED:
-    case FORMAT_HEAD:
-        *rows = c->vocab;
-        break;
-    case FORMAT_Q:
-        *rows = q;
-        break;
-    case FORMAT_K:
-    case FORMAT_V:
-        *rows = kv;
-        break;
-    case FORMAT_O:
-        *rows = c->dim;
-        *cols = q;
-        break;
-    case FORMAT_Q_BIAS:
-        *cols = q;
-        break;
-    case FORMAT_K_BIAS:
-    case FORMAT_V_BIAS:
-        *cols = kv;
-        break;
-    case FORMAT_GATE:
-    case FORMAT_UP:
-        *rows = c->hidden;
-        break;
-    case FORMAT_DOWN:
-        *rows = c->dim;
-        *cols = c->hidden;
-        break;
-    case FORMAT_Q_NORM:
-    case FORMAT_K_NORM:
-        *cols = c->head_dim;
-        break;
-    default: /* norms: one row of dim */
-        break;
-    }
+    return slot(f, (struct place){role, layer, 0});
 }
 
-bool format_role_needed(const struct model_config *c, enum format_role role)
+/* The i-th place of a model, globals first; false after the last. */
+static bool place_at(const struct model_config *c, int64_t i, struct place *p)
 {
-    if (role == FORMAT_HEAD)
-        return !c->tied;
-    if (role == FORMAT_Q_BIAS || role == FORMAT_K_BIAS || role == FORMAT_V_BIAS)
-        return c->qkv_bias;
-    if (role == FORMAT_Q_NORM || role == FORMAT_K_NORM)
-        return c->qk_norm;
-    return true;
-}
+    const int once = FORMAT_N_ROLES - FORMAT_ATTN_NORM;
+    const int per_layer = once + c->n_experts * FORMAT_N_EXPERT_ROLES;
+    int in_layer;
 
-static struct format_tensor *slot(const struct format_file *f, enum format_role role,
-                                  int layer)
-{
-    return role < FORMAT_ATTN_NORM ? (struct format_tensor *)&f->global[role]
-                                   : &f->layer[layer][role - FORMAT_ATTN_NORM];
-}
-
-/* The i-th (role, layer) of a model, globals first; false after the last. */
-static bool role_at(const struct model_config *c, int64_t i, enum format_role *role,
-                    int *layer)
-{
-    const int per_layer = FORMAT_N_ROLES - FORMAT_ATTN_NORM;
-
-    *layer = 0;
-    *role = (enum format_role)i;
+    *p = (struct place){.role = (enum format_role)i};
     if (i < FORMAT_ATTN_NORM)
         return true;
     i -= FORMAT_ATTN_NORM;
-    *layer = (int)(i / per_layer);
-    *role = FORMAT_ATTN_NORM + (enum format_role)(i % per_layer);
-    return *layer < c->n_layers;
+    p->layer = (int)(i / per_layer);
+    in_layer = (int)(i % per_layer);
+    p->role = FORMAT_ATTN_NORM + (enum format_role)in_layer;
+    if (in_layer >= once) {
+        p->expert = (in_layer - once) / FORMAT_N_EXPERT_ROLES;
+        p->role = FORMAT_EXPERT_GATE +
+                  (enum format_role)((in_layer - once) % FORMAT_N_EXPERT_ROLES);
+    }
+    return p->layer < c->n_layers;
 }
 
 int format_fill_layers(struct format_file *f)
 {
-    f->layer = mem_new(MEM_MODEL_FILE, (size_t)f->config.n_layers, sizeof(f->layer[0]));
-    return f->layer ? OK : ERR_NOMEM;
+    const struct model_config *c = &f->config;
+    size_t n = (size_t)c->n_layers;
+
+    f->layer = mem_new(MEM_MODEL_FILE, n, sizeof(f->layer[0]));
+    if (c->n_experts > 0)
+        f->expert =
+            mem_new(MEM_MODEL_FILE, n * (size_t)c->n_experts, sizeof(f->expert[0]));
+    return f->layer && (f->expert || c->n_experts == 0) ? OK : ERR_NOMEM;
 }
 
 void format_tensor_name(const struct format_file *f, enum format_role role, int layer,
-                        char out[MODEL_NAME_BYTES])
+                        int expert, char out[MODEL_NAME_BYTES])
 {
     bool hf = strcmp(f->format, "safetensors") == 0;
 
-    format_role_name(hf ? MODEL_NAMES_HF : MODEL_NAMES_GGUF, role, layer, out);
+    format_role_name(hf ? format_naming_hf(&f->config) : MODEL_NAMES_GGUF, role, layer,
+                     expert, out);
 }
 
-static int check_one(const struct format_file *f, enum format_role role, int layer)
+static int check_one(const struct format_file *f, struct place p)
 {
-    const struct format_tensor *t = slot(f, role, layer);
+    const struct format_tensor *t = slot(f, p);
     char name[MODEL_NAME_BYTES];
     int64_t rows, cols;
 
-    format_tensor_name(f, role, layer, name);
-    format_role_shape(&f->config, role, &rows, &cols);
+    format_tensor_name(f, p.role, p.layer, p.expert, name);
+    format_role_shape(&f->config, p.role, &rows, &cols);
     if (!t->data)
         return err_set(ERR_FORMAT,
                        "%s: tensor %s: expected shape [%" PRId64 ", %" PRId64
                        "], found no such "
                        "tensor",
                        f->path, name, rows, cols);
+    if (t->planes > 1)
+        return err_set(ERR_FORMAT,
+                       "%s: tensor %s: expected at most 2 dimensions, found [%" PRId64
+                       ", %" PRId64 ", %" PRId64 "]",
+                       f->path, name, t->planes, t->rows, t->cols);
     if (t->rows != rows || t->cols != cols)
         return err_set(ERR_FORMAT,
                        "%s: tensor %s: expected shape [%" PRId64 ", %" PRId64
@@ -167,36 +106,64 @@ static int check_one(const struct format_file *f, enum format_role role, int lay
 
 int format_check_tensors(const struct format_file *f)
 {
-    enum format_role role;
-    int64_t i;
-    int layer, rc;
+    struct place p;
+    int rc;
 
-    for (i = 0; role_at(&f->config, i, &role, &layer); i++)
-        if (format_role_needed(&f->config, role) &&
-            (rc = check_one(f, role, layer)) != OK)
+    for (int64_t i = 0; place_at(&f->config, i, &p); i++)
+        if (format_role_needed(&f->config, p.role) && (rc = check_one(f, p)) != OK)
             return rc;
     return OK;
+}
+
+/* The number behind a dot that a name of an expert's tensor may have; 0: none. */
+static int expert_in(const char *name)
+{
+    int expert = 0;
+
+    for (const char *p = strchr(name, '.'); p; p = strchr(p + 1, '.'))
+        if (p[1] >= '0' && p[1] <= '9')
+            sscanf(p + 1, "%9d", &expert);
+    return expert;
+}
+
+static bool is_of(const struct format_file *f, enum model_naming naming, const char *name,
+                  struct place p)
+{
+    char want[MODEL_NAME_BYTES];
+
+    format_role_name(naming, p.role, p.layer, p.expert, want);
+    return strcmp(want, name) == 0 && slot(f, p)->data != NULL;
 }
 
 /* Is `name` the name of a tensor that was filled? */
 static bool is_used(const struct format_file *f, enum model_naming naming,
                     const char *name)
 {
-    char want[MODEL_NAME_BYTES];
-    const char *prefix = naming == MODEL_NAMES_HF ? "model.layers." : "blk.";
-    int role, layer = 0, first = 0, last = FORMAT_ATTN_NORM;
+    const char *prefix = naming == MODEL_NAMES_GGUF ? "blk." : "model.layers.";
+    const struct model_config *c = &f->config;
+    int role, layer = 0, expert;
 
-    if (strncmp(name, prefix, strlen(prefix)) == 0) {
-        if (sscanf(name + strlen(prefix), "%9d", &layer) != 1 || layer < 0 ||
-            layer >= f->config.n_layers)
-            return false;
-        first = FORMAT_ATTN_NORM;
-        last = FORMAT_N_ROLES;
+    if (strncmp(name, prefix, strlen(prefix)) != 0) {
+        for (role = 0; role < FORMAT_ATTN_NORM; role++)
+            if (is_of(f, naming, name, (struct place){(enum format_role)role, 0, 0}))
+                return true;
+        return false;
     }
-    for (role = first; role < last; role++) {
-        format_role_name(naming, role, layer, want);
-        if (strcmp(want, name) == 0)
-            return slot(f, role, layer)->data != NULL;
+    if (sscanf(name + strlen(prefix), "%9d", &layer) != 1 || layer < 0 ||
+        layer >= c->n_layers)
+        return false;
+    for (role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
+        if (is_of(f, naming, name, (struct place){(enum format_role)role, layer, 0}))
+            return true;
+    expert = expert_in(name + strlen(prefix));
+    if (expert >= c->n_experts)
+        return false;
+    for (role = FORMAT_EXPERT_GATE; role < FORMAT_ALL_ROLES; role++) {
+        struct place p = {(enum format_role)role, layer, expert};
+
+        if (is_of(f, naming, name, p) ||
+            (naming == MODEL_NAMES_GGUF && is_of(f, MODEL_NAMES_GGUF_EXPERTS, name, p)))
+            return true;
     }
     return false;
 }
@@ -213,7 +180,14 @@ static enum model_matrices matrices_of(enum format_role role)
     case FORMAT_GATE:
     case FORMAT_UP:
     case FORMAT_DOWN:
+    case FORMAT_SHARED_GATE:
+    case FORMAT_SHARED_UP:
+    case FORMAT_SHARED_DOWN:
         return MODEL_FFN;
+    case FORMAT_EXPERT_GATE:
+    case FORMAT_EXPERT_UP:
+    case FORMAT_EXPERT_DOWN:
+        return MODEL_EXPERTS;
     default:
         return MODEL_QKV;
     }
@@ -222,11 +196,11 @@ static enum model_matrices matrices_of(enum format_role role)
 /* Do all rows of all matrices of Q4_1, of which some have several blocks, have one scale each? */
 static bool all_w4c(const struct format_file *f)
 {
-    enum format_role role;
-    int layer, n = 0;
+    struct place p;
+    int n = 0;
 
-    for (int64_t i = 0; role_at(&f->config, i, &role, &layer); i++) {
-        const struct format_tensor *t = slot(f, role, layer);
+    for (int64_t i = 0; place_at(&f->config, i, &p); i++) {
+        const struct format_tensor *t = slot(f, p);
         const size_t row_bytes = t->data ? kern_type_size(t->type, t->cols) : 0;
 
         if (!t->data || t->type != KERN_Q4_1)
@@ -244,14 +218,13 @@ static bool all_w4c(const struct format_file *f)
  * the scales of their row. */
 static void find_w4c(struct format_file *f)
 {
-    enum format_role role;
-    int layer;
+    struct place p;
 
     if (!all_w4c(f))
         return;
-    for (int64_t i = 0; role_at(&f->config, i, &role, &layer); i++)
-        if (slot(f, role, layer)->type == KERN_Q4_1)
-            slot(f, role, layer)->type = KERN_W4C;
+    for (int64_t i = 0; place_at(&f->config, i, &p); i++)
+        if (slot(f, p)->type == KERN_Q4_1)
+            slot(f, p)->type = KERN_W4C;
 }
 
 /* What the types of the tensors mean for how matrices are divided. */
@@ -259,36 +232,45 @@ static void set_blocks(struct format_file *f)
 {
     struct model_config *c = &f->config;
     const int group = c->n_heads / c->n_kv_heads * c->head_dim;
+    struct place p;
 
     for (int i = 0; i < c->n_layers; i++) {
-        enum kern_type q = slot(f, FORMAT_Q, i)->type, v = slot(f, FORMAT_V, i)->type;
-        int o = kern_type_block(slot(f, FORMAT_O, i)->type);
-        int down = kern_type_block(slot(f, FORMAT_DOWN, i)->type);
+        enum kern_type q = layer_slot(f, FORMAT_Q, i)->type;
+        enum kern_type v = layer_slot(f, FORMAT_V, i)->type;
+        enum kern_type o = layer_slot(f, FORMAT_O, i)->type;
+        int block = kern_type_block(o);
 
-        if (kern_type_one_block(slot(f, FORMAT_O, i)->type))
-            o = (group + o - 1) / o * o;
-        c->k_block = o > c->k_block ? o : c->k_block;
-        c->k_block = down > c->k_block ? down : c->k_block;
+        if (kern_type_one_block(o))
+            block = (group + block - 1) / block * block;
+        c->k_block = block > c->k_block ? block : c->k_block;
         c->v_split |= q != v && (kern_type_quantised(q) || kern_type_quantised(v));
     }
+    for (int64_t i = 0; place_at(c, i, &p); i++)
+        if ((p.role == FORMAT_DOWN || p.role == FORMAT_SHARED_DOWN ||
+             p.role == FORMAT_EXPERT_DOWN) &&
+            slot(f, p)->data && kern_type_block(slot(f, p)->type) > c->k_block)
+            c->k_block = kern_type_block(slot(f, p)->type);
 }
 
 /* Tensors that share a matrix are kept as f32 where their plain types differ. */
-static enum kern_type kept_type(const struct format_file *f, enum format_role role,
-                                int layer)
+static enum kern_type kept_type(const struct format_file *f, struct place p)
 {
-    static const enum format_role shared[][3] = {{FORMAT_Q, FORMAT_K, FORMAT_V},
-                                                 {FORMAT_GATE, FORMAT_UP, FORMAT_UP}};
-    enum kern_type type = slot(f, role, layer)->type;
+    static const enum format_role shared[][3] = {
+        {FORMAT_Q, FORMAT_K, FORMAT_V},
+        {FORMAT_GATE, FORMAT_UP, FORMAT_UP},
+        {FORMAT_SHARED_GATE, FORMAT_SHARED_UP, FORMAT_SHARED_UP},
+        {FORMAT_EXPERT_GATE, FORMAT_EXPERT_UP, FORMAT_EXPERT_UP}};
+    enum kern_type type = slot(f, p)->type;
 
-    for (int g = 0; g < 2 && !kern_type_quantised(type); g++) {
+    for (int g = 0; g < 4 && !kern_type_quantised(type); g++) {
         bool member = false, same = true;
 
-        for (int i = 0; i < 3; i++) {
-            member |= shared[g][i] == role;
-            same &= slot(f, shared[g][i], layer)->type == type;
-        }
-        if (member && !same)
+        for (int i = 0; i < 3; i++)
+            member |= shared[g][i] == p.role;
+        for (int i = 0; member && i < 3; i++)
+            same &=
+                slot(f, (struct place){shared[g][i], p.layer, p.expert})->type == type;
+        if (!same)
             return KERN_F32;
     }
     return type;
@@ -301,22 +283,24 @@ static void set_weight_type(struct format_file *f)
     int64_t weights[KERN_N_TYPES] = {0};
     double n[MODEL_N_MATRICES] = {0}, bytes[MODEL_N_MATRICES] = {0}, embed = 0;
     struct model_config *c = &f->config;
-    enum format_role role;
-    int layer, n_types = 0;
+    struct place p;
+    int n_types = 0;
 
-    for (int64_t i = 0; role_at(c, i, &role, &layer); i++) {
+    for (int64_t i = 0; place_at(c, i, &p); i++) {
         int64_t rows, cols;
         enum kern_type type;
 
-        format_role_shape(c, role, &rows, &cols);
-        if (!slot(f, role, layer)->data || rows == 1)
+        format_role_shape(c, p.role, &rows, &cols);
+        /* A router is kept as f32, whatever it is in the file. */
+        if (!slot(f, p)->data || rows == 1 || p.role == FORMAT_ROUTER)
             continue;
-        type = kept_type(f, role, layer);
+        type = kept_type(f, p);
         n_types += weights[type] == 0;
         weights[type] += rows * cols;
-        n[matrices_of(role)] += (double)(rows * cols);
-        bytes[matrices_of(role)] += (double)(rows * cols) * kern_type_weight_bytes(type);
-        if (role == FORMAT_EMBED) /* rows of it are read as they are in the file */
+        n[matrices_of(p.role)] += (double)(rows * cols);
+        bytes[matrices_of(p.role)] +=
+            (double)(rows * cols) * kern_type_weight_bytes(type);
+        if (p.role == FORMAT_EMBED) /* rows of it are read as they are in the file */
             embed = (double)kern_type_size(type, cols) / (double)cols;
     }
     if (c->tied) {
@@ -328,7 +312,9 @@ static void set_weight_type(struct format_file *f)
         if (weights[t] > weights[c->weight_type])
             c->weight_type = (enum kern_type)t;
     for (int k = 0; k < MODEL_N_MATRICES; k++)
-        c->mean_bytes[k] = n_types < 2 ? 0 : k == MODEL_EMBED ? embed : bytes[k] / n[k];
+        c->mean_bytes[k] = n_types < 2 || n[k] == 0 ? 0
+                           : k == MODEL_EMBED       ? embed
+                                                    : bytes[k] / n[k];
 }
 
 void format_fill_types(struct format_file *f)
@@ -350,8 +336,8 @@ static int check_tie(struct format_file *f, const struct model_tensor_source *s)
 
     if (!f->config.tied)
         return OK;
-    format_role_name(s->naming, FORMAT_HEAD, 0, name[0]);
-    format_role_name(s->naming, FORMAT_EMBED, 0, name[1]);
+    format_role_name(s->naming, FORMAT_HEAD, 0, 0, name[0]);
+    format_role_name(s->naming, FORMAT_EMBED, 0, 0, name[1]);
     rc = s->find(s->ctx, name[0], &head);
     if (rc == OK)
         rc = s->find(s->ctx, name[1], &embed);
@@ -371,26 +357,53 @@ static int check_tie(struct format_file *f, const struct model_tensor_source *s)
     return OK;
 }
 
-int format_fill(struct format_file *f, const struct model_tensor_source *s)
+/* One expert of a tensor that has those of all. ERR_FORMAT: it has another number. */
+static int expert_of(const struct format_file *f, const char *name, int expert,
+                     struct format_tensor *t)
+{
+    if (t->planes != f->config.n_experts && (t->planes > 1 || f->config.n_experts > 1))
+        return err_set(ERR_FORMAT, "%s: tensor %s: expected %d experts, found %" PRId64,
+                       f->path, name, f->config.n_experts, t->planes);
+    t->data = (const char *)t->data +
+              (size_t)expert * (size_t)t->rows * kern_type_size(t->type, t->cols);
+    t->planes = 1;
+    return OK;
+}
+
+/* ERR_NOTFOUND: there is none. */
+static int find_one(struct format_file *f, const struct model_tensor_source *s,
+                    enum model_naming naming, struct place p)
 {
     char name[MODEL_NAME_BYTES];
+    int rc;
+
+    format_role_name(naming, p.role, p.layer, p.expert, name);
+    rc = s->find(s->ctx, name, slot(f, p));
+    if (rc == ERR_NOTFOUND && naming == MODEL_NAMES_GGUF && p.role >= FORMAT_EXPERT_GATE)
+        return find_one(f, s, MODEL_NAMES_GGUF_EXPERTS, p);
+    if (rc == OK && naming == MODEL_NAMES_GGUF && p.role >= FORMAT_EXPERT_GATE)
+        rc = expert_of(f, name, p.expert, slot(f, p));
+    return rc;
+}
+
+int format_fill(struct format_file *f, const struct model_tensor_source *s)
+{
     const char *extra;
-    enum format_role role;
+    struct place p;
     int64_t i;
-    int layer, rc = format_fill_layers(f);
+    int rc = format_fill_layers(f);
 
     if (rc == OK)
         rc = check_tie(f, s);
     if (rc != OK)
         return rc;
-    for (i = 0; role_at(&f->config, i, &role, &layer); i++) {
-        if (!format_role_needed(&f->config, role))
+    for (i = 0; place_at(&f->config, i, &p); i++) {
+        if (!format_role_needed(&f->config, p.role))
             continue;
-        format_role_name(s->naming, role, layer, name);
-        rc = s->find(s->ctx, name, slot(f, role, layer));
+        rc = find_one(f, s, s->naming, p);
         if (rc != OK && rc != ERR_NOTFOUND)
             return rc;
-        if ((rc = check_one(f, role, layer)) != OK)
+        if ((rc = check_one(f, p)) != OK)
             return rc;
     }
     for (i = 0; (extra = s->name_at(s->ctx, (uint64_t)i)) != NULL; i++)

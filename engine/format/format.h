@@ -32,14 +32,25 @@ enum format_role {
     FORMAT_DOWN,   /* [dim, hidden] */
     FORMAT_Q_NORM, /* [head_dim], the same weights for every head; Qwen3 */
     FORMAT_K_NORM,
-    FORMAT_N_ROLES
+    FORMAT_ROUTER,       /* [n_experts, dim] */
+    FORMAT_SHARED_SCALE, /* [dim] */
+    FORMAT_SHARED_GATE, /* [hidden, dim]: a mixture has these in place of FORMAT_GATE, ... */
+    FORMAT_SHARED_UP,
+    FORMAT_SHARED_DOWN,
+    FORMAT_N_ROLES,
+    FORMAT_EXPERT_GATE = FORMAT_N_ROLES, /* [expert_hidden, dim]: one for each expert */
+    FORMAT_EXPERT_UP,
+    FORMAT_EXPERT_DOWN, /* [dim, expert_hidden] */
+    FORMAT_ALL_ROLES
 };
+#define FORMAT_N_EXPERT_ROLES (FORMAT_ALL_ROLES - FORMAT_N_ROLES)
 
 /* Row-major [rows, cols], cols = input features; vectors have rows = 1. */
 struct format_tensor {
     const void *data; /* NULL: absent. Not aligned: read through memcpy or packing. */
     enum kern_type type;
     int64_t rows, cols;
+    int64_t planes; /* matrices one after another; 0 counts as 1 */
 };
 
 struct format_file {
@@ -51,7 +62,9 @@ struct format_file {
     int64_t file_bytes;
     struct format_tensor global[FORMAT_ATTN_NORM];                    /* by role */
     struct format_tensor (*layer)[FORMAT_N_ROLES - FORMAT_ATTN_NORM]; /* [n_layers] */
-    void *state;                                                      /* the reader's */
+    /* [n_layers * n_experts]; NULL in a dense model */
+    struct format_tensor (*expert)[FORMAT_N_EXPERT_ROLES];
+    void *state; /* the reader's */
     const struct format_reader *reader;
 };
 
@@ -61,6 +74,13 @@ format_layer_tensor(const struct format_file *f, int layer, enum format_role rol
     return &f->layer[layer][role - FORMAT_ATTN_NORM];
 }
 
+static inline const struct format_tensor *
+format_expert_tensor(const struct format_file *f, int layer, int expert,
+                     enum format_role role)
+{
+    return &f->expert[layer * f->config.n_experts + expert][role - FORMAT_EXPERT_GATE];
+}
+
 /* Open a .gguf file, a directory with config.json, or a llama2.c .bin. Every tensor that
  * the configuration needs is present with the right shape, or the open fails.
  * *out is owned by the caller. */
@@ -68,10 +88,11 @@ MUST int format_open(struct format_file **out, const char *path);
 void format_close(struct format_file **f);
 
 /* The name of a role's tensor in this file; in a format without names, as GGUF has it.
- * `layer` is ignored for the roles before FORMAT_ATTN_NORM. */
+ * `layer` is ignored for the roles before FORMAT_ATTN_NORM, `expert` for those that are not of
+ * experts. */
 #define MODEL_NAME_BYTES 96
 void format_tensor_name(const struct format_file *f, enum format_role role, int layer,
-                        char out[MODEL_NAME_BYTES]);
+                        int expert, char out[MODEL_NAME_BYTES]);
 
 /* Drop the pages of a tensor whose bytes are no longer needed (they are read from disk again
  * if touched). This keeps peak resident memory near one copy of the weights. */

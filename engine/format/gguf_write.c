@@ -67,14 +67,13 @@ void gguf_put_record(struct gguf_records *m, const struct gguf_record *r)
     m->n++;
 }
 
-void gguf_put_tensor(struct gguf_records *d, const char *name, uint64_t cols,
-                     uint64_t rows, uint32_t ggml_type, uint64_t at)
+void gguf_put_tensor(struct gguf_records *d, const char *name, const uint64_t *dims,
+                     int n_dims, uint32_t ggml_type, uint64_t at)
 {
     gguf_put_str(&d->text, name);
-    put_u32(&d->text, rows ? 2 : 1);
-    put_u64(&d->text, cols);
-    if (rows)
-        put_u64(&d->text, rows);
+    put_u32(&d->text, (uint32_t)n_dims);
+    for (int i = 0; i < n_dims; i++)
+        put_u64(&d->text, dims[i]);
     put_u32(&d->text, ggml_type);
     put_u64(&d->text, at);
     d->n++;

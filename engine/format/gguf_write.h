@@ -31,9 +31,9 @@ void gguf_put_key_array(struct gguf_records *m, const char *key, enum gguf_type 
                         uint64_t n);
 /* A record of another file, as it is there. */
 void gguf_put_record(struct gguf_records *m, const struct gguf_record *r);
-/* A tensor of the directory. rows 0: a vector. at: from the start of the data. */
-void gguf_put_tensor(struct gguf_records *d, const char *name, uint64_t cols,
-                     uint64_t rows, uint32_t ggml_type, uint64_t at);
+/* A tensor of the directory: dims[0] are columns. at: from the start of the data. */
+void gguf_put_tensor(struct gguf_records *d, const char *name, const uint64_t *dims,
+                     int n_dims, uint32_t ggml_type, uint64_t at);
 /* The whole head, padded so that the data follow it. */
 MUST int gguf_put_head(struct text *out, const struct gguf_records *metadata,
                        const struct gguf_records *directory);

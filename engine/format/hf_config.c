@@ -43,10 +43,10 @@ static int opt_int(const json_t *j, const char *key, int *out, const char *path)
 static const struct {
     const char *name, *arch;
 } classes[] = {
-    {"LlamaForCausalLM", "llama"},
-    {"MistralForCausalLM", "llama"},
-    {"Qwen2ForCausalLM", "qwen2"},
-    {"Qwen3ForCausalLM", "qwen3"},
+    {"LlamaForCausalLM", "llama"},       {"MistralForCausalLM", "llama"},
+    {"Qwen2ForCausalLM", "qwen2"},       {"Qwen3ForCausalLM", "qwen3"},
+    {"MixtralForCausalLM", "llama"},     {"Qwen2MoeForCausalLM", "qwen2moe"},
+    {"Qwen3MoeForCausalLM", "qwen3moe"},
 };
 
 static int read_arch(struct model_config *c, const json_t *j, const char *path)
@@ -65,11 +65,12 @@ static int read_arch(struct model_config *c, const json_t *j, const char *path)
     if (!c->arch[0])
         return err_set(ERR_UNSUPPORTED,
                        "%s: architectures: expected LlamaForCausalLM, "
-                       "MistralForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM, found "
-                       "%.60s",
+                       "MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
+                       "Qwen3ForCausalLM, Qwen2MoeForCausalLM or Qwen3MoeForCausalLM, "
+                       "found %.60s",
                        path, arch);
-    c->qkv_bias = strcmp(c->arch, "qwen2") == 0;
-    c->qk_norm = strcmp(c->arch, "qwen3") == 0;
+    c->qkv_bias = strncmp(c->arch, "qwen2", 5) == 0;
+    c->qk_norm = strncmp(c->arch, "qwen3", 5) == 0;
     return OK;
 }
 
@@ -129,6 +130,36 @@ static int refuse_unsupported(const struct model_config *c, const json_t *j,
     return OK;
 }
 
+/* Mixtral has the size of an expert in intermediate_size; where others have it, no layer of a
+ * supported model is dense. */
+static int read_experts(struct model_config *c, const json_t *j, const char *path)
+{
+    const char *class =
+        json_string_value(json_array_get(json_object_get(j, "architectures"), 0));
+    bool mixtral = strcmp(class, "MixtralForCausalLM") == 0;
+    const json_t *dense = json_object_get(j, "mlp_only_layers");
+    int rc;
+
+    if (!mixtral && !strstr(class, "Moe"))
+        return OK;
+    if (json_array_size(dense) > 0 || (dense && !json_is_array(dense)))
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: mlp_only_layers: expected an empty list, found another value",
+                       path);
+    c->norm_topk = mixtral;
+    c->expert_hidden = c->hidden;
+    c->hidden = 0;
+    if ((rc = get_int(j, mixtral ? "num_local_experts" : "num_experts", &c->n_experts,
+                      path)) != OK ||
+        (rc = get_int(j, "num_experts_per_tok", &c->n_active, path)) != OK || mixtral)
+        return rc;
+    if ((rc = get_int(j, "moe_intermediate_size", &c->expert_hidden, path)) != OK ||
+        (rc = json_opt_bool(j, "norm_topk_prob", &c->norm_topk, path)) != OK ||
+        strcmp(c->arch, "qwen2moe") != 0)
+        return rc;
+    return get_int(j, "shared_expert_intermediate_size", &c->hidden, path);
+}
+
 static int read_sizes(struct model_config *c, const json_t *j, const char *path)
 {
     double eps;
@@ -156,7 +187,7 @@ static int read_sizes(struct model_config *c, const json_t *j, const char *path)
                 path, c->dim, c->n_heads);
         c->head_dim = c->dim / c->n_heads;
     }
-    return OK;
+    return read_experts(c, j, path);
 }
 
 /* An id or a list of them, which all end a text where `stop`. *out: the first; an id
@@ -211,7 +242,8 @@ static int read_window(struct model_config *c, const json_t *j, bool unlimited,
     const char *class =
         json_string_value(json_array_get(json_object_get(j, "architectures"), 0));
     const json_t *types = json_object_get(j, "layer_types"), *type;
-    bool mistral = strcmp(class, "MistralForCausalLM") == 0, use = mistral;
+    bool mistral = strcmp(class, "MistralForCausalLM") == 0;
+    bool always = mistral || strcmp(class, "MixtralForCausalLM") == 0, use = always;
     int window = mistral && !unlimited ? 4096 : 0, rc;
     size_t i;
 
@@ -225,11 +257,11 @@ static int read_window(struct model_config *c, const json_t *j, bool unlimited,
                            "sliding_attention, found %.40s",
                            path, i, s ? s : "something else");
     }
-    if (!mistral && (rc = json_opt_bool(j, "use_sliding_window", &use, path)) != OK)
+    if (!always && (rc = json_opt_bool(j, "use_sliding_window", &use, path)) != OK)
         return rc;
     if ((rc = opt_int(j, "sliding_window", &window, path)) != OK || !use)
         return rc;
-    if (!mistral && (window == 0 || strcmp(c->arch, "llama") == 0))
+    if (!always && (window == 0 || strcmp(c->arch, "llama") == 0))
         return err_set(ERR_UNSUPPORTED,
                        "%s: use_sliding_window: expected false, or a sliding_window in a "
                        "family that has one, found true",

@@ -48,10 +48,16 @@ static int plan_matrix(struct job *k, struct entry *e)
                        "found %" PRIu64,
                        k->o->in, e->from->name, kern_type_block(s->type), s->name, cols);
     e->scheme = s;
-    e->rows = (int64_t)e->from->dims[1];
+    e->rows = (int64_t)(e->from->dims[1] * e->from->dims[2] * e->from->dims[3]);
     e->bytes = (uint64_t)e->rows * kern_type_size(s->type, (int64_t)cols);
     k->cols_max = cols > k->cols_max ? cols : k->cols_max;
     return OK;
+}
+
+/* Few weights that decide which others are read: they keep their type. */
+static bool is_router(const char *name)
+{
+    return strstr(name, ".ffn_gate_inp") != NULL;
 }
 
 static int plan_tensors(struct job *k)
@@ -66,7 +72,7 @@ static int plan_tensors(struct job *k)
         e->from = gguf_tensor_at(k->in, (uint64_t)i);
         e->rows = 1;
         e->bytes = e->from->bytes;
-        if (e->from->n_dims > 1)
+        if (e->from->n_dims > 1 && !is_router(e->from->name))
             TRY(plan_matrix(k, e));
         e->at = k->data_bytes;
         k->data_bytes += (e->bytes + GGUF_ALIGN - 1) / GGUF_ALIGN * GGUF_ALIGN;
@@ -105,9 +111,9 @@ static int put_head(struct job *k)
     for (int i = 0; i < k->n_tensors; i++) {
         const struct entry *e = &k->tensors[i];
 
-        gguf_put_tensor(
-            &directory, e->from->name, e->from->dims[0], e->scheme ? e->from->dims[1] : 0,
-            e->scheme ? gguf_ggml_of(e->scheme->type) : e->from->ggml_type, e->at);
+        gguf_put_tensor(&directory, e->from->name, e->from->dims, e->from->n_dims,
+                        e->scheme ? gguf_ggml_of(e->scheme->type) : e->from->ggml_type,
+                        e->at);
     }
     rc = gguf_put_head(&k->head, &metadata, &directory);
     text_fini(&metadata.text);

@@ -1,8 +1,8 @@
 /* format/quantize.h - copies a model to a GGUF file whose matrices are quantised.
  *
- * Metadata and tokenizer are copied, vectors keep their type, and every matrix, the embedding
- * included, is rounded by one scheme (kernels/quant.h). The result depends neither on the
- * number of threads nor on the processor.
+ * Metadata and tokenizer are copied, vectors and routers keep their type, and every matrix, the
+ * embedding included, is rounded by one scheme (kernels/quant.h). The result depends neither on
+ * the number of threads nor on the processor.
  * Threads: format_quantize() starts its own. */
 #ifndef FORMAT_QUANTIZE_H
 #define FORMAT_QUANTIZE_H

@@ -16,6 +16,33 @@ static const char *arch_key(const struct make_plan *p, const char *key, char out
     return out;
 }
 
+/* Where experts have keys of their own, this is the size of a dense layer. */
+static int dense_hidden(const struct make_plan *p)
+{
+    const struct model_config *c = &p->config;
+
+    return c->n_experts == 0            ? c->hidden
+           : p->shape->dense_hidden > 0 ? p->shape->dense_hidden
+                                        : c->expert_hidden;
+}
+
+static void put_experts(struct gguf_records *m, const struct make_plan *p)
+{
+    const struct model_config *c = &p->config;
+    char key[96];
+
+    if (c->n_experts == 0)
+        return;
+    gguf_put_key_u32(m, arch_key(p, "expert_count", key), (uint32_t)c->n_experts);
+    gguf_put_key_u32(m, arch_key(p, "expert_used_count", key), (uint32_t)c->n_active);
+    if (p->shape->dense_hidden > 0)
+        gguf_put_key_u32(m, arch_key(p, "expert_feed_forward_length", key),
+                         (uint32_t)c->expert_hidden);
+    if (c->hidden > 0)
+        gguf_put_key_u32(m, arch_key(p, "expert_shared_feed_forward_length", key),
+                         (uint32_t)c->hidden);
+}
+
 static void put_model(struct gguf_records *m, const struct make_plan *p)
 {
     const enum kern_type matrix = p->opts->scheme ? p->opts->scheme->type : p->plain_type;
@@ -25,7 +52,7 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
         int value;
     } sizes[] = {
         {"context_length", c->max_tok},        {"embedding_length", c->dim},
-        {"block_count", c->n_layers},          {"feed_forward_length", c->hidden},
+        {"block_count", c->n_layers},          {"feed_forward_length", dense_hidden(p)},
         {"attention.head_count", c->n_heads},  {"attention.head_count_kv", c->n_kv_heads},
         {"attention.key_length", c->head_dim}, {"attention.value_length", c->head_dim},
         {"rope.dimension_count", c->head_dim}, {"vocab_size", c->vocab},
@@ -45,6 +72,7 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
     gguf_put_key_u32(m, "general.alignment", GGUF_ALIGN);
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         gguf_put_key_u32(m, arch_key(p, sizes[i].key, key), (uint32_t)sizes[i].value);
+    put_experts(m, p);
     gguf_put_key_f32(m, arch_key(p, "attention.layer_norm_rms_epsilon", key),
                      c->norm_eps);
     gguf_put_key_f32(m, arch_key(p, "rope.freq_base", key), c->rope_theta);
@@ -167,7 +195,7 @@ static void put_tensors(struct gguf_records *d, struct make_plan *p)
 {
     char name[MODEL_NAME_BYTES];
     struct make_tensor *t;
-    int i;
+    int i, n;
 
     for (i = 0; i < p->n_tensors; i++) {
         t = &p->tensor[i];
@@ -176,9 +204,15 @@ static void put_tensors(struct gguf_records *d, struct make_plan *p)
         if (t->given)
             strcpy(name, "rope_freqs.weight");
         else
-            format_role_name(MODEL_NAMES_GGUF, t->role, t->layer, name);
-        gguf_put_tensor(d, name, (uint64_t)t->cols, t->rows > 1 ? (uint64_t)t->rows : 0,
-                        gguf_ggml_of(t->type), t->at);
+            format_role_name(MODEL_NAMES_GGUF, t->role, t->layer, t->expert, name);
+        n = t->n_experts > 0 ? t->n_experts : 1;
+        gguf_put_tensor(
+            d, name,
+            (const uint64_t[]){(uint64_t)t->cols, (uint64_t)(t->rows / n), (uint64_t)n},
+            t->n_experts > 0 ? 3
+            : t->rows > 1    ? 2
+                             : 1,
+            gguf_ggml_of(t->type), t->at);
     }
 }
 

@@ -28,8 +28,8 @@
 #define FIRST_MASS  898338145985973ull     /* 2^63 2^-12 / sqrt(2 pi) exp(-2^-27) */
 #define RATIO_DECAY 9223371487098978303ull /* 2^63 exp(-2^-24) */
 
-/* Distinct fan-ins of a model's matrices: dim, heads x head_dim, hidden. */
-#define TABLES_MAX 3
+/* Distinct fan-ins of a model's matrices: dim, heads x head_dim, hidden, that of an expert. */
+#define TABLES_MAX 4
 
 struct random {
     uint64_t seed;
@@ -106,6 +106,8 @@ static int add_table(struct random *r, int64_t fan_in)
     uint32_t i;
     int t;
 
+    if (fan_in == 0)
+        return OK;
     for (t = 0; r->table[t].value; t++)
         if (r->table[t].fan_in == fan_in)
             return OK;
@@ -146,7 +148,8 @@ static int random_init(struct random *r, const struct model_config *c,
     fill_quantiles(r->quantile);
     if ((rc = add_table(r, c->dim)) != OK ||
         (rc = add_table(r, (int64_t)c->n_heads * c->head_dim)) != OK ||
-        (rc = add_table(r, c->hidden)) != OK)
+        (rc = add_table(r, c->hidden)) != OK ||
+        (rc = add_table(r, c->expert_hidden)) != OK)
         random_fini(r);
     return rc;
 }
@@ -162,10 +165,17 @@ static uint64_t mix(uint64_t x)
 
 /* Each layer has 15 keys, as many as there were roles when the first models were made, so
  * that the weights of a seed stay the same. Later roles use keys of the next layer that
- * belong to roles outside of layers, which it does not use itself. */
-static uint64_t row_key(uint64_t seed, enum format_role role, int layer, int64_t row)
+ * belong to roles outside of layers, which it does not use itself. The roles of mixtures of
+ * experts have keys of their own, far from these. */
+static uint64_t row_key(uint64_t seed, enum format_role role, int layer, int expert,
+                        int64_t row)
 {
-    uint64_t tensor = mix(seed + GOLDEN * ((uint64_t)layer * 15 + role + 1));
+    uint64_t n = (uint64_t)layer * 15 + role + 1, tensor;
+
+    if (role >= FORMAT_ROUTER)
+        n = 1u << 20 | ((uint64_t)layer * MODEL_MAX_EXPERTS + (uint64_t)expert) << 32 |
+            role;
+    tensor = mix(seed + GOLDEN * n);
 
     return mix(tensor + GOLDEN * (uint64_t)(row + 1));
 }
@@ -204,13 +214,16 @@ MATRIX_ROW(matrix_row_16, uint16_t)
 
 /* One row of a matrix (r->type) or a vector (f32). Depends on nothing but seed, role,
  * layer, row and column, so that threads may take rows in any order. */
-static void fill_row(const struct random *r, enum format_role role, int layer,
-                     int64_t row, int64_t n, void *out)
+static void fill_row(const struct random *r, const struct make_tensor *x, int64_t row,
+                     void *out)
 {
-    uint64_t key = row_key(r->seed, role, layer, row);
+    int64_t of_one = x->n_experts > 0 ? x->rows / x->n_experts : x->rows;
+    int expert = x->expert + (int)(row / of_one);
+    uint64_t key = row_key(r->seed, x->role, x->layer, expert, row % of_one);
+    int64_t n = x->cols;
     int t = 0;
 
-    switch (role) {
+    switch (x->role) {
     case FORMAT_OUT_NORM:
     case FORMAT_ATTN_NORM:
     case FORMAT_FFN_NORM:
@@ -221,6 +234,7 @@ static void fill_row(const struct random *r, enum format_role role, int layer,
     case FORMAT_Q_BIAS:
     case FORMAT_K_BIAS:
     case FORMAT_V_BIAS:
+    case FORMAT_SHARED_SCALE:
         vector_row(r, key, 0, n, out);
         return;
     default:
@@ -273,11 +287,14 @@ static int make_rows(const void *ctx, int i, int64_t row, int64_t n, char *out,
         if (t->given)
             memcpy(out, t->given, row_bytes);
         else if (t->type == p->plain_type || t->rows == 1)
-            fill_row(k->random, t->role, t->layer, model_row(p, t, r), t->cols, out);
+            fill_row(k->random, t, model_row(p, t, r), out);
         else {
-            fill_row(k->random, t->role, t->layer, model_row(p, t, r), t->cols, scratch);
-            TRY(kern_quantize(kern_quant_scheme_for_row(p->opts->scheme, t->cols), out,
-                              scratch, t->cols));
+            fill_row(k->random, t, model_row(p, t, r), scratch);
+            if (t->role == FORMAT_ROUTER)
+                kern_row_to_f32(p->plain_type, (float *)out, scratch, t->cols);
+            else
+                TRY(kern_quantize(kern_quant_scheme_for_row(p->opts->scheme, t->cols),
+                                  out, scratch, t->cols));
         }
     }
     return OK;
@@ -314,12 +331,13 @@ static int plan_type(struct make_plan *p, struct make_tensor *t)
 
     if (s)
         s = kern_quant_scheme_for_row(s, t->cols);
-    if (t->rows == 1) /* vectors stay exact, as is usual */
+    /* vectors stay exact, as is usual, and in GGUF files routers */
+    if (t->rows == 1 || (t->role == FORMAT_ROUTER && p->stacked))
         t->type = KERN_F32;
     else
         t->type = s ? s->type : p->plain_type;
     if (t->cols % kern_type_block(t->type) != 0) {
-        format_role_name(MODEL_NAMES_GGUF, t->role, t->layer, name);
+        format_role_name(MODEL_NAMES_GGUF, t->role, t->layer, t->expert, name);
         return err_set(ERR_UNSUPPORTED,
                        "model make: tensor %s: expected rows of a multiple of %d weights "
                        "for %s, found %lld",
@@ -331,34 +349,55 @@ static int plan_type(struct make_plan *p, struct make_tensor *t)
     return OK;
 }
 
+/* Another tensor with the rows of n_experts experts; 0: it is not of experts. */
+static int plan_tensor(struct make_plan *p, enum format_role role, int layer, int expert,
+                       int n_experts)
+{
+    struct make_tensor *t = &p->tensor[p->n_tensors];
+
+    if (!format_role_needed(&p->config, role))
+        return OK;
+    p->n_tensors++;
+    *t = (struct make_tensor){
+        .role = role, .layer = layer, .expert = expert, .n_experts = n_experts};
+    format_role_shape(&p->config, role, &t->rows, &t->cols);
+    if (n_experts > 0)
+        t->rows *= n_experts;
+    if (!p->stacked)
+        t->n_experts = 0;
+    return plan_type(p, t);
+}
+
+static int plan_layer(struct make_plan *p, int layer)
+{
+    int all = p->config.n_experts, step = p->stacked ? all : 1;
+
+    for (int role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
+        TRY(plan_tensor(p, (enum format_role)role, layer, 0, 0));
+    for (int role = FORMAT_EXPERT_GATE; role < FORMAT_ALL_ROLES; role++)
+        for (int e = 0; e < all; e += step)
+            TRY(plan_tensor(p, (enum format_role)role, layer, e, step));
+    return OK;
+}
+
 /* The tensors in the order of their use: embedding, layers, final norm, head. */
 static int plan_tensors(struct make_plan *p)
 {
-    const int per_layer = FORMAT_N_ROLES - FORMAT_ATTN_NORM;
-    int i, n = FORMAT_ATTN_NORM + p->config.n_layers * per_layer;
-    struct make_tensor *t;
-    enum format_role role;
+    const struct model_config *c = &p->config;
+    int per_layer = FORMAT_N_ROLES - FORMAT_ATTN_NORM +
+                    FORMAT_N_EXPERT_ROLES * (p->stacked ? 1 : c->n_experts);
 
     /* one more for what a format adds */
-    p->tensor = mem_new(MEM_MODEL_FILE, (size_t)n + 1, sizeof(p->tensor[0]));
+    p->tensor =
+        mem_new(MEM_MODEL_FILE, (size_t)(FORMAT_ATTN_NORM + c->n_layers * per_layer + 1),
+                sizeof(p->tensor[0]));
     if (!p->tensor)
         return ERR_NOMEM;
-    for (i = 0; i < n; i++) {
-        if (i == 0)
-            role = FORMAT_EMBED;
-        else if (i <= p->config.n_layers * per_layer)
-            role = FORMAT_ATTN_NORM + (enum format_role)((i - 1) % per_layer);
-        else
-            role = i == n - 1 ? FORMAT_HEAD : FORMAT_OUT_NORM;
-        if (!format_role_needed(&p->config, role))
-            continue;
-        t = &p->tensor[p->n_tensors++];
-        t->role = role;
-        t->layer = role < FORMAT_ATTN_NORM ? 0 : (i - 1) / per_layer;
-        format_role_shape(&p->config, role, &t->rows, &t->cols);
-        TRY(plan_type(p, t));
-    }
-    return OK;
+    TRY(plan_tensor(p, FORMAT_EMBED, 0, 0, 0));
+    for (int i = 0; i < c->n_layers; i++)
+        TRY(plan_layer(p, i));
+    TRY(plan_tensor(p, FORMAT_OUT_NORM, 0, 0, 0));
+    return plan_tensor(p, FORMAT_HEAD, 0, 0, 0);
 }
 
 static int make_gguf(struct make_plan *p, struct file_tmp *tmp)
@@ -449,6 +488,7 @@ int make_model(const struct make_opts *o)
     if (strlen(o->out) > PATH_BYTES - 60)
         return err_set(ERR_LIMIT, "%.60s...: path: expected at most %d bytes, found %zu",
                        o->out, PATH_BYTES - 60, strlen(o->out));
+    p.stacked = gguf;
     if ((rc = plan_tensors(&p)) == OK)
         rc = gguf ? make_gguf(&p, &tmp) : make_safetensors(&p, &tmp);
     if (rc == OK)

@@ -25,6 +25,9 @@ struct make_shape {
     enum make_family family; /* of the vocabulary */
     const char *arch, *hf_class;
     int dim, hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_tok;
+    int n_experts, n_active, expert_hidden; /* 0: dense; hidden is the shared expert's */
+    bool norm_topk;
+    int dense_hidden; /* of the dense layers that the published file speaks of; 0: none */
     double rope_theta, norm_eps;
     bool tied;
     int bos_id, eos_id;
@@ -75,8 +78,9 @@ void make_merge(const struct make_vocab *v, int id, char out[MAKE_TOKEN_BYTES]);
 
 struct make_tensor {
     enum format_role role;
-    int layer;
-    int64_t rows, cols;
+    int layer, expert; /* expert: the first one */
+    int n_experts;     /* whose rows it has, one after another; 0: it is not of experts */
+    int64_t rows, cols; /* rows: of all experts together */
     enum kern_type type;
     const void *given;  /* NULL: generated */
     uint64_t at, bytes; /* from the start of the data */
@@ -91,6 +95,7 @@ struct make_plan {
     uint64_t data_bytes;
     enum kern_type plain_type; /* that values are generated in */
     size_t cols_max;           /* of a tensor */
+    bool stacked;              /* one tensor has the rows of all experts */
     bool interleave;           /* write Q and K rows as interleaved rotary pairs */
     struct text head;          /* what stands before the data */
 };

@@ -37,6 +37,13 @@ static void place(struct model *m, struct model_arena *a)
         s->gemm = model_take(a, KERN_GEMM_SCRATCH_BYTES, 1);
         s->attn = model_take(a, KERN_ATTN_SCRATCH_BYTES(m->c.head_dim), 1);
         s->tail = model_take(a, rows * KERN_PANEL, sizeof(float));
+        s->normed = model_take(a, m->c.n_experts > 0 ? m->ld_x : 0, sizeof(float));
+        s->expert = model_take(a, rows * m->c.n_active, sizeof(int32_t));
+        s->weight = model_take(a, rows * m->c.n_active, sizeof(float));
+        s->row = model_take(a, rows * m->c.n_active, sizeof(int64_t));
+        s->at = model_take(a, rows * m->c.n_active, sizeof(int32_t));
+        s->first =
+            model_take(a, m->c.n_experts > 0 ? m->c.n_experts + 1 : 0, sizeof(int32_t));
     }
     model_take(a, 0, 1); /* all scratches are of one size */
 }

@@ -34,6 +34,13 @@ static double weight_bytes(const struct model_config *c, enum kern_type t,
                                 : kern_type_weight_bytes(t);
 }
 
+double model_cost_experts(const struct model_config *c, double n_tok)
+{
+    double n = c->n_experts;
+
+    return n > 0 ? n * (1 - pow(1 - c->n_active / n, n_tok)) : 0;
+}
+
 static struct model_cost cost(const struct model_config *c, struct model_cost_types t,
                               const struct sums *s)
 {
@@ -46,6 +53,9 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     double norms = dim * (all + layers + last) + (c->qk_norm ? all * 2 * c->head_dim : 0);
     double bias = c->qkv_bias ? all * (q + kv) : 0;
     bool in_head = c->tied && last > 0;
+    /* Experts read, over all layers. */
+    double read =
+        before * model_cost_experts(c, s->rows) + last * model_cost_experts(c, s->logits);
     struct model_cost out = {
         .qkv = product(dim, q + kv, all * s->rows, all,
                        weight_bytes(c, t.weight, MODEL_QKV)),
@@ -53,6 +63,9 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
         .o = product(q, dim, rows, layers, weight_bytes(c, t.weight, MODEL_O)),
         .ffn = product(dim, 3.0 * c->hidden, rows, layers,
                        weight_bytes(c, t.weight, MODEL_FFN)),
+        .router = product(dim, model_router_rows(c), rows, layers, sizeof(float)),
+        .experts = product(dim, 3.0 * c->expert_hidden, rows * c->n_active, read,
+                           weight_bytes(c, t.weight, MODEL_EXPERTS)),
         .head = product(dim, c->vocab, s->logits, last,
                         weight_bytes(c, t.weight, MODEL_HEAD)),
         .other.weight_bytes =
@@ -62,8 +75,10 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
         .kv_write_bytes = kv_bytes * all * s->rows,
     };
 
-    out.flop = out.qkv.flop + out.attn.flop + out.o.flop + out.ffn.flop + out.head.flop;
+    out.flop = out.qkv.flop + out.attn.flop + out.o.flop + out.ffn.flop +
+               out.router.flop + out.experts.flop + out.head.flop;
     out.weight_bytes = out.qkv.weight_bytes + out.o.weight_bytes + out.ffn.weight_bytes +
+                       out.router.weight_bytes + out.experts.weight_bytes +
                        out.head.weight_bytes + out.other.weight_bytes;
     out.read_bytes = out.weight_bytes + out.kv_read_bytes;
     return out;

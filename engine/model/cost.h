@@ -8,7 +8,8 @@
  *     QKV projection        all layers, n rows
  *     attention             all layers, n rows; in the last layer the n_logits rows
  *     output projection,    all layers but the last, n rows; in the last layer the
- *     gate, up, down        n_logits rows
+ *     gate, up, down,       n_logits rows
+ *     router, experts
  *     head                  the n_logits rows
  * A step that wants no logits therefore reads neither the last layer's output projection
  * and feed-forward nor the head. Multiply and add count as two operations.
@@ -52,7 +53,14 @@ struct model_cost {
                                     head_dim for each query head and token that a row
                                     attends to, itself included; no weights */
     struct model_cost_part o;    /* query heads -> dim */
-    struct model_cost_part ffn;  /* gate and up, dim -> hidden; down, hidden -> dim */
+    struct model_cost_part
+        ffn; /* gate and up, dim -> hidden; down, hidden -> dim: of the MLP
+                                    or shared expert that every token has */
+    struct model_cost_part router; /* dim -> experts; f32 */
+    struct model_cost_part
+        experts; /* as ffn: the operations of the experts that each token has,
+                                       the bytes of those that the rows of the step are expected to
+                                       have together, see model_cost_experts() */
     struct model_cost_part head; /* dim -> vocabulary */
     /* Only bytes: a row of the embedding for each token (part of the head where they are
      * tied and the head is read), norms and biases, which are kept as f32. */
@@ -65,6 +73,10 @@ struct model_cost {
     double kv_write_bytes; /* keys and values of the step's tokens */
     double read_bytes;     /* weight_bytes + kv_read_bytes */
 };
+
+/* The experts of a layer that n_tok tokens are expected to have together, each token its own, all
+ * equally probable: E (1 - (1 - k / E)^n_tok). Real routers prefer some, and have fewer. */
+double model_cost_experts(const struct model_config *c, double n_tok);
 
 /* The cost of one step. ids and kv of the chunks are not read. */
 struct model_cost model_cost_step(const struct model_config *c, struct model_cost_types t,

@@ -24,16 +24,32 @@ static int64_t tensor_bytes(const struct format_tensor *t)
     return t->data ? t->rows * (int64_t)kern_type_size(t->type, t->cols) : 0;
 }
 
+/* How many tensors have this role, and the i-th of them. */
+static int n_tensors(const struct format_file *f, enum format_role role)
+{
+    return role < FORMAT_ATTN_NORM ? 1
+           : role < FORMAT_N_ROLES ? f->config.n_layers
+                                   : f->config.n_layers * f->config.n_experts;
+}
+
+static const struct format_tensor *tensor_of(const struct format_file *f,
+                                             enum format_role role, int i)
+{
+    return role < FORMAT_ATTN_NORM ? &f->global[role]
+           : role < FORMAT_N_ROLES ? format_layer_tensor(f, i, role)
+                                   : format_expert_tensor(f, 0, i, role);
+}
+
 static int64_t all_bytes(const struct format_file *f)
 {
     int64_t sum = 0;
-    int layer, role;
+    int i, role;
 
     for (role = 0; role < FORMAT_ATTN_NORM; role++)
         sum += tensor_bytes(&f->global[role]);
-    for (layer = 0; layer < f->config.n_layers; layer++)
-        for (role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
-            sum += tensor_bytes(format_layer_tensor(f, layer, role));
+    for (role = FORMAT_ATTN_NORM; role < FORMAT_ALL_ROLES; role++)
+        for (i = 0; i < n_tensors(f, role); i++)
+            sum += tensor_bytes(tensor_of(f, role, i));
     return sum;
 }
 
@@ -67,28 +83,24 @@ static void type_names(char *out, size_t n, unsigned types)
                                      kern_type_name((enum kern_type)t));
 }
 
-/* One entry a role: layers have the same shapes, and mostly the same types. */
+/* One entry a role: layers and experts have the same shapes, and mostly the same types. */
 static json_t *tensor_json(const struct format_file *f, enum format_role role)
 {
-    const struct format_tensor *t;
+    int n = n_tensors(f, role);
     char name[MODEL_NAME_BYTES];
     int64_t bytes = 0;
-    int layer, n = role < FORMAT_ATTN_NORM ? 1 : f->config.n_layers;
     unsigned types = 0;
     char type[64];
 
-    for (layer = 0; layer < n; layer++) {
-        t = role < FORMAT_ATTN_NORM ? &f->global[role]
-                                    : format_layer_tensor(f, layer, role);
-        bytes += tensor_bytes(t);
-        types |= 1u << t->type;
+    for (int i = 0; i < n; i++) {
+        bytes += tensor_bytes(tensor_of(f, role, i));
+        types |= 1u << tensor_of(f, role, i)->type;
     }
     type_names(type, sizeof(type), types);
-    format_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
-                     role, 0, name);
-    t = role < FORMAT_ATTN_NORM ? &f->global[role] : format_layer_tensor(f, 0, role);
+    format_tensor_name(f, role, 0, 0, name);
     return json_pack("{s:s, s:i, s:o, s:s, s:I}", "name", name, "count", n, "shape",
-                     shape_json(t), "type", type, "bytes", (json_int_t)bytes);
+                     shape_json(tensor_of(f, role, 0)), "type", type, "bytes",
+                     (json_int_t)bytes);
 }
 
 static json_t *tensors_json(const struct format_file *f)
@@ -96,7 +108,7 @@ static json_t *tensors_json(const struct format_file *f)
     json_t *list = json_array();
     int role, rc = list ? 0 : -1;
 
-    for (role = 0; rc == 0 && role < FORMAT_N_ROLES; role++)
+    for (role = 0; rc == 0 && role < FORMAT_ALL_ROLES; role++)
         if (format_role_needed(&f->config, role))
             rc = json_array_append_new(list, tensor_json(f, role));
     if (rc == 0)
@@ -140,15 +152,18 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
     const struct model_config *c = &f->config;
 
     *out = json_pack(
-        "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, "
+        "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, "
+        "s:i, s:f, s:f, s:b, "
         "s:b, s:b, s:b, "
         "s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
         "path", json_string_lossy(f->path), "format", f->format, "name",
         json_string_lossy(c->name), "arch", json_string_lossy(c->arch), "dim", c->dim,
-        "hidden", c->hidden, "n_layers", c->n_layers, "n_heads", c->n_heads, "n_kv_heads",
-        c->n_kv_heads, "head_dim", c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok,
-        "rope_theta", (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied",
-        c->tied, "qkv_bias", c->qkv_bias, "qk_norm", c->qk_norm, "rope_scaled",
+        "hidden", c->hidden, "n_experts", c->n_experts, "n_active", c->n_active,
+        "expert_hidden", c->expert_hidden, "norm_topk", c->norm_topk, "n_layers",
+        c->n_layers, "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim",
+        c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok, "rope_theta",
+        (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied", c->tied,
+        "qkv_bias", c->qkv_bias, "qk_norm", c->qk_norm, "rope_scaled",
         c->rope_factor[c->head_dim / 2 - 1] != 1, "bos_id", c->bos_id, "eos_id",
         c->eos_id, "stop_ids", stops_json(c), "weight_type",
         kern_type_name(c->weight_type), "n_params", (json_int_t)model_n_params(c),
@@ -162,6 +177,22 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
 static bool is(const json_t *j, const char *key)
 {
     return json_is_true(json_object_get(j, key));
+}
+
+static void put_mlp(struct text *b, const json_t *j)
+{
+    if (json_int_at(j, "n_experts") == 0) {
+        text_printf(b, "  feed-forward size  %lld\n", json_int_at(j, "hidden"));
+        return;
+    }
+    text_printf(b,
+                "  experts            %lld of size %lld; a token has %lld, whose weights "
+                "%s\n",
+                json_int_at(j, "n_experts"), json_int_at(j, "expert_hidden"),
+                json_int_at(j, "n_active"),
+                is(j, "norm_topk") ? "add up to 1" : "are of the softmax over all");
+    if (json_int_at(j, "hidden") > 0)
+        text_printf(b, "  shared expert      size %lld\n", json_int_at(j, "hidden"));
 }
 
 static void put_shape(struct text *b, const json_t *j)
@@ -178,7 +209,7 @@ static void put_shape(struct text *b, const json_t *j)
                 json_str_at(j, "format", ""), arch);
     text_printf(b, "  layers             %lld\n", json_int_at(j, "n_layers"));
     text_printf(b, "  hidden size        %lld\n", json_int_at(j, "dim"));
-    text_printf(b, "  feed-forward size  %lld\n", json_int_at(j, "hidden"));
+    put_mlp(b, j);
     text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s%s\n",
                 json_int_at(j, "n_heads"), json_int_at(j, "head_dim"),
                 json_int_at(j, "n_kv_heads"),
@@ -249,8 +280,8 @@ int model_inspect_text(const struct format_file *f, char **text)
     if (rc != OK)
         return rc;
     put_shape(&b, j);
-    text_printf(&b, "\nTensors: the name in the first layer, how many layers have "
-                    "it, its shape [rows, columns],\nits type, and the bytes of "
+    text_printf(&b, "\nTensors: the name in the first layer, how many there are, "
+                    "the shape [rows, columns],\nits type, and the bytes of "
                     "all of them.\n");
     json_array_foreach(json_object_get(j, "tensors"), i, t) put_tensor(&b, t);
     text_printf(&b,

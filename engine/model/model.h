@@ -9,6 +9,8 @@
  *   output   split along K; unit = the g * head_dim rows of one KV group
  *   gate+up  split along N; panels alternate gate, up; unit = model_ffn_unit() columns
  *   down     split along K; unit = model_ffn_unit() rows
+ *   experts  each as gate+up and down; in a mixture of experts these two are the shared expert
+ *   router   not split: every rank computes all of it
  *   head     split along N in vocabulary panels (also serves as a tied embedding)
  * Output and down are not split where all phases have one rank (model_opts.one_rank). In a split
  * matrix threads take turns, and hardware prefetching goes on beyond the end of a turn, into what
@@ -34,8 +36,13 @@ enum model_mat {
     MODEL_MAT_QKV,
     MODEL_MAT_V, /* it has no columns unless config.v_split */
     MODEL_MAT_O,
+    MODEL_MAT_ROUTER, /* a column for each expert, and one for a shared expert; f32 */
+    /* of the MLP that every token has; without columns where there is none */
     MODEL_MAT_GATE_UP,
     MODEL_MAT_DOWN,
+    /* of each expert of a layer */
+    MODEL_MAT_EXPERT_GATE_UP,
+    MODEL_MAT_EXPERT_DOWN,
     MODEL_MAT_HEAD, /* the kinds before it are those of layers */
     MODEL_N_MATS
 };
@@ -43,24 +50,31 @@ enum model_mat {
 struct model_layer {
     float *attn_norm, *ffn_norm; /* [dim] */
     float *q_norm, *k_norm;      /* [head_dim] of every head; NULL without qk_norm */
-    struct kern_mat *mats;       /* [model_n_layer_mats()], by enum model_mat */
+    struct kern_mat *mats;       /* [model_n_layer_mats()] */
     float *qkv_bias, *v_bias;    /* NULL, or one float per packed column */
 };
 
-/* The matrices of a layer, those without columns included. */
+/* The matrices of a layer, those without columns included: one of each kind, by its number, but
+ * of experts two for each expert, (gate, up) and down (of a dense model two without columns). */
 static inline int model_n_layer_mats(const struct model_config *c)
 {
-    (void)c;
-    return MODEL_MAT_HEAD;
+    return MODEL_MAT_EXPERT_GATE_UP + 2 * (c->n_experts > 0 ? c->n_experts : 1);
 }
 /* The kind of the i-th of them. */
 static inline enum model_mat model_layer_mat_kind(int i)
 {
-    return (enum model_mat)i;
+    return i < MODEL_MAT_EXPERT_GATE_UP         ? (enum model_mat)i
+           : (i - MODEL_MAT_EXPERT_GATE_UP) % 2 ? MODEL_MAT_EXPERT_DOWN
+                                                : MODEL_MAT_EXPERT_GATE_UP;
+}
+/* Which of them (gate, up) of an expert is; down follows. */
+static inline int model_expert_mat(int expert)
+{
+    return MODEL_MAT_EXPERT_GATE_UP + 2 * expert;
 }
 /* The shapes they are packed in, padding included (see kern_mat_layout()). */
 struct model_shape {
-    const char *name; /* "qkv", "v", "o", "gate_up", "down", "head" */
+    const char *name; /* "qkv", "v", "o", "gate_up", "expert_down", ... */
     int64_t n, k, k_unit;
 };
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);

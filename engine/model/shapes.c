@@ -11,9 +11,16 @@ void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_M
     out[MODEL_MAT_V] = (struct model_shape){"v", model_v_unit(c) * c->n_kv_heads, dim, 0};
     out[MODEL_MAT_O] = (struct model_shape){"o", dim, c->n_heads * hd,
                                             (group * hd + block - 1) / block * block};
+    out[MODEL_MAT_ROUTER] = (struct model_shape){"router", model_router_rows(c), dim, 0};
     out[MODEL_MAT_GATE_UP] =
         (struct model_shape){"gate_up", 2 * model_pad16(c->hidden), dim, 0};
-    out[MODEL_MAT_DOWN] = (struct model_shape){"down", dim, c->hidden, model_ffn_unit(c)};
+    out[MODEL_MAT_DOWN] = (struct model_shape){"down", c->hidden > 0 ? dim : 0, c->hidden,
+                                               model_ffn_unit(c)};
+    out[MODEL_MAT_EXPERT_GATE_UP] = (struct model_shape){
+        "expert_gate_up", 2 * model_pad16(c->n_experts > 0 ? c->expert_hidden : 0), dim,
+        0};
+    out[MODEL_MAT_EXPERT_DOWN] = (struct model_shape){
+        "expert_down", c->n_experts > 0 ? dim : 0, c->expert_hidden, model_ffn_unit(c)};
     out[MODEL_MAT_HEAD] = (struct model_shape){"head", c->vocab, dim, 0};
 }
 
@@ -55,6 +62,9 @@ void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
     shape_of_rows(&out[MODEL_MAT_O], p.attn_lo, p.attn_hi);
     shape_of_columns(&out[MODEL_MAT_GATE_UP], 2 * p.ffn_lo, 2 * model_pad16(p.ffn_hi));
     shape_of_rows(&out[MODEL_MAT_DOWN], p.ffn_lo, p.ffn_hi);
+    shape_of_columns(&out[MODEL_MAT_EXPERT_GATE_UP], 2 * p.expert_lo,
+                     2 * model_pad16(p.expert_hi));
+    shape_of_rows(&out[MODEL_MAT_EXPERT_DOWN], p.expert_lo, p.expert_hi);
 }
 
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which)

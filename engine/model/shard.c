@@ -75,19 +75,28 @@ static void part_of_heads(const struct model *m, int rank, int n_ranks,
         p->col_hi = model_pad16(model_q_column(m, p->q_hi - 1) + hd);
 }
 
+/* The rank's whole units of the hidden columns of an MLP. */
+static void part_of_hidden(int64_t hidden, int64_t unit, int rank, int n_ranks,
+                           int64_t *lo, int64_t *hi)
+{
+    int64_t units = (hidden + unit - 1) / unit;
+
+    *lo = min64(share_lo(units, rank, n_ranks) * unit, hidden);
+    *hi = min64(share_lo(units, rank + 1, n_ranks) * unit, hidden);
+}
+
 void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
                        struct model_tp_shard *out)
 {
-    int64_t hidden = m->c.hidden, unit = model_ffn_unit(&m->c);
-    int64_t units = (hidden + unit - 1) / unit;
+    int64_t unit = model_ffn_unit(&m->c);
 
     assert(rank >= 0 && rank < n_ranks);
     *out = (struct model_tp_shard){.seq_n = 1};
     part_of_heads(m, rank, n_ranks, out);
-    out->ffn_lo = share_lo(units, rank, n_ranks) * unit;
-    out->ffn_hi = share_lo(units, rank + 1, n_ranks) * unit;
-    out->ffn_lo = min64(out->ffn_lo, hidden);
-    out->ffn_hi = min64(out->ffn_hi, hidden);
+    part_of_hidden(m->c.hidden, unit, rank, n_ranks, &out->ffn_lo, &out->ffn_hi);
+    if (m->c.n_experts > 0)
+        part_of_hidden(m->c.expert_hidden, unit, rank, n_ranks, &out->expert_lo,
+                       &out->expert_hi);
 }
 
 static bool blocks_whole(const struct model *m, int n_ranks)
@@ -178,7 +187,8 @@ static void add_cut(struct model_reduction_boundaries *c, int64_t at)
 void model_boundaries_set(struct model *m)
 {
     struct model_reduction_boundaries *attn = &m->attn_boundaries,
-                                      *ffn = &m->ffn_boundaries;
+                                      *ffn = &m->ffn_boundaries,
+                                      *expert = &m->expert_boundaries;
 
     for (int i = 0; i < N_DEGREES && degrees[i] <= m->c.n_heads; i++) {
         for (int r = 0; r < degrees[i] && blocks_whole(m, degrees[i]); r++) {
@@ -189,10 +199,13 @@ void model_boundaries_set(struct model *m)
             add_cut(attn, p.attn_hi);
             add_cut(ffn, p.ffn_lo);
             add_cut(ffn, p.ffn_hi);
+            add_cut(expert, p.expert_lo);
+            add_cut(expert, p.expert_hi);
         }
     }
     attn->n--; /* n cuts have n - 1 parts between them */
     ffn->n--;
+    expert->n--;
 }
 
 int model_boundaries_check(const struct model *m, int n_ranks)
@@ -233,11 +246,14 @@ static void panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo
 static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
                     int64_t hi)
 {
-    int64_t unit = lo / w->k_unit, row = lo % w->k_unit;
+    int64_t unit, row;
 
-    assert(lo <= hi && hi <= w->k);
-    assert(row == 0 || !kern_type_one_block(w->type));
     *out = *w;
+    if (w->n_panels == 0)
+        return;
+    assert(lo <= hi && hi <= w->k);
+    unit = lo / w->k_unit, row = lo % w->k_unit;
+    assert(row == 0 || !kern_type_one_block(w->type));
     out->k = hi - lo;
     out->k_pad = min64(w->k_pad, w->type == KERN_BF16 ? (hi + 1) / 2 * 2 : hi) - lo;
     out->bytes = (size_t)w->n_panels * kern_panel_size(w->type, out->k_pad);
@@ -256,9 +272,12 @@ static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
 void model_view_of(const struct model_layer *l, int i, const struct model_tp_shard *p,
                    struct kern_mat *out)
 {
+    enum model_mat kind = model_layer_mat_kind(i);
     const struct kern_mat *w = &l->mats[i];
+    int64_t lo = kind == MODEL_MAT_EXPERT_GATE_UP ? p->expert_lo : p->ffn_lo;
+    int64_t hi = kind == MODEL_MAT_EXPERT_GATE_UP ? p->expert_hi : p->ffn_hi;
 
-    switch (model_layer_mat_kind(i)) {
+    switch (kind) {
     case MODEL_MAT_QKV:
         panels_of(out, w, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
         return;
@@ -268,9 +287,16 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
     case MODEL_MAT_O:
         rows_of(out, w, p->attn_lo, p->attn_hi);
         return;
+    case MODEL_MAT_ROUTER:
+        *out = *w;
+        return;
     case MODEL_MAT_GATE_UP:
-        panels_of(out, w, min64(2 * p->ffn_lo / KERN_PANEL, w->n_panels),
-                  min64(2 * (model_pad16(p->ffn_hi) / KERN_PANEL), w->n_panels));
+    case MODEL_MAT_EXPERT_GATE_UP:
+        panels_of(out, w, min64(2 * lo / KERN_PANEL, w->n_panels),
+                  min64(2 * (model_pad16(hi) / KERN_PANEL), w->n_panels));
+        return;
+    case MODEL_MAT_EXPERT_DOWN:
+        rows_of(out, w, p->expert_lo, p->expert_hi);
         return;
     default:
         rows_of(out, w, p->ffn_lo, p->ffn_hi);

@@ -16,6 +16,14 @@ struct model_scratch {
     void *gemm;   /* KERN_GEMM_SCRATCH_BYTES */
     void *attn;   /* KERN_ATTN_SCRATCH_BYTES */
     float *tail;  /* [max_step_tok, 16]: the head's last panel, not all columns used */
+    /* Of a mixture of experts, in a step of n rows with k experts each: pair r k + j is row r with
+     * its j-th expert. */
+    float *normed;   /* [ld_x] a single row, normalised */
+    int32_t *expert; /* [n k] of each pair */
+    float *weight;   /* [n k] of each pair */
+    int64_t *row;    /* [n k] of the pairs in the order of their experts */
+    int32_t *at;     /* [n k] where each pair is in that order */
+    int32_t *first;  /* [n_experts + 1] where each expert's pairs begin in it */
 };
 
 /* Where a deterministic model cuts the rows of a matrix that is split along K. Each
@@ -37,7 +45,7 @@ struct model {
     bool deterministic, shared, one_rank;
     struct model_procs *procs; /* the ranks as processes, including this one; or NULL */
     /* Set in a deterministic model only. */
-    struct model_reduction_boundaries attn_boundaries, ffn_boundaries;
+    struct model_reduction_boundaries attn_boundaries, ffn_boundaries, expert_boundaries;
     struct model_load_stat load;
     enum kern_kv_type kv_type;
 

@@ -120,9 +120,19 @@ static int64_t view_of(const struct model *m, int layer, int i, int rank,
     case MODEL_MAT_O:
         out->k_lo = part->attn_lo;
         return 1;
+    case MODEL_MAT_ROUTER: /* read by all ranks */
+        if (rank > 0)
+            out->w.n_panels = 0;
+        return 1;
     case MODEL_MAT_GATE_UP:
         out->p0 = 2 * part->ffn_lo / KERN_PANEL;
         return 2;
+    case MODEL_MAT_EXPERT_GATE_UP:
+        out->p0 = 2 * part->expert_lo / KERN_PANEL;
+        return 2;
+    case MODEL_MAT_EXPERT_DOWN:
+        out->k_lo = part->expert_lo;
+        return 1;
     default:
         out->k_lo = part->ffn_lo;
         return 1;

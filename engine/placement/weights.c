@@ -75,18 +75,36 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
         [MODEL_MAT_QKV] = {{FORMAT_Q, FORMAT_K, FORMAT_V}, 3},
         [MODEL_MAT_V] = {{FORMAT_V}, 1},
         [MODEL_MAT_O] = {{FORMAT_O}, 1},
+        [MODEL_MAT_ROUTER] = {{FORMAT_ROUTER, FORMAT_SHARED_SCALE}, 2},
         [MODEL_MAT_GATE_UP] = {{FORMAT_GATE, FORMAT_UP}, 2},
         [MODEL_MAT_DOWN] = {{FORMAT_DOWN}, 1},
+        [MODEL_MAT_EXPERT_GATE_UP] = {{FORMAT_EXPERT_GATE, FORMAT_EXPERT_UP}, 2},
+        [MODEL_MAT_EXPERT_DOWN] = {{FORMAT_EXPERT_DOWN}, 1},
     };
     enum model_mat which = model_layer_mat_kind(i);
+    bool moe = m->c.n_experts > 0, mlp = m->c.hidden > 0;
     int n = roles[which].n;
 
     if (which == MODEL_MAT_QKV)
         n -= m->c.v_split;
     if (which == MODEL_MAT_V && !m->c.v_split)
         n = 0;
-    for (int k = 0; k < n; k++)
-        out[k] = format_layer_tensor(f, layer, roles[which].from[k]);
+    if (which == MODEL_MAT_ROUTER)
+        n = moe ? 1 + mlp : 0;
+    if ((which == MODEL_MAT_GATE_UP || which == MODEL_MAT_DOWN) && !mlp)
+        n = 0;
+    if (i >= MODEL_MAT_EXPERT_GATE_UP && !moe)
+        n = 0;
+    for (int k = 0; k < n; k++) {
+        enum format_role role = roles[which].from[k];
+
+        if (moe && role >= FORMAT_GATE && role <= FORMAT_DOWN)
+            role += FORMAT_SHARED_GATE - FORMAT_GATE;
+        out[k] = role < FORMAT_N_ROLES
+                     ? format_layer_tensor(f, layer, role)
+                     : format_expert_tensor(f, layer, (i - MODEL_MAT_EXPERT_GATE_UP) / 2,
+                                            role);
+    }
     return n;
 }
 
@@ -94,9 +112,13 @@ static int layout_layer(struct model *m, const struct format_file *f, enum kern_
                         int layer)
 {
     static const char *const what[MODEL_MAT_HEAD] = {
-        [MODEL_MAT_QKV] = "the QKV projection",   [MODEL_MAT_V] = "the V projection",
-        [MODEL_MAT_O] = "the attention output",   [MODEL_MAT_GATE_UP] = "gate and up",
+        [MODEL_MAT_QKV] = "the QKV projection",
+        [MODEL_MAT_V] = "the V projection",
+        [MODEL_MAT_O] = "the attention output",
+        [MODEL_MAT_GATE_UP] = "gate and up",
         [MODEL_MAT_DOWN] = "the down projection",
+        [MODEL_MAT_EXPERT_GATE_UP] = "an expert's gate and up",
+        [MODEL_MAT_EXPERT_DOWN] = "an expert's down projection",
     };
     struct model_shape x[MODEL_N_MATS];
 
@@ -107,11 +129,12 @@ static int layout_layer(struct model *m, const struct format_file *f, enum kern_
         enum model_mat which = model_layer_mat_kind(i);
         const struct format_tensor *from[3];
         int n = model_mat_tensors(m, f, layer, i, from);
-        enum kern_type type;
+        enum kern_type type = KERN_F32; /* of a router */
 
         if (n == 0)
             continue;
-        TRY(kept_type(&type, want, from, n, what[which]));
+        if (which != MODEL_MAT_ROUTER)
+            TRY(kept_type(&type, want, from, n, what[which]));
         layout(&m->layers[layer].mats[i], type, &x[which]);
     }
     return OK;
@@ -143,7 +166,7 @@ static float *take_floats(struct arena *a, int64_t n)
     return take(a, (size_t)n * sizeof(float));
 }
 
-/* What a layer has beside matrices and its first norm. */
+/* What a layer has besides its matrices and its first norm. */
 static void place_vectors(const struct model *m, struct model_layer *l, struct arena *a)
 {
     if (m->c.qkv_bias)
@@ -230,7 +253,8 @@ static int64_t step_bytes(const struct model *m, const struct model_opts *o)
 {
     const struct model_layer *l = &m->layers[0];
     int64_t n_ranks = o->owners.n_ranks > 0 ? o->owners.n_ranks : 1;
-    int64_t row = 4 * n_ranks * m->ld_x +
+    int64_t pairs = m->c.n_active * (m->ld_x + 2 * m->k_max);
+    int64_t row = 4 * n_ranks * m->ld_x + pairs +
                   (l->mats[MODEL_MAT_QKV].n_panels + l->mats[MODEL_MAT_V].n_panels +
                    l->mats[MODEL_MAT_GATE_UP].n_panels) *
                       KERN_PANEL +
@@ -283,7 +307,7 @@ static void check_norm(struct not_finite *bad, const struct model *m,
     for (int64_t i = 0; i < n; i++) {
         if (isfinite(w[i]) || bad->n++ > 0)
             continue;
-        format_tensor_name(f, role, layer, name);
+        format_tensor_name(f, role, layer, 0, name);
         snprintf(bad->first, sizeof(bad->first), "%s: number %lld of %lld is %g", name,
                  (long long)i, (long long)n, w[i]);
     }
@@ -311,6 +335,32 @@ static void check_norms(const struct model *m, const struct format_file *f)
             "%lld norm weights of the model are NaN or infinite, so that it cannot "
             "compute any token; the first one: %s",
             (long long)bad.n, bad.first);
+}
+
+/* A router's weights decide which others are read at all, so they are not left to be judged by
+ * their results. */
+static int check_router(const struct model *m, const struct format_file *f, int layer)
+{
+    const struct kern_mat *w = &m->layers[layer].mats[MODEL_MAT_ROUTER];
+    char name[MODEL_NAME_BYTES];
+    float *row = mem_new(MEM_WEIGHTS, (size_t)w->k, sizeof(*row));
+    int rc = row ? OK : ERR_NOMEM;
+
+    for (int64_t n = 0; n < w->n && rc == OK; n++) {
+        kern_mat_get_row(w, n, row);
+        for (int64_t i = 0; i < w->k && rc == OK; i++) {
+            if (isfinite(row[i]))
+                continue;
+            format_tensor_name(f,
+                               n < m->c.n_experts ? FORMAT_ROUTER : FORMAT_SHARED_SCALE,
+                               layer, 0, name);
+            rc = err_set(ERR_FORMAT,
+                         "%s: tensor %s: row %lld: expected finite weights, found %g",
+                         f->path, name, (long long)(n < m->c.n_experts ? n : 0), row[i]);
+        }
+    }
+    mem_free(row);
+    return rc;
 }
 
 /* Pack f's tensors into m (m->c, kern and team are set). */
@@ -349,6 +399,8 @@ static int pack_weights(struct model *m, const struct format_file *f,
     if (rc != OK)
         return rc;
     check_norms(m, f);
+    for (int i = 0; i < m->c.n_layers && m->c.n_experts > 0; i++)
+        TRY(check_router(m, f, i));
     if (o->progress) /* norms and rounding make up the rest */
         o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
     m->load.tensor_bytes = mat_tensor_bytes(m, f);
@@ -370,6 +422,8 @@ static void derive_shapes(struct model *m)
     m->v_unit = model_v_unit(c);
     m->ld_x = model_pad16(c->dim);
     m->k_max = model_pad16(c->hidden);
+    if (c->n_experts > 0 && model_pad16(c->expert_hidden) > m->k_max)
+        m->k_max = model_pad16(c->expert_hidden);
     m->k_max = m->ld_x > m->k_max ? m->ld_x : m->k_max;
     if ((int64_t)c->n_heads * c->head_dim > m->k_max)
         m->k_max = (int64_t)c->n_heads * c->head_dim;

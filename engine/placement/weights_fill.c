@@ -41,6 +41,14 @@ static const void *plain_row(const struct source *s, int64_t col, enum kern_type
     return col < s->t[0]->rows ? tensor_row(s->t[0], col, type) : NULL;
 }
 
+/* The experts' rows, then the one of a shared expert. */
+static const void *router_row(const struct source *s, int64_t col, enum kern_type *type)
+{
+    if (col < s->t[0]->rows)
+        return tensor_row(s->t[0], col, type);
+    return col == s->t[0]->rows && s->t[1] ? tensor_row(s->t[1], 0, type) : NULL;
+}
+
 /* Panels alternate: 16 columns of gate, the same 16 of up. */
 static const void *gate_up_row(const struct source *s, int64_t col, enum kern_type *type)
 {
@@ -263,9 +271,14 @@ static void pack_head_norm(float *out, const struct source *s,
 static void pack_layer(struct format_filling *k, struct par_self *self, int i)
 {
     static const row_fn rows[MODEL_MAT_HEAD] = {
-        [MODEL_MAT_QKV] = qkv_row,    [MODEL_MAT_V] = v_row,
-        [MODEL_MAT_O] = plain_row,    [MODEL_MAT_GATE_UP] = gate_up_row,
+        [MODEL_MAT_QKV] = qkv_row,
+        [MODEL_MAT_V] = v_row,
+        [MODEL_MAT_O] = plain_row,
+        [MODEL_MAT_ROUTER] = router_row,
+        [MODEL_MAT_GATE_UP] = gate_up_row,
         [MODEL_MAT_DOWN] = plain_row,
+        [MODEL_MAT_EXPERT_GATE_UP] = gate_up_row,
+        [MODEL_MAT_EXPERT_DOWN] = plain_row,
     };
     struct model *m = k->m;
     struct model_layer *l = &m->layers[i];

@@ -109,10 +109,15 @@ static int check_ranks(const void *model, int n_ranks)
 
 void plan_limits(struct topo_limits *out, const struct model_config *c, bool strict)
 {
+    /* All ranks have a part of each MLP: of every expert, and of what every token has. */
+    int narrowest = c->n_experts > 0 && (c->hidden == 0 || c->expert_hidden < c->hidden)
+                        ? c->expert_hidden
+                        : c->hidden;
+
     *out = (struct topo_limits){
         .n_heads = c->n_heads,
         .n_kv_heads = c->n_kv_heads,
-        .n_ffn_units = (c->hidden + model_ffn_unit(c) - 1) / model_ffn_unit(c),
+        .n_ffn_units = (narrowest + model_ffn_unit(c) - 1) / model_ffn_unit(c),
         .strict = strict,
         .check = check_ranks,
         .model = c,

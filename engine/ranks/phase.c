@@ -53,6 +53,9 @@ static void view(struct model_phase *p)
         k->ld_qkv = part->col_hi - part->col_lo + part->v_hi - part->v_lo;
         k->ld_attn = part->attn_hi - part->attn_lo;
         k->ld_h = k->layers[0].mats[MODEL_MAT_GATE_UP].n_panels / 2 * KERN_PANEL;
+        k->ld_router = k->layers[0].mats[MODEL_MAT_ROUTER].n_panels * KERN_PANEL;
+        k->ld_expert_h =
+            k->layers[0].mats[MODEL_MAT_EXPERT_GATE_UP].n_panels / 2 * KERN_PANEL;
         k->endpoints = p->endpoints + r * p->n_threads;
         p->shares_kv |= !part->kv;
         p->shares_seq |= part->seq_n > 1;
@@ -70,7 +73,8 @@ static int64_t max3(int64_t a, int64_t b, int64_t c)
 static void place_rank(struct model_phase *p, struct model_rank *k, struct model_arena *a)
 {
     const struct model *m = p->m;
-    int64_t rows = p->max_step_tok;
+    int64_t rows = p->max_step_tok, pairs = rows * m->c.n_active;
+    bool moe = m->c.n_experts > 0;
 
     k->x = model_take(a, rows * m->ld_x, sizeof(float));
     k->x_last = model_take(a, rows * m->ld_x, sizeof(float));
@@ -82,8 +86,13 @@ static void place_rank(struct model_phase *p, struct model_rank *k, struct model
         model_take(a, k->shard.seq_n > 1 ? rows * m->c.head_dim : 0, sizeof(float));
     k->lse = model_take(a, k->shard.seq_n > 1 ? rows : 0, sizeof(float));
     /* A row of A takes at most a float a number, and one factor. */
-    k->a_packed =
-        model_take(a, rows * (max3(m->ld_x, k->ld_attn, k->ld_h) + 1), sizeof(float));
+    k->ld_packed = max3(max3(m->ld_x, k->ld_attn, k->ld_h), k->ld_expert_h, 0);
+    k->a_packed = model_take(a, (rows + (moe ? pairs : 0)) * (k->ld_packed + KERN_PANEL),
+                             sizeof(float));
+    k->normed = model_take(a, moe ? rows * m->ld_x : 0, sizeof(float));
+    k->router = model_take(a, rows * k->ld_router, sizeof(float));
+    k->expert_h = model_take(a, pairs * k->ld_expert_h, sizeof(float));
+    k->expert_y = model_take(a, moe ? (pairs + rows) * m->ld_x : 0, sizeof(float));
     k->partial = model_take(a, (int64_t)p->partial_bytes, 1);
 }
 
@@ -129,8 +138,8 @@ static size_t partial_bytes(const struct model_phase *p)
 static size_t sums_floats(const struct model_phase *p)
 {
     const struct model *m = p->m;
-    int n = m->attn_boundaries.n > m->ffn_boundaries.n ? m->attn_boundaries.n
-                                                       : m->ffn_boundaries.n;
+    int ffn = m->ffn_boundaries.n + m->expert_boundaries.n;
+    int n = m->attn_boundaries.n > ffn ? m->attn_boundaries.n : ffn;
     size_t panel = (size_t)n * (size_t)p->max_step_tok * KERN_PANEL;
     size_t panels = panel ? SUMS_BYTES / sizeof(float) / panel : 0;
     size_t all = (size_t)m->ld_x / KERN_PANEL;

@@ -9,47 +9,27 @@
 
 #include "step/step.h"
 
-/* A product by slabs: panels [p_lo, p_hi) of it, whose parts lie at `half`. */
+/* Columns of a sum: panels [p_lo, p_hi) of it, whose parts lie at `half`. */
 struct slab {
-    const struct kern_gemm_job *job;
-    const struct model_reduction_boundaries *boundaries;
     float *half;
-    int64_t p_lo, p_hi;
+    int n_parts;
+    int64_t n_rows, p_lo, p_hi;
 };
 
 static float *part_at(const struct slab *s, int part)
 {
-    return s->half + part * s->job->m * (s->p_hi - s->p_lo) * KERN_PANEL;
-}
-
-/* Rows [k_lo, k_hi) of the rank's matrix are part `part`: this thread's panels of it. */
-static void compute_part(const struct model_thread_ctx *w, const struct slab *s, int part,
-                         int64_t k_lo, int64_t k_hi)
-{
-    struct kern_gemm_job j = *s->job;
-    int64_t lo, hi;
-
-    j.scratch = w->own->gemm;
-    kern_gemm_part(&j, 1, w->id);
-    par_share(s->p_hi - s->p_lo, w->id % j.s.pn, j.s.pn, &lo, &hi);
-    j.p_lo = s->p_lo + lo;
-    j.p_hi = s->p_lo + hi;
-    j.k_lo = k_lo;
-    j.k_hi = k_hi < j.w->k ? k_hi : j.w->k_pad;
-    j.ldc = (s->p_hi - s->p_lo) * KERN_PANEL;
-    j.c = part_at(s, part) - s->p_lo * KERN_PANEL;
-    kern_gemm_run(&j);
+    return s->half + part * s->n_rows * (s->p_hi - s->p_lo) * KERN_PANEL;
 }
 
 /* x += parts, in their order; this thread's rows of the slab or, of few rows, columns. */
 static void add_parts(struct model_thread_ctx *w, const struct slab *s)
 {
     kern_add_fn add = w->m->kern.v[KERN_ADD]->fn.add;
-    int64_t cols = (s->p_hi - s->p_lo) * KERN_PANEL, r_lo = 0, r_hi = s->job->m;
+    int64_t cols = (s->p_hi - s->p_lo) * KERN_PANEL, r_lo = 0, r_hi = s->n_rows;
     int64_t c_lo = 0, c_hi = cols;
 
-    if (s->job->m >= w->n)
-        par_share(s->job->m, w->id, w->n, &r_lo, &r_hi);
+    if (s->n_rows >= w->n)
+        par_share(s->n_rows, w->id, w->n, &r_lo, &r_hi);
     else
         par_share(cols, w->id, w->n, &c_lo, &c_hi);
     for (int64_t r = r_lo; r < r_hi && c_lo < c_hi; r++) {
@@ -57,10 +37,57 @@ static void add_parts(struct model_thread_ctx *w, const struct slab *s)
 
         memcpy(sum, part_at(s, 0) + r * cols + c_lo,
                (size_t)(c_hi - c_lo) * sizeof(*sum));
-        for (int i = 1; i < s->boundaries->n; i++)
+        for (int i = 1; i < s->n_parts; i++)
             add(sum, part_at(s, i) + r * cols + c_lo, c_hi - c_lo);
         add(w->x + r * w->m->ld_x + s->p_lo * KERN_PANEL + c_lo, sum, c_hi - c_lo);
     }
+}
+
+void model_sum_parts(struct model_thread_ctx *w, int n_parts, model_part_fn fn, void *ctx)
+{
+    struct slab s = {.n_parts = n_parts, .n_rows = w->n_rows};
+    int64_t n_panels = w->m->ld_x / KERN_PANEL;
+    int64_t most = (int64_t)w->phase->sums_floats / (n_parts * w->n_rows * KERN_PANEL);
+
+    for (s.p_lo = 0; s.p_lo < n_panels; s.p_lo = s.p_hi) {
+        s.p_hi = n_panels - s.p_lo < most ? n_panels : s.p_lo + most;
+        s.half = w->phase->sums + (w->n_halves++ & 1) * w->phase->sums_floats;
+        for (int i = 0; i < n_parts; i++)
+            fn(w, ctx, i, s.p_lo, s.p_hi, part_at(&s, i));
+        model_sync_all(w, MODEL_T_LINEAR);
+        add_parts(w, &s);
+        model_lap(w, MODEL_T_REDUCE);
+    }
+    model_sync(w, MODEL_T_REDUCE);
+}
+
+/* A product whose rows of K are divided into parts; the rank's begin at row `lo`. */
+struct cut_product {
+    struct kern_gemm_job job;
+    const struct model_reduction_boundaries *boundaries;
+    int64_t lo, hi;
+};
+
+static void product_part(struct model_thread_ctx *w, void *ctx, int i, int64_t p_lo,
+                         int64_t p_hi, float *out)
+{
+    const struct cut_product *c = ctx;
+    struct kern_gemm_job j = c->job;
+    const int64_t *at = &c->boundaries->at[i];
+    int64_t lo, hi;
+
+    if (at[0] < c->lo || at[1] > c->hi)
+        return;
+    j.scratch = w->own->gemm;
+    kern_gemm_part(&j, 1, w->id);
+    par_share(p_hi - p_lo, w->id % j.s.pn, j.s.pn, &lo, &hi);
+    j.p_lo = p_lo + lo;
+    j.p_hi = p_lo + hi;
+    j.k_lo = at[0] - c->lo;
+    j.k_hi = at[1] - c->lo < j.w->k ? at[1] - c->lo : j.w->k_pad;
+    j.ldc = (p_hi - p_lo) * KERN_PANEL;
+    j.c = out - p_lo * KERN_PANEL;
+    kern_gemm_run(&j);
 }
 
 void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat which,
@@ -68,26 +95,11 @@ void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat whi
                                   const struct model_reduction_boundaries *boundaries,
                                   int64_t lo)
 {
-    struct kern_gemm_job j = {.m = w->n_rows};
-    struct slab s = {.job = &j, .boundaries = boundaries};
-    int64_t n_panels = w->m->ld_x / KERN_PANEL, hi = lo + mat->k;
-    int64_t most =
-        (int64_t)w->phase->sums_floats / (boundaries->n * w->n_rows * KERN_PANEL);
+    struct cut_product c = {.boundaries = boundaries, .lo = lo, .hi = lo + mat->k};
 
     if (!model_view_empty(mat)) {
-        j = model_job(w, which, mat);
-        j.a_packed = model_pack(w, &j, in);
+        c.job = model_job(w, which, mat);
+        c.job.a_packed = model_pack(w, &c.job, in);
     }
-    for (s.p_lo = 0; s.p_lo < n_panels; s.p_lo = s.p_hi) {
-        s.p_hi = n_panels - s.p_lo < most ? n_panels : s.p_lo + most;
-        s.half = w->phase->sums + (w->n_halves++ & 1) * w->phase->sums_floats;
-        for (int i = 0; i < boundaries->n; i++)
-            if (boundaries->at[i] >= lo && boundaries->at[i + 1] <= hi)
-                compute_part(w, &s, i, boundaries->at[i] - lo,
-                             boundaries->at[i + 1] - lo);
-        model_sync_all(w, MODEL_T_LINEAR);
-        add_parts(w, &s);
-        model_lap(w, MODEL_T_REDUCE);
-    }
-    model_sync(w, MODEL_T_REDUCE);
+    model_sum_parts(w, boundaries->n, product_part, &c);
 }

@@ -26,8 +26,13 @@ struct model_rank {
     int64_t ld_qkv, ld_attn, ld_h; /* floats from a row to the next */
     /* [max_step_tok, ld]; in a row of qkv the columns of a split V follow the others */
     float *x, *x_last, *y, *qkv, *attn, *h;
+    /* Of a mixture of experts: normalised rows of x, the router's products, and for each pair of a
+     * row and an expert (behind them for a shared expert) what gate and up, and down, give. */
+    int64_t ld_router, ld_expert_h;
+    float *normed, *router, *expert_h, *expert_y;
     float *share, *lse; /* [max_step_tok, head_dim], [max_step_tok]; where seq_n > 1 */
     void *a_packed;     /* packed activations that its threads share */
+    int64_t ld_packed;  /* the longest row of them */
     float *partial;     /* partial products, phase->partial_bytes */
     /* The error of the running step: OK until a collective is aborted. The rank's threads
      * write it between two barriers of the rank and read it after the second. */

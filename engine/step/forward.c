@@ -213,7 +213,10 @@ static void compute(struct model_thread_ctx *w)
         count_stored(w, layer);
         attention_output(w, layer);
         w->rows = NULL;
-        ffn(w, layer);
+        if (w->m->c.n_experts > 0)
+            model_experts(w, layer);
+        else
+            ffn(w, layer);
     }
     head(w);
 }

@@ -35,9 +35,10 @@ static const float *row_in(const struct model_rows *in, int64_t i)
     return in->x + (in->rows ? in->rows[i] : i) * in->ld;
 }
 
-static void pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j,
-                       void *dst, const struct model_rows *in, int64_t r0, int64_t r1)
+void model_pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j,
+                      void *dst, const struct model_rows *in, int64_t b, int64_t n_blocks)
 {
+    int64_t r0 = kern_a_row(in->n, n_blocks, b), r1 = kern_a_row(in->n, n_blocks, b + 1);
     const struct model *m = w->m;
     const float *x = row_in(in, r0);
     int64_t ld = in->ld;
@@ -55,6 +56,7 @@ static void pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j
         }
         x = w->own->stage;
     }
+    dst = (char *)dst + kern_a_bytes(j->v->a_format, r0, j->w->k_pad);
     kern_a_pack(j->v, dst, x, ld, r1 - r0, in->k, j->w->k_pad);
 }
 
@@ -64,7 +66,6 @@ const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j
                        const struct model_rows *in)
 {
     const struct kern_variant *v = j->v;
-    const struct kern_mat *mat = j->w;
     int64_t n_blocks = kern_a_blocks(in->n, j->s.mr);
     int64_t lo, hi;
 
@@ -72,18 +73,13 @@ const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j
     if (in->n == 1 && v->a_format == KERN_A_F32 && !in->norm_w)
         return row_in(in, 0);
     if (n_blocks == 1) {
-        pack_block(w, j, w->own->a, in, 0, in->n);
+        model_pack_block(w, j, w->own->a, in, 0, 1);
         model_lap(w, MODEL_T_NORM_ROPE);
         return w->own->a;
     }
     par_share(n_blocks, w->id, w->n, &lo, &hi);
-    for (int64_t b = lo; b < hi; b++) {
-        int64_t r0 = kern_a_row(in->n, n_blocks, b);
-
-        pack_block(w, j,
-                   (char *)w->rank->a_packed + kern_a_bytes(v->a_format, r0, mat->k_pad),
-                   in, r0, kern_a_row(in->n, n_blocks, b + 1));
-    }
+    for (int64_t b = lo; b < hi; b++)
+        model_pack_block(w, j, w->rank->a_packed, in, b, n_blocks);
     model_sync(w, MODEL_T_NORM_ROPE);
     return w->rank->a_packed;
 }
@@ -107,17 +103,23 @@ void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t t
 
 /* The phase's schedules are for the types of the first layer. A matrix of another type
  * has other micro-kernels and gets the default schedule for them. */
-struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
-                               const struct kern_mat *mat)
+struct kern_gemm_job model_job_of(const struct model_thread_ctx *w, enum model_mat which,
+                                  const struct kern_mat *mat, int64_t rows)
 {
-    struct kern_gemm_job j = {.v = model_gemm(w->m, mat, w->n_rows),
+    struct kern_gemm_job j = {.v = model_gemm(w->m, mat, rows),
                               .w = mat,
-                              .s = w->rank->schedules[which][w->n_rows - 1],
-                              .m = w->n_rows};
+                              .s = w->rank->schedules[which][rows - 1],
+                              .m = rows};
 
     if (mat->type != model_mat(w->m, which)->type)
         kern_schedule_default(&j.s, j.v, mat, j.m, w->n);
     return j;
+}
+
+struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
+                               const struct kern_mat *mat)
+{
+    return model_job_of(w, which, mat, w->n_rows);
 }
 
 /* ---- the sum over the ranks ---- */
@@ -133,9 +135,8 @@ static void slice(const struct model_thread_ctx *w, size_t *lo, size_t *hi)
     *hi = (size_t)b * KERN_PANEL;
 }
 
-/* Adds the sum of all ranks' y to x, for this thread's slice. The sum has the same bits
- * on every rank. */
-static void add_all(struct model_thread_ctx *w)
+/* Each thread adds its slice. The sum has the same bits on every rank. */
+void model_add_ranks(struct model_thread_ctx *w)
 {
     float *y = w->rank->y;
     size_t at, hi;
@@ -149,6 +150,7 @@ static void add_all(struct model_thread_ctx *w)
         w->m->kern.v[KERN_ADD]->fn.add(w->x + at, y + at, (int64_t)n);
         at += n;
     }
+    model_sync(w, MODEL_T_REDUCE);
 }
 
 void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
@@ -170,8 +172,6 @@ void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
         memset(j.c + lo, 0, (hi - lo) * sizeof(float));
     }
     model_sync(w, MODEL_T_LINEAR);
-    if (alone)
-        return;
-    add_all(w);
-    model_sync(w, MODEL_T_REDUCE);
+    if (!alone)
+        model_add_ranks(w);
 }

@@ -1,5 +1,6 @@
 /* step/step.h - one step over a batch: forward.c has the order of operators, linear.c the matrix
- * products, attention.c the attention.   Threads: all threads of the phase call each operator. */
+ * products, attention.c the attention, experts.c a mixture of experts.
+ *   Threads: all threads of the phase call each operator. */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -23,6 +24,13 @@ struct model_rows {
  * caller sets the activations, the result and the epilogue. */
 struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
                                const struct kern_mat *mat);
+/* The same for `rows` of them. */
+struct kern_gemm_job model_job_of(const struct model_thread_ctx *w, enum model_mat which,
+                                  const struct kern_mat *mat, int64_t rows);
+/* Pack block b of n_blocks of the activations to where it is among all of them, at `dst`. */
+void model_pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j,
+                      void *dst, const struct model_rows *in, int64_t b,
+                      int64_t n_blocks);
 /* Pack the activations for the job's kernel and return them: lent, valid until the
  * rank's next call. All threads of the rank call it. */
 const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j,
@@ -35,8 +43,20 @@ void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t t
 void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
                            const struct kern_mat *mat, const struct model_rows *in);
 
-/* The same for a deterministic model: every sum adds the parts between `boundaries` in
- * their order, whichever rank computes them. The rank's rows begin at row `lo`. */
+/* Add to x the sum of y over all ranks, which each rank's threads have written. Ends with a
+ * barrier of the rank's threads. */
+void model_add_ranks(struct model_thread_ctx *w);
+
+/* Add to x the sum of n_parts parts in their order, whichever rank computes them: fn writes to
+ * out [rows, panels p_lo .. p_hi) the thread's columns of part i, if its rank has that part. Ends
+ * with a barrier of the rank's threads. */
+typedef void (*model_part_fn)(struct model_thread_ctx *w, void *ctx, int i, int64_t p_lo,
+                              int64_t p_hi, float *out);
+void model_sum_parts(struct model_thread_ctx *w, int n_parts, model_part_fn fn,
+                     void *ctx);
+
+/* model_linear_residual() for a deterministic model: every sum adds the parts between
+ * `boundaries` in their order, whichever rank computes them. The rank's rows begin at row `lo`. */
 void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat which,
                                   const struct kern_mat *mat, const struct model_rows *in,
                                   const struct model_reduction_boundaries *boundaries,
@@ -48,6 +68,10 @@ void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat whi
  * this thread computed the QKV projections of whole KV groups itself, so it needs no
  * barrier before it attends with them. */
 void model_attend(struct model_thread_ctx *w, int layer, bool own_heads);
+
+/* The MLP of a mixture of experts: add to x its output for every row. Ends with a barrier of the
+ * rank's threads. */
+void model_experts(struct model_thread_ctx *w, int layer);
 
 /* Compute the part of a step that belongs to this process's ranks. ERR_STATE: a
  * collective was aborted. */

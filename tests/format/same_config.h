@@ -20,6 +20,10 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->n_kv_heads, b->n_kv_heads);
     assert_int_equal(a->head_dim, b->head_dim);
     assert_int_equal(a->hidden, b->hidden);
+    assert_int_equal(a->n_experts, b->n_experts);
+    assert_int_equal(a->n_active, b->n_active);
+    assert_int_equal(a->expert_hidden, b->expert_hidden);
+    assert_int_equal(a->norm_topk, b->norm_topk);
     assert_int_equal(a->vocab, b->vocab);
     assert_int_equal(a->max_tok, b->max_tok);
     assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta);

@@ -309,6 +309,12 @@ static inline unsigned small_touch(const struct format_file *f)
             if (p)
                 sum += p[0] + p[(size_t)t->rows * kern_type_size(t->type, t->cols) - 1];
         }
+    for (int e = 0; e < f->config.n_layers * f->config.n_experts; e++)
+        for (role = 0; role < FORMAT_N_EXPERT_ROLES; role++) {
+            t = &f->expert[e][role];
+            p = t->data;
+            sum += p[0] + p[(size_t)t->rows * kern_type_size(t->type, t->cols) - 1];
+        }
     return sum;
 }
 

@@ -380,7 +380,7 @@ static void one_model(struct rng *r)
 
     draw_config(r, &c);
     n_phases = o.deterministic || c.n_heads < 2 ? 2 : 3;
-    ref_model_init(&ref, &c, false, false, test_seed());
+    ref_model_init(&ref, &c, false, false, false, test_seed());
     assert_ok(par_team_open(&team, cpus, 2, 0));
     assert_ok(model_open(&m, &ref.f, team, &o));
     for (int i = 0; i < n_phases; i++)

@@ -227,7 +227,7 @@ static void check_owners(const struct step_model *x, const struct step_trait *t,
     struct model *m;
 
     step_trait_config(t, &c);
-    ref_model_init(&again, &c, t->interleaved, t->mixed, test_seed());
+    ref_model_init(&again, &c, t->interleaved, t->mixed, false, test_seed());
     assert_ok(model_open(&m, &again.f, x->team, o));
     if (m->weights_bytes != x->model->weights_bytes ||
         memcmp(m->weights, x->model->weights, m->weights_bytes) != 0)

@@ -204,33 +204,44 @@ TEST(test_thread_slots)
 
 /* ---- what a switch costs: nothing is copied, nothing allocated ---- */
 
-/* The ranks' views of a matrix are its own bytes, dealt out without gap. */
+/* The ranks' views of (gate, up) and down are their own bytes, dealt out without gap. */
+static void check_mlp_views(const struct model_phase *p, int layer, int gate_up)
+{
+    const struct kern_mat *w = &p->m->layers[layer].mats[gate_up];
+    int64_t panels = 0, rows = 0;
+
+    for (int r = 0; r < p->n_ranks && w->n_panels > 0; r++) {
+        const struct kern_mat *v = &p->ranks[r].layers[layer].mats[gate_up];
+
+        assert_ptr_equal(v[0].data, kern_mat_at(&w[0], 0, panels));
+        assert_ptr_equal(v[1].data, kern_mat_at(&w[1], rows / w[1].k_unit, 0));
+        panels += v[0].n_panels;
+        rows += v[1].k;
+    }
+    assert_int_equal(panels, w[0].n_panels);
+    assert_int_equal(rows, w[1].k);
+}
+
 static void check_views(const struct model_phase *p)
 {
     const struct model *m = p->m;
 
     for (int l = 0; l < m->c.n_layers; l++) {
-        const struct model_layer *w = &m->layers[l];
-        int64_t panels = 0, rows = 0;
+        const struct kern_mat *w = m->layers[l].mats;
 
         for (int r = 0; r < p->n_ranks; r++) {
-            const struct model_view *v = &p->ranks[r].layers[l];
+            const struct kern_mat *v = p->ranks[r].layers[l].mats;
+            int64_t first = p->ranks[r].shard.col_lo / KERN_PANEL;
 
-            assert_ptr_equal(v->mats[MODEL_MAT_QKV].data,
-                             kern_mat_at(&w->mats[MODEL_MAT_QKV], 0,
-                                         p->ranks[r].shard.col_lo / KERN_PANEL));
-            assert_ptr_equal(v->mats[MODEL_MAT_GATE_UP].data,
-                             kern_mat_at(&w->mats[MODEL_MAT_GATE_UP], 0, panels));
-            assert_ptr_equal(v->mats[MODEL_MAT_DOWN].data,
-                             kern_mat_at(&w->mats[MODEL_MAT_DOWN],
-                                         rows / w->mats[MODEL_MAT_DOWN].k_unit, 0));
-            panels += v->mats[MODEL_MAT_GATE_UP].n_panels;
-            rows += v->mats[MODEL_MAT_DOWN].k;
-            assert_true((const char *)v->mats[MODEL_MAT_O].data >=
-                        (const char *)w->mats[MODEL_MAT_O].data);
+            assert_ptr_equal(v[MODEL_MAT_QKV].data,
+                             kern_mat_at(&w[MODEL_MAT_QKV], 0, first));
+            assert_true((const char *)v[MODEL_MAT_O].data >=
+                        (const char *)w[MODEL_MAT_O].data);
+            assert_ptr_equal(v[MODEL_MAT_ROUTER].data, w[MODEL_MAT_ROUTER].data);
         }
-        assert_int_equal(panels, w->mats[MODEL_MAT_GATE_UP].n_panels);
-        assert_int_equal(rows, w->mats[MODEL_MAT_DOWN].k);
+        check_mlp_views(p, l, MODEL_MAT_GATE_UP);
+        for (int e = 0; e < m->c.n_experts; e++)
+            check_mlp_views(p, l, model_expert_mat(e));
     }
 }
 

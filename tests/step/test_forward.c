@@ -222,7 +222,7 @@ TEST(test_alloc_fail)
 
     o.precision = KERN_RELAXED; /* walks the choice by measurement too */
     step_trait_config(&step_traits[4], &c);
-    ref_model_init(&ref, &c, false, false, test_seed());
+    ref_model_init(&ref, &c, false, false, false, test_seed());
     assert_ok(par_team_open(&team, cpus, 1, 0));
     for (;; n++) {
         size_t weights = mem_used_bytes(MEM_WEIGHTS),

@@ -26,6 +26,7 @@ struct answer {
     int n_prompt, n_greedy;
     double logits[1024], max_abs; /* after the prompt */
     int n_logits;
+    bool exact_only; /* a small error may change which experts a token has */
 };
 
 static int read_ids(const json_t *root, const char *key, int32_t *out)
@@ -202,6 +203,8 @@ static void check_everywhere(const char *path, const struct answer *a)
         r.tolerance = 1e-4;
         for (r.n_threads = 1; r.n_threads <= 2; r.n_threads++)
             check_run(&r, a);
+        if (a->exact_only)
+            continue;
         r.n_threads = 2, r.precision = KERN_RELAXED, r.tolerance = 2e-2;
         check_run(&r, a);
     }
@@ -301,11 +304,10 @@ TEST(test_made)
     static const struct {
         const char *arch;
         enum kern_type type;
-    } made[] = {{"tiny", KERN_F32},
-                {"tiny-mistral", KERN_F32},
-                {"tiny-llama3", KERN_BF16},
-                {"tiny-qwen2", KERN_F16},
-                {"tiny-qwen3", KERN_BF16}};
+    } made[] = {{"tiny", KERN_F32},           {"tiny-mistral", KERN_F32},
+                {"tiny-llama3", KERN_BF16},   {"tiny-qwen2", KERN_F16},
+                {"tiny-qwen3", KERN_BF16},    {"tiny-moe", KERN_F32},
+                {"tiny-qwen2-moe", KERN_F16}, {"tiny-qwen3-moe", KERN_BF16}};
 
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
         struct make_opts o = {
@@ -321,6 +323,7 @@ TEST(test_made)
         if (getenv("UPDATE"))
             update(path, json);
         read_golden(json, &a);
+        a.exact_only = strstr(o.arch, "-moe");
         check_everywhere(path, &a);
         snprintf(path, sizeof(path), "%s/%s", test_dir(), o.arch);
         o.format = "safetensors";

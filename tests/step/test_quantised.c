@@ -255,7 +255,7 @@ static void refused(const struct model_config *c, enum format_role role,
     struct ref_model r;
     struct model *m;
 
-    ref_model_init(&r, c, false, false, test_seed());
+    ref_model_init(&r, c, false, false, false, test_seed());
     r.f.layer[0][role - FORMAT_ATTN_NORM].type = type;
     format_fill_types(&r.f);
     o.weight_type = want;

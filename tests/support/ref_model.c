@@ -74,7 +74,7 @@ struct maker {
     struct ref_model *r;
     struct rng rng;
     size_t used;
-    bool mixed;
+    bool mixed, flat_router;
     int n_made;
 };
 
@@ -94,10 +94,13 @@ static enum kern_type type_of(struct maker *k, enum format_role role, int layer)
     return more ? KERN_Q6_K : type;
 }
 
+/* As a mean: a matrix of one row is no vector. */
+#define MATRIX 1e9
+
 static void make_tensor(struct maker *k, struct format_tensor *t, double **values,
                         int64_t rows, int64_t cols, double mean, enum kern_type type)
 {
-    bool vector = rows == 1;
+    bool vector = rows == 1 && mean != MATRIX;
 
     t->type = vector ? KERN_F32 : type;
     t->rows = rows;
@@ -113,10 +116,42 @@ static void make_tensor(struct maker *k, struct format_tensor *t, double **value
         k->used += put_blocks((uint8_t *)k->r->map + k->used, t->type, *values, rows,
                               cols, &k->rng, 1.5 / sqrt((double)cols));
     else
-        k->used += put((char *)k->r->map + k->used, t->type, *values, rows * cols,
-                       &k->rng, mean, vector ? 0.2 : 1.5 / sqrt((double)cols));
+        k->used +=
+            put((char *)k->r->map + k->used, t->type, *values, rows * cols, &k->rng,
+                mean == MATRIX ? 0 : mean, vector ? 0.2 : 1.5 / sqrt((double)cols));
     if (k->used + PAGE > k->r->map_bytes)
         fail_msg("the test's model is larger than planned");
+}
+
+/* Real files have a plain type here, whatever the others have. */
+static void make_router(struct maker *k, int i)
+{
+    const struct model_config *c = &k->r->f.config;
+    enum kern_type type = type_of(k, FORMAT_ROUTER, i);
+    double **values = &k->r->layer[i][FORMAT_ROUTER - FORMAT_ATTN_NORM];
+    struct format_tensor *t = &k->r->f.layer[i][FORMAT_ROUTER - FORMAT_ATTN_NORM];
+
+    make_tensor(k, t, values, c->n_experts, c->dim, MATRIX,
+                kern_type_quantised(type) ? KERN_F32 : type);
+    if (!k->flat_router)
+        return;
+    memset((void *)t->data, 0, kern_type_size(t->type, c->dim) * (size_t)c->n_experts);
+    memset(*values, 0, (size_t)(c->n_experts * c->dim) * sizeof(**values));
+}
+
+static void make_experts(struct maker *k, int i)
+{
+    const struct model_config *c = &k->r->f.config;
+
+    for (int e = i * c->n_experts; e < (i + 1) * c->n_experts; e++)
+        for (int r = 0; r < FORMAT_N_EXPERT_ROLES; r++) {
+            enum format_role role = FORMAT_EXPERT_GATE + (enum format_role)r;
+            int64_t rows, cols;
+
+            format_role_shape(c, role, &rows, &cols);
+            make_tensor(k, &k->r->f.expert[e][r], &k->r->expert[e][r], rows, cols, MATRIX,
+                        type_of(k, role, i));
+        }
 }
 
 static void make_layer(struct maker *k, int i)
@@ -145,16 +180,28 @@ static void make_layer(struct maker *k, int i)
         MAKE(FORMAT_K_NORM, 1, c->head_dim, 1);
     }
     MAKE(FORMAT_FFN_NORM, 1, c->dim, 1);
-    MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
-    MAKE(FORMAT_UP, c->hidden, c->dim, 0);
-    MAKE(FORMAT_DOWN, c->dim, c->hidden, 0);
+    if (c->n_experts == 0) {
+        MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
+        MAKE(FORMAT_UP, c->hidden, c->dim, 0);
+        MAKE(FORMAT_DOWN, c->dim, c->hidden, 0);
+        return;
+    }
+    make_router(k, i);
+    if (c->hidden > 0) {
+        MAKE(FORMAT_SHARED_SCALE, 1, c->dim, 0);
+        MAKE(FORMAT_SHARED_GATE, c->hidden, c->dim, 0);
+        MAKE(FORMAT_SHARED_UP, c->hidden, c->dim, 0);
+        MAKE(FORMAT_SHARED_DOWN, c->dim, c->hidden, 0);
+    }
 #undef MAKE
+    make_experts(k, i);
 }
 
 void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
-                    bool mixed, uint64_t seed)
+                    bool mixed, bool flat_router, uint64_t seed)
 {
-    struct maker k = {.r = r, .mixed = mixed};
+    struct maker k = {.r = r, .mixed = mixed, .flat_router = flat_router};
+    size_t n_experts = (size_t)(c->n_layers * c->n_experts);
 
     memset(r, 0, sizeof(*r));
     rng_init(&k.rng, seed, "ref_model");
@@ -165,7 +212,10 @@ void ref_model_init(struct ref_model *r, const struct model_config *c, bool inte
     r->map = mem_map(MEM_TEST, r->map_bytes, MEM_NODE_ANY);
     r->f.layer = mem_new(MEM_TEST, (size_t)c->n_layers, sizeof(r->f.layer[0]));
     r->layer = mem_new(MEM_TEST, (size_t)c->n_layers, sizeof(r->layer[0]));
-    if (!r->map || !r->f.layer || !r->layer)
+    r->f.expert = mem_new(MEM_TEST, n_experts, sizeof(r->f.expert[0]));
+    r->expert = mem_new(MEM_TEST, n_experts, sizeof(r->expert[0]));
+    r->margin = INFINITY;
+    if (!r->map || !r->f.layer || !r->layer || !r->f.expert || !r->expert)
         fail_msg("%s", err_msg());
     make_tensor(&k, &r->f.global[FORMAT_EMBED], &r->global[FORMAT_EMBED], c->vocab,
                 c->dim, 0, type_of(&k, FORMAT_EMBED, 0));
@@ -212,16 +262,24 @@ static double *as_f64(const struct format_tensor *t)
 
 void ref_model_of_file(struct ref_model *r, const struct format_file *f)
 {
+    int n_experts = f->config.n_layers * f->config.n_experts;
+
     memset(r, 0, sizeof(*r));
     r->f.config = f->config;
     r->f.rope_interleaved = f->rope_interleaved;
     r->layer = mem_new(MEM_TEST, (size_t)f->config.n_layers, sizeof(r->layer[0]));
+    r->expert = mem_new(MEM_TEST, (size_t)n_experts, sizeof(r->expert[0]));
+    r->margin = INFINITY;
     assert_non_null(r->layer);
+    assert_non_null(r->expert);
     for (int i = 0; i < FORMAT_ATTN_NORM; i++)
         r->global[i] = as_f64(&f->global[i]);
     for (int i = 0; i < f->config.n_layers; i++)
         for (int role = 0; role < FORMAT_N_ROLES - FORMAT_ATTN_NORM; role++)
             r->layer[i][role] = as_f64(&f->layer[i][role]);
+    for (int i = 0; i < n_experts; i++)
+        for (int role = 0; role < FORMAT_N_EXPERT_ROLES; role++)
+            r->expert[i][role] = as_f64(&f->expert[i][role]);
 }
 
 void ref_model_fini(struct ref_model *r)
@@ -231,6 +289,11 @@ void ref_model_fini(struct ref_model *r)
     for (int i = 0; i < r->f.config.n_layers; i++)
         for (int role = 0; role < FORMAT_N_ROLES - FORMAT_ATTN_NORM; role++)
             mem_free(r->layer[i][role]);
+    for (int i = 0; i < r->f.config.n_layers * r->f.config.n_experts; i++)
+        for (int role = 0; role < FORMAT_N_EXPERT_ROLES; role++)
+            mem_free(r->expert[i][role]);
+    mem_free(r->expert);
+    mem_free(r->f.expert);
     mem_free(r->layer);
     mem_free(r->f.layer);
     if (r->map)
@@ -320,7 +383,74 @@ static void attend(const struct ref_model *r, double *out, const double *q,
     mem_free(p);
 }
 
-static void layer_forward(const struct ref_model *r, int layer, double *x, double *keys,
+/* w: gate, up and down. */
+static void mlp(double *y, const double *x, const double *const *w, int64_t dim,
+                int64_t hidden)
+{
+    double *g = new_f64(hidden), *u = new_f64(hidden);
+
+    matvec(g, w[0], x, hidden, dim, NULL);
+    matvec(u, w[1], x, hidden, dim, NULL);
+    for (int i = 0; i < hidden; i++)
+        g[i] = g[i] / (1 + exp(-g[i])) * u[i];
+    matvec(y, w[2], g, dim, hidden, NULL);
+    mem_free(g), mem_free(u);
+}
+
+/* The expert with the largest product of those not taken yet, of equal ones the first. */
+static int best_expert(const double *p, const bool *taken, int n)
+{
+    int best = -1;
+
+    for (int e = 0; e < n; e++)
+        if (!taken[e] && (best < 0 || p[e] > p[best]))
+            best = e;
+    return best;
+}
+
+static void experts(struct ref_model *r, int layer, double *y, const double *x)
+{
+    const struct model_config *c = &r->f.config;
+    double **w = r->layer[layer];
+    double *p = new_f64(c->n_experts), *d = new_f64(c->dim), all = 0, chosen = 0, gap;
+    bool taken[MODEL_MAX_EXPERTS] = {0};
+    int order[MODEL_MAX_EXPERTS], next;
+
+    matvec(p, w[FORMAT_ROUTER - FORMAT_ATTN_NORM], x, c->n_experts, c->dim, NULL);
+    for (int i = 0; i < c->n_active; i++) {
+        order[i] = best_expert(p, taken, c->n_experts);
+        taken[order[i]] = true;
+    }
+    next = best_expert(p, taken, c->n_experts);
+    gap = next < 0 ? INFINITY : p[order[c->n_active - 1]] - p[next];
+    if (gap > 0 && gap < r->margin)
+        r->margin = gap;
+    for (int e = 0; e < c->n_experts; e++) {
+        all += exp(p[e]);
+        chosen += taken[e] ? exp(p[e]) : 0;
+    }
+    memset(y, 0, (size_t)c->dim * sizeof(*y));
+    for (int i = 0; i < c->n_active; i++) {
+        double weight = exp(p[order[i]]) / (c->norm_topk ? chosen : all);
+
+        mlp(d, x, (const double *const *)r->expert[layer * c->n_experts + order[i]],
+            c->dim, c->expert_hidden);
+        for (int k = 0; k < c->dim; k++)
+            y[k] += weight * d[k];
+    }
+    if (c->hidden > 0) {
+        double scale;
+
+        matvec(&scale, w[FORMAT_SHARED_SCALE - FORMAT_ATTN_NORM], x, 1, c->dim, NULL);
+        mlp(d, x, (const double *const *)&w[FORMAT_SHARED_GATE - FORMAT_ATTN_NORM],
+            c->dim, c->hidden);
+        for (int k = 0; k < c->dim; k++)
+            y[k] += d[k] / (1 + exp(-scale));
+    }
+    mem_free(p), mem_free(d);
+}
+
+static void layer_forward(struct ref_model *r, int layer, double *x, double *keys,
                           double *values, int pos)
 {
     const struct model_config *c = &r->f.config;
@@ -328,7 +458,6 @@ static void layer_forward(const struct ref_model *r, int layer, double *x, doubl
     int64_t nq = (int64_t)c->n_heads * c->head_dim,
             nkv = (int64_t)c->n_kv_heads * c->head_dim;
     double *n = new_f64(c->dim), *q = new_f64(nq), *a = new_f64(nq), *d = new_f64(c->dim);
-    double *g = new_f64(c->hidden), *u = new_f64(c->hidden);
 #define W(role) w[(role)-FORMAT_ATTN_NORM]
 
     rmsnorm(n, x, W(FORMAT_ATTN_NORM), c->dim, (double)c->norm_eps);
@@ -351,19 +480,20 @@ static void layer_forward(const struct ref_model *r, int layer, double *x, doubl
     for (int i = 0; i < c->dim; i++)
         x[i] += d[i];
     rmsnorm(n, x, W(FORMAT_FFN_NORM), c->dim, (double)c->norm_eps);
-    matvec(g, W(FORMAT_GATE), n, c->hidden, c->dim, NULL);
-    matvec(u, W(FORMAT_UP), n, c->hidden, c->dim, NULL);
-    for (int i = 0; i < c->hidden; i++)
-        g[i] = g[i] / (1 + exp(-g[i])) * u[i];
-    matvec(d, W(FORMAT_DOWN), g, c->dim, c->hidden, NULL);
+    if (c->n_experts > 0) {
+        experts(r, layer, d, n);
+    } else {
+        const double *const mlp_w[] = {W(FORMAT_GATE), W(FORMAT_UP), W(FORMAT_DOWN)};
+
+        mlp(d, n, mlp_w, c->dim, c->hidden);
+    }
     for (int i = 0; i < c->dim; i++)
         x[i] += d[i];
 #undef W
-    mem_free(n), mem_free(q), mem_free(a), mem_free(d), mem_free(g), mem_free(u);
+    mem_free(n), mem_free(q), mem_free(a), mem_free(d);
 }
 
-void ref_model_forward(const struct ref_model *r, const int32_t *ids, int n,
-                       double *logits)
+void ref_model_forward(struct ref_model *r, const int32_t *ids, int n, double *logits)
 {
     const struct model_config *c = &r->f.config;
     int64_t nkv = (int64_t)c->n_kv_heads * c->head_dim;

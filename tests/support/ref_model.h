@@ -12,18 +12,21 @@ struct ref_model {
     size_t map_bytes;
     double *global[FORMAT_ATTN_NORM]; /* the same values, ours */
     double *(*layer)[FORMAT_N_ROLES - FORMAT_ATTN_NORM];
+    double *(*expert)[FORMAT_N_EXPERT_ROLES]; /* [n_layers * n_experts] */
+    /* How near a router was to another choice in ref_model_forward(): the least difference between
+     * the products of the last expert taken and of the first one not, equal ones left out. */
+    double margin;
 };
 
 /* Random weights of this configuration (c->weight_type; `mixed`: types differ from tensor
- * to tensor). Fails the test on error. */
+ * to tensor; `flat_router`: all experts have the same products). Fails the test on error. */
 void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
-                    bool mixed, uint64_t seed);
+                    bool mixed, bool flat_router, uint64_t seed);
 /* The weights of an open file, which may be closed afterwards; r->f is not a file. */
 void ref_model_of_file(struct ref_model *r, const struct format_file *f);
 void ref_model_fini(struct ref_model *r);
 
 /* logits [n, vocab] after each of the n ids. */
-void ref_model_forward(const struct ref_model *r, const int32_t *ids, int n,
-                       double *logits);
+void ref_model_forward(struct ref_model *r, const int32_t *ids, int n, double *logits);
 
 #endif

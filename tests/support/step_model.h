@@ -21,12 +21,19 @@ struct step_trait {
     enum kern_type type;
     bool tied, bias, qk_norm, interleaved, mixed;
     float scale_factor; /* of the lower rotary frequencies */
+    /* A mixture of experts; hidden is that of a shared expert, or 0. */
+    int n_experts, n_active, expert_hidden;
+    bool norm_topk, flat_router;
 };
 extern const struct step_trait step_traits[];
 extern const int step_n_traits;
 /* The same with quantised weights. */
 extern const struct step_trait step_quant_traits[];
 extern const int step_n_quant_traits;
+/* Mixtures of experts of which a token has some, plain and quantised: a small error may change
+ * which, so they are for exact arithmetic. */
+extern const struct step_trait step_expert_traits[];
+extern const int step_n_expert_traits;
 
 void step_trait_config(const struct step_trait *t, struct model_config *c);
 /* Exact, f32 keys and values, steps of at most 96 tokens. */

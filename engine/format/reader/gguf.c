@@ -1,4 +1,4 @@
-/* Llama-family models in GGUF files, of architecture llama, qwen2 or qwen3. */
+/* Llama-family models in GGUF files, dense and mixtures of experts. */
 #include "format/format.h"
 
 #include <inttypes.h>
@@ -93,22 +93,27 @@ static int arch_float(const struct format_file *f, const char *key, bool needed,
 
 static int read_arch(struct format_file *f)
 {
+    static const char *const archs[] = {"llama",    "qwen2",    "qwen3",
+                                        "qwen2moe", "qwen3moe", NULL};
     const char *s;
     size_t n;
+    int i;
     int rc = gguf_get_str(f->state, "general.architecture", &s, &n);
 
     if (rc != OK)
         return rc;
-    if (n != 5 || (memcmp(s, "llama", n) != 0 && memcmp(s, "qwen2", n) != 0 &&
-                   memcmp(s, "qwen3", n) != 0))
+    for (i = 0; archs[i]; i++)
+        if (strlen(archs[i]) == n && memcmp(s, archs[i], n) == 0)
+            break;
+    if (!archs[i])
         return err_set(
             ERR_UNSUPPORTED,
-            "%s: general.architecture: expected llama (also Mistral), qwen2 or "
-            "qwen3, found %.*s",
+            "%s: general.architecture: expected llama (also Mistral and Mixtral), qwen2, "
+            "qwen3, qwen2moe or qwen3moe, found %.*s",
             f->path, (int)(n > 40 ? 40 : n), s);
-    snprintf(f->config.arch, sizeof(f->config.arch), "%.*s", (int)n, s);
-    f->config.qkv_bias = strcmp(f->config.arch, "qwen2") == 0;
-    f->config.qk_norm = strcmp(f->config.arch, "qwen3") == 0;
+    snprintf(f->config.arch, sizeof(f->config.arch), "%s", archs[i]);
+    f->config.qkv_bias = strncmp(f->config.arch, "qwen2", 5) == 0;
+    f->config.qk_norm = strncmp(f->config.arch, "qwen3", 5) == 0;
     f->rope_interleaved = strcmp(f->config.arch, "llama") == 0;
     return OK;
 }
@@ -174,6 +179,44 @@ static int read_head_dim(struct format_file *f)
     return OK;
 }
 
+/* feed_forward_length is that of an expert where no other key has it, as in Mixtral; otherwise it
+ * is of a dense layer, which no supported family has. */
+static int read_experts(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+    bool moe = strlen(c->arch) > 3 && strcmp(c->arch + strlen(c->arch) - 3, "moe") == 0;
+    char key[96];
+    int rc;
+
+    if ((rc = arch_int(f, "expert_count", moe, &c->n_experts)) != OK)
+        return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
+    if (c->n_experts == 0 && !moe)
+        return OK;
+    if (c->n_experts < 1)
+        return err_set(ERR_FORMAT, "%s: %s.expert_count: expected at least 1, found %d",
+                       f->path, c->arch, c->n_experts);
+    c->expert_hidden = c->hidden;
+    c->hidden = 0;
+    c->norm_topk = strcmp(c->arch, "qwen2moe") != 0;
+    snprintf(key, sizeof(key), "%s.expert_weights_norm", c->arch);
+    if ((rc = arch_int(f, "expert_used_count", true, &c->n_active)) != OK ||
+        (rc = arch_int(f, "expert_feed_forward_length", false, &c->expert_hidden)) !=
+            OK ||
+        (rc = gguf_opt_bool(f->state, key, &c->norm_topk)) != OK)
+        return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
+    if (strcmp(c->arch, "qwen2moe") != 0)
+        return OK;
+    /* Older files do not have the key: the tensor has the size. */
+    rc = arch_int(f, "expert_shared_feed_forward_length", false, &c->hidden);
+    if (rc == OK && c->hidden == 0) {
+        const struct gguf_tensor *t =
+            gguf_tensor_find(f->state, "blk.0.ffn_up_shexp.weight");
+
+        c->hidden = t && t->dims[1] < INT32_MAX ? (int)t->dims[1] : 0;
+    }
+    return rc;
+}
+
 static int read_sizes(struct format_file *f)
 {
     struct model_config *c = &f->config;
@@ -195,7 +238,7 @@ static int read_sizes(struct format_file *f)
         (rc = arch_int(f, "attention.sliding_window", false, &window)) != OK)
         return rc;
     model_config_window(c, window, f->path);
-    return OK;
+    return read_experts(f);
 }
 
 static int check_keys(const struct format_file *f)
@@ -249,14 +292,15 @@ static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
         return err_set(ERR_UNSUPPORTED, "%s: tensor %s: expected type %s, found %s",
                        f->path, g->name, gguf_ggml_computed_names(),
                        gguf_ggml_type_name(g->ggml_type));
-    if (g->dims[2] != 1 || g->dims[3] != 1)
+    if (g->dims[3] != 1)
         return err_set(ERR_FORMAT,
-                       "%s: tensor %s: expected at most 2 dimensions, found [%" PRIu64
+                       "%s: tensor %s: expected at most 3 dimensions, found [%" PRIu64
                        ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
                        f->path, g->name, g->dims[0], g->dims[1], g->dims[2], g->dims[3]);
     out->data = g->data;
     out->cols = (int64_t)g->dims[0];
     out->rows = (int64_t)g->dims[1];
+    out->planes = (int64_t)g->dims[2];
     return OK;
 }
 

@@ -205,8 +205,8 @@ static int open_files(struct format_file *f, struct dir *d)
 
 static int safetensors_open(struct format_file *f, const char *path)
 {
-    struct model_tensor_source source = {MODEL_NAMES_HF, f, find_tensor, name_at,
-                                         is_ignored};
+    struct model_tensor_source source = {
+        .ctx = f, .find = find_tensor, .name_at = name_at, .ignored = is_ignored};
     char config_path[PATH_BYTES];
     struct dir *d;
     int i, rc;
@@ -229,6 +229,7 @@ static int safetensors_open(struct format_file *f, const char *path)
         return rc;
     for (i = 0; i < d->n; i++)
         f->file_bytes += format_safet_bytes(d->shard[i]);
+    source.naming = format_naming_hf(&f->config);
     return format_fill(f, &source);
 }
 

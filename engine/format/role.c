@@ -1,0 +1,153 @@
+/* Which tensors a model has: their names in each naming, and their shapes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "format/fill.h"
+
+/* Of experts' tensors %d is the expert; in GGUF files one tensor has those of all experts. */
+static const struct {
+    const char *gguf, *hf, *mixtral; /* mixtral: where it differs from hf */
+} names[FORMAT_ALL_ROLES] = {
+    [FORMAT_EMBED] = {"token_embd.weight", "model.embed_tokens.weight"},
+    [FORMAT_HEAD] = {"output.weight", "lm_head.weight"},
+    [FORMAT_OUT_NORM] = {"output_norm.weight", "model.norm.weight"},
+    [FORMAT_ATTN_NORM] = {"attn_norm.weight", "input_layernorm.weight"},
+    [FORMAT_Q] = {"attn_q.weight", "self_attn.q_proj.weight"},
+    [FORMAT_K] = {"attn_k.weight", "self_attn.k_proj.weight"},
+    [FORMAT_V] = {"attn_v.weight", "self_attn.v_proj.weight"},
+    [FORMAT_O] = {"attn_output.weight", "self_attn.o_proj.weight"},
+    [FORMAT_Q_BIAS] = {"attn_q.bias", "self_attn.q_proj.bias"},
+    [FORMAT_K_BIAS] = {"attn_k.bias", "self_attn.k_proj.bias"},
+    [FORMAT_V_BIAS] = {"attn_v.bias", "self_attn.v_proj.bias"},
+    [FORMAT_FFN_NORM] = {"ffn_norm.weight", "post_attention_layernorm.weight"},
+    [FORMAT_GATE] = {"ffn_gate.weight", "mlp.gate_proj.weight"},
+    [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight"},
+    [FORMAT_DOWN] = {"ffn_down.weight", "mlp.down_proj.weight"},
+    [FORMAT_Q_NORM] = {"attn_q_norm.weight", "self_attn.q_norm.weight"},
+    [FORMAT_K_NORM] = {"attn_k_norm.weight", "self_attn.k_norm.weight"},
+    [FORMAT_ROUTER] = {"ffn_gate_inp.weight", "mlp.gate.weight",
+                       "block_sparse_moe.gate.weight"},
+    [FORMAT_SHARED_SCALE] = {"ffn_gate_inp_shexp.weight",
+                             "mlp.shared_expert_gate.weight"},
+    [FORMAT_SHARED_GATE] = {"ffn_gate_shexp.weight",
+                            "mlp.shared_expert.gate_proj.weight"},
+    [FORMAT_SHARED_UP] = {"ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight"},
+    [FORMAT_SHARED_DOWN] = {"ffn_down_shexp.weight",
+                            "mlp.shared_expert.down_proj.weight"},
+    [FORMAT_EXPERT_GATE] = {"ffn_gate_exps.weight", "mlp.experts.%d.gate_proj.weight",
+                            "block_sparse_moe.experts.%d.w1.weight"},
+    [FORMAT_EXPERT_UP] = {"ffn_up_exps.weight", "mlp.experts.%d.up_proj.weight",
+                          "block_sparse_moe.experts.%d.w3.weight"},
+    [FORMAT_EXPERT_DOWN] = {"ffn_down_exps.weight", "mlp.experts.%d.down_proj.weight",
+                            "block_sparse_moe.experts.%d.w2.weight"},
+};
+
+enum model_naming format_naming_hf(const struct model_config *c)
+{
+    return strcmp(c->arch, "llama") == 0 ? MODEL_NAMES_HF_MIXTRAL : MODEL_NAMES_HF;
+}
+
+static const char *stem_of(enum model_naming naming, enum format_role role)
+{
+    if (naming == MODEL_NAMES_GGUF_EXPERTS)
+        return role == FORMAT_EXPERT_GATE ? "ffn_gate.%d.weight"
+               : role == FORMAT_EXPERT_UP ? "ffn_up.%d.weight"
+                                          : "ffn_down.%d.weight";
+    if (naming == MODEL_NAMES_GGUF)
+        return names[role].gguf;
+    return naming == MODEL_NAMES_HF_MIXTRAL && names[role].mixtral ? names[role].mixtral
+                                                                   : names[role].hf;
+}
+
+void format_role_name(enum model_naming naming, enum format_role role, int layer,
+                      int expert, char out[MODEL_NAME_BYTES])
+{
+    bool gguf = naming == MODEL_NAMES_GGUF || naming == MODEL_NAMES_GGUF_EXPERTS;
+    char stem[MODEL_NAME_BYTES];
+
+    snprintf(stem, sizeof(stem), stem_of(naming, role), expert);
+    if (role < FORMAT_ATTN_NORM)
+        snprintf(out, MODEL_NAME_BYTES, "%s", stem);
+    else
+        snprintf(out, MODEL_NAME_BYTES, "%s.%d.%.64s", gguf ? "blk" : "model.layers",
+                 layer, stem);
+}
+
+void format_role_shape(const struct model_config *c, enum format_role role, int64_t *rows,
+                       int64_t *cols)
+{
+    int64_t q = (int64_t)c->n_heads * c->head_dim,
+            kv = (int64_t)c->n_kv_heads * c->head_dim;
+
+    *rows = 1;
+    *cols = c->dim;
+    switch (role) {
+    case FORMAT_EMBED:
+    case FORMAT_HEAD:
+        *rows = c->vocab;
+        break;
+    case FORMAT_Q:
+        *rows = q;
+        break;
+    case FORMAT_K:
+    case FORMAT_V:
+        *rows = kv;
+        break;
+    case FORMAT_O:
+        *rows = c->dim;
+        *cols = q;
+        break;
+    case FORMAT_Q_BIAS:
+        *cols = q;
+        break;
+    case FORMAT_K_BIAS:
+    case FORMAT_V_BIAS:
+        *cols = kv;
+        break;
+    case FORMAT_GATE:
+    case FORMAT_UP:
+    case FORMAT_SHARED_GATE:
+    case FORMAT_SHARED_UP:
+        *rows = c->hidden;
+        break;
+    case FORMAT_DOWN:
+    case FORMAT_SHARED_DOWN:
+        *rows = c->dim;
+        *cols = c->hidden;
+        break;
+    case FORMAT_ROUTER:
+        *rows = c->n_experts;
+        break;
+    case FORMAT_EXPERT_GATE:
+    case FORMAT_EXPERT_UP:
+        *rows = c->expert_hidden;
+        break;
+    case FORMAT_EXPERT_DOWN:
+        *rows = c->dim;
+        *cols = c->expert_hidden;
+        break;
+    case FORMAT_Q_NORM:
+    case FORMAT_K_NORM:
+        *cols = c->head_dim;
+        break;
+    default: /* norms: one row of dim */
+        break;
+    }
+}
+
+bool format_role_needed(const struct model_config *c, enum format_role role)
+{
+    if (role == FORMAT_HEAD)
+        return !c->tied;
+    if (role == FORMAT_Q_BIAS || role == FORMAT_K_BIAS || role == FORMAT_V_BIAS)
+        return c->qkv_bias;
+    if (role == FORMAT_Q_NORM || role == FORMAT_K_NORM)
+        return c->qk_norm;
+    if (role == FORMAT_GATE || role == FORMAT_UP || role == FORMAT_DOWN)
+        return c->n_experts == 0;
+    if (role >= FORMAT_SHARED_SCALE && role <= FORMAT_SHARED_DOWN)
+        return c->n_experts > 0 && c->hidden > 0;
+    if (role == FORMAT_ROUTER || role >= FORMAT_EXPERT_GATE)
+        return c->n_experts > 0;
+    return true;
+}

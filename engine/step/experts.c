@@ -1,0 +1,409 @@
+/* A mixture of experts in place of the MLP: which experts each row has, their products, and the
+ * weighted sum.
+ *
+ * The router's products tell each row's k experts. Rows are gathered by expert, so that an expert
+ * multiplies all its rows at once, and every thread computes its own columns of all experts: of
+ * (gate, up) in a first pass, of down in a second one. Since a thread has whole columns of down
+ * it adds up what it computed itself, and the sum of a row is in the order of its experts'
+ * weights, whatever rows are in the step. A shared expert is one more, which all rows have.
+ *   Threads: see step.h. */
+#include <math.h>
+#include <string.h>
+
+#include "step/step.h"
+
+/* Rows that multiply one expert's matrices. */
+struct group {
+    int mat;             /* (gate, up) of the layer's matrices; down follows */
+    int64_t n;           /* rows */
+    int64_t at;          /* of the first one among all gathered rows */
+    const int64_t *rows; /* [n] of x; NULL: 0 .. n - 1 */
+    float *h;            /* [n, ld_h] */
+    int64_t ld_h;
+    float *y; /* [n, ld_x] */
+};
+
+/* ---- the choice ---- */
+
+/* The k largest of n products, of equal ones the first: out[i] has a larger one than out[i + 1].
+ * What is not a number is smaller than all. */
+static void largest(const float *x, int n, int k, int32_t *out)
+{
+    int have = 0;
+
+    for (int i = 0; i < n; i++) {
+        float v = isnan(x[i]) ? -INFINITY : x[i];
+        int at = have < k ? have : k;
+
+        while (at > 0 && v > (isnan(x[out[at - 1]]) ? -INFINITY : x[out[at - 1]]))
+            at--;
+        if (at == k)
+            continue;
+        have += have < k;
+        memmove(out + at + 1, out + at, (size_t)(have - 1 - at) * sizeof(*out));
+        out[at] = i;
+    }
+}
+
+/* The weights of a row's experts: of the softmax over all products, in proportion where they are
+ * to add up to 1. A product that is not a number gives weights that are none. */
+static void weigh(const struct model_config *c, const float *x, const int32_t *expert,
+                  float *weight)
+{
+    double sum = 0, chosen = 0;
+    float max = x[expert[0]];
+
+    for (int i = 0; i < c->n_experts; i++)
+        sum += exp((double)(x[i] - max));
+    for (int i = 0; i < c->n_active; i++)
+        chosen += exp((double)(x[expert[i]] - max));
+    for (int i = 0; i < c->n_active; i++)
+        weight[i] =
+            (float)(exp((double)(x[expert[i]] - max)) / (c->norm_topk ? chosen : sum));
+}
+
+/* Every thread does it for itself: it takes less than to wait for others. */
+static void choose(const struct model_thread_ctx *w)
+{
+    const struct model_config *c = &w->m->c;
+    int64_t k = c->n_active, n = w->n_rows * k;
+    struct model_scratch *s = w->own;
+    int32_t begin = 0;
+
+    memset(s->first, 0, (size_t)(c->n_experts + 1) * sizeof(*s->first));
+    for (int64_t r = 0; r < w->n_rows; r++) {
+        const float *x = w->rank->router + r * w->rank->ld_router;
+
+        largest(x, c->n_experts, c->n_active, s->expert + r * k);
+        weigh(c, x, s->expert + r * k, s->weight + r * k);
+    }
+    for (int64_t i = 0; i < n; i++)
+        s->first[s->expert[i]]++;
+    for (int e = 0; e <= c->n_experts; e++) {
+        int32_t count = s->first[e];
+
+        s->first[e] = begin;
+        begin += count;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        s->at[i] = s->first[s->expert[i]]++;
+        s->row[s->at[i]] = i / k;
+    }
+    memmove(s->first + 1, s->first, (size_t)c->n_experts * sizeof(*s->first));
+    s->first[0] = 0;
+}
+
+/* ---- the groups ---- */
+
+/* The group of expert g; the number after the last is the shared expert's. */
+static struct group group_of(const struct model_thread_ctx *w, int g)
+{
+    const struct model_config *c = &w->m->c;
+    const struct model_scratch *s = w->own;
+    struct model_rank *k = w->rank;
+    int64_t all = w->n_rows * c->n_active;
+
+    if (g == c->n_experts)
+        return (struct group){.mat = MODEL_MAT_GATE_UP,
+                              .n = c->hidden > 0 ? w->n_rows : 0,
+                              .at = all,
+                              .h = k->h,
+                              .ld_h = k->ld_h,
+                              .y = k->expert_y + all * w->m->ld_x};
+    return (struct group){.mat = model_expert_mat(g),
+                          .n = s->first[g + 1] - s->first[g],
+                          .at = s->first[g],
+                          .rows = s->row + s->first[g],
+                          .h = k->expert_h + s->first[g] * k->ld_expert_h,
+                          .ld_h = k->ld_expert_h,
+                          .y = k->expert_y + s->first[g] * w->m->ld_x};
+}
+
+/* The job of a group's product with its matrix, columns of all rows by each thread. */
+static struct kern_gemm_job job_of(const struct model_thread_ctx *w,
+                                   const struct group *g, const struct kern_mat *mat,
+                                   int i)
+{
+    struct kern_gemm_job j = model_job_of(w, model_layer_mat_kind(i), mat, g->n);
+
+    j.s.pm = j.s.pk = 1;
+    j.s.pn = w->n;
+    j.silu_mul = w->m->kern.v[KERN_SILU_MUL];
+    j.scratch = w->own->gemm;
+    return j;
+}
+
+/* Where a group's activations are packed; a row takes at most a float a number, and one factor. */
+static char *packed_at(const struct model_thread_ctx *w, const struct group *g)
+{
+    return (char *)w->rank->a_packed +
+           (size_t)(g->at * (w->rank->ld_packed + KERN_PANEL)) * sizeof(float);
+}
+
+/* What is multiplied: normalised rows of x by (gate, up), rows of h by down. */
+static struct model_rows input_of(const struct group *g, const struct model_rows *x,
+                                  const struct kern_mat *mat, bool down)
+{
+    struct model_rows in = {.x = g->h, .ld = g->ld_h, .k = mat->k};
+
+    if (!down) {
+        in = *x;
+        in.rows = g->rows;
+    }
+    in.n = g->n;
+    return in;
+}
+
+/* Pack the blocks of all groups, each thread its share of them, and wait for the others. */
+static void pack_all(struct model_thread_ctx *w, int layer, const struct model_rows *x,
+                     bool down)
+{
+    const struct kern_mat *mats = w->rank->layers[layer].mats;
+    int n_groups = w->m->c.n_experts + 1;
+    int64_t all = 0, lo = 0, hi = 0, at = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < n_groups; i++) {
+            const struct group g = group_of(w, i);
+            const struct kern_mat *mat = &mats[g.mat + down];
+            struct kern_gemm_job j;
+            struct model_rows in;
+            int64_t n_blocks;
+
+            if (g.n == 0 || model_view_empty(mat))
+                continue;
+            j = job_of(w, &g, mat, g.mat + down);
+            n_blocks = kern_a_blocks(g.n, j.s.mr);
+            all += pass == 0 ? n_blocks : 0;
+            in = input_of(&g, x, mat, down);
+            for (int64_t b = 0; b < n_blocks && pass == 1; b++, at++)
+                if (at >= lo && at < hi)
+                    model_pack_block(w, &j, packed_at(w, &g), &in, b, n_blocks);
+        }
+        par_share(all, w->id, w->n, &lo, &hi);
+    }
+    model_sync(w, MODEL_T_NORM_ROPE);
+}
+
+/* The packed rows of a group: of a step of one row each thread packs them for itself. */
+static const void *packed_of(struct model_thread_ctx *w, const struct group *g,
+                             const struct kern_gemm_job *j, const struct model_rows *x,
+                             bool down)
+{
+    struct model_rows in;
+
+    if (w->n_rows > 1)
+        return packed_at(w, g);
+    in = input_of(g, x, j->w, down);
+    return model_pack(w, j, &in);
+}
+
+/* ---- the products ---- */
+
+static void gate_up(struct model_thread_ctx *w, int layer, const struct model_rows *x)
+{
+    const struct kern_mat *mats = w->rank->layers[layer].mats;
+
+    if (w->n_rows > 1)
+        pack_all(w, layer, x, false);
+    for (int i = 0; i <= w->m->c.n_experts; i++) {
+        const struct group g = group_of(w, i);
+        struct kern_gemm_job j;
+
+        if (g.n == 0 || model_view_empty(&mats[g.mat]))
+            continue;
+        j = job_of(w, &g, &mats[g.mat], g.mat);
+        j.a_packed = packed_of(w, &g, &j, x, false);
+        j.c = g.h;
+        j.ldc = g.ld_h;
+        j.epilogue = KERN_SWIGLU;
+        kern_gemm_part(&j, 2, w->id);
+        kern_gemm_run(&j);
+    }
+    model_sync(w, MODEL_T_LINEAR);
+}
+
+/* Rows [k_lo, k_hi) of down, of experts or (shared) of the shared expert, by this thread's columns
+ * [p_lo, p_hi) in panels: y of every group. */
+struct down_part {
+    bool experts, shared;
+    int64_t k_lo, k_hi, p_lo, p_hi; /* k_hi < 0: all rows */
+};
+
+static bool has_group(const struct down_part *d, const struct model_thread_ctx *w, int i)
+{
+    return i < w->m->c.n_experts ? d->experts : d->shared;
+}
+
+static void down(struct model_thread_ctx *w, int layer, const struct down_part *d)
+{
+    const struct kern_mat *mats = w->rank->layers[layer].mats;
+
+    for (int i = 0; i <= w->m->c.n_experts; i++) {
+        const struct group g = group_of(w, i);
+        const struct kern_mat *mat = &mats[g.mat + 1];
+        struct kern_gemm_job j;
+
+        if (g.n == 0 || !has_group(d, w, i) || model_view_empty(mat))
+            continue;
+        j = job_of(w, &g, mat, g.mat + 1);
+        j.a_packed = packed_of(w, &g, &j, NULL, true);
+        j.c = g.y;
+        j.ldc = w->m->ld_x;
+        kern_gemm_part(&j, 1, w->id);
+        j.p_lo = d->p_lo, j.p_hi = d->p_hi;
+        if (d->k_hi >= 0) {
+            j.k_lo = d->k_lo;
+            j.k_hi = d->k_hi < mat->k ? d->k_hi : mat->k_pad;
+        }
+        kern_gemm_run(&j);
+    }
+}
+
+/* sum = (add ? sum : 0) + weight * y */
+static void add_weighted(float *sum, const float *y, float weight, int64_t n, bool add)
+{
+    if (add)
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += weight * y[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = weight * y[i];
+}
+
+static float sigmoid(float x)
+{
+    return (float)(1 / (1 + exp(-(double)x)));
+}
+
+/* The weighted sum over what down() computed for row r, columns [lo, hi). */
+static void sum_row(const struct model_thread_ctx *w, int layer,
+                    const struct down_part *d, int64_t r, int64_t lo, int64_t hi,
+                    float *sum)
+{
+    const struct kern_mat *mats = w->rank->layers[layer].mats;
+    const struct model_config *c = &w->m->c;
+    int64_t k = c->n_active, ld = w->m->ld_x;
+    const float *y = w->rank->expert_y + lo;
+    bool add = false;
+
+    if (d->experts && !model_view_empty(&mats[MODEL_MAT_EXPERT_DOWN]))
+        for (int64_t i = 0; i < k; i++, add = true)
+            add_weighted(sum, y + w->own->at[r * k + i] * ld, w->own->weight[r * k + i],
+                         hi - lo, add);
+    if (d->shared && !model_view_empty(&mats[MODEL_MAT_DOWN])) {
+        const float *scale = w->rank->router + r * w->rank->ld_router + c->n_experts;
+
+        add_weighted(sum, y + (w->n_rows * k + r) * ld, sigmoid(*scale), hi - lo, add);
+        add = true;
+    }
+    if (!add)
+        memset(sum, 0, (size_t)(hi - lo) * sizeof(*sum));
+}
+
+/* ---- the sums ---- */
+
+/* Add them to x, over all ranks. */
+static void residual(struct model_thread_ctx *w, int layer)
+{
+    struct down_part d = {.experts = true, .shared = w->m->c.hidden > 0, .k_hi = -1};
+    bool alone = w->phase->n_ranks == 1;
+    int64_t ld = w->m->ld_x, lo, hi;
+
+    par_share(ld / KERN_PANEL, w->id, w->n, &d.p_lo, &d.p_hi);
+    lo = d.p_lo * KERN_PANEL, hi = d.p_hi * KERN_PANEL;
+    if (lo < hi)
+        down(w, layer, &d);
+    for (int64_t r = 0; r < w->n_rows && lo < hi; r++) {
+        float *sum = alone ? w->own->stage : w->rank->y + r * ld + lo;
+
+        sum_row(w, layer, &d, r, lo, hi, sum);
+        if (alone)
+            w->m->kern.v[KERN_ADD]->fn.add(w->x + r * ld + lo, sum, hi - lo);
+    }
+    model_sync(w, MODEL_T_LINEAR);
+    if (!alone)
+        model_add_ranks(w);
+}
+
+/* One part of a deterministic sum: of the experts, or behind those of the shared expert. */
+static void part(struct model_thread_ctx *w, void *ctx, int i, int64_t p_lo, int64_t p_hi,
+                 float *out)
+{
+    const struct model_reduction_boundaries *b = &w->m->expert_boundaries;
+    const struct model_tp_shard *shard = &w->rank->shard;
+    int64_t first = shard->expert_lo, last = shard->expert_hi, lo, hi;
+    struct down_part d = {.experts = i < b->n, .shared = i >= b->n};
+    int layer = *(const int *)ctx;
+
+    if (d.shared) {
+        i -= b->n;
+        b = &w->m->ffn_boundaries;
+        first = shard->ffn_lo, last = shard->ffn_hi;
+    }
+    if (b->at[i] < first || b->at[i + 1] > last)
+        return;
+    d.k_lo = b->at[i] - first, d.k_hi = b->at[i + 1] - first;
+    par_share(p_hi - p_lo, w->id, w->n, &lo, &hi);
+    d.p_lo = p_lo + lo, d.p_hi = p_lo + hi;
+    if (lo == hi)
+        return;
+    down(w, layer, &d);
+    for (int64_t r = 0; r < w->n_rows; r++)
+        sum_row(w, layer, &d, r, d.p_lo * KERN_PANEL, d.p_hi * KERN_PANEL,
+                out + (r * (p_hi - p_lo) + lo) * KERN_PANEL);
+}
+
+/* ---- the operator ---- */
+
+/* Normalise the rows once, since several products read each of them; a single row each thread for
+ * itself. */
+static void normalise(struct model_thread_ctx *w, struct model_rows *in)
+{
+    bool one = w->n_rows == 1;
+    float *out = one ? w->own->normed : w->rank->normed;
+    int64_t lo = 0, hi = 1;
+
+    if (!one)
+        par_share(w->n_rows, w->id, w->n, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++)
+        w->m->kern.v[KERN_RMSNORM]->fn.rmsnorm(out + r * in->ld, in->x + r * in->ld,
+                                               in->norm_w, in->k, w->m->c.norm_eps);
+    in->x = out;
+    in->norm_w = NULL;
+    if (!one)
+        model_sync(w, MODEL_T_NORM_ROPE);
+}
+
+static void route(struct model_thread_ctx *w, int layer, const struct model_rows *in)
+{
+    struct kern_gemm_job j =
+        model_job(w, MODEL_MAT_ROUTER, &w->rank->layers[layer].mats[MODEL_MAT_ROUTER]);
+
+    j.a_packed = model_pack(w, &j, in);
+    j.c = w->rank->router;
+    j.ldc = w->rank->ld_router;
+    model_linear(w, &j, 1);
+    model_sync(w, MODEL_T_LINEAR);
+    choose(w);
+}
+
+void model_experts(struct model_thread_ctx *w, int layer)
+{
+    const struct model *m = w->m;
+    struct model_rows in = {.x = w->x,
+                            .ld = m->ld_x,
+                            .k = m->c.dim,
+                            .n = w->n_rows,
+                            .norm_w = m->layers[layer].ffn_norm};
+
+    normalise(w, &in);
+    route(w, layer, &in);
+    gate_up(w, layer, &in);
+    if (w->n_rows > 1)
+        pack_all(w, layer, NULL, true);
+    if (m->deterministic)
+        model_sum_parts(w, m->expert_boundaries.n + m->ffn_boundaries.n, part, &layer);
+    else
+        residual(w, layer);
+}

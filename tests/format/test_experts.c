@@ -1,0 +1,267 @@
+/* Files of mixtures of experts: the names and keys of each family, the older files that have a
+ * tensor for each expert, and what is refused by name. */
+#include <stdio.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "format/fill.h"
+#include "format/gguf_write.h"
+#include "make/make.h"
+#include "tests/format/same_config.h"
+#include "tests/support/test.h"
+
+static const char *made(const char *arch, const char *format, const char *name)
+{
+    static char path[4][300];
+    static int n;
+    char *out = path[n++ % 4];
+    struct make_opts o = {
+        .arch = arch, .type = KERN_F32, .seed = 3, .format = format, .n_threads = 1};
+
+    snprintf(out, sizeof(path[0]), "%s/%s", test_dir(), name);
+    o.out = out;
+    assert_ok(make_model(&o));
+    return out;
+}
+
+/* ---- GGUF files, written again with changes ---- */
+
+struct change {
+    bool apart;      /* a tensor for each expert, as older files have them */
+    const char *key; /* without the architecture: another number, or a new key */
+    uint32_t value;
+    const char *drop;   /* a tensor left out */
+    const char *rename; /* to this name */
+    int n_experts;      /* that the stacked tensors have; 0: all */
+};
+
+static bool ends_in(const char *s, size_t n, const char *end)
+{
+    return n >= strlen(end) && memcmp(s + n - strlen(end), end, strlen(end)) == 0;
+}
+
+static void put_keys(struct gguf_records *m, const struct gguf *g, const struct change *c,
+                     const char *arch)
+{
+    char key[128];
+
+    for (uint64_t i = 0; i < gguf_n_keys(g); i++) {
+        struct gguf_record r;
+
+        gguf_key_at(g, i, &r);
+        if (!c->key || !ends_in(r.key, r.key_n, c->key))
+            gguf_put_record(m, &r);
+    }
+    snprintf(key, sizeof(key), "%s.%s", arch, c->key ? c->key : "");
+    if (c->key)
+        gguf_put_key_u32(m, key, c->value);
+}
+
+static void put_data(struct text *data, const void *p, size_t n)
+{
+    text_put(data, p, n);
+    text_pad(data, GGUF_ALIGN, 0);
+}
+
+/* "blk.1.ffn_up_exps.weight" becomes "blk.1.ffn_up.5.weight". */
+static void put_experts_apart(struct gguf_records *d, struct text *data,
+                              const struct gguf_tensor *t)
+{
+    size_t each = t->bytes / t->dims[2];
+
+    for (uint64_t e = 0; e < t->dims[2]; e++) {
+        char name[96];
+
+        snprintf(name, sizeof(name), "%.*s.%d.weight",
+                 (int)(strstr(t->name, "_exps") - t->name), t->name, (int)e);
+        gguf_put_tensor(d, name, t->dims, 2, t->ggml_type, data->n);
+        put_data(data, (const char *)t->data + e * each, each);
+    }
+}
+
+static const char *rewritten(const char *from, const char *arch, struct change c)
+{
+    static char path[300];
+    struct gguf_records m = {0}, d = {0};
+    struct text data = {0}, head = {0};
+    struct gguf *g;
+
+    assert_ok(gguf_open(&g, from));
+    put_keys(&m, g, &c, arch);
+    for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        bool stacked = strstr(t->name, "_exps") != NULL, it;
+        uint64_t dims[3] = {t->dims[0], t->dims[1], t->dims[2]};
+
+        it = c.drop && strcmp(t->name, c.drop) == 0;
+        if (it && !c.rename)
+            continue;
+        if (stacked && c.apart) {
+            put_experts_apart(&d, &data, t);
+            continue;
+        }
+        if (stacked && c.n_experts)
+            dims[2] = (uint64_t)c.n_experts;
+        gguf_put_tensor(&d, it ? c.rename : t->name, dims, t->n_dims, t->ggml_type,
+                        data.n);
+        put_data(&data, t->data, t->bytes / t->dims[2] * dims[2]);
+    }
+    assert_ok(gguf_put_head(&head, &m, &d));
+    text_put(&head, data.p, data.n);
+    assert_int_equal(head.rc, OK);
+    snprintf(path, sizeof(path), "%s/rewritten.gguf", test_dir());
+    test_write(path, head.p, head.n);
+    text_fini(&m.text), text_fini(&d.text), text_fini(&data), text_fini(&head);
+    gguf_close(&g);
+    return path;
+}
+
+static void same_experts(const struct format_file *a, const struct format_file *b)
+{
+    for (int layer = 0; layer < a->config.n_layers; layer++)
+        for (int e = 0; e < a->config.n_experts; e++)
+            for (int role = FORMAT_EXPERT_GATE; role < FORMAT_ALL_ROLES; role++) {
+                const struct format_tensor *x =
+                    format_expert_tensor(a, layer, e, (enum format_role)role);
+                const struct format_tensor *y =
+                    format_expert_tensor(b, layer, e, (enum format_role)role);
+
+                assert_int_equal(x->rows, y->rows);
+                assert_memory_equal(x->data, y->data,
+                                    (size_t)(x->rows * x->cols) * sizeof(float));
+            }
+}
+
+TEST(older_files_have_a_tensor_for_each_expert)
+{
+    const char *from = made("tiny-moe", "gguf", "moe.gguf");
+    struct format_file *a, *b;
+
+    assert_ok(format_open(&a, from));
+    assert_ok(format_open(&b, rewritten(from, "llama", (struct change){.apart = true})));
+    same_config(&a->config, &b->config, 0);
+    same_experts(a, b);
+    format_close(&a);
+    format_close(&b);
+}
+
+/* Files before the key of its size have it in the tensor; a key says how weights are scaled. */
+TEST(what_files_may_leave_out)
+{
+    const char *from = made("tiny-qwen2-moe", "gguf", "qwen2moe.gguf");
+    const struct change zero = {.key = "expert_shared_feed_forward_length"};
+    struct format_file *f;
+
+    assert_ok(format_open(&f, rewritten(from, "qwen2moe", zero)));
+    assert_int_equal(f->config.hidden, 174);
+    assert_int_equal(f->config.expert_hidden, 46);
+    assert_false(f->config.norm_topk);
+    format_close(&f);
+}
+
+TEST(gguf_refusals)
+{
+    static const struct {
+        const char *arch;
+        struct change change;
+        enum err rc;
+        const char *message;
+    } cases[] = {
+        {"tiny-moe",
+         {.key = "expert_count", .value = 7},
+         ERR_FORMAT,
+         "tensor blk.0.ffn_gate_inp.weight: expected shape [7, 256], found [6, 256]"},
+        {"tiny-moe",
+         {.key = "expert_count", .value = 100000},
+         ERR_LIMIT,
+         "n_experts: expected at most 512, found 100000"},
+        {"tiny-moe",
+         {.key = "expert_used_count", .value = 7},
+         ERR_LIMIT,
+         "n_active: expected at most 6, found 7"},
+        {"tiny-moe",
+         {.key = "expert_used_count", .value = 0},
+         ERR_FORMAT,
+         "n_active: expected at least 1, found 0"},
+        {"tiny-moe",
+         {.n_experts = 5},
+         ERR_FORMAT,
+         "tensor blk.0.ffn_gate_exps.weight: expected 6 experts, found 5"},
+        {"tiny-moe",
+         {.drop = "blk.1.ffn_down_exps.weight"},
+         ERR_FORMAT,
+         "tensor blk.1.ffn_down_exps.weight: expected shape [256, 512], found no such"},
+        {"tiny-moe",
+         {.drop = "blk.1.ffn_down_exps.weight", .rename = "blk.1.ffn_down_exps.bias"},
+         ERR_FORMAT,
+         "tensor blk.1.ffn_down_exps.weight: expected shape"},
+        {"tiny-moe",
+         {.key = "expert_gating_func", .value = 2},
+         ERR_UNSUPPORTED,
+         "expert_gating_func: expected 1, found 2"},
+        {"tiny-qwen2-moe",
+         {.key = "leading_dense_block_count", .value = 1},
+         ERR_UNSUPPORTED,
+         "leading_dense_block_count: expected 0, found 1"},
+        {"tiny-qwen2-moe",
+         {.key = "expert_weights_scale", .value = 2},
+         ERR_UNSUPPORTED,
+         "expert_weights_scale: expected 1, found 2"},
+        {"tiny-qwen2-moe",
+         {.drop = "blk.2.ffn_gate_inp_shexp.weight"},
+         ERR_FORMAT,
+         "tensor blk.2.ffn_gate_inp_shexp.weight"},
+        {"tiny-qwen3-moe",
+         {.key = "expert_count", .value = 0},
+         ERR_FORMAT,
+         "qwen3moe.expert_count: expected at least 1, found 0"},
+    };
+    struct format_file *f;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *from = made(cases[i].arch, "gguf", cases[i].arch);
+        struct model_config c;
+
+        assert_ok(make_config(cases[i].arch, &c));
+        assert_err(format_open(&f, rewritten(from, c.arch, cases[i].change)), cases[i].rc,
+                   cases[i].message);
+        assert_null(f);
+        assert_int_equal(remove(from), 0);
+    }
+}
+
+/* ---- config.json ---- */
+
+TEST(config_refusals)
+{
+    static const struct {
+        const char *arch, *key;
+        double value; /* below 0: a list with a number */
+        const char *message;
+    } cases[] = {
+        {"tiny-qwen2-moe", "decoder_sparse_step", 2, "decoder_sparse_step: expected 1"},
+        {"tiny-qwen3-moe", "mlp_only_layers", -1, "mlp_only_layers: expected an empty"},
+        {"tiny-qwen2-moe", "qkv_bias", 0, "qkv_bias: expected 1, found 0"},
+        {"tiny-moe", "num_experts_per_tok", 9, "n_active: expected at most 6, found 9"},
+    };
+    struct format_file *f;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *dir;
+        char name[64], path[400];
+        json_t *j;
+
+        snprintf(name, sizeof(name), "hf-%zu", i);
+        dir = made(cases[i].arch, "safetensors", name);
+        snprintf(path, sizeof(path), "%s/config.json", dir);
+        assert_ok(json_read_file(&j, path, 1 << 20));
+        json_object_set_new(j, cases[i].key,
+                            cases[i].value < 0 ? json_pack("[i]", 1)
+                                               : json_integer((int)cases[i].value));
+        assert_ok(json_write_file(j, path));
+        json_decref(j);
+        assert_true(format_open(&f, dir) != OK);
+        assert_non_null(strstr(err_msg(), cases[i].message));
+        err_clear();
+    }
+}
