@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/name.h"
 #include "cli/cli.h"
+#include "cli/tune.h"
 #include "cpu/cpu.h"
 #include "ir/build.h"
 #include "ir/problem.h"
@@ -144,6 +144,29 @@ static int open_high(struct ir *out, struct ir *read, const struct flags *f)
     return set_all(out, f->set);
 }
 
+int cli_kernel_build(struct ir_kernel *out, const char *path)
+{
+    struct flags f = {.product = AS_IS};
+    struct ir read = {0}, high = {0};
+    struct ir_check c;
+    int rc = ir_read(&read, path);
+
+    if (rc == OK)
+        rc = open_high(&high, &read, &f);
+    if (rc == OK)
+        rc = ir_build(out, &high, ir_target_of(cpu_isa_usable()), NULL);
+    if (rc == OK && !kern_op_is_gemm(out->v.op))
+        rc = err_set(ERR_ARG, "%s, which is not a matrix product",
+                     kern_op_name(out->v.op));
+    if (rc == OK)
+        rc = ir_check(&c, &out->v, 100, 1);
+    if (rc == OK)
+        rc = ir_check_verdict(&c, ir_keeps_bits(&high));
+    ir_fini(&high);
+    ir_fini(&read);
+    return rc == OK ? OK : err_prefix(rc, "%s", path);
+}
+
 static int act(const char *action, const char *path, const struct flags *f)
 {
     struct ir read = {0}, high = {0};
@@ -183,8 +206,8 @@ int cli_kernel(int argc, char **argv)
             "(FILE.c), and a text like Python whose loops say what they are and whose "
             "parameters have names. print: the file again. raise, set: the high level, "
             "with the parameters of --set. lower: C with vector extensions. run: compile "
-            "it, compare it with kernels/ref/ and time it beside the kernels that are "
-            "there.",
+            "it, compare it with kernels/ref/, and time it and the kernels that are "
+            "there in turn.",
         .examples =
             "  sandwich kernel raise engine/kernels/ref/rope_ref.c --set vI=8 >rope.ir\n"
             "  sandwich kernel run rope.ir\n"

@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
+#include "ir/build.h"
 #include "plan/plan.h"
 
 struct tune_flags {
     struct tune_opts tune; /* first: its table's offsets hold here */
-    char *model, *shapes, *weight_type, *isa, *cache, *rows;
+    char *model, *shapes, *weight_type, *isa, *cache, *rows, *kernel;
     int precision;
     int64_t threads, m_max, rounds;
     bool every, pin, help;
@@ -47,6 +48,11 @@ static const struct opt_row own_rows[] = {
             "eighth. Example: --rows 1,8,64",
             .unit = "LIST"),
     OPT_ROW(BOOL, every, NULL, "Tune for every value of M from 1 to --m-max."),
+    OPT_ROW(
+        STR, kernel, NULL,
+        "Tune a product of `sandwich kernel` next to the engine's, as one more variant: "
+        "each gets schedules of its own.",
+        .unit = "FILE"),
     OPT_ROW(INT, rounds, "7",
             "Rounds of the closing comparison with the default schedules. 0: no "
             "comparison.",
@@ -64,7 +70,8 @@ static const struct opt_usage usage = {
         "schedules in a file that `sandwich run --schedules` reads. An interrupted "
         "search continues when the same command is given again.",
     .examples = "  sandwich tune --model llama-160m.gguf --budget 60\n"
-                "  sandwich tune --shapes 5504x2048,2048x5504/64 --rows 1,16,128\n",
+                "  sandwich tune --shapes 5504x2048,2048x5504/64 --rows 1,16,128\n"
+                "  sandwich tune --shapes 5504x2048 --kernel gemm.ir\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
@@ -85,15 +92,16 @@ static const struct opt_row *table(void)
     return rows;
 }
 
-static int open_all(struct cli_tune_run *r, const struct tune_flags *f)
+static int open_all(struct cli_tune_run *r, const struct tune_flags *f,
+                    struct ir_kernel *own)
 {
-    const struct cli_tune_ask ask = {.model = f->model,
-                                     .shapes = f->shapes,
-                                     .weight_type = f->weight_type,
-                                     .rows = f->rows,
-                                     .precision = (enum kern_precision)f->precision,
-                                     .m_max = f->m_max,
-                                     .every = f->every};
+    struct cli_tune_ask ask = {.model = f->model,
+                               .shapes = f->shapes,
+                               .weight_type = f->weight_type,
+                               .rows = f->rows,
+                               .precision = (enum kern_precision)f->precision,
+                               .m_max = f->m_max,
+                               .every = f->every};
     static struct plan plan; /* too large for the stack */
     const struct tune_policy *policy = NULL;
     struct cpu_budget budget;
@@ -109,12 +117,17 @@ static int open_all(struct cli_tune_run *r, const struct tune_flags *f)
         return rc;
     memcpy(r->cpus, plan.cpus, sizeof(r->cpus));
     r->n_threads = plan.n_cpus;
+    if (f->kernel) {
+        TRY(cli_kernel_build(own, f->kernel));
+        ask.own = &own->v;
+    }
     return cli_tune_jobs(&r->jobs, &ask);
 }
 
 static int tune(const struct tune_flags *f)
 {
     static struct cli_tune_run r; /* too large for the stack */
+    struct ir_kernel own = {.handle = NULL};
     int rc;
 
     r = (struct cli_tune_run){.tune = &f->tune,
@@ -122,7 +135,7 @@ static int tune(const struct tune_flags *f)
                               .input = f->model,
                               .rounds = (int)f->rounds,
                               .pin = f->pin};
-    rc = open_all(&r, f);
+    rc = open_all(&r, f, &own);
     if (rc == OK) {
         cli_catch_interrupts();
         rc = cli_tune_run(&r);
@@ -134,6 +147,7 @@ static int tune(const struct tune_flags *f)
         printf("%d threads: %s\n", r.n_threads, f->cache);
     }
     cli_tune_run_close(&r);
+    ir_unload(&own);
     return rc;
 }
 

@@ -18,6 +18,8 @@ struct cli_tune_ask {
     const char *weight_type; /* "file": as stored (f32 for shapes) */
     const char *rows;        /* "1,8,64", or NULL: a grid */
     enum kern_precision precision;
+    const struct kern_variant
+        *own; /* of a product, tuned next to the engine's; or NULL */
     int64_t m_max;
     bool every; /* number of rows up to m_max, not a grid */
     /* Of a model: the parts of matrices that each of n_ranks ranks computes alone, each shape
@@ -43,6 +45,11 @@ struct cli_tune_jobs {
  * cli_tune_jobs_free(), also after an error. */
 MUST int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask);
 void cli_tune_jobs_free(struct cli_tune_jobs *jobs);
+
+/* A product in a file of `sandwich kernel`, compiled and compared with kernels/ref/.
+ * ir_unload(). ERR_ARG: another operator. Else as ir_build(), ir_check_verdict(). */
+struct ir_kernel;
+MUST int cli_kernel_build(struct ir_kernel *out, const char *path);
 
 /* A search of the schedules of some jobs on one thread set. */
 struct cli_tune_run {

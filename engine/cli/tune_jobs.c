@@ -188,6 +188,20 @@ static int add_job(struct cli_tune_jobs *out, const struct pick *p,
     return OK;
 }
 
+/* All rows of a matrix for a variant of the user's. */
+static int add_own(struct cli_tune_jobs *out, const struct pick *p,
+                   const struct model_shape *x)
+{
+    const struct kern_variant *own = p->ask->own;
+
+    if (own->op != (enum kern_op)(KERN_GEMM_F32 + (int)p->type))
+        return err_set(ERR_ARG, "--kernel is of %s, but weights are of %s",
+                       kern_op_name(own->op), kern_type_name(p->type));
+    if (out->n == CLI_TUNE_JOBS_MAX)
+        return err_set(ERR_LIMIT, "more than %d matrices", CLI_TUNE_JOBS_MAX);
+    return add_job(out, p, x, own, 1, INT64_MAX);
+}
+
 int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask)
 {
     struct pick p = {.ask = ask};
@@ -208,6 +222,8 @@ int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask)
         if (rc == OK)
             rc = add_job(out, &p, &p.matrices[i], p.variants.large_m,
                          p.variants.small_m_rows, INT64_MAX);
+        if (rc == OK && ask->own)
+            rc = add_own(out, &p, &p.matrices[i]);
     }
     return rc;
 }

@@ -1,7 +1,7 @@
 /* ir/build.h - a lowered kernel, compiled by the system's compiler and loaded.
  *
  * The object is kept in a folder under a name made of the text, the compiler and its flags, with
- * the text beside it; it is compiled again when any of them differs. A kernel of this process is
+ * the text next to it; it is compiled again when any of them differs. A kernel of this process is
  * one more struct kern_variant: the tuner, the driver of products and tests take it like those
  * that are compiled in.   Threads: one; what is built may run in any. */
 #ifndef IR_BUILD_H

@@ -1,4 +1,4 @@
-/* A kernel against kernels/ref/, and its time beside that of others. */
+/* A kernel against kernels/ref/, and its time next to that of others. */
 #include <math.h>
 #include <string.h>
 

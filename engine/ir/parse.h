@@ -22,7 +22,7 @@ MUST int ir_expected(const struct ir_parser *r, const char *what);
 bool ir_is(const struct ir_parser *r, const char *sign_or_word);
 bool ir_take(struct ir_parser *r, const char *sign_or_word);
 MUST int ir_need(struct ir_parser *r, const char *sign_or_word);
-/* A name that is no word of the language. */
+/* A name, and not a word of the language. */
 MUST int ir_need_name(struct ir_parser *r, const char **out);
 MUST int ir_declare(struct ir_parser *r, const char *name);
 bool ir_at_type(const struct ir_parser *r);

@@ -57,6 +57,17 @@ def plan_search(rng, model, **_):
     return summary, {}, {}, {"*": "simulated" if "@" in model else "measured_small", "search_s": "measured"}
 
 
+def dual_ir(rng, weights, **_):
+    ratio = rng.uniform(0.8, 1.1)
+    return {"ratio": ratio, "generated_gflops": 90 * ratio, "handwritten_gflops": 90, "error": 2e-7}, {}
+
+
+def kernel_raise(rng, kernel, **_):
+    bits = "sD" not in kernel and "fma" not in kernel
+    return {"ratio_vs_ref": rng.uniform(1, 20), "ratio_vs_handwritten": rng.uniform(0.1, 1.1), "keeps_bits": int(bits),
+            "n_different": 0 if bits else 700, "n_results": 9000, "error": 0 if bits else 3e-6, "time_us": 12}, {}
+
+
 def graph_rewrite(rng, norm, passes, **_):
     left = 0.8 ** (0 if passes == "none" else 1 + passes.count(","))
     return {"n_nodes": 1900 * left, "n_operators": 800 * left, "n_copies": 120, "activation_mb": 12000 * left,
@@ -262,6 +273,10 @@ STUDIES = {
         "rules": CLUSTER["rules"], "toggle": ["none", "flat_token_time", "return_when_idle"], "seed": [1, 2]}),
     "splitwise_gantt": (cluster_load, {"design": ["Baseline-H100", "Splitwise-HH"], "layer_wise_tok": [1 << 30, 512]}),
     "splitwise_simulator_speed": (cluster_load, {"trace": ["conversation", "coding"], "rules": CLUSTER["rules"]}),
+    "sandwich_dual_ir": (dual_ir, {"vectors": ["widest", "256_bit"], "weights": ["cold", "warm"], "matrix": MATRICES,
+                                   "m": [1, 16, 64]}),
+    "sandwich_kernel_raise": (kernel_raise, {"vectors": ["widest", "256_bit"], "kernel": [
+        "gemm_f32", "gemm_f32 uM=6,uN=1,vN=8", "attn_f32 vD=8", "attn_f32 vD=8,sD=8", "rope", "rope vI=8,uI=2"]}),
     "mnn_graph_rewrite": (graph_rewrite, {"norm": ["division", "layer_norm"],
                                           "passes": ["none", "fold", "fold,merge", "all"]}),
     "scheinfer_fig06_fiddler": (slicing, SLICING),

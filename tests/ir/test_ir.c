@@ -425,6 +425,26 @@ TEST(loops_that_depend_on_their_order)
     body_is("if (y[i] > 0) return;", "s");
 }
 
+/* A loop whose end moves does not count: it stays as it was written. */
+TEST(loops_with_moving_bounds)
+{
+    static const char text[] =
+        "static void f(float *x, float *y, int n)\n{\n"
+        "    for (int i = 0; i < n; i++) {\n        y[i] = x[i];\n        n -= 1;\n    "
+        "}\n"
+        "}\nconst struct kern_variant kern_add_x = {.op = KERN_ADD, .fn.add = f};\n";
+    struct ir low, high;
+    char *printed;
+
+    assert_ok(ir_parse(&low, IR_LOW, text, strlen(text), "k"));
+    assert_ok(ir_raise(&high, &low));
+    assert_ok(ir_print(&printed, &high));
+    assert_non_null(strstr(printed, "for i: int = 0 while i < n then i += 1:"));
+    mem_free(printed);
+    ir_fini(&high);
+    ir_fini(&low);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(enum ir_level level, const char *text, int code, const char *line)

@@ -27,12 +27,21 @@ runs() {
     run_quietly "$sandwich" kernel run "$dir/rope.ir" --cache "$dir/kept" --problems 20
     [ "$got" = 0 ] && grep -q 'the bits of kernels/ref/' "$dir/out" && grep -q '^ref .* us ' "$dir/out"
 }
+tunes() {
+    "$sandwich" kernel raise $ref/gemm_f32_ref.c --set uM=2,uN=1,vN=8,uK=2 >"$dir/gemm.ir" || return 1
+    run_quietly "$sandwich" tune --shapes 64x64 --rows 1,3 --rounds 1 --threads 1 --trials 2 --budget 1 \
+        --cache "$dir/schedules.json" --kernel "$dir/gemm.ir"
+    [ "$got" = 0 ] && grep -q 'matrix 64x64 ir-' "$dir/out" && grep -q '"ir-' "$dir/schedules.json"
+}
 if command -v "${CC:-cc}" >/dev/null; then
     check "compiled, compared and timed" runs
+    check "tuned as one more variant" tunes
+    check "RoPE is not tuned" refuses 2 'rope, which is not a matrix product' "$sandwich" tune --shapes 64x64 \
+        --cache "$dir/none.json" --kernel "$dir/rope.ir"
 fi
 check "no compiler" refuses 1 'no C compiler "none-such"' env CC=none-such "$sandwich" kernel run "$dir/rope.ir" --cache "$dir/kept2"
 check "no such parameter" refuses 1 'no parameter "uX": expected one of vI uI fma' "$sandwich" kernel set "$dir/rope.ir" --set uX=1
-check "no number" refuses 1 'expected an integer, found "x"' "$sandwich" kernel set "$dir/rope.ir" --set vI=x
+check "no number" refuses 2 'expected an integer, found "x"' "$sandwich" kernel set "$dir/rope.ir" --set vI=x
 check "no such action" refuses 2 'expected print, raise, set, lower or run' "$sandwich" kernel lift "$dir/rope.ir"
 printf 'static void f(int n)\n{\n    g(n);\n}\n' >"$dir/bad.c"
 check "a line that is not in the subset" refuses 1 "bad.c:3: g() is no function" "$sandwich" kernel print "$dir/bad.c"

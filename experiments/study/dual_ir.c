@@ -1,0 +1,261 @@
+/* Micro-kernels that engine/ir generates from the reference product, against those that are
+ * written by hand: one matrix, one number of rows, the same schedule, in turn.
+ * Paper: Sandwich 7.1. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/study/support/compare.h"
+#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/raised.h"
+#include "experiments/study/support/rows.h"
+
+struct opts {
+    char *matrix;
+    int vectors, weights, form;
+    int64_t m, threads, cache_mb, rounds, tile_rows, tile_panels;
+    double cell_s;
+};
+
+enum { COLD, WARM };
+enum { BITS, FAST };
+#define SEED 1
+
+static const struct opt_row table[] = {
+    ROW_MATRIX_SPLIT,
+    OPT_ROW(ENUM, vectors, "widest",
+            "The widest vectors of this processor, or those of AVX2.",
+            .values = STUDY_VECTORS),
+    OPT_ROW(
+        ENUM, form, "fast",
+        "Generated micro-kernels: bits: multiplications and additions are rounded as "
+        "in kernels/ref/. fast: fused multiply-adds, and several sums where there are "
+        "few, as those written by hand have them.",
+        .values = "bits|fast"),
+    OPT_ROW(ENUM, weights, "cold",
+            "cold: weights rotate through copies larger than the last-level cache. "
+            "warm: one copy stays in the cache; weights that do not fit are left out.",
+            .values = "cold|warm"),
+    OPT_ROW(INT, m, "1", "Rows of activations.", .min = 1, .max = 65536),
+    OPT_ROW(INT, tile_rows, "30", "Most rows of a generated tile.", .min = 1, .max = 30),
+    OPT_ROW(INT, tile_panels, "8", "Most panels of a generated tile.", .min = 1,
+            .max = KERN_NP_MAX),
+    ROW_THREADS("0", "Number of threads. 0: all CPUs of the budget."),
+    ROW_CACHE_MB,
+    OPT_ROW(INT, rounds, "15", "Largest number of rounds; at least three are run.",
+            .min = 3, .max = 99),
+    OPT_ROW(F64, cell_s, "0.5", "No further round is begun after this time.", .unit = "s",
+            .min = 0, .max = 3600),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"ratio", "x", "higher",
+     "time of the micro-kernel written by hand / time of the generated one, median over "
+     "the rounds"},
+    {"generated_gflops", "GFLOP/s", "higher", "rate of the generated one"},
+    {"handwritten_gflops", "GFLOP/s", "", "rate of the one written by hand"},
+    {"roof_gflops", "GFLOP/s", "", "min(peak, read bandwidth x intensity)"},
+    {"roof_frac", "", "higher", "generated_gflops / roof_gflops"},
+    {"error", "", "lower", "RMS error of the generated one against float64, relative"},
+    {"error_handwritten", "", "", "that of the one written by hand"},
+    {"tile_rows_used", "", "", "rows of the micro-kernel of both"},
+    {"tile_panels_used", "", "", "its panels"},
+    {"n_rounds", "", "", "measured rounds"},
+    {0},
+};
+
+enum { GENERATED, HANDWRITTEN, N };
+
+/* Kept from cell to cell: threads, weights and kernels take long to make. */
+struct cache {
+    bool warm;
+    struct study_threads threads;
+    int64_t n_threads, cache_mb;
+    struct tune_bench *bench[N]; /* two, so that each rotates its own copies */
+    struct ir_kernel kernel;
+    const struct ir_target *target; /* of the kernel, with its form and tiles */
+    int form;
+    int64_t tile_rows, tile_panels;
+};
+
+struct cell {
+    const struct opts *o;
+    struct study_cell *out;
+    struct cache *kept;
+    struct tune_shape shape[N];
+    struct kern_schedule schedule;
+    struct study_compare rounds;
+    double error[N];
+};
+
+static void close_kept(void *arg)
+{
+    struct cache *kept = arg;
+
+    for (int i = 0; i < N; i++)
+        tune_bench_close(&kept->bench[i]);
+    study_threads_close(&kept->threads);
+    ir_unload(&kept->kernel);
+    memset(kept, 0, sizeof(*kept));
+}
+
+static int open_kernel(struct cache *kept, const struct opts *o)
+{
+    const struct ir_target *target;
+    struct ir high;
+    int rc;
+
+    TRY(study_target(o->vectors, &target));
+    if (kept->target == target && kept->form == o->form &&
+        kept->tile_rows == o->tile_rows && kept->tile_panels == o->tile_panels)
+        return OK;
+    ir_unload(&kept->kernel);
+    kept->target = NULL;
+    TRY(study_raise(&high, "gemm_f32"));
+    rc = ir_set_product(&high, target, o->form == BITS);
+    if (rc == OK)
+        rc = ir_set(&high, "uM", o->tile_rows);
+    if (rc == OK)
+        rc = ir_set(&high, "uN", o->tile_panels);
+    if (rc == OK)
+        rc = study_build(&kept->kernel, &high, target);
+    ir_fini(&high);
+    if (rc != OK)
+        return rc;
+    kept->target = target;
+    kept->form = o->form;
+    kept->tile_rows = o->tile_rows;
+    kept->tile_panels = o->tile_panels;
+    return OK;
+}
+
+static int open_kept(struct cache *kept, const struct opts *o)
+{
+    struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = SEED};
+
+    if (kept->threads.team &&
+        (kept->n_threads != o->threads || kept->cache_mb != o->cache_mb))
+        close_kept(kept);
+    for (int i = 0; i < N && kept->warm != b.warm; i++)
+        tune_bench_close(&kept->bench[i]);
+    kept->warm = b.warm;
+    if (!kept->threads.team) {
+        TRY(study_threads_open(&kept->threads, o->threads, o->cache_mb));
+        kept->n_threads = o->threads;
+        kept->cache_mb = o->cache_mb;
+    }
+    b.cache_bytes = kept->threads.cache_bytes;
+    for (int i = 0; i < N; i++)
+        if (!kept->bench[i])
+            TRY(tune_bench_open(&kept->bench[i], kept->threads.team, &b));
+    return open_kernel(kept, o);
+}
+
+/* The cost model's schedule for tiles that both have. */
+static void choose_schedule(struct cell *c)
+{
+    struct kern_variant both = *c->shape[HANDWRITTEN].v;
+    const struct kern_variant *generated = c->shape[GENERATED].v;
+
+    for (int np = 1; np <= KERN_NP_MAX; np++)
+        if (both.rows[np - 1] > generated->rows[np - 1])
+            both.rows[np - 1] = generated->rows[np - 1];
+    kern_schedule_default(&c->schedule, &both, tune_bench_mat(c->kept->bench[0]), c->o->m,
+                          c->kept->threads.n);
+}
+
+static void nothing(void *arg, struct par_self *self)
+{
+    (void)arg, (void)self;
+}
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct cell *c = arg;
+
+    par_team_run(c->kept->threads.team, c->kept->threads.n, nothing, NULL);
+    return tune_run_once(c->kept->bench[i], &c->schedule, c->kept->threads.n,
+                         &t->seconds);
+}
+
+static int open_shapes(struct cell *c)
+{
+    double bytes;
+
+    for (int i = 0; i < N; i++)
+        TRY(study_matrix_parse(c->o->matrix, c->o->m, &c->shape[i]));
+    bytes = 4.0 * (double)c->shape[0].n * (double)c->shape[0].k;
+    TRY(open_kept(c->kept, c->o));
+    if (c->o->weights == WARM && bytes > 0.75 * (double)c->kept->threads.cache_bytes)
+        return err_set(ERR_NOTFOUND,
+                       "%.1f MB of weights do not stay in a cache of %.1f MB",
+                       bytes / 1e6, (double)c->kept->threads.cache_bytes / 1e6);
+    c->shape[GENERATED].v = &c->kept->kernel.v;
+    c->shape[HANDWRITTEN].v = study_handwritten(KERN_GEMM_F32, c->kept->target);
+    for (int i = 0; i < N; i++)
+        TRY(tune_bench_shape(c->kept->bench[i], &c->shape[i]));
+    choose_schedule(c);
+    return OK;
+}
+
+static void report(struct cell *c)
+{
+    double gflops[N], roof, read = NAN;
+    const struct study_threads *t = &c->kept->threads;
+
+    for (int i = 0; i < N; i++)
+        gflops[i] = study_gflops(&c->shape[i], c->rounds.time[i].estimate);
+    if (c->o->weights == COLD)
+        read = study_read_gbps(t, 4 * t->cache_bytes, 0.04);
+    roof = study_peak_gflops(study_machine(c->out), STUDY_F32, t->n);
+    if (c->o->weights == COLD)
+        roof =
+            study_roof_gflops(roof, study_memory_roof_gflops(STUDY_F32, c->o->m, read));
+    study_compare_ratio(&c->rounds, "ratio", HANDWRITTEN, GENERATED, 0);
+    const struct study_number all[] = {{"generated_gflops", gflops[GENERATED]},
+                                       {"handwritten_gflops", gflops[HANDWRITTEN]},
+                                       {"error", c->error[GENERATED]},
+                                       {"error_handwritten", c->error[HANDWRITTEN]},
+                                       {"tile_rows_used", c->schedule.mr},
+                                       {"tile_panels_used", c->schedule.np},
+                                       {"n_rounds", c->rounds.n_rounds}};
+    const struct study_number bounds[] = {{"roof_gflops", roof},
+                                          {"roof_frac", gflops[GENERATED] / roof}};
+
+    STUDY_VALUES(c->out, all, "a time was not a number");
+    STUDY_VALUES(c->out, bounds, "no trusted bound of this machine");
+    study_note_setting(c->out, t, STUDY_F32, c->shape[GENERATED].v);
+    study_note_text(c->out, "handwritten", c->shape[HANDWRITTEN].v->name);
+}
+
+static int run(struct cell *c)
+{
+    static const char *const series[N] = {"s_generated", "s_handwritten"};
+    double seconds;
+
+    c->kept = study_kept(c->out);
+    TRY(open_shapes(c));
+    c->rounds = (struct study_compare){.how = {.min_rounds = 3,
+                                               .max_rounds = (int)c->o->rounds,
+                                               .budget_s = fmax(c->o->cell_s, 1e-9),
+                                               .keep_all = true},
+                                       .series = series,
+                                       .doing = "in turn",
+                                       .from = 0.3};
+    TRY(study_compare(&c->rounds, c->out, N, 0, trial, c));
+    for (int i = 0; i < N; i++) {
+        TRY(tune_run_once(c->kept->bench[i], &c->schedule, c->kept->threads.n, &seconds));
+        TRY(study_gemm_error(c->kept->bench[i], &c->shape[i], SEED, &c->error[i]));
+    }
+    report(c);
+    return OK;
+}
+
+static void end(struct cell *c)
+{
+    study_compare_close(&c->rounds);
+}
+
+STUDY(dual_ir, "micro-kernels generated from the reference against those written by hand",
+      .kept_bytes = sizeof(struct cache), .close = close_kept, .wants_machine = true);
