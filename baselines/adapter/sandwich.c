@@ -12,6 +12,7 @@
 #include "base/opt.h"
 #include "base/thread.h"
 #include "baselines/plan_cache.h"
+#include "roles/roles.h"
 #include "serve/serve.h"
 
 #define IDLE_NS                                                                          \
@@ -23,6 +24,7 @@ struct sandwich_opts {
     int plan_by; /* enum sut_plan_by */
     int64_t plan_ranks;
     char *plan_budget;
+    struct roles_opts roles;
 };
 
 #define OPT_OF struct sandwich_opts
@@ -46,7 +48,7 @@ static const struct opt_row own_rows[] = {
 };
 #define N_OWN    (sizeof(own_rows) / sizeof(own_rows[0]))
 #define ROWS_MAX 64
-static struct opt_row rows[ROWS_MAX]; /* both tables; ends with a NULL name */
+static struct opt_row rows[ROWS_MAX]; /* all tables; ends with a NULL name */
 
 /* Before main(), since others read the table through a constant pointer. The engine's rows
  * come first in it as its options do in the struct, so their offsets hold. */
@@ -58,6 +60,12 @@ __attribute__((constructor)) static void join_rows(void)
          r++)
         rows[n++] = *r;
     memcpy(rows + n, own_rows, sizeof(own_rows));
+    n += N_OWN;
+    for (const struct opt_row *r = roles_opt_table; r->name && n < ROWS_MAX - 1;
+         r++, n++) {
+        rows[n] = *r;
+        rows[n].offset += offsetof(struct sandwich_opts, roles);
+    }
 }
 
 /* One request on its way: from the engine's callback back to the harness's number. */
@@ -129,7 +137,8 @@ static bool is_closing(struct sut *s)
 
     pthread_mutex_lock(&s->lock);
     if (s->want_describe) {
-        s->describe_rc = serve_describe(s->serve, &s->description);
+        s->describe_rc =
+            s->o.roles.roles ? OK : serve_describe(s->serve, &s->description);
         if (s->describe_rc != OK)
             strncpy(s->why, err_msg(), sizeof(s->why) - 1);
         s->want_describe = false;
@@ -155,7 +164,8 @@ static void *engine_main(void *arg)
 {
     struct sut *s = arg;
     bool busy;
-    int rc = serve_open(&s->serve, &s->o.serve);
+    int rc = s->o.roles.roles ? roles_open(&s->serve, &s->o.serve, &s->o.roles)
+                              : serve_open(&s->serve, &s->o.serve);
 
     pthread_mutex_lock(&s->lock);
     s->opened = true;
@@ -373,6 +383,21 @@ static void add_own(const struct sut *s, json_t *described)
                                       s->plan.made_s, "reused", s->plan.reused));
 }
 
+/* Machines are processes of their own: what they were asked for. */
+static json_t *describe_roles(const struct sut *s)
+{
+    const struct sandwich_opts *o = &s->o;
+
+    return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o}", "system", "sandwich", "roles",
+                     o->roles.roles, "configuration",
+                     json_sprintf("roles %s; %s, %s; %s; %s", o->roles.roles,
+                                  o->roles.transport, o->roles.router, o->serve.policy,
+                                  serve_precision_name(&o->serve)),
+                     "precision", serve_precision_name(&o->serve), "roles_options",
+                     opt_to_json(roles_opt_table, &o->roles), "options",
+                     opt_to_json(serve_opt_table, &o->serve));
+}
+
 /* The team's facts belong to the engine's thread: ask it, between two steps. */
 static int sandwich_describe(struct sut *s, json_t **out)
 {
@@ -387,22 +412,24 @@ static int sandwich_describe(struct sut *s, json_t **out)
     rc = s->describe_rc;
     *out = s->description;
     s->description = NULL;
-    if (rc == OK)
-        add_own(s, *out);
-    else
+    if (rc != OK)
         rc = err_set(rc, "%s", s->why);
+    else if (s->o.roles.roles)
+        *out = describe_roles(s);
+    else
+        add_own(s, *out);
     pthread_mutex_unlock(&s->lock);
     return rc;
 }
 
 static int64_t sandwich_token_bytes(struct sut *s, int64_t ctx_tok)
 {
-    return serve_token_bytes(s->serve, ctx_tok);
+    return s->o.roles.roles ? 0 : serve_token_bytes(s->serve, ctx_tok);
 }
 
 static double sandwich_prefill_flop(struct sut *s, int64_t n_tok)
 {
-    return serve_prefill_flop(s->serve, n_tok);
+    return s->o.roles.roles ? 0 : serve_prefill_flop(s->serve, n_tok);
 }
 
 const struct sut_adapter sut_adapter_sandwich = {

@@ -289,6 +289,24 @@ void opt_free(const struct opt_row *table, void *s)
         }
 }
 
+int opt_copy(const struct opt_row *table, void *to, const void *from, size_t size)
+{
+    int rc = OK;
+
+    memcpy(to, from, size);
+    for (const struct opt_row *r = table; r->name; r++) {
+        const char *text =
+            r->type == OPT_STR ? *(char *const *)member_const(r, from) : NULL;
+        char **copy = member(r, to);
+
+        if (!text)
+            continue;
+        *copy = mem_strdup(MEM_OTHER, text);
+        rc = *copy ? rc : ERR_NOMEM;
+    }
+    return rc;
+}
+
 /* --- JSON */
 
 static int from_json(const struct opt_row *r, void *s, const json_t *v, const char *where)

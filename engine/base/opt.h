@@ -60,6 +60,8 @@ struct opt_row {
  * ERR_NOMEM, or ERR_ARG when the table itself is wrong. */
 MUST int opt_init(const struct opt_row *table, void *s);
 void opt_free(const struct opt_row *table, void *s); /* frees and NULLs the strings */
+/* *to: all `size` bytes of *from, with strings of its own. ERR_NOMEM: opt_free() is still due. */
+MUST int opt_copy(const struct opt_row *table, void *to, const void *from, size_t size);
 
 /* Set one member from text. `where` ("--isa", "x.json: load.rate") begins the error
  * line. */

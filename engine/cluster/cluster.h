@@ -25,11 +25,8 @@
 #include <stdio.h>
 
 #include "cluster/perf.h"
-#include "cluster/router.h"
+#include "cluster/pools.h"
 #include "sched/sched.h"
-
-enum cluster_pool { CLUSTER_PROMPT, CLUSTER_TOKEN, CLUSTER_MIXED, CLUSTER_N_POOLS };
-extern const char *const cluster_pool_names[];
 
 struct cluster_machine_opts {
     enum cluster_pool home; /* CLUSTER_MIXED: all phases of its requests, for ever */
@@ -37,6 +34,14 @@ struct cluster_machine_opts {
     int64_t kv_tok;       /* memory for keys and values */
     double link_gbps;     /* GB/s in each direction; 0: sending takes no time */
     double link_alpha_ns; /* constant per transfer */
+    int controller; /* machines with the same number share a memory controller; 0: none */
+};
+
+/* Machines on one memory controller slow each other: while a neighbour runs a step of kind n, a
+ * step of kind k that alone takes t takes slowdown[k][n] t; with several neighbours, by the product
+ * of theirs. A step with a prompt is one of prompts.   [CLUSTER_PROMPT or CLUSTER_TOKEN] */
+struct cluster_contention {
+    double slowdown[2][2]; /* each at least 1 */
 };
 
 /* What splitwise-sim does otherwise than the paper says. All false: the paper. */
@@ -82,7 +87,8 @@ struct cluster_decision {
 struct cluster_step {
     int machine;
     enum cluster_pool pool;
-    int64_t start_ns, end_ns;
+    int64_t start_ns,
+        end_ns; /* with contention: as if the neighbours went on as they are */
     int64_t n_prompts, n_prompt_tok, n_decode;
 };
 
@@ -116,10 +122,15 @@ struct cluster_opts {
     int64_t repurpose_ns; /* 0: never */
     const struct sched_policy *policy;
     int64_t max_batch_prompt_tok; /* that several prompts may share a step with */
+    int64_t max_step_tok;         /* of a step; 0: a long prompt is never cut */
     int64_t max_seqs;             /* on one machine */
     double keep_frac; /* memory that stays free when a request is admitted, for growth */
     int64_t layer_wise_tok; /* shorter prompts are sent serially */
     struct cluster_quirks quirks;
+    /* A prompt is computed when the token machine has memory for it, as real machines do it
+     * (roles/); false: keys and values wait for memory on the prompt machine, as above. */
+    bool reserve_first;
+    const struct cluster_contention *contention; /* NULL: none. Lent. */
     uint64_t seed;
     /* The next request. false: there are no more. */
     bool (*next)(void *ctx, struct cluster_arrival *out);

@@ -15,7 +15,8 @@ struct cluster_request {
     int64_t reserved_tok;   /* on the token machine, until it has arrived */
     int64_t reserved_ns;    /* since then */
     int64_t bytes_sent;
-    bool on_token_machine, sending, first_seen;
+    bool on_token_machine, sending;
+    bool arrived_early; /* its transfer was to end with a step that takes longer now */
     struct cluster_request *next; /* in an inbox, or unused */
     struct cluster_request *next_of_all;
 };
@@ -26,11 +27,15 @@ struct cluster_machine {
     int index;
     enum cluster_pool home, pool;
     struct sched_loop loop;
-    bool busy;
+    bool busy; /* with a step, of: */
+    enum cluster_pool step_kind;
+    double step_left_ns, step_rate; /* alone, at step_since_ns; 1 or less */
+    int64_t step_since_ns, step_end_ns;
     int64_t next_id;
     int64_t kv_used_tok;
     int64_t actual[CLUSTER_N_LOADS], known[CLUSTER_N_LOADS];
-    int64_t n_tasks[2];                         /* by kind */
+    int64_t n_tasks[2]; /* by kind */
+    int64_t n_reserved; /* requests that have memory, on their way */
     struct cluster_request *inbox, **inbox_end; /* wait for memory here */
     bool retry_due;
     struct cluster_link in, out;
@@ -41,10 +46,8 @@ struct cluster {
     struct cluster_opts o;
     struct cluster_machine *machines; /* [o.n_machines] */
     struct cluster_events events;
-    struct rng rng;
-    uint64_t n_choices[CLUSTER_N_POOLS];
-    int *ids;                             /* [n_machines] scratch of a choice */
-    int64_t *loads, *actual;              /* [n_machines] */
+    struct cluster_pools pools;
+    struct cluster_candidate *candidates; /* [n_machines] scratch of a choice */
     struct cluster_request *unused, *all; /* all: that were ever allocated */
     int64_t n_live, last_ns;
     int64_t n_retries; /* that are due */
@@ -55,7 +58,7 @@ struct cluster {
     struct cluster_stat stat;
 };
 
-/* pools.c */
+/* assign.c */
 /* Choose both machines of a request and count it as theirs. */
 void cluster_assign(struct cluster *c, struct cluster_request *q);
 void cluster_report_all(struct cluster *c);
@@ -70,7 +73,16 @@ void cluster_machine_start(struct cluster_machine *m); /* a step, where it can *
 void cluster_machine_step_end(struct cluster_machine *m);
 void cluster_machine_add(struct cluster_machine *m, struct cluster_request *q);
 
+/* contention.c */
+/* A step that takes step_ns alone begins, or the present one has ended: the event of its end, and
+ * of those of its neighbours, whose speed changes. */
+void cluster_step_begins(struct cluster_machine *m, enum cluster_pool kind,
+                         int64_t step_ns);
+void cluster_step_ended(struct cluster_machine *m);
+
 /* move.c */
+/* A request that has arrived goes to its prompt machine, now or when there is memory. */
+void cluster_begin(struct cluster_request *q, struct cluster *c);
 /* The prompt's step begins and takes step_ns: send layer by layer where that is due. */
 void cluster_send_early(struct cluster_request *q, struct cluster *c, int64_t step_ns);
 /* The prompt is computed. */

@@ -120,23 +120,23 @@ static void drop(void *ctx, struct sched_request *r)
 int cluster_machine_open(struct cluster_machine *m, struct cluster *c, int index)
 {
     const struct cluster_machine_opts *o = &c->o.machines[index];
-    struct sched_loop_opts loop = {.policy = c->o.policy,
-                                   .alloc = {.free_tok = free_tok,
-                                             .need_tok = need_tok,
-                                             .reserve = reserve,
-                                             .grow = grow,
-                                             .release = release},
-                                   .refuse = refuse,
-                                   .drop = drop,
-                                   .ctx = m,
-                                   .n_live = 16,
-                                   .max_seqs = c->o.max_seqs,
-                                   .max_step_tok = INT64_C(1)
-                                                   << 40, /* a long prompt is not cut */
-                                   .max_batch_prompt_tok = c->o.max_batch_prompt_tok,
-                                   .patience = 8,
-                                   .max_age = INT64_MAX,
-                                   .mix_buckets = true};
+    struct sched_loop_opts loop = {
+        .policy = c->o.policy,
+        .alloc = {.free_tok = free_tok,
+                  .need_tok = need_tok,
+                  .reserve = reserve,
+                  .grow = grow,
+                  .release = release},
+        .refuse = refuse,
+        .drop = drop,
+        .ctx = m,
+        .n_live = 16,
+        .max_seqs = c->o.max_seqs,
+        .max_step_tok = c->o.max_step_tok > 0 ? c->o.max_step_tok : INT64_C(1) << 40,
+        .max_batch_prompt_tok = c->o.max_batch_prompt_tok,
+        .patience = 8,
+        .max_age = INT64_MAX,
+        .mix_buckets = true};
 
     if (o->kv_tok < 1 || !o->perf || (unsigned)o->home >= CLUSTER_N_POOLS)
         return err_set(ERR_ARG,
@@ -218,6 +218,7 @@ void cluster_machine_start(struct cluster_machine *m)
     struct cluster_step s = {
         .machine = m->index, .pool = m->pool, .start_ns = c->events.now_ns};
     struct cluster_work w;
+    int64_t step_ns;
 
     if (m->busy || c->rc != OK)
         return;
@@ -233,14 +234,13 @@ void cluster_machine_start(struct cluster_machine *m)
     w = work_of(m, &s.n_prompts);
     s.n_prompt_tok = w.n_prompt_tok;
     s.n_decode = w.n_decode;
-    s.end_ns = s.start_ns + duration_ns(m, &w);
-    m->busy = true;
+    step_ns = duration_ns(m, &w);
+    cluster_step_begins(m, s.n_prompts > 0 ? CLUSTER_PROMPT : CLUSTER_TOKEN, step_ns);
+    s.end_ns = m->step_end_ns;
     c->stat.n_steps++;
-    c->stat.busy_ns += (double)(s.end_ns - s.start_ns);
     for (int i = 0; i < m->loop.n_batch; i++)
         cluster_send_early((struct cluster_request *)m->loop.batch[i], c,
                            s.end_ns - s.start_ns);
-    cluster_push(c, CLUSTER_STEP_END, s.end_ns, m->index, NULL);
     cluster_log(c, "step", m->index, s.n_prompt_tok, s.n_decode);
     if (c->o.observer.step)
         c->o.observer.step(c->o.observer.ctx, &s);
@@ -272,12 +272,14 @@ static void new_token(struct cluster_machine *m, struct cluster_request *q)
 
 void cluster_machine_step_end(struct cluster_machine *m)
 {
-    m->busy = false;
+    cluster_step_ended(m);
     for (int i = 0; i < m->loop.n_batch; i++)
         if (sched_loop_computed(&m->loop, m->loop.batch[i]))
             new_token(m, (struct cluster_request *)m->loop.batch[i]);
     sched_loop_age(&m->loop);
     sched_loop_drop(&m->loop);
+    if (!m->cluster->o.quirks.retry)
+        cluster_serve_inbox(m); /* there are fewer sequences */
     if (m->cluster->o.report_ns == 0)
         cluster_maybe_return(m);
     cluster_machine_start(m);

@@ -16,8 +16,10 @@ static bool reserve(struct cluster_request *q, struct cluster *c)
     struct cluster_machine *t = &c->machines[q->d.token_machine];
     int64_t n_tok = arriving_tok(c, q);
 
-    if (t->loop.n_seqs >= c->o.max_seqs || !cluster_kv_take(t, n_tok, false))
+    if (t->loop.n_seqs + t->n_reserved >= c->o.max_seqs ||
+        !cluster_kv_take(t, n_tok, false))
         return false;
+    t->n_reserved++;
     q->reserved_tok = n_tok;
     q->reserved_ns = c->events.now_ns;
     return true;
@@ -62,30 +64,21 @@ void cluster_send_early(struct cluster_request *q, struct cluster *c, int64_t st
 
     if (!goes_elsewhere(q) || q->on_token_machine || r->n_new > 0 ||
         r->n_ctx + r->step_tok < sched_request_n_known(r) ||
-        q->d.n_prompt < c->o.layer_wise_tok || t->inbox || !reserve(q, c))
+        q->d.n_prompt < c->o.layer_wise_tok ||
+        (q->reserved_tok == 0 && (t->inbox || !reserve(q, c))))
         return;
     send(q, c, c->events.now_ns, step_ns, true);
 }
 
-void cluster_send(struct cluster_request *q, struct cluster *c)
+static bool is_too_long(const struct cluster_request *q, const struct cluster_machine *t)
 {
-    struct cluster_machine *p = &c->machines[q->d.prompt_machine],
-                           *t = &c->machines[q->d.token_machine];
+    return q->d.n_prompt + q->d.n_output > t->o->kv_tok;
+}
 
-    if (q->sending)
-        return;
-    if (q->d.n_prompt + q->d.n_output > t->o->kv_tok) {
-        int64_t held_tok = q->held_tok;
+static void wait_for_memory(struct cluster_request *q, struct cluster_machine *t)
+{
+    struct cluster *c = t->cluster;
 
-        q->held_tok = 0;
-        cluster_finish(c, q, true);
-        cluster_kv_give(p, held_tok);
-        return;
-    }
-    if (!t->inbox && reserve(q, c)) {
-        send(q, c, c->events.now_ns, 0, false);
-        return;
-    }
     q->next = NULL;
     *t->inbox_end = q;
     t->inbox_end = &q->next;
@@ -94,6 +87,42 @@ void cluster_send(struct cluster_request *q, struct cluster *c)
         t->retry_due = true;
         cluster_push(c, CLUSTER_RETRY, c->events.now_ns + RETRY_NS, t->index, NULL);
     }
+}
+
+void cluster_send(struct cluster_request *q, struct cluster *c)
+{
+    struct cluster_machine *p = &c->machines[q->d.prompt_machine],
+                           *t = &c->machines[q->d.token_machine];
+
+    if (q->sending && q->arrived_early)
+        cluster_push(c, CLUSTER_TRANSFER_END, c->events.now_ns, -1, q);
+    if (q->sending)
+        return;
+    if (is_too_long(q, t)) {
+        int64_t held_tok = q->held_tok;
+
+        q->held_tok = 0;
+        cluster_finish(c, q, true);
+        cluster_kv_give(p, held_tok);
+    } else if (q->reserved_tok > 0 || (!t->inbox && reserve(q, c))) {
+        send(q, c, c->events.now_ns, 0, false);
+    } else {
+        wait_for_memory(q, t);
+    }
+}
+
+void cluster_begin(struct cluster_request *q, struct cluster *c)
+{
+    struct cluster_machine *t = &c->machines[q->d.token_machine];
+
+    if (!c->o.reserve_first || !goes_elsewhere(q))
+        cluster_machine_add(&c->machines[q->d.prompt_machine], q);
+    else if (is_too_long(q, t))
+        cluster_finish(c, q, true);
+    else if (!t->inbox && reserve(q, c))
+        cluster_machine_add(&c->machines[q->d.prompt_machine], q);
+    else
+        wait_for_memory(q, t);
 }
 
 void cluster_serve_inbox(struct cluster_machine *m)
@@ -107,7 +136,12 @@ void cluster_serve_inbox(struct cluster_machine *m)
             break;
         m->inbox = q->next;
         m->inbox_end = m->inbox ? m->inbox_end : &m->inbox;
-        send(q, c, c->events.now_ns, 0, false);
+        if (q->d.n_tokens > 0) {
+            send(q, c, c->events.now_ns, 0, false);
+        } else { /* its prompt is still to be computed */
+            cluster_machine_add(&c->machines[q->d.prompt_machine], q);
+            cluster_push(c, CLUSTER_RETRY, c->events.now_ns, q->d.prompt_machine, NULL);
+        }
     }
     if (c->o.quirks.retry && m->inbox && !m->retry_due) {
         m->retry_due = true;
@@ -126,6 +160,10 @@ void cluster_arrived(struct cluster_request *q, struct cluster *c)
                                 .from = p->index,
                                 .to = t->index};
 
+    if (q->d.n_tokens == 0) {
+        q->arrived_early = true;
+        return;
+    }
     c->stat.n_transferred++;
     c->stat.reserved_idle_tok_ns +=
         (double)q->reserved_tok * (double)(c->events.now_ns - q->reserved_ns);
@@ -139,6 +177,7 @@ void cluster_arrived(struct cluster_request *q, struct cluster *c)
                                   .n_ctx = q->d.n_prompt};
     q->kv_tok = q->reserved_tok;
     q->reserved_tok = 0;
+    t->n_reserved--;
     cluster_machine_add(t, q);
     cluster_kv_give(p, q->held_tok);
     q->held_tok = 0;

@@ -1,184 +1,108 @@
-/* The cluster's scheduler: routing, and which machine is in which pool. */
-#include "cluster/impl.h"
+#include "cluster/pools.h"
 
-#include <limits.h>
+#include "base/mem.h"
 
-static int64_t load_of(const int64_t *loads, enum cluster_load load)
+const char *const cluster_pool_names[] = {"prompt", "token", "mixed", NULL};
+
+int cluster_pools_open(struct cluster_pools *out, int n_machines,
+                       const struct cluster_router *router, uint64_t seed)
 {
-    return load == CLUSTER_LOAD_PENDING_TOK
-               ? loads[CLUSTER_LOAD_PROMPT_TOK] + loads[CLUSTER_LOAD_SEQUENCES]
-               : loads[load];
+    size_t n = (size_t)n_machines;
+
+    *out = (struct cluster_pools){.n = n_machines, .router = router};
+    rng_init(&out->rng, seed, "router");
+    out->ids = mem_new(MEM_OTHER, n, sizeof(*out->ids));
+    out->loads = mem_new(MEM_OTHER, n, sizeof(*out->loads));
+    out->actual = mem_new(MEM_OTHER, n, sizeof(*out->actual));
+    return out->ids && out->loads && out->actual ? OK : ERR_NOMEM;
 }
 
-static int64_t known_load(const struct cluster_machine *m, enum cluster_load load)
+void cluster_pools_close(struct cluster_pools *p)
 {
-    return load_of(m->cluster->o.report_ns > 0 ? m->known : m->actual, load);
+    mem_free(p->ids);
+    mem_free(p->loads);
+    mem_free(p->actual);
+    *p = (struct cluster_pools){0};
 }
 
-static void count(struct cluster_machine *m, enum cluster_load load, int64_t n)
+enum cluster_pool cluster_pools_opposite(enum cluster_pool kind)
 {
-    m->actual[load] += n;
-    m->known[load] += n;
+    return kind == CLUSTER_PROMPT ? CLUSTER_TOKEN : CLUSTER_PROMPT;
 }
 
 struct pick {
-    struct cluster_choice choice;
     enum cluster_pool pool;
-    int index; /* into choice.machines; -1: there is none */
+    int index; /* into the choice; -1: the pool is empty */
     int64_t load;
-    bool queued; /* requests wait on it */
+    bool queued;
 };
 
-static struct pick pick(struct cluster *c, enum cluster_pool pool, enum cluster_load load)
+static struct pick pick(struct cluster_pools *p, const struct cluster_candidate *m,
+                        enum cluster_pool pool)
 {
-    struct pick p = {.pool = pool, .index = -1, .load = -1};
+    struct pick out = {.pool = pool, .index = -1, .load = -1};
     int n = 0;
 
-    for (int i = 0; i < c->o.n_machines; i++) {
-        const struct cluster_machine *m = &c->machines[i];
-
-        if (m->pool != pool)
+    for (int i = 0; i < p->n; i++) {
+        if (m[i].pool != pool)
             continue;
-        c->ids[n] = i;
-        c->loads[n] = known_load(m, load);
-        c->actual[n++] = load_of(m->actual, load);
+        p->ids[n] = i;
+        p->loads[n] = m[i].known;
+        p->actual[n++] = m[i].actual;
     }
-    p.choice = (struct cluster_choice){.n = n,
-                                       .machines = c->ids,
-                                       .loads = c->loads,
-                                       .actual = c->actual,
-                                       .rng = &c->rng,
-                                       .n_choices = &c->n_choices[pool]};
+    p->of = (struct cluster_choice){.n = n,
+                                    .machines = p->ids,
+                                    .loads = p->loads,
+                                    .actual = p->actual,
+                                    .rng = &p->rng,
+                                    .n_choices = &p->n_choices[pool]};
     if (n == 0)
-        return p;
-    p.index = c->o.router->choose(&p.choice);
-    p.load = c->loads[p.index];
-    p.queued = c->machines[c->ids[p.index]].loop.n_live >
-               c->machines[c->ids[p.index]].loop.n_seqs;
-    return p;
+        return out;
+    out.index = p->router->choose(&p->of);
+    out.load = p->loads[out.index];
+    out.queued = m[p->ids[out.index]].queued;
+    return out;
 }
 
-static void move(struct cluster_machine *m, enum cluster_pool pool)
-{
-    struct cluster *c = m->cluster;
-
-    if (pool == CLUSTER_MIXED)
-        m->mixed_since_ns = c->events.now_ns;
-    m->pool = pool;
-    c->stat.n_pool_moves++;
-    cluster_log(c, "pool", m->index, (int64_t)pool, m->n_tasks[0] + m->n_tasks[1]);
-}
-
-static bool has_room(const struct pick *p, int64_t threshold, bool needs_queue)
+static bool has_room(const struct pick *p, const struct cluster_task *t)
 {
     if (p->index < 0)
         return false;
-    return p->load <= threshold || (needs_queue && !p->queued);
+    return p->load <= t->threshold || (t->needs_queue && !p->queued);
 }
 
-static struct cluster_machine *choose(struct cluster *c, enum cluster_pool kind)
+int cluster_pools_choose(struct cluster_pools *p, struct cluster_chosen *out,
+                         const struct cluster_candidate *m,
+                         const struct cluster_task *task)
 {
-    bool is_prompt = kind == CLUSTER_PROMPT;
-    enum cluster_pool opposite = is_prompt ? CLUSTER_TOKEN : CLUSTER_PROMPT;
-    enum cluster_load load = is_prompt ? c->o.prompt_load : c->o.token_load;
-    int64_t threshold = is_prompt ? c->o.prompt_threshold : c->o.token_threshold;
-    bool needs_queue = is_prompt && c->o.quirks.needs_queue;
-    struct pick own = pick(c, kind, load), p = own, mixed = {.load = -1};
+    struct pick own = pick(p, m, task->kind), x = own, mixed = {.load = -1};
 
-    if (!has_room(&own, threshold, needs_queue)) {
-        mixed = p = pick(c, CLUSTER_MIXED, load);
-        if (!has_room(&mixed, threshold, needs_queue))
-            p = pick(c, opposite, load);
+    if (!has_room(&own, task)) {
+        mixed = x = pick(p, m, CLUSTER_MIXED);
+        if (!has_room(&mixed, task))
+            x = pick(p, m, cluster_pools_opposite(task->kind));
         /* Everything is above its threshold: the lesser of both. */
-        if (p.index < 0)
-            p = pick(c,
+        if (x.index < 0)
+            x = pick(p, m,
                      mixed.index < 0 || (own.index >= 0 && own.load < mixed.load)
-                         ? kind
-                         : CLUSTER_MIXED,
-                     load);
+                         ? task->kind
+                         : CLUSTER_MIXED);
     }
-    if (p.index < 0) {
-        cluster_fail(c, err_set(ERR_STATE, "no machine is in a pool"));
-        return &c->machines[0];
-    }
-    if (c->o.observer.routed)
-        c->o.observer.routed(c->o.observer.ctx,
-                             &(const struct cluster_decision){.t_ns = c->events.now_ns,
-                                                              .kind = kind,
-                                                              .pool = p.pool,
-                                                              .choice = &p.choice,
-                                                              .chosen = p.index,
-                                                              .own_load = own.load,
-                                                              .mixed_load = mixed.load,
-                                                              .threshold = threshold});
-    struct cluster_machine *m = &c->machines[p.choice.machines[p.index]];
-
-    if (p.pool == opposite)
-        move(m, CLUSTER_MIXED);
-    return m;
+    if (x.index < 0)
+        return err_set(ERR_STATE, "no machine is in a pool");
+    *out = (struct cluster_chosen){.machine = p->ids[x.index],
+                                   .index = x.index,
+                                   .pool = x.pool,
+                                   .own_load = own.load,
+                                   .mixed_load = mixed.load};
+    return OK;
 }
 
-void cluster_assign(struct cluster *c, struct cluster_request *q)
+bool cluster_pools_returns(enum cluster_pool home, enum cluster_pool pool,
+                           const int64_t *n_tasks, bool when_idle)
 {
-    struct cluster_machine *p = choose(c, CLUSTER_PROMPT);
-    struct cluster_done *d = &q->d;
-    struct cluster_machine *t = p;
-
-    count(p, CLUSTER_LOAD_REQUESTS, 1);
-    count(p, CLUSTER_LOAD_PROMPT_TOK, d->n_prompt);
-    p->n_tasks[CLUSTER_PROMPT]++;
-    if (d->n_output > 1) {
-        t = p->home == CLUSTER_MIXED ? p : choose(c, CLUSTER_TOKEN);
-        count(t, CLUSTER_LOAD_REQUESTS, t != p);
-        count(t, CLUSTER_LOAD_SEQUENCES, 1);
-        count(t, CLUSTER_LOAD_REMAINING_TOK, d->n_output - 1);
-        count(t, CLUSTER_LOAD_KV_TOK, d->n_prompt + d->n_output);
-        t->n_tasks[CLUSTER_TOKEN]++;
-    }
-    d->prompt_machine = p->index;
-    d->token_machine = t->index;
-    c->stat.n_same_machine += p == t;
-}
-
-static void repurpose(struct cluster_machine *m)
-{
-    struct cluster *c = m->cluster;
-    int n_of_home = 0;
-
-    if (c->o.repurpose_ns == 0 || m->pool != CLUSTER_MIXED || m->home == CLUSTER_MIXED ||
-        c->events.now_ns - m->mixed_since_ns <= c->o.repurpose_ns)
-        return;
-    for (int i = 0; i < c->o.n_machines; i++)
-        n_of_home += c->machines[i].home == m->home;
-    if (n_of_home < 2)
-        return;
-    m->home = m->home == CLUSTER_PROMPT ? CLUSTER_TOKEN : CLUSTER_PROMPT;
-    m->mixed_since_ns = c->events.now_ns;
-    c->stat.n_repurposed++;
-    cluster_log(c, "home", m->index, (int64_t)m->home, 0);
-}
-
-void cluster_maybe_return(struct cluster_machine *m)
-{
-    const struct cluster_opts *o = &m->cluster->o;
-    enum cluster_pool opposite;
-
-    repurpose(m);
-    opposite = m->home == CLUSTER_PROMPT ? CLUSTER_TOKEN : CLUSTER_PROMPT;
-    if (m->pool != CLUSTER_MIXED || m->home == CLUSTER_MIXED ||
-        m->n_tasks[opposite] > 0 ||
-        (o->quirks.return_when_idle && m->n_tasks[m->home] > 0))
-        return;
-    move(m, m->home);
-}
-
-void cluster_report_all(struct cluster *c)
-{
-    for (int i = 0; i < c->o.n_machines; i++) {
-        struct cluster_machine *m = &c->machines[i];
-
-        for (int k = 0; k < CLUSTER_N_LOADS; k++)
-            m->known[k] = m->actual[k];
-        cluster_maybe_return(m);
-    }
+    if (pool != CLUSTER_MIXED || home == CLUSTER_MIXED)
+        return false;
+    return n_tasks[cluster_pools_opposite(home)] == 0 &&
+           (!when_idle || n_tasks[home] == 0);
 }

@@ -5,8 +5,6 @@
 #include "base/mem.h"
 #include "cluster/impl.h"
 
-const char *const cluster_pool_names[] = {"prompt", "token", "mixed", NULL};
-
 void cluster_fail(struct cluster *c, int rc)
 {
     if (c->rc == OK)
@@ -126,7 +124,7 @@ static void arrive(struct cluster *c, struct cluster_request *q)
                                   .n_prompt = q->d.n_prompt,
                                   .max_new = stays ? q->d.n_output : 1};
     cluster_log(c, "arrive", q->d.number, q->d.prompt_machine, q->d.token_machine);
-    cluster_machine_add(p, q);
+    cluster_begin(q, c);
     expect_next(c);
     cluster_machine_start(p);
 }
@@ -144,7 +142,8 @@ static void handle(struct cluster *c, const struct cluster_event *e)
         arrive(c, e->request);
         break;
     case CLUSTER_STEP_END:
-        cluster_machine_step_end(m);
+        if (m->busy && m->step_end_ns == e->t_ns) /* it has not been put off */
+            cluster_machine_step_end(m);
         break;
     case CLUSTER_TRANSFER_END:
         cluster_arrived(e->request, c);
@@ -213,6 +212,10 @@ static int check_opts(const struct cluster_opts *o)
                        "cluster: %d prompt, %d token and 0 mixed machines; "
                        "expected one of each kind, or a mixed one",
                        n[CLUSTER_PROMPT], n[CLUSTER_TOKEN]);
+    for (int k = 0; o->contention && k < 4; k++)
+        if (!(o->contention->slowdown[k / 2][k % 2] >= 1))
+            return err_set(ERR_ARG, "cluster: a slowdown of %g; expected at least 1",
+                           o->contention->slowdown[k / 2][k % 2]);
     return OK;
 }
 
@@ -228,9 +231,8 @@ static void close_cluster(struct cluster *c)
     }
     cluster_events_fini(&c->events);
     mem_free(c->machines);
-    mem_free(c->ids);
-    mem_free(c->loads);
-    mem_free(c->actual);
+    mem_free(c->candidates);
+    cluster_pools_close(&c->pools);
 }
 
 int cluster_run(struct cluster_stat *out, const struct cluster_opts *o)
@@ -242,12 +244,11 @@ int cluster_run(struct cluster_stat *out, const struct cluster_opts *o)
     *out = (struct cluster_stat){0};
     if (rc != OK)
         return rc;
-    rng_init(&c.rng, o->seed, "router");
+    rc = cluster_pools_open(&c.pools, o->n_machines, o->router, o->seed);
     c.machines = mem_new(MEM_OTHER, n, sizeof(*c.machines));
-    c.ids = mem_new(MEM_OTHER, n, sizeof(*c.ids));
-    c.loads = mem_new(MEM_OTHER, n, sizeof(*c.loads));
-    c.actual = mem_new(MEM_OTHER, n, sizeof(*c.actual));
-    rc = c.machines && c.ids && c.loads && c.actual ? simulate(&c) : ERR_NOMEM;
+    c.candidates = mem_new(MEM_OTHER, n, sizeof(*c.candidates));
+    if (rc == OK)
+        rc = c.machines && c.candidates ? simulate(&c) : ERR_NOMEM;
     for (int i = 0; rc == OK && i < o->n_machines; i++)
         c.stat.kv_used_tok += c.machines[i].kv_used_tok;
     c.stat.end_ns = c.events.now_ns;

@@ -4,6 +4,7 @@
 
 #include "cluster/transport.h"
 #include "roles/roles.h"
+#include "roles/spec.h"
 
 enum roles_message_type {
     ROLES_READY = 1, /* machine: max_tok */
@@ -24,7 +25,8 @@ struct roles_request {
     int64_t n_prompt, max_new;
     struct serve_sampling sampling;
     int32_t ignore_eos;
-    int32_t peer; /* the machine of the other kind; -1: the request is this one's alone */
+    int32_t side; /* enum serve_side; 0: the request is this machine's alone */
+    int32_t peer; /* the machine of the other side */
 };
 
 struct roles_stat {
@@ -32,30 +34,52 @@ struct roles_stat {
     struct serve_totals totals[SERVE_N_PHASES];
 };
 
-/* What all processes inherit. Machines are numbered from 0, prompt machines first. */
+/* What all processes inherit. Machines are numbered from 0: prompt machines, token machines, mixed
+ * ones. */
 struct roles_setup {
-    struct serve_opts engine; /* lent */
-    struct roles_opts o;      /* lent */
+    struct roles_spec spec;
+    struct roles_opts o; /* lent */
     const struct cluster_transport *transport;
-    int n_prompt, n_token;
-    int control[2 * ROLES_MACHINES_MAX][2];              /* [0]: of the front */
-    int link[ROLES_MACHINES_MAX][ROLES_MACHINES_MAX][2]; /* [0]: of the prompt machine */
-    char names[2 * ROLES_MACHINES_MAX][32];
+    int n; /* machines */
+    enum cluster_pool home[ROLES_MACHINES_ALL];
+    int control[ROLES_MACHINES_ALL][2]; /* [0]: of the front */
+    int link[ROLES_MACHINES_ALL][ROLES_MACHINES_ALL]
+            [2]; /* [from][to] [0]: of the sender */
+    char names[ROLES_MACHINES_ALL][48];
     bool is_joined; /* the machines were not started by the front */
     bool is_mpi;    /* but by mpirun */
     int mpi_index;  /* of this rank among the machines of its kind; -1: by when it came */
 };
 
-static inline bool roles_is_prompt(const struct roles_setup *u, int machine)
+/* Do keys and values go from the one to the other? Where machines keep to their kinds, from prompt
+ * machines to token machines only. */
+static inline bool roles_is_linked(const struct roles_setup *u, int from, int to)
 {
-    return machine < u->n_prompt;
+    bool keep = u->spec.n[CLUSTER_MIXED] == 0 && u->o.prompt_threshold_tok == 0 &&
+                u->o.token_threshold_seqs == 0;
+
+    if (keep)
+        return u->home[from] == CLUSTER_PROMPT && u->home[to] == CLUSTER_TOKEN;
+    return from != to && u->home[from] + u->home[to] != 2 * CLUSTER_MIXED;
+}
+
+static inline bool roles_sends(const struct roles_setup *u, int from)
+{
+    for (int to = 0; to < u->n; to++)
+        if (roles_is_linked(u, from, to))
+            return true;
+    return false;
 }
 
 /* The main function of a machine's process, until the front closes its socket. */
 MUST int roles_machine(const struct roles_setup *u, int machine);
 
-/* "prompt=1,token=1" into u->n_prompt, u->n_token. ERR_ARG. */
-MUST int roles_parse(struct roles_setup *u, const char *text);
+/* Which machines --roles asks for, their numbers, kinds and names; u->spec is to be freed in any
+ * case. ERR_ARG. */
+MUST int roles_setup_parse(struct roles_setup *u, const char *text,
+                           const struct serve_opts *engine);
+/* The same by u->spec.n alone. */
+void roles_setup_number(struct roles_setup *u);
 /* Whether the transport can be used between processes that the front did not start. */
 MUST int roles_check_joining(const struct roles_setup *u);
 /* If mpirun has started this process: MPI, and u->is_mpi. By all processes. */

@@ -18,8 +18,9 @@ int roles_link_set(struct serve *s, const struct roles_link *l)
     if (!front)
         return err_set(ERR_STATE, "a link is set, but there are no machines");
     f = front->ctx;
-    for (int i = 0; i < f->u.n_prompt; i++)
-        TRY(roles_front_tell(f, i, &head, l));
+    for (int i = 0; i < f->n; i++) /* also those that are sometimes prompt machines */
+        if (roles_sends(&f->u, i))
+            TRY(roles_front_tell(f, i, &head, l));
     return OK;
 }
 

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "cluster/wire.h"
 #include "roles/impl.h"
+#include "serve/handoff.h"
 
 #define LOST_MS       2000 /* for a machine whose socket is closed to be named */
 #define MESSAGE_BYTES 512
@@ -83,39 +85,117 @@ static struct roles_pending *find(struct roles_front *f, int64_t id)
     return q;
 }
 
-/* Of the machines [lo, lo + n) by what they have to do. */
-static int choose(struct roles_front *f, int lo, int n)
+static int64_t load_of(const struct roles_machine_state *m, enum cluster_pool kind)
 {
-    int64_t loads[ROLES_MACHINES_MAX];
-    int machines[ROLES_MACHINES_MAX];
-    const struct cluster_choice c = {.n = n,
-                                     .machines = machines,
-                                     .loads = loads,
-                                     .actual = loads,
-                                     .rng = &f->rng,
-                                     .n_choices = &f->n_choices};
+    return kind == CLUSTER_PROMPT ? m->prompt_tok + m->n_seqs : m->n_seqs;
+}
 
-    for (int i = 0; i < n; i++) {
-        machines[i] = i;
-        loads[i] = f->machines[lo + i].load;
+static int choose(struct roles_front *f, enum cluster_pool kind, int *machine)
+{
+    int64_t threshold = kind == CLUSTER_PROMPT ? f->u.o.prompt_threshold_tok
+                                               : f->u.o.token_threshold_seqs;
+    const struct cluster_task task = {.kind = kind,
+                                      .threshold = threshold > 0 ? threshold : INT64_MAX};
+    struct cluster_candidate candidates[ROLES_MACHINES_ALL];
+    struct cluster_chosen x;
+
+    for (int i = 0; i < f->n; i++) {
+        int64_t load = load_of(&f->machines[i], kind);
+
+        candidates[i] = (struct cluster_candidate){
+            .pool = f->machines[i].pool, .known = load, .actual = load};
     }
-    return lo + f->router->choose(&c);
+    TRY(cluster_pools_choose(&f->pools, &x, candidates, &task));
+    *machine = x.machine;
+    return OK;
+}
+
+/* Would a request that moves from a to b close a circle? Each machine may have given its memory to
+ * requests that wait for that of the next one. */
+static bool closes_circle(const struct roles_front *f, int a, int b)
+{
+    bool seen[ROLES_MACHINES_ALL] = {false};
+    int reached[ROLES_MACHINES_ALL] = {b}, n = 1;
+
+    seen[b] = true;
+    for (int i = 0; i < n; i++)
+        for (int to = 0; to < f->n; to++)
+            if (f->n_moving[reached[i]][to] > 0 && !seen[to]) {
+                seen[to] = true;
+                reached[n++] = to;
+            }
+    return seen[a];
+}
+
+/* The machines of a request. Nothing is counted yet. */
+static int choose_both(struct roles_front *f, struct roles_pending *q)
+{
+    int token;
+
+    TRY(choose(f, CLUSTER_PROMPT, &q->prompt));
+    q->token = -1;
+    if (!q->decodes || f->u.home[q->prompt] == CLUSTER_MIXED)
+        return OK;
+    TRY(choose(f, CLUSTER_TOKEN, &token));
+    if (token != q->prompt && !closes_circle(f, q->prompt, token))
+        q->token = token;
+    return OK;
+}
+
+static int decoder(const struct roles_pending *q)
+{
+    return q->token >= 0 ? q->token : q->prompt;
+}
+
+/* A machine that has a task of a kind that is not its own is in the mixed pool. */
+static void update_pool(struct roles_front *f, int machine)
+{
+    struct roles_machine_state *m = &f->machines[machine];
+    enum cluster_pool home = f->u.home[machine], pool = m->pool;
+
+    if (home != CLUSTER_MIXED && m->n_tasks[cluster_pools_opposite(home)] > 0)
+        pool = CLUSTER_MIXED;
+    else if (cluster_pools_returns(home, m->pool, m->n_tasks, false))
+        pool = home;
+    if (pool != m->pool)
+        log_debug("%s: now in the %s pool", f->u.names[machine],
+                  cluster_pool_names[pool]);
+    m->pool = pool;
+}
+
+static void count_prompt(struct roles_front *f, const struct roles_pending *q, int sign)
+{
+    f->machines[q->prompt].prompt_tok += sign * q->n_prompt;
+    f->machines[q->prompt].n_tasks[CLUSTER_PROMPT] += sign;
+    update_pool(f, q->prompt);
+}
+
+static void count_tokens(struct roles_front *f, const struct roles_pending *q, int sign)
+{
+    if (!q->decodes)
+        return;
+    f->machines[decoder(q)].n_seqs += sign;
+    f->machines[decoder(q)].n_tasks[CLUSTER_TOKEN] += sign;
+    update_pool(f, decoder(q));
+    if (q->token >= 0)
+        f->n_moving[q->prompt][q->token] += sign;
 }
 
 static int send_request(struct roles_front *f, const struct roles_pending *q,
                         const struct serve_request *r)
 {
-    int n_prompt = f->u.n_prompt;
     size_t n_ids = (size_t)r->n_prompt * sizeof(r->prompt[0]);
     struct roles_request x = {.n_prompt = r->n_prompt,
                               .max_new = r->max_new,
                               .sampling = r->sampling,
                               .ignore_eos = r->ignore_eos,
-                              .peer = q->token < 0 ? -1 : q->token - n_prompt};
+                              .side = q->token < 0 ? 0 : SERVE_PROMPT_SIDE,
+                              .peer = q->token};
     struct roles_message head = {
         .type = ROLES_REQUEST, .id = q->id, .n_more = (uint32_t)(sizeof(x) + n_ids)};
     int rc = enqueue(f, q->prompt, &head, &x, sizeof(x), r->prompt);
 
+    x.side = SERVE_TOKEN_SIDE;
     x.peer = q->prompt;
     if (rc == OK && q->token >= 0)
         rc = enqueue(f, q->token, &head, &x, sizeof(x), r->prompt);
@@ -145,20 +225,18 @@ static int submit(void *ctx, const struct serve_request *r, int64_t *id)
     pthread_mutex_lock(&f->lock);
     *q = (struct roles_pending){.id = f->n_submitted++,
                                 .n_prompt = r->n_prompt,
-                                .prompt = choose(f, 0, f->u.n_prompt),
-                                .token = -1,
+                                .decodes = r->max_new > 1,
                                 .on_token = r->on_token,
                                 .ctx = r->ctx,
                                 .next = f->requests};
-    if (r->max_new > 1)
-        q->token = choose(f, f->u.n_prompt, f->u.n_token);
-    rc = send_request(f, q, r);
+    rc = choose_both(f, q);
+    if (rc == OK)
+        rc = send_request(f, q, r);
     if (rc == OK) {
         *id = q->id;
         f->requests = q;
-        f->machines[q->prompt].load += q->n_prompt;
-        if (q->token >= 0)
-            f->machines[q->token].load++;
+        count_prompt(f, q, 1);
+        count_tokens(f, q, 1);
     } else {
         send_cancel(f, q); /* one of both may have it */
         mem_free(q);
@@ -186,7 +264,7 @@ static void cancel(void *ctx, int64_t id)
 static void computed_prompt(struct roles_front *f, struct roles_pending *q)
 {
     if (!q->has_first)
-        f->machines[q->prompt].load -= q->n_prompt;
+        count_prompt(f, q, -1);
     q->has_first = true;
 }
 
@@ -207,8 +285,7 @@ static void give_token(struct roles_front *f, int64_t id, int32_t token,
     ctx = q->ctx;
     if (finish != SERVE_RUNNING) {
         computed_prompt(f, q);
-        if (q->token >= 0)
-            f->machines[q->token].load--;
+        count_tokens(f, q, -1);
         for (at = &f->requests; *at != q;)
             at = &(*at)->next;
         *at = q->next;
@@ -244,20 +321,19 @@ static int on_token(struct roles_front *f, int machine, const struct roles_messa
     enum serve_finish finish = (enum serve_finish)head->finish;
     char why[MESSAGE_BYTES] = "";
     struct roles_pending *q;
+    bool from_token;
 
     if (head->n_more >= sizeof(why))
         return err_set(ERR_FORMAT, "an error of %u bytes", head->n_more);
     TRY(cluster_wire_read(f->u.control[machine][0], why, head->n_more));
-    if (!roles_is_prompt(&f->u, machine)) {
-        if (head->token >= 0)
-            TRY(wait_for_first(f, head->id));
-    } else {
-        pthread_mutex_lock(&f->lock);
-        q = find(f, head->id);
-        if (q)
-            computed_prompt(f, q);
-        pthread_mutex_unlock(&f->lock);
-    }
+    pthread_mutex_lock(&f->lock);
+    q = find(f, head->id);
+    from_token = q && q->token == machine;
+    if (q && !from_token)
+        computed_prompt(f, q);
+    pthread_mutex_unlock(&f->lock);
+    if (from_token && head->token >= 0)
+        TRY(wait_for_first(f, head->id));
     if (finish == SERVE_ERROR)
         (void)err_set(ERR_STATE, "%s", why);
     give_token(f, head->id, head->token, finish);

@@ -5,18 +5,15 @@
 
 #include <pthread.h>
 
-#include "base/rng.h"
-#include "cluster/router.h"
 #include "cpu/cpu.h"
 #include "par/rank.h"
 #include "roles/control.h"
 #include "serve/front.h"
 
-#define ROLES_MACHINES_ALL (2 * ROLES_MACHINES_MAX)
-
 struct roles_pending {
     int64_t id, n_prompt;
-    int prompt, token; /* machines; token -1: it has one new token only */
+    int prompt, token; /* machines; token -1: the prompt machine has it alone */
+    bool decodes;      /* it has more than one new token */
     bool has_first;    /* the prompt machine has told */
     serve_token_fn on_token;
     void *ctx;
@@ -32,19 +29,20 @@ struct roles_outgoing {
 };
 
 struct roles_machine_state {
-    int64_t load; /* prompt tokens to compute, or sequences */
+    enum cluster_pool pool;
+    int64_t prompt_tok, n_seqs; /* to compute, and that it decodes or will */
+    int64_t n_tasks[2];         /* by kind */
     struct roles_stat stat;
 };
 
 struct roles_front {
     struct roles_setup u;
-    int n; /* machines */
+    int n; /* machines: u.n */
     struct par_ranks *children;
     char *names[ROLES_MACHINES_ALL];
     int cpus[ROLES_MACHINES_ALL][CPU_MAX], n_cpus[ROLES_MACHINES_ALL];
-    const struct cluster_router *router;
-    struct rng rng;
-    uint64_t n_choices;
+    struct cluster_pools pools;
+    int n_moving[ROLES_MACHINES_ALL][ROLES_MACHINES_ALL]; /* requests [from][to] */
     int wake_fd;
     pthread_t writer;
     bool writing, is_lost; /* is_lost: a machine is */

@@ -31,6 +31,16 @@ struct join_address {
     int32_t port;
 };
 
+static int n_prompt(const struct roles_setup *u)
+{
+    return u->spec.n[CLUSTER_PROMPT];
+}
+
+static int n_token(const struct roles_setup *u)
+{
+    return u->spec.n[CLUSTER_TOKEN];
+}
+
 /* ---- sockets ---- */
 
 /* "HOST:PORT" or "[::1]:PORT". */
@@ -171,16 +181,16 @@ static int host_of(int fd, bool other, char host[HOST_BYTES])
 static int welcome(const struct roles_setup *u, int machine,
                    const struct join_address *tokens)
 {
-    bool is_prompt = roles_is_prompt(u, machine);
+    bool is_prompt = u->home[machine] == CLUSTER_PROMPT;
     struct join_welcome w = {.magic = MAGIC,
-                             .index = is_prompt ? machine : machine - u->n_prompt,
-                             .n_prompt = u->n_prompt,
-                             .n_token = u->n_token};
+                             .index = is_prompt ? machine : machine - n_prompt(u),
+                             .n_prompt = n_prompt(u),
+                             .n_token = n_token(u)};
     int fd = u->control[machine][0];
 
     TRY(cluster_wire_write(fd, &w, sizeof(w)));
     return is_prompt
-               ? cluster_wire_write(fd, tokens, (size_t)u->n_token * sizeof(*tokens))
+               ? cluster_wire_write(fd, tokens, (size_t)n_token(u) * sizeof(*tokens))
                : OK;
 }
 
@@ -196,13 +206,14 @@ static int admit(struct roles_setup *u, int fd, int *n, struct join_address *tok
         close(fd);
         return OK;
     }
-    machine = h.is_prompt ? n[0] : u->n_prompt + n[1];
+    machine = h.is_prompt ? n[0] : n_prompt(u) + n[1];
     if (h.index >= 0)
-        machine = h.is_prompt ? h.index : u->n_prompt + h.index;
-    else if (n[!h.is_prompt] >= (h.is_prompt ? u->n_prompt : u->n_token))
+        machine = h.is_prompt ? h.index : n_prompt(u) + h.index;
+    else if (n[!h.is_prompt] >= (h.is_prompt ? n_prompt(u) : n_token(u)))
         machine = -1;
-    if (machine < 0 || machine >= u->n_prompt + u->n_token ||
-        roles_is_prompt(u, machine) != (bool)h.is_prompt || u->control[machine][0] >= 0) {
+    if (machine < 0 || machine >= n_prompt(u) + n_token(u) ||
+        (u->home[machine] == CLUSTER_PROMPT) != (bool)h.is_prompt ||
+        u->control[machine][0] >= 0) {
         log_warn("one %s machine too many was turned away",
                  h.is_prompt ? "prompt" : "token");
         close(fd);
@@ -212,8 +223,8 @@ static int admit(struct roles_setup *u, int fd, int *n, struct join_address *tok
     n[!h.is_prompt]++;
     if (h.is_prompt)
         return OK;
-    tokens[machine - u->n_prompt].port = h.port;
-    return host_of(fd, true, tokens[machine - u->n_prompt].host);
+    tokens[machine - n_prompt(u)].port = h.port;
+    return host_of(fd, true, tokens[machine - n_prompt(u)].host);
 }
 
 static int listen_front(const struct roles_setup *u, int *listener)
@@ -248,14 +259,14 @@ int roles_join_wait(struct roles_setup *u)
     rc = tell_address(u, listener);
     if (rc == OK && u->o.machines)
         log_info("waiting at %s for %d prompt and %d token machines", u->o.machines,
-                 u->n_prompt, u->n_token);
-    while (rc == OK && n[0] + n[1] < u->n_prompt + u->n_token) {
+                 n_prompt(u), n_token(u));
+    while (rc == OK && n[0] + n[1] < n_prompt(u) + n_token(u)) {
         rc = accept_one(listener, &fd);
         if (rc == OK)
             rc = admit(u, fd, n, tokens);
     }
     close(listener);
-    for (int i = 0; i < u->n_prompt + u->n_token && rc == OK; i++)
+    for (int i = 0; i < n_prompt(u) + n_token(u) && rc == OK; i++)
         rc = welcome(u, i, tokens);
     return rc;
 }
@@ -281,12 +292,12 @@ static int connect_links(struct roles_setup *u, int index, int control)
     const struct join_hello h = {.magic = MAGIC, .is_prompt = 1, .index = index};
     char port[16];
 
-    TRY(cluster_wire_read(control, tokens, (size_t)u->n_token * sizeof(tokens[0])));
-    for (int t = 0; t < u->n_token; t++) {
+    TRY(cluster_wire_read(control, tokens, (size_t)n_token(u) * sizeof(tokens[0])));
+    for (int t = 0; t < n_token(u); t++) {
         tokens[t].host[HOST_BYTES - 1] = 0;
         snprintf(port, sizeof(port), "%d", tokens[t].port);
-        TRY(connect_to(tokens[t].host, port, &u->link[index][t][0]));
-        TRY(cluster_wire_write(u->link[index][t][0], &h, sizeof(h)));
+        TRY(connect_to(tokens[t].host, port, &u->link[index][n_prompt(u) + t][0]));
+        TRY(cluster_wire_write(u->link[index][n_prompt(u) + t][0], &h, sizeof(h)));
     }
     return OK;
 }
@@ -296,15 +307,16 @@ static int accept_links(struct roles_setup *u, int index, int listener)
     struct join_hello h;
     int fd;
 
-    for (int n = 0; n < u->n_prompt;) {
+    for (int n = 0; n < n_prompt(u);) {
         TRY(accept_one(listener, &fd));
         if (cluster_wire_read(fd, &h, sizeof(h)) != OK || h.magic != MAGIC ||
-            h.index < 0 || h.index >= u->n_prompt || u->link[h.index][index][1] >= 0) {
+            h.index < 0 || h.index >= n_prompt(u) ||
+            u->link[h.index][n_prompt(u) + index][1] >= 0) {
             log_warn("a connection that is not a prompt machine's was closed");
             close(fd);
             continue;
         }
-        u->link[h.index][index][1] = fd;
+        u->link[h.index][n_prompt(u) + index][1] = fd;
         n++;
     }
     return OK;
@@ -323,8 +335,10 @@ static int read_welcome(struct roles_setup *u, int control, int *index)
         w.index >= ROLES_MACHINES_MAX)
         return err_set(ERR_FORMAT, "the front did not say hello");
     *index = w.index;
-    u->n_prompt = w.n_prompt;
-    u->n_token = w.n_token;
+    u->spec.n[CLUSTER_PROMPT] = w.n_prompt;
+    u->spec.n[CLUSTER_TOKEN] = w.n_token;
+    u->spec.n[CLUSTER_MIXED] = 0;
+    roles_setup_number(u);
     return OK;
 }
 
@@ -351,7 +365,7 @@ int roles_join(struct roles_setup *u, bool is_prompt, int *machine)
     if (listener >= 0)
         close(listener);
     if (rc == OK && !is_prompt)
-        *machine += u->n_prompt;
+        *machine += n_prompt(u);
     if (rc == OK)
         u->control[*machine][1] = control;
     return rc;

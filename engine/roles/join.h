@@ -10,10 +10,10 @@
 
 #include "roles/control.h"
 
-/* Front: wait until u->n_prompt and u->n_token machines have come to u->o.machines ("HOST:PORT", or
+/* Front: wait until all prompt and token machines of u->spec have come to u->o.machines ("HOST:PORT", or
  * NULL: any address, which MPI tells), and fill u->control[..][0]. ERR_ARG, ERR_IO, ERR_FORMAT. */
 MUST int roles_join_wait(struct roles_setup *u);
-/* Machine of a kind: connect, and fill what it has in u: n_prompt, n_token, control[*machine][1]
+/* Machine of a kind: connect, and fill what it has in u: spec.n, n, home, control[*machine][1]
  * and its ends of links. */
 MUST int roles_join(struct roles_setup *u, bool is_prompt, int *machine);
 

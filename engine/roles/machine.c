@@ -36,7 +36,7 @@ struct entry {
     struct entry *next;
 };
 
-/* One end of a transport to a machine of the other kind. */
+/* This machine's ends of the transports to and from another one; NULL: there is none. */
 struct link {
     struct machine *m;
     int peer;
@@ -46,12 +46,10 @@ struct link {
 
 struct machine {
     const struct roles_setup *u;
-    int index; /* among the machines of its kind */
-    bool is_prompt;
+    int index;
     int fd;
     struct serve *s;
-    struct link links[ROLES_MACHINES_MAX];
-    int n_links;
+    struct link links[ROLES_MACHINES_ALL]; /* [u->n] */
     pthread_t reader;
     bool reading;
     atomic_bool closing;
@@ -73,11 +71,13 @@ static struct entry *find(struct machine *m, int64_t id)
     return e;
 }
 
-static struct entry *find_transfer(struct link *l, uint64_t transfer)
+static struct entry *find_transfer(struct link *l, enum serve_side side,
+                                   uint64_t transfer)
 {
     struct entry *e = l->m->entries;
 
-    while (e && (e->transfer != transfer || e->r.peer != l->peer))
+    while (e && (e->transfer != transfer || e->r.peer != l->peer ||
+                 e->r.side != (int32_t)side))
         e = e->next;
     return e;
 }
@@ -184,7 +184,7 @@ static void on_arrived(void *ctx, uint64_t transfer, int32_t first_id)
     struct entry *e;
 
     pthread_mutex_lock(&l->m->lock);
-    e = find_transfer(l, transfer);
+    e = find_transfer(l, SERVE_TOKEN_SIDE, transfer);
     if (e) {
         e->transfer = NO_TRANSFER;
         if (serve_arrived(l->m->s, e->engine_id, first_id) != OK)
@@ -200,7 +200,7 @@ static void on_dropped(void *ctx, uint64_t transfer, int rc)
     struct entry *e;
 
     pthread_mutex_lock(&l->m->lock);
-    e = find_transfer(l, transfer);
+    e = find_transfer(l, SERVE_TOKEN_SIDE, transfer);
     if (e) {
         e->transfer = NO_TRANSFER;
         if (rc != ERR_STATE) /* that was wanted */
@@ -252,33 +252,29 @@ static void on_first(void *ctx, int64_t request, int32_t id, const float *logits
 static int submit(struct entry *e)
 {
     struct machine *m = e->m;
-    const struct serve_handoff h = {.side = m->is_prompt ? SERVE_PROMPT_SIDE
-                                                         : SERVE_TOKEN_SIDE,
-                                    .on_layer = m->is_prompt ? on_layer : NULL,
+    bool is_prompt = e->r.side == SERVE_PROMPT_SIDE;
+    const struct serve_handoff h = {.side = e->r.side,
+                                    .on_layer = is_prompt ? on_layer : NULL,
                                     .on_memory = on_memory,
                                     .slot = e->slot.base ? &e->slot : NULL,
                                     .ctx = e};
     struct serve_request r = {.prompt = e->ids,
                               .n_prompt = e->r.n_prompt,
-                              .max_new = e->r.max_new,
+                              .max_new = is_prompt ? 1 : e->r.max_new,
                               .ignore_eos = e->r.ignore_eos,
                               .sampling = e->r.sampling,
-                              .on_token = on_token,
+                              .on_token = is_prompt ? on_first : on_token,
                               .ctx = e,
-                              .handoff = e->r.peer >= 0 ? &h : NULL};
+                              .handoff = e->r.side ? &h : NULL};
     int rc;
 
-    if (m->is_prompt && e->r.peer >= 0) {
-        r.max_new = 1;
-        r.on_token = on_first;
-    }
     e->submitted = true;
     rc = serve_submit(m->s, &r, &e->engine_id);
     if (rc == OK)
         return OK;
     e->ended = true;
     tell_token(e, -1, SERVE_ERROR);
-    if (m->is_prompt && e->transfer != NO_TRANSFER)
+    if (is_prompt && e->transfer != NO_TRANSFER)
         cluster_sender_drop(m->links[e->r.peer].sender, e->transfer);
     return rc;
 }
@@ -292,7 +288,7 @@ static void on_forget(void *ctx, uint64_t transfer)
     const struct entry *e;
 
     pthread_mutex_lock(&l->m->lock);
-    e = find_transfer(l, transfer);
+    e = find_transfer(l, SERVE_PROMPT_SIDE, transfer);
     if (e && e->submitted)
         serve_cancel(l->m->s, e->engine_id);
     if (!e || !e->submitted || e->ended)
@@ -323,6 +319,7 @@ static void on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
     } else {
         e->transfer = e->offer = transfer;
         e->r.peer = l->peer;
+        e->r.side = SERVE_PROMPT_SIDE;
         if (e->requested && submit(e) != OK)
             drop_if_over(e);
     }
@@ -335,7 +332,7 @@ static void on_sent(void *ctx, uint64_t transfer, int rc)
     struct entry *e;
 
     pthread_mutex_lock(&l->m->lock);
-    e = find_transfer(l, transfer);
+    e = find_transfer(l, SERVE_PROMPT_SIDE, transfer);
     if (e) {
         e->transfer = NO_TRANSFER;
         if (rc != OK && e->submitted)
@@ -373,7 +370,7 @@ static int on_request(struct machine *m, const struct roles_message *head)
         e->ids = ids;
         e->requested = true;
         m->last_id = head->id;
-        if (!m->is_prompt || r.peer < 0 || e->transfer != NO_TRANSFER)
+        if (r.side != SERVE_PROMPT_SIDE || e->transfer != NO_TRANSFER)
             (void)!submit(e);
         drop_if_over(e);
     } else {
@@ -392,7 +389,7 @@ static void on_cancel(struct machine *m, int64_t id)
     e = find(m, id);
     if (e && e->submitted) {
         serve_cancel(m->s, e->engine_id);
-        if (!m->is_prompt && e->transfer != NO_TRANSFER)
+        if (e->r.side == SERVE_TOKEN_SIDE && e->transfer != NO_TRANSFER)
             cluster_receiver_drop(m->links[e->r.peer].receiver, e->transfer);
     } else if (e) {
         e->reported = true; /* no offer will come, or the token machine drops it */
@@ -406,13 +403,14 @@ static int on_link(struct machine *m, const struct roles_message *head)
     struct roles_link l;
     struct cluster_limiter limiter;
 
-    if (head->n_more != sizeof(l) || !m->is_prompt)
+    if (head->n_more != sizeof(l))
         return err_set(ERR_FORMAT, "a link of %u bytes", head->n_more);
     TRY(cluster_wire_read(m->fd, &l, sizeof(l)));
     limiter = (struct cluster_limiter){.bytes_per_s = l.gbps * 1e9 / 8,
                                        .latency_ns = (int64_t)(l.latency_ms * 1e6)};
-    for (int i = 0; i < m->n_links; i++)
-        cluster_sender_link(m->links[i].sender, l.serial_below_tok, &limiter);
+    for (int i = 0; i < m->u->n; i++)
+        if (m->links[i].sender)
+            cluster_sender_link(m->links[i].sender, l.serial_below_tok, &limiter);
     return OK;
 }
 
@@ -444,13 +442,19 @@ static void *read_all(void *arg)
 
 /* ---- the process ---- */
 
+/* On both ends as many as the one that offers may have. */
+static int most_transfers(const struct roles_setup *u, int receiver)
+{
+    return (int)u->spec.engine[u->home[receiver]].max_seqs;
+}
+
 static int open_sender(struct machine *m, struct link *l)
 {
     const struct roles_setup *u = m->u;
     struct cluster_sender_opts o = {
         .transport = u->transport,
         .fd = u->link[m->index][l->peer][0],
-        .max_transfers = (int)u->engine.max_seqs,
+        .max_transfers = most_transfers(u, l->peer),
         .mode = (enum cluster_transfer_mode)u->o.transfer,
         .serial_below_tok = u->o.serial_below_tok,
         .no_checksums = !u->o.checksums,
@@ -472,7 +476,7 @@ static int open_receiver(struct machine *m, struct link *l)
     struct cluster_receiver_opts o = {.transport = u->transport,
                                       .fd = u->link[l->peer][m->index][1],
                                       .pool = serve_pool(m->s),
-                                      .max_transfers = (int)u->engine.max_seqs,
+                                      .max_transfers = most_transfers(u, m->index),
                                       .on_arrived = on_arrived,
                                       .on_dropped = on_dropped,
                                       .on_fail = on_fail,
@@ -482,28 +486,37 @@ static int open_receiver(struct machine *m, struct link *l)
     return cluster_receiver_open(&l->receiver, &o);
 }
 
-/* In the same order on both sides, so that no two machines wait for each other in a circle. */
+/* In the same order on all machines, so that none wait for each other in a circle. */
 static int open_links(struct machine *m)
 {
     int rc = OK;
 
-    for (int i = 0; i < m->n_links && rc == OK; i++) {
+    for (int i = 0; i < m->u->n; i++)
         m->links[i] = (struct link){.m = m, .peer = i};
-        rc = m->is_prompt ? open_sender(m, &m->links[i]) : open_receiver(m, &m->links[i]);
-    }
+    for (int a = 0; a < m->u->n; a++)
+        for (int b = 0; b < m->u->n && rc == OK; b++) {
+            if (!roles_is_linked(m->u, a, b))
+                continue;
+            if (a == m->index)
+                rc = open_sender(m, &m->links[b]);
+            else if (b == m->index)
+                rc = open_receiver(m, &m->links[a]);
+        }
     return rc;
 }
 
 /* Files and sockets of the front and of other machines do not belong to this process. */
 static void close_others(const struct roles_setup *u, int machine)
 {
-    bool is_prompt = roles_is_prompt(u, machine);
-    int keep[ROLES_MACHINES_MAX + 1] = {u->control[machine][1]}, n = 1;
+    int keep[2 * ROLES_MACHINES_ALL + 1] = {u->control[machine][1]}, n = 1;
     unsigned from = 3;
 
-    for (int i = 0; i < (is_prompt ? u->n_token : u->n_prompt); i++)
-        keep[n++] =
-            is_prompt ? u->link[machine][i][0] : u->link[i][machine - u->n_prompt][1];
+    for (int i = 0; i < u->n; i++) {
+        if (roles_is_linked(u, machine, i))
+            keep[n++] = u->link[machine][i][0];
+        if (roles_is_linked(u, i, machine))
+            keep[n++] = u->link[i][machine][1];
+    }
     for (;;) {
         unsigned next = ~0u;
 
@@ -560,27 +573,22 @@ static int work(struct machine *m)
 
 int roles_machine(const struct roles_setup *u, int machine)
 {
-    bool is_prompt = roles_is_prompt(u, machine);
-    struct machine m = {.u = u,
-                        .index = is_prompt ? machine : machine - u->n_prompt,
-                        .is_prompt = is_prompt,
-                        .fd = u->control[machine][1],
-                        .n_links = is_prompt ? u->n_token : u->n_prompt,
-                        .last_id = -1};
+    struct machine m = {
+        .u = u, .index = machine, .fd = u->control[machine][1], .last_id = -1};
     int rc;
 
     if (!u->is_joined)
         close_others(u, machine);
     rc = thread_mutex_init(&m.lock);
     if (rc == OK)
-        rc = serve_open_mapped(&m.s, &u->engine, NULL, NULL);
+        rc = serve_open_mapped(&m.s, &u->spec.engine[u->home[machine]], NULL, NULL);
     if (rc == OK)
         rc = work(&m);
     if (m.reading) {
         shutdown(m.fd, SHUT_RDWR);
         pthread_join(m.reader, NULL);
     }
-    for (int i = 0; i < m.n_links; i++) {
+    for (int i = 0; i < u->n; i++) {
         cluster_sender_close(&m.links[i].sender);
         cluster_receiver_close(&m.links[i].receiver);
     }

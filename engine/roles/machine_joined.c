@@ -19,17 +19,24 @@ int roles_check_joining(const struct roles_setup *u)
             ERR_STATE,
             "transport %s: start all processes with mpirun: mpirun -n %d sandwich "
             "serve --roles prompt=N,token=N",
-            u->transport->name, 1 + u->n_prompt + u->n_token);
+            u->transport->name, 1 + u->n);
     if (u->transport->lend && !u->transport->mpi)
         return err_set(ERR_UNSUPPORTED,
                        "transport %s: only between processes that the front starts; "
                        "machines that connect use socket, or mpi_put under mpirun",
                        u->transport->name);
+    if (u->spec.n[CLUSTER_MIXED] > 0 || u->o.prompt_threshold_tok > 0 ||
+        u->o.token_threshold_seqs > 0)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "roles: mixed machines and thresholds: only between processes that "
+            "the front starts; machines that connect keep to their kind");
     return OK;
 }
 
 int roles_open_mpi(struct roles_setup *u)
 {
+    int n_prompt = u->spec.n[CLUSTER_PROMPT], n_token = u->spec.n[CLUSTER_TOKEN];
     char text[128];
     int rank, size;
 
@@ -37,12 +44,12 @@ int roles_open_mpi(struct roles_setup *u)
         return OK;
     TRY(cluster_mpi_open(&rank, &size, text, sizeof(text)));
     u->is_mpi = true;
-    u->mpi_index = rank <= u->n_prompt ? rank - 1 : rank - 1 - u->n_prompt;
-    if (size != 1 + u->n_prompt + u->n_token)
+    u->mpi_index = rank <= n_prompt ? rank - 1 : rank - 1 - n_prompt;
+    if (size != 1 + n_prompt + n_token)
         return err_set(ERR_ARG,
                        "mpirun has started %d processes: expected %d: the front, %d "
                        "prompt and %d token machines",
-                       size, 1 + u->n_prompt + u->n_token, u->n_prompt, u->n_token);
+                       size, 1 + n_prompt + n_token, n_prompt, n_token);
     if (rank == 0)
         log_info("machines of %s", text);
     else
@@ -51,28 +58,35 @@ int roles_open_mpi(struct roles_setup *u)
     return OK;
 }
 
+static int join_and_serve(struct roles_setup *u, const struct serve_opts *engine)
+{
+    const struct roles_opts *o = &u->o;
+    bool is_prompt = o->role == ROLES_AS_PROMPT;
+    int machine = -1;
+
+    TRY(cluster_transport_find(o->transport, &u->transport));
+    /* One that connects has the options of its own command. */
+    TRY(roles_setup_parse(u, o->role == ROLES_AS_FRONT ? o->roles : "prompt=1,token=1",
+                          engine));
+    TRY(roles_check_joining(u));
+    if (o->role == ROLES_AS_FRONT)
+        TRY(roles_open_mpi(u));
+    if (u->is_mpi)
+        is_prompt = cluster_mpi_rank() <= u->spec.n[CLUSTER_PROMPT];
+    TRY(roles_join(u, is_prompt, &machine));
+    TRY(roles_machine(u, machine));
+    cluster_mpi_close();
+    return OK;
+}
+
 int roles_machine_serve(const struct serve_opts *engine, const struct roles_opts *o)
 {
-    struct roles_setup u = {
-        .engine = *engine, .o = *o, .is_joined = true, .mpi_index = -1};
-    bool is_prompt = o->role == ROLES_AS_PROMPT;
-    int machine = -1, rc;
+    struct roles_setup u = {.o = *o, .is_joined = true, .mpi_index = -1};
+    int rc;
 
     memset(u.control, -1, sizeof(u.control));
     memset(u.link, -1, sizeof(u.link));
-    TRY(cluster_transport_find(o->transport, &u.transport));
-    if (o->role == ROLES_AS_FRONT)
-        TRY(roles_parse(&u, o->roles));
-    rc = roles_check_joining(&u);
-    if (rc == OK && o->role == ROLES_AS_FRONT)
-        rc = roles_open_mpi(&u);
-    if (u.is_mpi)
-        is_prompt = cluster_mpi_rank() <= u.n_prompt;
-    if (rc == OK)
-        rc = roles_join(&u, is_prompt, &machine);
-    if (rc == OK)
-        rc = roles_machine(&u, machine);
-    if (rc == OK)
-        cluster_mpi_close();
+    rc = join_and_serve(&u, engine);
+    roles_spec_free(&u.spec);
     return rc;
 }

@@ -15,8 +15,12 @@ static const char *router_name(int i)
 const struct opt_row roles_opt_table[] = {
     OPT_ROW(
         STR, roles, NULL,
-        "Compute prompts and tokens by different processes: how many of each kind, for "
-        "example prompt=1,token=1. The CPUs are divided among them.",
+        "Compute prompts and tokens by different processes: how many machines of each "
+        "kind (prompt, token, mixed: both), for example prompt=1,token=1. Options of the "
+        "engine for one kind follow behind colons: "
+        "prompt=1:threads=3,token=2:threads=1:kv_alloc=paged. A machine gets as many "
+        "CPUs "
+        "as it has threads; the others divide the rest.",
         .unit = "ROLES"),
     OPT_ROW(STR, transport, "shm",
             "How keys and values get from prompt machines to token machines.",
@@ -55,4 +59,13 @@ const struct opt_row roles_opt_table[] = {
         "socket.",
         .values = "front|prompt|token"),
     OPT_ROW(STR, front, NULL, "With --role: where the front waits.", .unit = "HOST:PORT"),
+    OPT_ROW(
+        INT, prompt_threshold_tok, "0",
+        "Where the prompt machine chosen has more tokens than this to compute, a prompt "
+        "goes to a mixed machine, or to a token machine, which is mixed meanwhile. 0: "
+        "never.",
+        .unit = "tok", .min = 0, .max = 1 << 30),
+    OPT_ROW(INT, token_threshold_seqs, "0",
+            "The same for the tokens of a request: more sequences than this. 0: never.",
+            .unit = "sequences", .min = 0, .max = 1 << 20),
     {.name = NULL}};

@@ -5,6 +5,9 @@
  * machine computes the prompt and the first token, keys and values go from the one to the other by
  * a transport of cluster/transport.h, and the token machine goes on (serve/handoff.h). A request of
  * one new token is the prompt machine's alone.
+ * A mixed machine computes both of its requests. Machines move to the mixed pool and back by the
+ * rules of cluster/pools.h. A request stays on its prompt machine where it would close a circle of
+ * machines that wait for each other's memory.
  * A machine that dies or stops is named within a second, by serve_step(): ERR_STATE. The engine
  * can then only be closed, as with ranks that are processes.
  * Paper: Splitwise IV.   Threads: as of serve/serve.h. */
@@ -14,10 +17,8 @@
 #include "base/opt.h"
 #include "serve/serve.h"
 
-#define ROLES_MACHINES_MAX 16 /* of each kind */
-
 struct roles_opts {
-    char *roles;     /* "prompt=1,token=1"; NULL: no roles, one engine */
+    char *roles;     /* "prompt=1,token=1" (roles/spec.h); NULL: no roles, one engine */
     char *transport; /* a name of cluster_transports */
     char *router;    /* a name of cluster_routers */
     int transfer;    /* enum cluster_transfer_mode */
@@ -28,14 +29,16 @@ struct roles_opts {
      * machine, its kind and where the front is. HOST:PORT. Under mpirun none of these is needed. */
     char *machines, *front;
     int role;
+    int64_t prompt_threshold_tok,
+        token_threshold_seqs; /* 0: none, and no machine moves */
 };
 enum { ROLES_AS_FRONT, ROLES_AS_PROMPT, ROLES_AS_TOKEN }; /* role */
 extern const struct opt_row roles_opt_table[];
 #define ROLES_MEASURED (-1) /* serial_below_tok: measured at start */
 
-/* Start the machines, wait until they are ready, and open an engine in front of them. The CPUs of
- * the budget are divided among them in equal parts; with fewer CPUs than machines all run on all,
- * unpinned. Call it before other threads hold locks: it forks.
+/* Start the machines, wait until they are ready, and open an engine in front of them. Each gets
+ * as many CPUs of the budget as its kind has threads; those without divide the rest in equal parts.
+ * With fewer CPUs all run on all, unpinned. Call it before other threads hold locks: it forks.
  * ERR_ARG, ERR_NOTFOUND: an option is wrong. ERR_STATE: a machine could not start; it says why. */
 MUST int roles_open(struct serve **out, const struct serve_opts *engine,
                     const struct roles_opts *o);

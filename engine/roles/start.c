@@ -48,22 +48,9 @@ static void close_front(void *ctx)
         cluster_mpi_close(); /* machines do, too, as their sockets are closed */
     pthread_cond_destroy(&f->queued);
     pthread_mutex_destroy(&f->lock);
+    cluster_pools_close(&f->pools);
+    roles_spec_free(&f->u.spec);
     mem_free(f);
-}
-
-int roles_parse(struct roles_setup *u, const char *text)
-{
-    char rest;
-
-    if (text &&
-        (sscanf(text, "prompt=%d,token=%d%c", &u->n_prompt, &u->n_token, &rest) == 2 ||
-         sscanf(text, "token=%d,prompt=%d%c", &u->n_token, &u->n_prompt, &rest) == 2) &&
-        u->n_prompt >= 1 && u->n_token >= 1 && u->n_prompt <= ROLES_MACHINES_MAX &&
-        u->n_token <= ROLES_MACHINES_MAX)
-        return OK;
-    return err_set(
-        ERR_ARG, "roles: expected prompt=N,token=N with N from 1 to %d, found \"%.60s\"",
-        ROLES_MACHINES_MAX, text ? text : "");
 }
 
 static int open_pair(int fd[2])
@@ -80,9 +67,10 @@ static int open_sockets(struct roles_front *f)
 
     for (int i = 0; i < f->n && rc == OK; i++)
         rc = open_pair(f->u.control[i]);
-    for (int p = 0; p < f->u.n_prompt; p++)
-        for (int t = 0; t < f->u.n_token && rc == OK; t++)
-            rc = open_pair(f->u.link[p][t]);
+    for (int a = 0; a < f->n; a++)
+        for (int b = 0; b < f->n && rc == OK; b++)
+            if (roles_is_linked(&f->u, a, b))
+                rc = open_pair(f->u.link[a][b]);
     return rc;
 }
 
@@ -92,29 +80,34 @@ static void close_their_sockets(struct roles_front *f)
     for (int i = 0; i < f->n; i++)
         if (f->u.control[i][1] >= 0)
             close(f->u.control[i][1]);
-    for (int p = 0; p < f->u.n_prompt; p++)
-        for (int t = 0; t < f->u.n_token; t++)
+    for (int a = 0; a < f->n; a++)
+        for (int b = 0; b < f->n; b++)
             for (int k = 0; k < 2; k++)
-                if (f->u.link[p][t][k] >= 0)
-                    close(f->u.link[p][t][k]);
+                if (f->u.link[a][b][k] >= 0)
+                    close(f->u.link[a][b][k]);
 }
 
-/* Equal parts of the budget, or of one CPU each all CPUs. */
-static int divide_cpus(struct roles_front *f, const int **cpus, bool *shared)
+static int divide_cpus(struct roles_front *f, const int **cpus)
 {
+    int64_t threads[ROLES_MACHINES_ALL];
+    int lo[ROLES_MACHINES_ALL + 1];
     struct cpu_budget b;
+    bool shared;
 
     TRY(cpu_budget_get(&b));
-    *shared = b.n < f->n;
+    for (int i = 0; i < f->n; i++)
+        threads[i] = f->u.spec.engine[f->u.home[i]].threads;
+    shared = !roles_divide_cpus(lo, threads, f->n, b.n);
     for (int i = 0; i < f->n; i++) {
-        int lo = *shared ? 0 : b.n * i / f->n, hi = *shared ? b.n : b.n * (i + 1) / f->n;
+        int from = shared ? 0 : lo[i], to = shared ? b.n : lo[i + 1];
 
-        memcpy(f->cpus[i], b.cpus + lo, (size_t)(hi - lo) * sizeof(int));
-        f->n_cpus[i] = hi - lo;
+        memcpy(f->cpus[i], b.cpus + from, (size_t)(to - from) * sizeof(int));
+        f->n_cpus[i] = to - from;
         cpus[i] = f->cpus[i];
     }
-    if (*shared) {
-        f->u.engine.pin = false;
+    if (shared) {
+        for (int k = 0; k < CLUSTER_N_POOLS; k++)
+            f->u.spec.engine[k].pin = false;
         log_warn("%d machines share %d CPUs: each is slower than it would be alone", f->n,
                  b.n);
     }
@@ -156,23 +149,18 @@ static int start_machines(struct roles_front *f)
                                      .n_cpus = f->n_cpus,
                                      .abort = abort_reads,
                                      .mem = f};
-    bool shared;
     int rc;
 
     for (int i = 0; i < f->n; i++) {
-        bool is_prompt = roles_is_prompt(&f->u, i);
-
         f->names[i] = f->u.names[i];
-        snprintf(f->u.names[i], sizeof(f->u.names[i]), "%s machine %d of %d",
-                 is_prompt ? "prompt" : "token", 1 + (is_prompt ? i : i - f->u.n_prompt),
-                 is_prompt ? f->u.n_prompt : f->u.n_token);
+        f->machines[i].pool = f->u.home[i];
     }
     f->u.is_joined = f->u.o.machines || cluster_mpi_rank() >= 0;
     if (f->u.is_joined)
         return wait_for_machines(f);
     if (f->u.transport->mpi)
         return roles_check_joining(&f->u);
-    rc = divide_cpus(f, cpus, &shared);
+    rc = divide_cpus(f, cpus);
     if (rc == OK)
         rc = open_sockets(f);
     if (rc == OK)
@@ -199,15 +187,29 @@ static int wait_until_ready(struct roles_front *f, int64_t *max_tok)
     return OK;
 }
 
+/* A machine that nothing would be given is a mistake. */
+static int check_pools(const struct roles_setup *u)
+{
+    const int *n = u->spec.n;
+
+    if (n[CLUSTER_MIXED] == 0 || n[CLUSTER_TOKEN] == 0 || u->o.prompt_threshold_tok > 0 ||
+        u->o.token_threshold_seqs > 0)
+        return OK;
+    return err_set(ERR_ARG,
+                   "roles: without prompt_threshold_tok and token_threshold_seqs the %s "
+                   "machines would get nothing",
+                   n[CLUSTER_PROMPT] > 0 ? "mixed" : "token");
+}
+
 static int new_front(struct roles_front **out, const struct serve_opts *engine,
                      const struct roles_opts *o)
 {
     struct roles_front *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    const struct cluster_router *router;
 
     *out = f;
     if (!f)
         return ERR_NOMEM;
-    f->u.engine = *engine;
     f->u.o = *o;
     f->u.mpi_index = -1;
     memset(f->u.control, -1, sizeof(f->u.control));
@@ -216,14 +218,15 @@ static int new_front(struct roles_front **out, const struct serve_opts *engine,
     f->wake_fd = -1;
     TRY(thread_mutex_init(&f->lock));
     TRY(thread_cond_init(&f->queued));
-    rng_init(&f->rng, 1, "router");
     f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (f->wake_fd < 0)
         return err_set(ERR_IO, "roles: cannot make an event: %m");
-    TRY(roles_parse(&f->u, o->roles));
-    f->n = f->u.n_prompt + f->u.n_token;
+    TRY(roles_setup_parse(&f->u, o->roles, engine));
+    f->n = f->u.n;
+    TRY(check_pools(&f->u));
     TRY(cluster_transport_find(o->transport, &f->u.transport));
-    return cluster_router_find(o->router, &f->router);
+    TRY(cluster_router_find(o->router, &router));
+    return cluster_pools_open(&f->pools, f->n, router, 1);
 }
 
 static int set_crossing(struct serve *s, const struct roles_opts *o)

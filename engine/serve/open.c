@@ -11,27 +11,6 @@
 
 #define DEFAULT_MAX_TOK 4096 /* a long model's full context would reserve gigabytes */
 
-static int copy_opts(struct serve *s, const struct serve_opts *o)
-{
-    int rc = OK;
-
-    s->o = *o;
-    for (const struct opt_row *r = serve_opt_table; r->name; r++)
-        if (r->type == OPT_STR)
-            *(char **)((char *)&s->o + r->offset) = NULL;
-    for (const struct opt_row *r = serve_opt_table; r->name && rc == OK; r++) {
-        char *const *from = (char *const *)((const char *)o + r->offset);
-        char **to = (char **)((char *)&s->o + r->offset);
-
-        if (r->type != OPT_STR || !*from)
-            continue;
-        *to = mem_strdup(MEM_OTHER, *from);
-        if (!*to)
-            rc = ERR_NOMEM;
-    }
-    return rc;
-}
-
 /* Before weights are packed. */
 static int check_kv_opts(const struct serve_opts *o)
 {
@@ -400,7 +379,7 @@ int serve_new(struct serve **out, const struct serve_opts *o)
     TRY(thread_mutex_init(&s->lock));
     TRY(thread_mutex_init(&s->lengths.lock));
     TRY(thread_cond_init(&s->submitted));
-    return copy_opts(s, o);
+    return opt_copy(serve_opt_table, &s->o, o, sizeof(*o));
 }
 
 static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapped,

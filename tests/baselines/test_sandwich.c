@@ -76,10 +76,11 @@ static void seen_wait(struct seen *s, int n_ended)
     pthread_mutex_unlock(&s->lock);
 }
 
-static struct sut *open_sut(struct seen *seen)
+/* roles: NULL, or of --roles. */
+static struct sut *open_sut_as(struct seen *seen, const char *roles)
 {
-    json_t *config =
-        json_pack("{s:s, s:b, s:i}", "model", model, "pin", 0, "max_tok", 128);
+    json_t *config = json_pack("{s:s, s:b, s:i, s:s*}", "model", model, "pin", 0,
+                               "max_tok", 128, "roles", roles);
     struct sut *s;
 
     assert_non_null(config);
@@ -87,6 +88,11 @@ static struct sut *open_sut(struct seen *seen)
     assert_ok(adapter->open(&s, config, on_event, seen));
     json_decref(config);
     return s;
+}
+
+static struct sut *open_sut(struct seen *seen)
+{
+    return open_sut_as(seen, NULL);
 }
 
 static void submit(struct sut *s, int64_t request, int32_t first, int n_output)
@@ -111,6 +117,35 @@ TEST(test_requests)
         assert_int_equal(seen.r[i].n_tok, 3 + i); /* exactly: EOS is ignored */
         assert_memory_equal(seen.r[i].ids, seen.r[i % 4].ids, 3 * sizeof(int32_t));
     }
+    adapter->close(&s);
+    assert_null(s);
+}
+
+/* Prompts and tokens by processes: the same tokens, and what was asked for is said. */
+TEST(test_roles)
+{
+    struct seen one, split;
+    struct sut *s = open_sut(&one);
+    json_t *j;
+
+    for (int i = 0; i < MAX_REQUESTS; i++)
+        submit(s, i, i % 4, 3 + i);
+    seen_wait(&one, MAX_REQUESTS);
+    adapter->close(&s);
+    s = open_sut_as(&split, "prompt=1:threads=1,token=1:threads=1");
+    for (int i = 0; i < MAX_REQUESTS; i++)
+        submit(s, i, i % 4, 3 + i);
+    assert_ok(adapter->describe(s, &j)); /* while it works */
+    assert_non_null(strstr(json_string_value(json_object_get(j, "configuration")),
+                           "prompt=1:threads=1,token=1:threads=1; shm"));
+    json_decref(j);
+    seen_wait(&split, MAX_REQUESTS);
+    for (int i = 0; i < MAX_REQUESTS; i++) {
+        assert_int_equal(split.r[i].end, SUT_DONE);
+        assert_int_equal(split.r[i].n_tok, 3 + i);
+        assert_memory_equal(split.r[i].ids, one.r[i].ids, 3 * sizeof(int32_t));
+    }
+    assert_true(adapter->token_bytes(s, 100) == 0 && adapter->prefill_flop(s, 100) == 0);
     adapter->close(&s);
     assert_null(s);
 }

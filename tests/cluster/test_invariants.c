@@ -265,6 +265,30 @@ TEST(too_long_a_request_is_refused)
     assert_int_equal(w.stat.kv_used_tok, 0);
 }
 
+/* With little memory and few sequences on the token machines, prompts wait for them: memory is
+ * reserved for longer, and no computed prompt waits. */
+TEST(memory_before_the_prompt)
+{
+    double reserved[2];
+
+    for (int first = 0; first < 2; first++)
+        for (int few = 0; few < 2; few++) {
+            struct world w;
+
+            world_init(&w, 2, 2, 0, 21);
+            w.o.prompt_threshold = w.o.token_threshold = INT64_MAX;
+            w.o.reserve_first = first;
+            w.o.max_seqs = few ? 3 : 1 << 16;
+            for (int i = 0; i < 4; i++)
+                w.m[i].kv_tok = few ? 20000 : 5000;
+            world_run(&w);
+            assert_string_equal(w.wrong, "");
+            assert_int_equal(w.n_done, 300);
+            reserved[first] = w.stat.reserved_idle_tok_ns;
+        }
+    assert_true(reserved[1] > 1.2 * reserved[0]);
+}
+
 /* Prompts whose keys and values wait for memory on machines that wait for each other's. */
 TEST(machines_that_are_full_end_the_run)
 {

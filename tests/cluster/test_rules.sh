@@ -4,7 +4,7 @@ set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
 need_tests cluster/test_invariants cluster/test_queueing cluster/test_provision cluster/test_transport \
-    cluster/test_wire
+    cluster/test_wire cluster/test_contention
 
 c=engine/cluster
 history() { # rule, file, sed script, what the checks say
@@ -12,10 +12,10 @@ history() { # rule, file, sed script, what the checks say
 }
 
 history "1: not the shortest queue" $c/router/jsq.c 's/loads\[i\] < c->loads\[best\]/loads[i] > c->loads[best]/' jsq
-history "2: the opposite pool before the own one" $c/pools.c 's/if (!has_room(&own, threshold, needs_queue))/if (own.load >= 0)/' opposite
-history "3: a machine stays in the mixed pool" $c/pools.c 's/m->n_tasks\[opposite\] > 0 ||/true ||/' return
-history "3: a machine returns to the other pool" $c/pools.c 's/move(m, m->home)/move(m, opposite)/' identity
-history "4: a machine that moves is in no pool" $c/pools.c 's/m->pool = pool/m->pool = CLUSTER_N_POOLS/' partition
+history "2: the opposite pool before the own one" $c/pools.c 's/if (!has_room(&own, task))/if (own.load >= 0)/' opposite
+history "3: a machine stays in the mixed pool" $c/pools.c 's/n_tasks\[cluster_pools_opposite(home)\] == 0/false/' return
+history "3: a machine returns to the other pool" $c/assign.c 's/move(m, m->home)/move(m, cluster_pools_opposite(m->home))/' identity
+history "4: a machine that moves is in no pool" $c/assign.c 's/m->pool = pool/m->pool = CLUSTER_N_POOLS/' partition
 history "5: a token too many" $c/machine.c 's/d->n_tokens >= d->n_output/d->n_tokens > d->n_output/' conservation
 history "5: keys and values count as sent twice" $c/move.c 's/q->d.n_transfers++/q->d.n_transfers += 2/' conservation
 history "6: memory that there is not" $c/machine.c 's/if (n_tok > room)/if (n_tok > 2 * room)/' memory
@@ -35,6 +35,11 @@ breaks "11: a layer's transfer does not wait for the one before" $c/transfer.c '
 p=cluster/test_provision
 breaks "13: more machines are not used" $c/router/jsq.c 's/i < c->n/i < 1/' $p more_machines_never_hurt
 breaks "14: the search stops before the best size" $c/provision.c 's/hi.n_token - lo > 1/hi.n_token - lo > 2/' $p search_is_brute_force
+k=cluster/test_contention
+breaks "15: a neighbour's step is not slowed" $c/contention.c 's/return 1 \/ slow;/return 1;/' $k two_prompts_by_closed_form
+breaks "15: a step is not faster again" $c/contention.c '/m->busy = false;/,$s/update_neighbours(m);//' $k two_prompts_by_closed_form
+breaks "15: machines on other controllers are slowed" $c/contention.c 's/k->o->controller == m->o->controller/true/' $k two_prompts_by_closed_form
+breaks "15: a transfer is there before its prompt" $c/move.c 's/if (q->d.n_tokens == 0) {/if (false) {/' $k histories_with_contention
 # Transports.
 t=cluster/test_transport
 s=$c/transport_send.c

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cluster/router.h"
 #include "cluster/transport.h"
+#include "kernels/kv_type.h"
 #include "roles/roles.h"
 #include "tests/serve/handoff.h"
 #include "tests/support/faults.h"
@@ -15,6 +17,9 @@
 #include "tests/support/tiny_model.h"
 
 #define N_REQUESTS 12
+
+static int64_t budget_tok; /* 0: no limit */
+static int kv_type;
 
 static struct serve_opts engine_opts(void)
 {
@@ -27,6 +32,8 @@ static struct serve_opts engine_opts(void)
     o.max_tok = 64;
     o.max_seqs = 4;
     o.max_step_tok = 20;
+    o.kv_type = kv_type;
+    o.kv_budget_tok = budget_tok;
     assert_ok(opt_set(serve_opt_table, &o, "policy", "mixed", "test"));
     assert_ok(opt_set(serve_opt_table, &o, "kv_alloc", "paged", "test"));
     return o;
@@ -154,7 +161,7 @@ static void close_soundly(struct serve **s)
     left_no_child();
 }
 
-/* No machine has memory any more, as far as it said. */
+/* No machine has memory any more, as far as it said, and what was computed is known. */
 static void wait_for_memory(struct serve *s)
 {
     struct serve_kv_stat kv;
@@ -163,7 +170,9 @@ static void wait_for_memory(struct serve *s)
     for (;;) {
         go_on(s);
         serve_kv_stat(s, &kv);
-        if (kv.pool_bytes > 0 && kv.reserved_bytes == 0)
+        if (kv.pool_bytes > 0 && kv.reserved_bytes == 0 &&
+            serve_totals_of(s, SERVE_PREFILL)->n_tok > 0 &&
+            serve_totals_of(s, SERVE_DECODE)->n_tok > 0)
             return;
         if (clock_ns() - began_ns > UINT64_C(30000000000))
             fail_msg("%lld bytes stay reserved", (long long)kv.reserved_bytes);
@@ -187,8 +196,6 @@ static void same_ids(struct roles_opts *o, const struct pair_answer *want)
         assert_memory_equal(g[i].ids, want[i].ids, (size_t)g[i].n * sizeof(g[i].ids[0]));
     }
     wait_for_memory(s);
-    assert_true(serve_totals_of(s, SERVE_PREFILL)->n_tok > 0 &&
-                serve_totals_of(s, SERVE_DECODE)->n_tok > 0);
     close_soundly(&s);
 }
 
@@ -225,6 +232,96 @@ TEST(every_router)
     }
 }
 
+/* Each kind with options of its own, and machines that move: prompts and tokens go where there is
+ * room, or, with no memory to spare, where no circle of machines waits. */
+TEST(kinds_of_their_own)
+{
+    static const struct {
+        const char *roles;
+        int prompt_threshold_tok, token_threshold_seqs, kv_budget_tok;
+    } all[] = {
+        {"prompt=1:threads=1:kv_alloc=static,token=1:threads=2", 0, 0, 0},
+        {"prompt=1:ranks=2:threads=2,token=1:threads=1:kv_block=32", 0, 0, 0},
+        {"prompt=1:threads=2,token=1:ranks=2:threads=2:rank_mode=processes", 0, 0, 0},
+        {"prompt=1:policy=fcfs:max_step_tok=7,token=2:kv_alloc=s3:max_seqs=2", 0, 0, 0},
+        {"prompt=1:kv_alloc=odma,token=1:kv_admit=now", 0, 0, 128},
+        {"mixed=1", 0, 0, 0},
+        {"mixed=3", 0, 0, 0},
+        {"prompt=2,mixed=2:max_seqs=2", 0, 0, 0},
+        {"prompt=1,token=1", 20, 1, 0},
+        {"prompt=2,token=2:kv_alloc=s3", 20, 1, 0},
+        {"prompt=1,token=1,mixed=1:policy=chunked", 30, 2, 0},
+        {"prompt=2:max_seqs=1,token=2:max_seqs=1", 20, 1, 0},
+        {"prompt=1,token=2", 30, 0, 64},
+        {"token=1,mixed=1:kv_admit=now", 1, 0, 64},
+    };
+    struct pair_answer want[N_REQUESTS];
+
+    alone(want);
+    for (int t = 0; cluster_transports[t]; t++)
+        for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+            struct roles_opts o;
+
+            if (cluster_transports[t]->mpi ||
+                (cluster_transports[t]->in_place && strstr(all[i].roles, "processes")))
+                continue;
+            o = roles_opts(all[i].roles);
+
+            print_message("# %s, %s\n", all[i].roles, cluster_transports[t]->name);
+            assert_ok(opt_set(roles_opt_table, &o, "transport",
+                              cluster_transports[t]->name, "test"));
+            o.prompt_threshold_tok = all[i].prompt_threshold_tok;
+            o.token_threshold_seqs = all[i].token_threshold_seqs;
+            budget_tok = all[i].kv_budget_tok;
+            same_ids(&o, want);
+            budget_tok = 0;
+        }
+}
+
+static int n_joins, n_returns;
+
+static void on_log(void *ctx, enum log_level level, const char *line)
+{
+    (void)ctx, (void)level;
+    n_joins += strstr(line, "now in the mixed pool") != NULL;
+    n_returns += strstr(line, "now in the prompt pool") != NULL ||
+                 strstr(line, "now in the token pool") != NULL;
+}
+
+/* Machines above their threshold are helped by others, which are their old selves at the end. */
+TEST(machines_return)
+{
+    struct roles_opts o = roles_opts("prompt=1,token=1");
+    struct pair_answer want[N_REQUESTS];
+
+    alone(want);
+    o.prompt_threshold_tok = 20;
+    o.token_threshold_seqs = 1;
+    n_joins = n_returns = 0;
+    log_set_level(LOG_DEBUG);
+    log_set_sink(on_log, NULL);
+    same_ids(&o, want);
+    log_set_sink(NULL, NULL);
+    log_set_level(LOG_INFO);
+    assert_true(n_joins > 0);
+    assert_int_equal(n_joins, n_returns);
+}
+
+/* Every type of keys and values: the ids of one engine with it. */
+TEST(types_of_keys_and_values)
+{
+    for (kv_type = 0; kv_type < KERN_N_KV_TYPES; kv_type++) {
+        struct roles_opts o =
+            roles_opts(kv_type % 2 ? "prompt=1:threads=2:ranks=2,token=1:kv_alloc=static"
+                                   : "prompt=1:kv_alloc=s3,token=2:threads=1");
+        struct pair_answer want[N_REQUESTS];
+
+        alone(want);
+        same_ids(&o, want);
+    }
+    kv_type = 0;
+}
+
 TEST(canceled_at_any_time)
 {
     struct pair_answer want[N_REQUESTS];
@@ -240,6 +337,8 @@ TEST(canceled_at_any_time)
         struct got g[N_REQUESTS];
         struct serve *s;
 
+        o.prompt_threshold_tok = round % 3 == 2 ? 20 : 0;
+        o.token_threshold_seqs = round % 3 == 2 ? 1 : 0;
         assert_ok(opt_set(roles_opt_table, &o, "transport", names[round % 3], "test"));
         s = open_roles(&o);
         for (int again = 0; again < 5; again++) {
@@ -355,10 +454,9 @@ TEST(refusals)
     struct roles_opts o = roles_opts("prompt=1,token=1");
     struct serve *s;
 
-    refused("prompt=1", "shm", ERR_ARG, "expected prompt=N,token=N");
-    refused("prompt=0,token=1", "shm", ERR_ARG, "found \"prompt=0,token=1\"");
-    refused("prompt=1,token=1,", "shm", ERR_ARG, "expected prompt=N,token=N");
-    refused("prompt=1,token=17", "shm", ERR_ARG, "from 1 to 16");
+    refused("prompt=1", "shm", ERR_ARG, "expected prompt=N,token=N, or mixed=N");
+    refused("token=1,mixed=1", "shm", ERR_ARG, "the token machines would get nothing");
+    refused("prompt=1,token=1,mixed=1", "shm", ERR_ARG, "the mixed machines would get");
     refused("prompt=1,token=1", "smh", ERR_NOTFOUND, "shm");
     so.kv_budget = 100;
     assert_err(roles_open(&s, &so, &o), ERR_STATE, "machine 1 of 1");
