@@ -87,7 +87,7 @@ TEST(three_neighbours_multiply)
     assert_int_equal(p.end_ns[2], 70 * MS); /* 10 + 10 done, 10 alone */
 }
 
-/* A token step takes 2.05 ms alone. The prompt of 11 ms beside it slows it by 3 and is itself
+/* A token step takes 2.05 ms alone. The prompt of 11 ms next to it slows it by 3 and is itself
  * slowed by 1.25 while it runs. */
 TEST(kinds_have_their_own_factors)
 {
@@ -97,7 +97,7 @@ TEST(kinds_have_their_own_factors)
 
     run_prompts(&p, &x, (const int[]){1, 1});
     assert_int_equal(p.first_ns[0], 2 * MS);
-    /* From 2 ms on the long prompt has 9 ms left: 11.25 ms beside two tokens of 6.15 ms. */
+    /* From 2 ms on the long prompt has 9 ms left: 11.25 ms with two tokens of 6.15 ms. */
     assert_true(p.first_ns[1] == 2 * MS + 11250000);
     /* The second token runs from 8.15 ms to 13.25 ms at a third, 0.35 ms of it are left, and
      * then nobody runs a prompt. */
