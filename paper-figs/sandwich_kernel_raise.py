@@ -3,7 +3,7 @@
 from lib import read, study, style
 
 STEM = "sandwich_kernel_raise"
-BARS = [("ratio_vs_ref", "reference"), ("ratio_vs_handwritten", "written by hand")]
+BARS = [("ratio_vs_ref", "time of the reference"), ("ratio_vs_handwritten", "time of the kernel written by hand")]
 
 
 def kernel(c):
@@ -24,7 +24,7 @@ def panel(ax, cells, name, width):
         for i, (metric, label) in enumerate(BARS):
             v = c.value(metric)
             style.bar(ax, x + 0.4 * i - 0.2, v, style.number(v, "%.2f"), width=0.38, color=style.COLORS[i],
-                      hatch=style.HATCHES[i], edgecolor="white", label="time of the " + label if x == 0 else None)
+                      hatch=style.HATCHES[i], edgecolor="white", label=label if x == 0 else None)
     ax.axhline(1, color=style.GREY, lw=0.8)
     ax.set_xticks(range(len(cells)), ["%s\n%s" % (parameters(c).replace(",", "\n"), bits(c)) for c in cells], fontsize=6)
     ax.set(title="%s, %s" % (name, "widest vectors" if width == "widest" else "vectors of 256 bits"), ylabel="time of it / of the raised kernel")
