@@ -22,6 +22,8 @@ static const struct {
     {"model", "Make a model with random weights, or inspect a model file.", cli_model},
     {"plan", "Search which CPUs prefill and decode should use.", cli_plan},
     {"tune", "Search the fastest schedule of every matrix product.", cli_tune},
+    {"profile", "Time products and copies, for slices on a CPU and an accelerator.",
+     cli_profile},
     {"graph", "Rewrite a graph of operators into a smaller one.", cli_graph},
     {"kernel", "Raise a kernel, change its parameters, lower and time it.", cli_kernel},
     {"predictor", "Train or evaluate a predictor of output lengths.", cli_predictor},

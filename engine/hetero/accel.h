@@ -5,7 +5,8 @@
  * computing. What a stream is given runs in that order, after the launches that were issued before
  * it, and next to the other stream: only an event orders two streams. So a kernel waits for the
  * copy of its weights, and a copy into a buffer that is used again for the kernel that read it.
- * Tensors are f32 and row-major.
+ * Activations are f32 and row-major. Weights are the bytes that the CPU computes with, in panels
+ * (kernels/pack.h), so that a slice need not be packed again to be computed elsewhere.
  * Paper: ScheInfer III-C.   Threads: one owner. */
 #ifndef HETERO_ACCEL_H
 #define HETERO_ACCEL_H
@@ -15,54 +16,70 @@
 #include <stdint.h>
 
 #include "hetero/times.h"
+#include "kernels/pack.h"
 
 enum accel_stream { ACCEL_COPY, ACCEL_COMPUTE, ACCEL_N_STREAMS };
 
-/* A matrix in a buffer, from a byte on. */
-struct accel_matrix {
+/* A place in a buffer, a byte of it. */
+struct accel_at {
     int buffer;
     size_t offset;
 };
 
-/* Products of n_tok rows. */
+/* y[n_tok, 16 n_panels] = x[n_tok, k] w, or added to y. Rows are ldx and ldy floats apart. */
 struct accel_gemm {
-    int64_t n_tok, n_units, dim;
-    struct accel_matrix x, w, y;
-    /* false: y[n_tok, n_units] = x[n_tok, dim] w[n_units, dim]^T.
-     * true: y[n_tok, dim] += x[n_tok, n_units] w[n_units, dim]. */
-    bool down;
-    int64_t tok0; /* rows of x and y from here on */
+    int64_t n_tok, ldx, ldy;
+    struct accel_at x, w, y;
+    struct kern_mat layout; /* of the weights at w; its data is not read */
+    bool accumulate;
+};
+
+/* h[n_tok, 16 n_pairs] = silu(gate) * up of the pairs of panels gate, up of gate_up. */
+struct accel_swiglu {
+    int64_t n_tok, n_pairs, ldh, ld;
+    struct accel_at h, gate_up;
 };
 
 struct accel {
     const struct accel_kind *kind;
 };
 
+struct accel_opts {
+    const struct hetero_machine *machine; /* what is simulated takes these times; lent */
+    int cpu; /* for a thread of the accelerator's own, where it has one; -1: any */
+};
+
 struct accel_kind {
     const char *name, *help;
-    MUST int (*open)(struct accel **out, const struct hetero_machine *m);
+    bool real_time; /* its seconds are those of the clock, not computed ones */
+    /* ERR_UNSUPPORTED: there is no such device here; the message says what is missing. */
+    MUST int (*open)(struct accel **out, const struct accel_opts *o);
     void (*close)(struct accel **a); /* waits for what runs */
     /* A zeroed buffer; it lives until close(). ERR_NOMEM. */
     MUST int (*alloc)(struct accel *a, size_t bytes, int *buffer);
     /* Issue n launches: what is given to a stream from now on starts after them. */
     void (*launch)(struct accel *a, int n);
     /* From the host's memory, which has to stay as it is until it was copied; or to it. */
-    MUST int (*copy)(struct accel *a, int to, size_t offset, const void *from,
-                     size_t bytes);
-    MUST int (*fetch)(struct accel *a, void *to, int from, size_t offset, size_t bytes);
+    MUST int (*copy)(struct accel *a, struct accel_at to, const void *from, size_t bytes);
+    MUST int (*fetch)(struct accel *a, void *to, struct accel_at from, size_t bytes);
     MUST int (*gemm)(struct accel *a, const struct accel_gemm *g);
-    /* gate[n] = silu(gate) * up */
-    MUST int (*swiglu)(struct accel *a, struct accel_matrix gate, struct accel_matrix up,
-                       int64_t n);
+    MUST int (*swiglu)(struct accel *a, const struct accel_swiglu *s);
     /* The number of an event after all that the stream was given so far; and `stream` goes on
      * after it only. */
     int (*record)(struct accel *a, enum accel_stream stream);
     void (*wait)(struct accel *a, enum accel_stream stream, int event);
-    /* Wait for all. *seconds: since open(). ERR_STATE: two operations that no event orders used
+    /* Wait for all; what comes later is after it. *seconds: since open(), on the accelerator's
+     * clock, when the last of it was done. ERR_STATE: two operations that no event orders used
      * the same bytes, one of them writing. */
     MUST int (*finish)(struct accel *a, double *seconds);
 };
 extern const struct accel_kind *const accel_kinds[];
 MUST int accel_find(const char *name, const struct accel_kind **out);
+
+/* Bytes from the first to the last float of n_tok rows of n floats, ld floats apart. */
+static inline size_t accel_rows_bytes(int64_t n_tok, int64_t ld, int64_t n)
+{
+    return (size_t)((n_tok - 1) * ld + n) * sizeof(float);
+}
 
 #endif

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/name.h"
-
-#define N_GEMMS 3 /* gate, up, down */
+#include "hetero/product.h"
 
 int accel_find(const char *name, const struct accel_kind **out)
 {
@@ -14,254 +14,430 @@ int accel_find(const char *name, const struct accel_kind **out)
     return *out ? OK : ERR_NOTFOUND;
 }
 
-void hetero_product(float *y, const float *x, const float *w, int64_t n_tok,
-                    int64_t n_units, int64_t dim, bool down)
-{
-    for (int64_t t = 0; t < n_tok; t++)
-        for (int64_t u = 0; u < n_units; u++) {
-            float sum = 0;
+/* ---- slices of packed matrices ---- */
 
-            for (int64_t d = 0; d < dim; d++) {
-                if (down)
-                    y[t * dim + d] += x[t * n_units + u] * w[u * dim + d];
-                else
-                    sum += x[t * dim + d] * w[u * dim + d];
-            }
-            if (!down)
-                y[t * n_units + u] = sum;
-        }
+static struct kern_mat columns_of(const struct kern_mat *w, int64_t lo, int64_t hi)
+{
+    struct kern_mat m = *w;
+
+    hi = hi < w->n_panels ? hi : w->n_panels;
+    m.n_panels = hi - lo;
+    m.n = m.n_panels * KERN_PANEL;
+    m.bytes = (size_t)m.n_panels * w->panel_bytes;
+    m.data = (char *)w->data + (size_t)lo * w->panel_bytes;
+    return m;
 }
 
-void hetero_swiglu(float *gate, const float *up, int64_t n)
+static int64_t least(int64_t a, int64_t b)
 {
-    for (int64_t i = 0; i < n; i++)
-        gate[i] *= up[i] / (1 + expf(-gate[i]));
+    return a < b ? a : b;
 }
 
-/* A slice on the accelerator. */
-struct slice {
-    int64_t first, n;     /* hidden units */
-    int64_t tok0, n_tok;  /* tokens that it computes */
-    bool resident;        /* GG: its weights are there */
-    int gate, up;         /* buffers [n_tok of the layer, n] */
-    int weights[N_GEMMS]; /* resident: buffers */
-};
+void hetero_mlp_slice(struct hetero_mlp *out, const struct hetero_mlp *m, int lo, int hi)
+{
+    const struct kern_mat *d = &m->down;
+    int64_t row_lo = lo * d->k_unit, row_hi = hi * d->k_unit;
+    int64_t pairs = 2 * d->k_unit / KERN_PANEL; /* panels of gate_up of a unit */
+
+    out->gate_up = columns_of(&m->gate_up, lo * pairs, hi * pairs);
+    out->down = *d;
+    out->down.k = least(d->k, row_hi) - row_lo;
+    out->down.k_pad = least(d->k_pad, row_hi) - row_lo;
+    out->down.n_units = hi - lo;
+    out->down.data = (char *)d->data + (size_t)lo * d->unit_bytes;
+    out->down.bytes =
+        (size_t)(hi - lo - 1) * d->unit_bytes + (size_t)d->n_panels * d->panel_bytes;
+    if (hi - lo == 1) {
+        out->down.unit_bytes = 0;
+        out->down.k_unit = out->down.k_pad;
+    }
+}
+
+/* The i-th of the three products' weights. */
+static struct kern_mat matrix(const struct hetero_mlp *slice, int i)
+{
+    int64_t half = slice->gate_up.n_panels / 4 * 2;
+
+    if (i == 2)
+        return slice->down;
+    return columns_of(&slice->gate_up, i == 0 ? 0 : half,
+                      i == 0 ? half : slice->gate_up.n_panels);
+}
+
+/* ---- the accelerator ---- */
 
 enum { CG, GG, CG_PRIME, N_SLICES };
 
-struct schedule {
-    const struct hetero_mlp *mlp;
-    const struct accel_kind *k;
-    struct accel *a;
-    int64_t n_tok;
-    int x, y, staging[2];
-    int used[2]; /* the event after which a staging buffer is free; -1: it is */
-    int n_sent;
+/* Of a layer. */
+struct slice {
+    struct hetero_mlp mlp;
+    int n_units;
+    int weights[HETERO_N_GEMMS]; /* GG's: buffers */
+};
+
+struct layer {
     struct slice slices[N_SLICES];
 };
 
-static const float *matrix(const struct hetero_mlp *mlp, int i)
-{
-    return i == 0 ? mlp->gate : i == 1 ? mlp->up : mlp->down;
-}
+struct hetero_device {
+    const struct accel_kind *k;
+    struct accel *a;
+    int n_layers;
+    int64_t ld, max_tok;
+    struct layer *layers;
+    int x, y;
+    int gate_up[N_SLICES], h[N_SLICES]; /* activations of each slice, of any layer */
+    int staging[2];
+    int used[2]; /* the event after which a staging buffer is free; -1: it is */
+    int n_sent;
+    float *part;              /* the result, [max_tok, ld] */
+    int64_t first_tok, n_tok; /* that the accelerator computes; of the step */
+};
 
-static size_t bytes_of(const struct schedule *w, int64_t n_units)
+static int alloc_weights(struct hetero_device *d, struct slice *s)
 {
-    return (size_t)(n_units * w->mlp->dim) * sizeof(float);
-}
+    for (int i = 0; i < HETERO_N_GEMMS; i++) {
+        struct kern_mat w = matrix(&s->mlp, i);
 
-static int alloc_slice(struct schedule *w, struct slice *s)
-{
-    size_t bytes = (size_t)(w->n_tok * s->n) * sizeof(float);
-
-    if (s->n == 0 || s->n_tok == 0)
-        return OK;
-    TRY(w->k->alloc(w->a, bytes, &s->gate));
-    TRY(w->k->alloc(w->a, bytes, &s->up));
-    for (int i = 0; i < N_GEMMS && s->resident; i++) {
-        TRY(w->k->alloc(w->a, bytes_of(w, s->n), &s->weights[i]));
-        TRY(w->k->copy(w->a, s->weights[i], 0, matrix(w->mlp, i) + s->first * w->mlp->dim,
-                       bytes_of(w, s->n)));
+        TRY(d->k->alloc(d->a, w.bytes, &s->weights[i]));
+        TRY(d->k->copy(d->a, (struct accel_at){s->weights[i], 0}, w.data, w.bytes));
     }
     return OK;
 }
 
-/* What is there before the layer begins: tokens, and the weights that stay. */
-static int prepare(struct schedule *w, const float *x)
+static int open_layer(struct hetero_device *d, struct layer *l,
+                      const struct hetero_mlp *m, struct hetero_units u)
 {
-    size_t bytes = (size_t)(w->n_tok * w->mlp->dim) * sizeof(float);
+    int n = hetero_mlp_units(m), cc = n - u.cg - u.gg;
+    const int at[N_SLICES + 1][2] = {{cc, cc + u.cg}, {cc + u.cg, n}, {0, cc}};
+
+    if (u.cg < 0 || u.gg < 0 || cc < 0)
+        return err_set(ERR_ARG, "slices of %d and %d units: expected at most %d in all",
+                       u.cg, u.gg, n);
+    for (int i = 0; i < N_SLICES; i++) {
+        l->slices[i].n_units = at[i][1] - at[i][0];
+        if (l->slices[i].n_units > 0)
+            hetero_mlp_slice(&l->slices[i].mlp, m, at[i][0], at[i][1]);
+    }
+    return u.gg > 0 ? alloc_weights(d, &l->slices[GG]) : OK;
+}
+
+/* The largest of all layers. */
+static int64_t most_pairs(const struct hetero_device *d, int slice)
+{
     int64_t most = 0;
 
-    TRY(w->k->alloc(w->a, bytes, &w->x));
-    TRY(w->k->alloc(w->a, bytes, &w->y));
+    for (int i = 0; i < d->n_layers; i++) {
+        const struct slice *s = &d->layers[i].slices[slice];
+
+        if (s->n_units > 0 && s->mlp.gate_up.n_panels / 2 > most)
+            most = s->mlp.gate_up.n_panels / 2;
+    }
+    return most;
+}
+
+static size_t most_sent_bytes(const struct hetero_device *d)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < d->n_layers; i++)
+        for (int k = 0; k < N_SLICES; k++)
+            for (int g = 0; g < HETERO_N_GEMMS; g++) {
+                const struct slice *s = &d->layers[i].slices[k];
+
+                if (k != GG && s->n_units > 0 && matrix(&s->mlp, g).bytes > most)
+                    most = matrix(&s->mlp, g).bytes;
+            }
+    return most;
+}
+
+static int alloc_activations(struct hetero_device *d)
+{
+    size_t rows = (size_t)d->max_tok * sizeof(float);
+
+    TRY(d->k->alloc(d->a, rows * (size_t)d->ld, &d->x));
+    TRY(d->k->alloc(d->a, rows * (size_t)d->ld, &d->y));
     for (int i = 0; i < N_SLICES; i++) {
-        TRY(alloc_slice(w, &w->slices[i]));
-        if (!w->slices[i].resident && w->slices[i].n > most)
-            most = w->slices[i].n;
+        size_t n = (size_t)most_pairs(d, i) * KERN_PANEL;
+
+        TRY(d->k->alloc(d->a, 2 * rows * n, &d->gate_up[i]));
+        TRY(d->k->alloc(d->a, rows * n, &d->h[i]));
     }
     for (int i = 0; i < 2; i++) {
-        TRY(w->k->alloc(w->a, bytes_of(w, most), &w->staging[i]));
-        w->used[i] = -1;
-    }
-    TRY(w->k->copy(w->a, w->x, 0, x, bytes));
-    w->k->wait(w->a, ACCEL_COMPUTE, w->k->record(w->a, ACCEL_COPY));
-    return OK;
-}
-
-/* Send matrix i of a slice into the staging buffer that is free first; the kernel that follows
- * waits for it. */
-static int send(struct schedule *w, const struct slice *s, int i, int *buffer)
-{
-    int at = w->n_sent++ % 2;
-
-    *buffer = w->staging[at];
-    if (w->used[at] >= 0)
-        w->k->wait(w->a, ACCEL_COPY, w->used[at]);
-    TRY(w->k->copy(w->a, *buffer, 0, matrix(w->mlp, i) + s->first * w->mlp->dim,
-                   bytes_of(w, s->n)));
-    w->k->wait(w->a, ACCEL_COMPUTE, w->k->record(w->a, ACCEL_COPY));
-    return OK;
-}
-
-static int compute(struct schedule *w, const struct slice *s, int i, int weights)
-{
-    struct accel_gemm g = {.n_tok = s->n_tok,
-                           .n_units = s->n,
-                           .dim = w->mlp->dim,
-                           .w = {weights, 0},
-                           .down = i == 2,
-                           .tok0 = s->tok0};
-    size_t first = (size_t)(s->tok0 * s->n) * sizeof(float);
-
-    g.x.buffer = g.down ? s->gate : w->x;
-    g.y.buffer = g.down ? w->y : i == 0 ? s->gate : s->up;
-    TRY(w->k->gemm(w->a, &g));
-    if (i == 1)
-        TRY(w->k->swiglu(w->a, (struct accel_matrix){s->gate, first},
-                         (struct accel_matrix){s->up, first}, s->n_tok * s->n));
-    return OK;
-}
-
-static bool is_used(const struct slice *s)
-{
-    return s->n > 0 && s->n_tok > 0;
-}
-
-/* One matrix: all launches, then what is sent, then what is computed. */
-static int one_gemm(struct schedule *w, int i)
-{
-    for (int k = 0; k < N_SLICES; k++)
-        if (is_used(&w->slices[k]))
-            w->k->launch(w->a, w->slices[k].resident ? 1 : 2);
-    for (int k = 0; k < N_SLICES; k++) {
-        const struct slice *s = &w->slices[k];
-        int weights = s->weights[i];
-
-        if (!is_used(s))
-            continue;
-        if (!s->resident)
-            TRY(send(w, s, i, &weights));
-        TRY(compute(w, s, i, weights));
-        if (!s->resident)
-            w->used[(w->n_sent - 1) % 2] = w->k->record(w->a, ACCEL_COMPUTE);
+        TRY(d->k->alloc(d->a, most_sent_bytes(d), &d->staging[i]));
+        d->used[i] = -1;
     }
     return OK;
 }
 
-/* CC on the CPU, for the tokens that the accelerator does not take over. */
-static int run_cpu(float *y, const struct hetero_mlp *mlp, const float *x, int64_t n_tok,
-                   int64_t n_units)
+int hetero_device_open(struct hetero_device **out, const struct hetero_device_opts *o)
 {
-    size_t n = (size_t)(n_tok * n_units);
-    float *gate = mem_new(MEM_OTHER, n, sizeof(*gate)),
-          *up = mem_new(MEM_OTHER, n, sizeof(*up));
-    int rc = gate && up ? OK : ERR_NOMEM;
-
-    if (rc == OK) {
-        hetero_product(gate, x, mlp->gate, n_tok, n_units, mlp->dim, false);
-        hetero_product(up, x, mlp->up, n_tok, n_units, mlp->dim, false);
-        hetero_swiglu(gate, up, (int64_t)n);
-        hetero_product(y, gate, mlp->down, n_tok, n_units, mlp->dim, true);
-    }
-    mem_free(gate);
-    mem_free(up);
-    return rc;
-}
-
-static int whole_units(double share, int64_t hidden, int64_t *out)
-{
-    double n = share * (double)hidden;
-
-    *out = (int64_t)llround(n);
-    if (fabs(n - (double)*out) > 1e-6 || *out < 0 || *out > hidden)
-        return err_set(ERR_ARG, "a slice of %g of %lld hidden units: expected whole ones",
-                       n, (long long)hidden);
-    return OK;
-}
-
-/* y += what the accelerator has computed. */
-static int add_result(struct schedule *w, float *y)
-{
-    size_t n = (size_t)(w->n_tok * w->mlp->dim);
-    float *part = mem_new(MEM_OTHER, n, sizeof(*part));
-    int rc = part ? OK : ERR_NOMEM;
-
-    w->k->wait(w->a, ACCEL_COPY, w->k->record(w->a, ACCEL_COMPUTE));
-    if (rc == OK)
-        rc = w->k->fetch(w->a, part, w->y, 0, n * sizeof(*part));
-    for (size_t i = 0; i < n && rc == OK; i++)
-        y[i] += part[i];
-    mem_free(part);
-    return rc;
-}
-
-static int run_layer(float *y, double *seconds, struct schedule *w, const float *x)
-{
-    double before_s, after_s;
-
-    TRY(prepare(w, x));
-    TRY(w->k->finish(w->a, &before_s)); /* the layer begins when its tokens are there */
-    for (int i = 0; i < N_GEMMS; i++)
-        TRY(one_gemm(w, i));
-    TRY(w->k->finish(w->a, &after_s));
-    *seconds = after_s - before_s;
-    return add_result(w, y);
-}
-
-int hetero_mlp_run(float *y, double *seconds, const struct hetero_mlp *mlp,
-                   const float *x, int64_t n_tok, const struct hetero_slices *s,
-                   const struct accel_kind *kind, const struct hetero_machine *m)
-{
-    struct schedule w = {.mlp = mlp, .k = kind, .n_tok = n_tok};
-    int64_t cg, gg, cc, cpu_tok = n_tok - s->n_accel_tok;
-    double race_s;
+    struct hetero_device *d = mem_new(MEM_OTHER, 1, sizeof(*d));
+    double s;
     int rc;
 
-    TRY(whole_units(s->cg, mlp->hidden, &cg));
-    TRY(whole_units(s->gg, mlp->hidden, &gg));
-    cc = mlp->hidden - cg - gg;
-    if (cc < 0 || cpu_tok < 0 || s->n_accel_tok < 0)
-        return err_set(ERR_ARG,
-                       "slices of %lld and %lld of %lld units, %lld of %lld tokens",
-                       (long long)cg, (long long)gg, (long long)mlp->hidden,
-                       (long long)s->n_accel_tok, (long long)n_tok);
-    w.slices[CG] = (struct slice){.first = cc, .n = cg, .n_tok = n_tok};
-    w.slices[GG] =
-        (struct slice){.first = cc + cg, .n = gg, .n_tok = n_tok, .resident = true};
-    w.slices[CG_PRIME] =
-        (struct slice){.n = cc, .tok0 = cpu_tok, .n_tok = s->n_accel_tok};
-    memset(y, 0, (size_t)(n_tok * mlp->dim) * sizeof(*y));
-    rc = kind->open(&w.a, m);
+    *out = d;
+    if (!d)
+        return ERR_NOMEM;
+    d->k = o->kind;
+    d->n_layers = o->n_layers;
+    d->ld = o->ld;
+    d->max_tok = o->max_tok;
+    d->layers = mem_new(MEM_OTHER, (size_t)o->n_layers, sizeof(*d->layers));
+    d->part = mem_new(MEM_OTHER, (size_t)(o->max_tok * o->ld), sizeof(*d->part));
+    rc = d->layers && d->part ? o->kind->open(&d->a, &o->accel) : ERR_NOMEM;
+    for (int i = 0; i < o->n_layers && rc == OK; i++)
+        rc = open_layer(d, &d->layers[i], &o->layers[i], o->units[i]);
     if (rc == OK)
-        rc = run_layer(y, seconds, &w, x);
-    if (rc == OK && cc > 0)
-        rc = run_cpu(y, mlp, x, cpu_tok, cc);
-    if (rc == OK) /* the result was fetched, too */
-        rc = kind->finish(w.a, &race_s);
-    kind->close(&w.a);
+        rc = alloc_activations(d);
     if (rc == OK)
-        *seconds =
-            fmax(*seconds, N_GEMMS * hetero_product_s(m, false, (double)(cc * mlp->dim),
-                                                      (double)cpu_tok));
+        rc = d->k->finish(d->a, &s);
+    if (rc != OK)
+        hetero_device_close(out);
+    return rc;
+}
+
+void hetero_device_close(struct hetero_device **d)
+{
+    if (!*d)
+        return;
+    if ((*d)->a)
+        (*d)->k->close(&(*d)->a);
+    mem_free((*d)->layers);
+    mem_free((*d)->part);
+    mem_free(*d);
+    *d = NULL;
+}
+
+static bool is_used(const struct layer *l, int slice, int64_t n_accel_tok)
+{
+    return l->slices[slice].n_units > 0 && (slice != CG_PRIME || n_accel_tok > 0);
+}
+
+bool hetero_device_has(const struct hetero_device *d, int layer, int64_t n_accel_tok)
+{
+    const struct layer *l = &d->layers[layer];
+
+    return is_used(l, CG, 0) || is_used(l, GG, 0) || is_used(l, CG_PRIME, n_accel_tok);
+}
+
+int hetero_device_send(struct hetero_device *d, const float *x, int64_t n_tok)
+{
+    d->k->launch(d->a, 1);
+    TRY(d->k->copy(d->a, (struct accel_at){d->x, 0}, x,
+                   (size_t)(n_tok * d->ld) * sizeof(*x)));
+    d->k->wait(d->a, ACCEL_COMPUTE, d->k->record(d->a, ACCEL_COPY));
+    return OK;
+}
+
+/* Send a matrix into the staging buffer that is free first; the kernel that follows waits for
+ * it. */
+static int send(struct hetero_device *d, const struct kern_mat *w, int *buffer)
+{
+    int at = d->n_sent++ % 2;
+
+    *buffer = d->staging[at];
+    if (d->used[at] >= 0)
+        d->k->wait(d->a, ACCEL_COPY, d->used[at]);
+    TRY(d->k->copy(d->a, (struct accel_at){*buffer, 0}, w->data, w->bytes));
+    d->k->wait(d->a, ACCEL_COMPUTE, d->k->record(d->a, ACCEL_COPY));
+    return OK;
+}
+
+static struct accel_at row_at(int buffer, int64_t row, int64_t ld, int64_t column)
+{
+    return (struct accel_at){buffer, (size_t)(row * ld + column) * sizeof(float)};
+}
+
+/* Product i of a slice for tokens from tok0 on. */
+static int compute(struct hetero_device *d, int slice, const struct slice *s, int i,
+                   int weights, int64_t tok0, bool first)
+{
+    int64_t pairs = s->mlp.gate_up.n_panels / 2, ldh = pairs * KERN_PANEL;
+    struct accel_gemm g = {.n_tok = d->n_tok - tok0,
+                           .layout = matrix(&s->mlp, i),
+                           .w = {weights, 0},
+                           .accumulate = i == 2 && !first};
+    const struct accel_swiglu f = {.n_tok = g.n_tok,
+                                   .n_pairs = pairs,
+                                   .ldh = ldh,
+                                   .ld = 2 * ldh,
+                                   .h = row_at(d->h[slice], tok0, ldh, 0),
+                                   .gate_up =
+                                       row_at(d->gate_up[slice], tok0, 2 * ldh, 0)};
+
+    g.layout.data = NULL;
+    if (i == 2) {
+        g.x = f.h, g.ldx = ldh;
+        g.y = row_at(d->y, tok0, d->ld, 0), g.ldy = d->ld;
+    } else {
+        g.x = row_at(d->x, tok0, d->ld, 0), g.ldx = d->ld;
+        g.y = row_at(d->gate_up[slice], tok0, 2 * ldh, i * (pairs / 2) * 2 * KERN_PANEL);
+        g.ldy = 2 * ldh;
+    }
+    if (g.layout.n_panels > 0)
+        TRY(d->k->gemm(d->a, &g));
+    return i == 1 ? d->k->swiglu(d->a, &f) : OK;
+}
+
+/* One product of each slice: all launches, then what is sent, then what is computed. */
+static int one_gemm(struct hetero_device *d, const struct layer *l, int i,
+                    int64_t n_accel_tok)
+{
+    bool first = true;
+
+    for (int k = 0; k < N_SLICES; k++)
+        if (is_used(l, k, n_accel_tok))
+            d->k->launch(d->a, k == GG ? 1 : 2);
+    for (int k = 0; k < N_SLICES; k++) {
+        const struct slice *s = &l->slices[k];
+        int weights = s->weights[i];
+        struct kern_mat w;
+
+        if (!is_used(l, k, n_accel_tok))
+            continue;
+        w = matrix(&s->mlp, i);
+        if (k != GG)
+            TRY(send(d, &w, &weights));
+        TRY(compute(d, k, s, i, weights, k == CG_PRIME ? d->n_tok - n_accel_tok : 0,
+                    first));
+        if (k != GG)
+            d->used[(d->n_sent - 1) % 2] = d->k->record(d->a, ACCEL_COMPUTE);
+        first = false;
+    }
+    return OK;
+}
+
+int hetero_device_begin(struct hetero_device *d, int layer, int64_t n_tok,
+                        int64_t n_accel_tok)
+{
+    const struct layer *l = &d->layers[layer];
+    bool all = is_used(l, CG, 0) || is_used(l, GG, 0);
+
+    d->n_tok = n_tok;
+    d->first_tok = all ? 0 : n_tok - n_accel_tok;
+    for (int i = 0; i < HETERO_N_GEMMS; i++)
+        TRY(one_gemm(d, l, i, n_accel_tok));
+    return OK;
+}
+
+int hetero_device_wait(struct hetero_device *d, double *seconds)
+{
+    return d->k->finish(d->a, seconds);
+}
+
+int hetero_device_end(struct hetero_device *d, float *y, double *seconds)
+{
+    int64_t lo = d->first_tok * d->ld, n = d->n_tok * d->ld - lo;
+
+    d->k->launch(d->a, 1);
+    d->k->wait(d->a, ACCEL_COPY, d->k->record(d->a, ACCEL_COMPUTE));
+    TRY(d->k->fetch(d->a, d->part, row_at(d->y, d->first_tok, d->ld, 0),
+                    (size_t)n * sizeof(*y)));
+    TRY(d->k->finish(d->a, seconds));
+    for (int64_t i = 0; i < n; i++)
+        y[lo + i] += d->part[i];
+    return OK;
+}
+
+/* ---- one layer ---- */
+
+struct cpu_part {
+    struct hetero_work work;
+    struct hetero_product gate_up, down;
+    float *h;
+    double end_s; /* of the clock, by thread 0 */
+};
+
+static double now_s(void)
+{
+    return 1e-9 * (double)clock_ns();
+}
+
+static void cpu_phase(void *arg, struct par_self *self)
+{
+    struct cpu_part *p = arg;
+
+    hetero_product_run(&p->work, &p->gate_up, self);
+    hetero_product_run(&p->work, &p->down, self);
+    if (!self || self->id == 0)
+        p->end_s = now_s();
+}
+
+static int open_cpu(struct cpu_part *p, const struct hetero_mlp *cc, float *y,
+                    const float *x, int64_t ld, int64_t n_tok, int n_threads)
+{
+    int64_t ldh = cc->gate_up.n_panels / 2 * KERN_PANEL;
+
+    TRY(hetero_work_open(&p->work, n_threads));
+    p->h = mem_new(MEM_OTHER, (size_t)(n_tok * ldh), sizeof(*p->h));
+    if (!p->h)
+        return ERR_NOMEM;
+    p->gate_up =
+        (struct hetero_product){&cc->gate_up, x, p->h, ld, ldh, n_tok, KERN_SWIGLU};
+    p->down = (struct hetero_product){&cc->down, p->h, y, ldh, ld, n_tok, KERN_STORE};
+    TRY(hetero_product_reserve(&p->work, &p->gate_up));
+    return hetero_product_reserve(&p->work, &p->down);
+}
+
+/* Both sides at once. */
+static int run_both(struct hetero_device *d, struct cpu_part *cpu, bool has_cpu,
+                    struct hetero_run *out, const float *x, int64_t n_tok,
+                    int64_t n_accel_tok, struct par_team *team)
+{
+    double before_s, after_s, begin_s;
+
+    TRY(hetero_device_send(d, x, n_tok));
+    /* The layer begins when its tokens are there. */
+    TRY(hetero_device_wait(d, &before_s));
+    begin_s = cpu->end_s = now_s();
+    if (hetero_device_has(d, 0, n_accel_tok))
+        TRY(hetero_device_begin(d, 0, n_tok, n_accel_tok));
+    if (has_cpu && team)
+        par_team_run(team, cpu->work.n_threads, cpu_phase, cpu);
+    else if (has_cpu)
+        cpu_phase(cpu, NULL);
+    TRY(hetero_device_wait(d, &after_s));
+    out->accel_s = hetero_device_has(d, 0, n_accel_tok) ? after_s - before_s : 0;
+    out->cpu_s = cpu->end_s - begin_s;
+    return OK;
+}
+
+int hetero_mlp_run(float *y, struct hetero_run *out, const struct hetero_device_opts *o,
+                   const float *x, int64_t n_tok, int64_t n_accel_tok,
+                   struct par_team *team, int n_threads)
+{
+    int cc = hetero_mlp_units(o->layers) - o->units->cg - o->units->gg;
+    int64_t cpu_tok = n_tok - n_accel_tok;
+    struct cpu_part cpu = {0};
+    struct hetero_device *d = NULL;
+    struct hetero_mlp part;
+    double end_s;
+    int rc;
+
+    if (cpu_tok < 0 || n_accel_tok < 0 || n_tok > o->max_tok)
+        return err_set(ERR_ARG, "%lld of %lld tokens: expected at most %lld",
+                       (long long)n_accel_tok, (long long)n_tok, (long long)o->max_tok);
+    memset(y, 0, (size_t)(n_tok * o->ld) * sizeof(*y));
+    rc = hetero_device_open(&d, o);
+    if (rc == OK && cc > 0 && cpu_tok > 0) {
+        hetero_mlp_slice(&part, o->layers, 0, cc);
+        rc = open_cpu(&cpu, &part, y, x, o->ld, cpu_tok, team ? n_threads : 1);
+    }
+    if (rc == OK)
+        rc = run_both(d, &cpu, cc > 0 && cpu_tok > 0, out, x, n_tok, n_accel_tok, team);
+    if (rc == OK && hetero_device_has(d, 0, n_accel_tok))
+        rc = hetero_device_end(d, y, &end_s);
+    if (rc == OK && !o->kind->real_time)
+        out->cpu_s = HETERO_N_GEMMS *
+                     hetero_product_s(o->accel.machine, false,
+                                      (double)cc / hetero_mlp_units(o->layers) *
+                                          (double)(o->layers->down.k * o->layers->down.n),
+                                      cc > 0 ? (double)cpu_tok : 0);
+    if (rc == OK)
+        out->seconds = fmax(out->accel_s, out->cpu_s);
+    hetero_device_close(&d);
+    hetero_work_close(&cpu.work);
+    mem_free(cpu.h);
     return rc;
 }

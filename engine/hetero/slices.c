@@ -48,18 +48,20 @@ static double best(const struct open_layer *o, int64_t most, int64_t *x)
 {
     int64_t at = meeting(o, most);
     const int64_t candidates[] = {1, at - 1, at, most};
+    bool all = o->l->machine.cpu_contention > 0 || o->l->machine.link_contention > 0;
     double best_s = finish_at(o, 0);
 
     *x = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int64_t i = 0; i < (all ? most : 4); i++) {
+        int64_t candidate = all ? i + 1 : candidates[i];
         double s;
 
-        if (candidates[i] < 1 || candidates[i] > most)
+        if (candidate < 1 || candidate > most)
             continue;
-        s = finish_at(o, candidates[i]);
+        s = finish_at(o, candidate);
         if (s < best_s) {
             best_s = s;
-            *x = candidates[i];
+            *x = candidate;
         }
     }
     return best_s;

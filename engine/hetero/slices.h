@@ -4,7 +4,8 @@
  * As more is sent, the accelerator never finishes earlier and the CPU never later, apart from
  * jumps where a slice becomes empty. So the best share is one of both ends or next to where
  * both finish together, which bisection finds. That is the paper's search among edge points
- * (Eq. 13), without its three cases and exact for shares that can be had.
+ * (Eq. 13), without its three cases and exact for shares that can be had. Where CPU and link slow
+ * each other, sending more can end earlier or later, so that all numbers are tried.
  * Paper: ScheInfer IV-A3, IV-B.   Threads: pure functions. */
 #ifndef HETERO_SLICES_H
 #define HETERO_SLICES_H

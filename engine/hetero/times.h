@@ -6,6 +6,10 @@
  * the CPU work at once, each one product after the other; a product on the accelerator waits for
  * its weights, and these for the launch. In a prompt the accelerator may also take over
  * n_accel_tok of the tokens that CC computes, for which CC is sent, too (CG').
+ *
+ * The paper lets CPU and link work at once as fast as each alone. Both read the host's memory, so
+ * while both do, each may be slower by a factor of its own, 1 + contention, which
+ * hetero_contention_fit() finds from runs alone and together.
  * Paper: ScheInfer IV-A, Eqs. 3 to 12, and IV-B, Eq. 15.   Threads: pure functions. */
 #ifndef HETERO_TIMES_H
 #define HETERO_TIMES_H
@@ -26,6 +30,9 @@ struct hetero_machine {
      * the paper has it. Otherwise they are those of one token, which is bound by reading the
      * weights, and more tokens cost nothing until this bound. */
     double accel_macs_per_s, cpu_macs_per_s;
+    /* While the link copies, the CPU takes 1 + cpu_contention times as long; while the CPU
+     * computes, the link 1 + link_contention. 0: none, as the paper has it. */
+    double cpu_contention, link_contention;
 };
 
 struct hetero_gemm {
@@ -46,6 +53,7 @@ double hetero_product_s(const struct hetero_machine *m, bool on_accel, double we
 /* Of one product. */
 struct hetero_times {
     double launch_s, link_s, accel_s, cpu_s;
+    double cpu_contention, link_contention; /* of the machine */
 };
 /* as_printed: with the slips of Eqs. 4 and 15: the link starts even where nothing is sent, and
  * what is on the accelerator is sent as well. */
@@ -53,11 +61,26 @@ struct hetero_times hetero_times_of(const struct hetero_machine *machine,
                                     const struct hetero_gemm *g,
                                     const struct hetero_slices *s, bool as_printed);
 
-/* When the accelerator has computed the last of n_gemms products, and the CPU. */
+/* When the accelerator has computed the last of n_gemms products, and the CPU, each alone. */
 double hetero_accel_finish_s(const struct hetero_times *t, int n_gemms);
 double hetero_cpu_finish_s(const struct hetero_times *t, int n_gemms);
+/* Both at once. While the CPU computes the link is slower, and the CPU for as long as the link then
+ * copies, which it does for the same share of the accelerator's time from beginning to end. */
+struct hetero_finish {
+    double accel_s, cpu_s;
+};
+struct hetero_finish hetero_finish_of(const struct hetero_times *t, int n_gemms);
 /* The later of both: the layer's time. */
 double hetero_finish_s(const struct hetero_times *t, int n_gemms);
+
+/* Contention from times of the same work alone and together. The one that ends first worked all the
+ * time next to the other; the other one for that long only, and alone for the rest. Neither is
+ * below 0, which only noise can say. */
+struct hetero_pair {
+    double cpu_alone_s, link_alone_s, cpu_s, link_s;
+};
+void hetero_contention_fit(const struct hetero_pair *pairs, int n, double *cpu_contention,
+                           double *link_contention);
 
 enum hetero_type { HETERO_FP16, HETERO_INT4 };
 /* Table I. testbed: 'A', 'B' or 'C'. Its link is faster than the bus that the text names;

@@ -19,10 +19,13 @@ static double any_time(struct rng *r, double typical)
 
 static struct hetero_layer random_layer(struct rng *r)
 {
-    struct hetero_layer l = {.machine = {any_time(r, 4e-5), any_time(r, 3e-6),
-                                         any_time(r, 2.6e-11), any_time(r, 4e-6),
-                                         any_time(r, 8e-13), any_time(r, 1e-5),
-                                         any_time(r, 5e-12), 0, 0},
+    struct hetero_layer l = {.machine = {.launch_s = any_time(r, 4e-5),
+                                         .link_start_s = any_time(r, 3e-6),
+                                         .link_s_per_byte = any_time(r, 2.6e-11),
+                                         .accel_start_s = any_time(r, 4e-6),
+                                         .accel_s_per_mac = any_time(r, 8e-13),
+                                         .cpu_start_s = any_time(r, 1e-5),
+                                         .cpu_s_per_mac = any_time(r, 5e-12)},
                              .gemm = {1, 256 + (int64_t)rng_below(r, 8192),
                                       256 + (int64_t)rng_below(r, 28672), 0.5},
                              .n_gemms = 1 + (int)rng_below(r, 4),
@@ -34,6 +37,10 @@ static struct hetero_layer random_layer(struct rng *r)
     if (rng_below(r, 2)) {
         l.machine.accel_macs_per_s = 1e13 * exp(uniform(r, -3, 3));
         l.machine.cpu_macs_per_s = 1e11 * exp(uniform(r, -3, 3));
+    }
+    if (rng_below(r, 4) == 0) {
+        l.machine.cpu_contention = rng_f64(r);
+        l.machine.link_contention = rng_f64(r);
     }
     return l;
 }
@@ -58,11 +65,75 @@ TEST(closed_form_is_the_recurrence)
 
     rng_init(&r, test_seed(), "times");
     for (int i = 0; i < 100000; i++) {
-        const struct hetero_times t = {rng_f64(&r), rng_f64(&r), rng_f64(&r),
-                                       rng_f64(&r)};
+        const struct hetero_times t = {.launch_s = rng_f64(&r),
+                                       .link_s = rng_f64(&r),
+                                       .accel_s = rng_f64(&r),
+                                       .cpu_s = rng_f64(&r)};
         int n = 1 + (int)rng_below(&r, 6);
 
         assert_true(fabs(hetero_finish_s(&t, n) - recurrence_s(&t, n)) < 1e-12 * n);
+    }
+}
+
+/* The layer in small steps of time: what is left of each side's work shrinks as fast as both
+ * slow each other then. One product, so that the link copies all the time of the accelerator. */
+static struct hetero_finish in_steps(const struct hetero_times *t)
+{
+    double link = t->link_s, cpu = t->cpu_s, now = 0, step = (link + cpu) / 200000;
+    struct hetero_finish f = {0, 0};
+
+    for (; link > 0 || cpu > 0; now += step) {
+        bool both = link > 0 && cpu > 0;
+
+        link -= link > 0 ? step / (both ? 1 + t->link_contention : 1) : 0;
+        cpu -= cpu > 0 ? step / (both ? 1 + t->cpu_contention : 1) : 0;
+        f.accel_s = link > 0 ? now + step : f.accel_s;
+        f.cpu_s = cpu > 0 ? now + step : f.cpu_s;
+    }
+    return f;
+}
+
+/* While both work each is slower by its factor; the one that ends later is alone for the rest. */
+TEST(contention_is_of_the_time_together)
+{
+    struct rng r;
+
+    rng_init(&r, test_seed(), "contention");
+    for (int i = 0; i < 50; i++) {
+        const struct hetero_times t = {.link_s = 0.1 + rng_f64(&r),
+                                       .cpu_s = 0.1 + rng_f64(&r),
+                                       .cpu_contention = 0.5 * rng_f64(&r),
+                                       .link_contention = 0.5 * rng_f64(&r)};
+        struct hetero_finish f = hetero_finish_of(&t, 1), want = in_steps(&t);
+
+        assert_true(fabs(f.cpu_s - want.cpu_s) < 1e-4 * want.cpu_s);
+        assert_true(fabs(f.accel_s - want.accel_s) < 1e-4 * want.accel_s);
+        assert_true(f.cpu_s >= t.cpu_s * (1 - 1e-9) &&
+                    f.accel_s >= t.link_s * (1 - 1e-9));
+        assert_true(hetero_finish_s(&t, 1) == fmax(f.cpu_s, f.accel_s));
+    }
+}
+
+/* Times that follow from two factors give them back, whichever side ends first. */
+TEST(contention_is_found_from_pairs)
+{
+    struct rng r;
+
+    rng_init(&r, test_seed(), "pairs");
+    for (int i = 0; i < 200; i++) {
+        const double cpu = 0.6 * rng_f64(&r), link = 0.6 * rng_f64(&r);
+        struct hetero_pair pairs[4];
+        double got_cpu, got_link;
+
+        for (int k = 0; k < 4; k++) {
+            double c = 0.2 + rng_f64(&r), l = 0.2 + rng_f64(&r);
+            double together = fmin(c * (1 + cpu), l * (1 + link));
+
+            pairs[k] = (struct hetero_pair){c, l, together + c - together / (1 + cpu),
+                                            together + l - together / (1 + link)};
+        }
+        hetero_contention_fit(pairs, 4, &got_cpu, &got_link);
+        assert_true(fabs(got_cpu - cpu) < 1e-9 && fabs(got_link - link) < 1e-9);
     }
 }
 
@@ -159,7 +230,7 @@ TEST(slips_as_printed)
     struct hetero_layer printed;
     double more = 0.5 * 1024 * 4096 * 0.5;
 
-    l.machine = (struct hetero_machine){0, 1e-3, 1e-9, 0, 0, 0, 0, 0, 0};
+    l.machine = (struct hetero_machine){.link_start_s = 1e-3, .link_s_per_byte = 1e-9};
     printed = l;
     printed.as_printed = true;
     assert_true(hetero_layer_s(&l, 0, 2, 0) == 0);

@@ -1,15 +1,14 @@
-/* An accelerator in virtual time. Its products are computed at once, on the host; what a stream is
- * given takes the time of the machine's linear model. Operations remember which bytes they read and
- * wrote and what was before them, so that those which no event orders are found, whatever the
- * times happen to be. */
+/* An accelerator in virtual time. Its products are computed at once, on the host, by the thread that
+ * gives them; what a stream is given takes the time of the machine's linear model. Operations
+ * remember which bytes they read and wrote and what was before them, so that those which no event
+ * orders are found, whatever the times happen to be. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "hetero/layer.h"
-
-#define BUFFERS_MAX 64
+#include "hetero/accel.h"
+#include "hetero/product.h"
 
 /* How many operations of each stream are surely over. */
 struct order {
@@ -24,6 +23,11 @@ struct access {
     int64_t number; /* of the operation in its stream, from 1 */
 };
 
+struct buffer {
+    char *data;
+    size_t bytes;
+};
+
 struct event {
     struct order order;
     double t_s;
@@ -32,33 +36,22 @@ struct event {
 struct sim {
     struct accel accel; /* first */
     struct hetero_machine machine;
-    int n_buffers;
-    char *buffers[BUFFERS_MAX];
-    size_t bytes[BUFFERS_MAX];
+    struct hetero_work work;
+    int n_buffers, max_buffers;
+    struct buffer *buffers;
     double launched_s;              /* when the last launch is done */
     double free_s[ACCEL_N_STREAMS]; /* when each stream has done all that it was given */
     struct order order[ACCEL_N_STREAMS]; /* what is over when its next operation starts */
     struct access *accesses;
     struct event *events;
     int n_accesses, max_accesses, n_events, max_events;
-    char race[240]; /* the first one */
+    int first_event; /* the number of events[0]; those before are over */
+    char race[240];  /* the first one */
 };
 
 static struct sim *sim_of(struct accel *a)
 {
     return (struct sim *)a;
-}
-
-static int sim_open(struct accel **out, const struct hetero_machine *m)
-{
-    struct sim *s = mem_new(MEM_OTHER, 1, sizeof(*s));
-
-    *out = NULL;
-    if (!s)
-        return ERR_NOMEM;
-    s->machine = *m;
-    *out = &s->accel;
-    return OK;
 }
 
 static void sim_close(struct accel **a)
@@ -68,23 +61,57 @@ static void sim_close(struct accel **a)
     if (!s)
         return;
     for (int i = 0; i < s->n_buffers; i++)
-        mem_free(s->buffers[i]);
+        mem_free(s->buffers[i].data);
+    mem_free(s->buffers);
     mem_free(s->accesses);
     mem_free(s->events);
+    hetero_work_close(&s->work);
     mem_free(s);
     *a = NULL;
+}
+
+static int sim_open(struct accel **out, const struct accel_opts *o)
+{
+    struct sim *s = mem_new(MEM_OTHER, 1, sizeof(*s));
+    int rc;
+
+    *out = NULL;
+    if (!s)
+        return ERR_NOMEM;
+    s->machine = *o->machine;
+    *out = &s->accel;
+    rc = hetero_work_open(&s->work, 1);
+    if (rc != OK)
+        sim_close(out);
+    return rc;
+}
+
+/* Make room for one more of a growing list. */
+static int grow(void **list, int n, int *max, size_t size)
+{
+    int more = 2 * *max + 64;
+    void *p;
+
+    if (n < *max)
+        return OK;
+    p = mem_resize(MEM_OTHER, *list, (size_t)more, size);
+    if (!p)
+        return ERR_NOMEM;
+    *list = p;
+    *max = more;
+    return OK;
 }
 
 static int sim_alloc(struct accel *a, size_t bytes, int *buffer)
 {
     struct sim *s = sim_of(a);
+    struct buffer b = {NULL, bytes};
 
-    if (s->n_buffers == BUFFERS_MAX)
-        return err_set(ERR_LIMIT, "more than %d buffers", BUFFERS_MAX);
-    s->buffers[s->n_buffers] = mem_new(MEM_OTHER, bytes, 1);
-    if (!s->buffers[s->n_buffers])
+    TRY(grow((void **)&s->buffers, s->n_buffers, &s->max_buffers, sizeof(b)));
+    b.data = mem_new(MEM_OTHER, bytes, 1);
+    if (!b.data)
         return ERR_NOMEM;
-    s->bytes[s->n_buffers] = bytes;
+    s->buffers[s->n_buffers] = b;
     *buffer = s->n_buffers++;
     return OK;
 }
@@ -119,8 +146,8 @@ static void check_race(struct sim *s, const struct access *x)
     }
 }
 
-static int note(struct sim *s, enum accel_stream stream, struct accel_matrix at,
-                size_t bytes, bool writes)
+static int note(struct sim *s, enum accel_stream stream, struct accel_at at, size_t bytes,
+                bool writes)
 {
     struct access x = {.buffer = at.buffer,
                        .begin = at.offset,
@@ -129,18 +156,10 @@ static int note(struct sim *s, enum accel_stream stream, struct accel_matrix at,
                        .stream = stream,
                        .number = s->order[stream].n[stream]};
 
-    if (at.buffer < 0 || at.buffer >= s->n_buffers || x.end > s->bytes[at.buffer])
+    if (at.buffer < 0 || at.buffer >= s->n_buffers || x.end > s->buffers[at.buffer].bytes)
         return err_set(ERR_ARG, "bytes %zu to %zu of buffer %d", x.begin, x.end,
                        at.buffer);
-    if (s->n_accesses == s->max_accesses) {
-        int max = 2 * s->max_accesses + 64;
-        struct access *p = mem_resize(MEM_OTHER, s->accesses, (size_t)max, sizeof(*p));
-
-        if (!p)
-            return ERR_NOMEM;
-        s->accesses = p;
-        s->max_accesses = max;
-    }
+    TRY(grow((void **)&s->accesses, s->n_accesses, &s->max_accesses, sizeof(x)));
     check_race(s, &x);
     s->accesses[s->n_accesses++] = x;
     return OK;
@@ -158,62 +177,67 @@ static double link_s(const struct sim *s, size_t bytes)
     return s->machine.link_start_s + (double)bytes * s->machine.link_s_per_byte;
 }
 
-static int sim_copy(struct accel *a, int to, size_t offset, const void *from,
-                    size_t bytes)
+static char *bytes_at(const struct sim *s, struct accel_at at)
+{
+    return s->buffers[at.buffer].data + at.offset;
+}
+
+static float *floats_at(const struct sim *s, struct accel_at at)
+{
+    return (float *)(void *)bytes_at(s, at);
+}
+
+static int sim_copy(struct accel *a, struct accel_at to, const void *from, size_t bytes)
 {
     struct sim *s = sim_of(a);
 
     begin(s, ACCEL_COPY, link_s(s, bytes));
-    TRY(note(s, ACCEL_COPY, (struct accel_matrix){to, offset}, bytes, true));
-    memcpy(s->buffers[to] + offset, from, bytes);
+    TRY(note(s, ACCEL_COPY, to, bytes, true));
+    memcpy(bytes_at(s, to), from, bytes);
     return OK;
 }
 
-static int sim_fetch(struct accel *a, void *to, int from, size_t offset, size_t bytes)
+static int sim_fetch(struct accel *a, void *to, struct accel_at from, size_t bytes)
 {
     struct sim *s = sim_of(a);
 
     begin(s, ACCEL_COPY, link_s(s, bytes));
-    TRY(note(s, ACCEL_COPY, (struct accel_matrix){from, offset}, bytes, false));
-    memcpy(to, s->buffers[from] + offset, bytes);
+    TRY(note(s, ACCEL_COPY, from, bytes, false));
+    memcpy(to, bytes_at(s, from), bytes);
     return OK;
-}
-
-static float *floats(const struct sim *s, struct accel_matrix m)
-{
-    return (float *)(void *)(s->buffers[m.buffer] + m.offset);
 }
 
 static int sim_gemm(struct accel *a, const struct accel_gemm *g)
 {
     struct sim *s = sim_of(a);
-    int64_t n_in = g->down ? g->n_units : g->dim, n_out = g->down ? g->dim : g->n_units;
-    struct accel_matrix x = g->x, y = g->y;
+    struct kern_mat w = g->layout;
+    struct hetero_product p = {.w = &w, .ldx = g->ldx, .ldy = g->ldy, .n_tok = g->n_tok};
+    int64_t n = w.n_panels * KERN_PANEL;
 
-    x.offset += (size_t)(g->tok0 * n_in) * sizeof(float);
-    y.offset += (size_t)(g->tok0 * n_out) * sizeof(float);
     begin(s, ACCEL_COMPUTE,
-          hetero_product_s(&s->machine, true, (double)(g->n_units * g->dim),
-                           (double)g->n_tok));
-    TRY(note(s, ACCEL_COMPUTE, x, (size_t)(g->n_tok * n_in) * sizeof(float), false));
-    TRY(note(s, ACCEL_COMPUTE, g->w, (size_t)(g->n_units * g->dim) * sizeof(float),
-             false));
-    TRY(note(s, ACCEL_COMPUTE, y, (size_t)(g->n_tok * n_out) * sizeof(float), true));
-    hetero_product(floats(s, y), floats(s, x), floats(s, g->w), g->n_tok, g->n_units,
-                   g->dim, g->down);
-    return OK;
+          hetero_product_s(&s->machine, true, (double)(n * w.k), (double)g->n_tok));
+    TRY(note(s, ACCEL_COMPUTE, g->x, accel_rows_bytes(g->n_tok, g->ldx, w.k), false));
+    TRY(note(s, ACCEL_COMPUTE, g->w, w.bytes, false));
+    TRY(note(s, ACCEL_COMPUTE, g->y, accel_rows_bytes(g->n_tok, g->ldy, n), true));
+    w.data = bytes_at(s, g->w);
+    p.x = floats_at(s, g->x);
+    p.y = floats_at(s, g->y);
+    p.epilogue = g->accumulate ? KERN_RESIDUAL : KERN_STORE;
+    return hetero_product_alone(&s->work, &p);
 }
 
 /* Takes no time, as in the paper's model. */
-static int sim_swiglu(struct accel *a, struct accel_matrix gate, struct accel_matrix up,
-                      int64_t n)
+static int sim_swiglu(struct accel *a, const struct accel_swiglu *g)
 {
     struct sim *s = sim_of(a);
+    int64_t n = g->n_pairs * KERN_PANEL;
 
     begin(s, ACCEL_COMPUTE, 0);
-    TRY(note(s, ACCEL_COMPUTE, gate, (size_t)n * sizeof(float), true));
-    TRY(note(s, ACCEL_COMPUTE, up, (size_t)n * sizeof(float), false));
-    hetero_swiglu(floats(s, gate), floats(s, up), n);
+    TRY(note(s, ACCEL_COMPUTE, g->h, accel_rows_bytes(g->n_tok, g->ldh, n), true));
+    TRY(note(s, ACCEL_COMPUTE, g->gate_up, accel_rows_bytes(g->n_tok, g->ld, 2 * n),
+             false));
+    hetero_swiglu(&s->work, floats_at(s, g->h), g->ldh, floats_at(s, g->gate_up), g->ld,
+                  g->n_tok, g->n_pairs);
     return OK;
 }
 
@@ -222,39 +246,39 @@ static int sim_record(struct accel *a, enum accel_stream stream)
 {
     struct sim *s = sim_of(a);
 
-    if (s->n_events == s->max_events) {
-        int max = 2 * s->max_events + 64;
-        struct event *p = mem_resize(MEM_OTHER, s->events, (size_t)max, sizeof(*p));
-
-        if (!p) {
-            snprintf(s->race, sizeof(s->race), "no memory for an event");
-            return -1;
-        }
-        s->events = p;
-        s->max_events = max;
+    if (grow((void **)&s->events, s->n_events, &s->max_events, sizeof(s->events[0])) !=
+        OK) {
+        snprintf(s->race, sizeof(s->race), "no memory for an event");
+        return -1;
     }
     s->events[s->n_events] = (struct event){s->order[stream], s->free_s[stream]};
-    return s->n_events++;
+    return s->first_event + s->n_events++;
 }
 
 static void sim_wait(struct accel *a, enum accel_stream stream, int event)
 {
     struct sim *s = sim_of(a);
+    const struct event *e;
 
-    if (event < 0 || event >= s->n_events)
+    if (event < s->first_event || event >= s->first_event + s->n_events)
         return;
+    e = &s->events[event - s->first_event];
     for (int i = 0; i < ACCEL_N_STREAMS; i++)
-        if (s->events[event].order.n[i] > s->order[stream].n[i] && i != (int)stream)
-            s->order[stream].n[i] = s->events[event].order.n[i];
-    s->free_s[stream] = fmax(s->free_s[stream], s->events[event].t_s);
+        if (e->order.n[i] > s->order[stream].n[i] && i != (int)stream)
+            s->order[stream].n[i] = e->order.n[i];
+    s->free_s[stream] = fmax(s->free_s[stream], e->t_s);
 }
 
+/* The host has waited: nothing that comes later can race with what was before. */
 static int sim_finish(struct accel *a, double *seconds)
 {
     struct sim *s = sim_of(a);
 
     *seconds = fmax(s->launched_s, fmax(s->free_s[ACCEL_COPY], s->free_s[ACCEL_COMPUTE]));
-    s->launched_s = *seconds; /* the host has waited */
+    s->launched_s = *seconds;
+    s->n_accesses = 0;
+    s->first_event += s->n_events;
+    s->n_events = 0;
     return s->race[0] ? err_set(ERR_STATE, "%s", s->race) : OK;
 }
 
