@@ -1,6 +1,8 @@
 /* sandwich run: generates text or ids from one prompt and reports the speed. */
 #include "cli/cli.h"
+#include "cli/offload.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 struct run_flags {
     struct serve_opts serve; /* first: its table's offsets hold here */
     struct serve_sampling sampling;
+    struct cli_offload_flags offload;
     char *prompt, *prompt_ids, *machine_card;
     int64_t n_new;
     bool ids, json, special, ignore_eos, help;
@@ -62,6 +65,7 @@ static const struct opt_row own_rows[] = {
             "machine is refused. Default: results/machine/HOST.json, written by `testbed "
             "machine`.",
             .unit = "FILE"),
+    CLI_OFFLOAD_ROWS,
     OPT_HELP_ROW,
 };
 #define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
@@ -76,7 +80,9 @@ static const struct opt_usage usage = {
     .examples =
         "  sandwich run --model llama-160m.gguf --prompt \"Once upon a time\" -n 32\n"
         "  sandwich run --model llama-160m.gguf --plan plan.json --prompt-ids 1,15043 "
-        "--json\n",
+        "--json\n"
+        "  sandwich run --model llama-160m.gguf --prompt \"Once\" --accel paced "
+        "--accel-profile profile.json --explain\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
@@ -92,6 +98,7 @@ struct run {
     const struct run_flags *f;
     json_t *card; /* NULL: the bounds of this machine are unknown */
     struct serve *serve;
+    struct cli_offload *offload; /* NULL: no accelerator */
     int32_t *prompt;
     size_t n_prompt;
     struct tok_stream stream;
@@ -138,7 +145,7 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
                      enum serve_finish finish)
 {
     struct run *r = ctx;
-    uint64_t now = clock_ns();
+    uint64_t now = cli_offload_now_ns(r->offload);
 
     (void)request, (void)logits;
     r->finish = finish;
@@ -246,7 +253,7 @@ static int generate(struct run *r)
 
     r->stream.at_start =
         r->n_prompt <= 1; /* the space after a prompt is part of the text */
-    r->t_submit_ns = clock_ns();
+    r->t_submit_ns = cli_offload_now_ns(r->offload);
     rc = serve_submit(r->serve, &q, &id);
     cli_catch_interrupts();
     while (rc == OK && busy) {
@@ -267,6 +274,19 @@ static int generate(struct run *r)
     r->timing.ttft_s = (double)(r->t_first_ns - r->t_submit_ns) * 1e-9;
     r->timing.decode_s = (double)(r->t_last_ns - r->t_first_ns) * 1e-9;
     r->timing.prefill_flop = serve_prefill_flop(r->serve, r->timing.n_prompt);
+    return OK;
+}
+
+static int put_accel(const struct run *r, json_t *j)
+{
+    double tokens = (double)(r->timing.n_new - 1);
+    json_t *accel;
+
+    if (!r->offload)
+        return OK;
+    TRY(cli_offload_json(
+        r->offload, r->timing.decode_s > 0 ? tokens / r->timing.decode_s : NAN, &accel));
+    json_object_set_new(j, "accel", accel);
     return OK;
 }
 
@@ -292,16 +312,31 @@ static int report(struct run *r)
     json_object_set_new(j, "finish",
                         json_string(r->finish == SERVE_EOS ? "eos" : "length"));
     json_object_set(j, "engine", describe);
-    rc = cli_print_json(j);
+    rc = put_accel(r, j);
+    if (rc == OK)
+        rc = cli_print_json(j);
 out:
     json_decref(j);
     json_decref(describe);
     return rc;
 }
 
+/* Before anything is loaded: those of the ids, or one for four bytes of text. */
+static int64_t about_tokens(const struct run_flags *f)
+{
+    int64_t n = 1;
+
+    if (!f->prompt_ids)
+        return (int64_t)(strlen(f->prompt) + 3) / 4 + 1;
+    for (const char *p = f->prompt_ids; *p; p++)
+        n += *p == ',';
+    return n;
+}
+
 static int run(const struct run_flags *f)
 {
     static char doing[] = "loading";
+    struct serve_opts opts = f->serve;
     struct run r = {.f = f};
     int rc;
 
@@ -310,9 +345,17 @@ static int run(const struct run_flags *f)
     if (!f->prompt == !f->prompt_ids)
         return err_set(ERR_ARG, "expected either --prompt or --prompt-ids, found %s",
                        f->prompt ? "both" : "neither");
-    rc = cli_read_card(f->machine_card, &r.card);
+    rc = cli_offload_open(&r.offload, &f->offload, &f->serve, about_tokens(f), f->n_new);
+    if (rc == OK && f->offload.dry_run) {
+        rc = cli_offload_print(r.offload);
+        cli_offload_close(&r.offload);
+        return rc;
+    }
+    opts.offload = cli_offload_hook(r.offload);
     if (rc == OK)
-        rc = serve_open_shown(&r.serve, &f->serve, cli_progress, doing);
+        rc = cli_read_card(f->machine_card, &r.card);
+    if (rc == OK)
+        rc = serve_open_shown(&r.serve, &opts, cli_progress, doing);
     if (rc == OK)
         rc = prepare_output(&r);
     if (rc == OK)
@@ -329,6 +372,7 @@ static int run(const struct run_flags *f)
     mem_free(r.piece);
     mem_free(r.prompt);
     serve_close(&r.serve);
+    cli_offload_close(&r.offload);
     return rc;
 }
 

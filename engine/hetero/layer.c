@@ -39,7 +39,8 @@ void hetero_mlp_slice(struct hetero_mlp *out, const struct hetero_mlp *m, int lo
     int64_t row_lo = lo * d->k_unit, row_hi = hi * d->k_unit;
     int64_t pairs = 2 * d->k_unit / KERN_PANEL; /* panels of gate_up of a unit */
 
-    out->gate_up = columns_of(&m->gate_up, lo * pairs, hi * pairs);
+    out->gate_up = columns_of(&m->gate_up, lo * pairs,
+                              hi == d->n_units ? m->gate_up.n_panels : hi * pairs);
     out->down = *d;
     out->down.k = least(d->k, row_hi) - row_lo;
     out->down.k_pad = least(d->k_pad, row_hi) - row_lo;

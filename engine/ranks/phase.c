@@ -317,6 +317,19 @@ void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx
     p->attend_ctx = ctx;
 }
 
+int model_phase_offload_set(struct model_phase *p, const struct model_offload *o)
+{
+    if (o && (p->n_ranks > 1 || p->multiprocess))
+        return err_set(ERR_UNSUPPORTED,
+                       "an accelerator needs phases of one rank, found %d", p->n_ranks);
+    if (o && p->m->deterministic)
+        return err_set(ERR_UNSUPPORTED,
+                       "an accelerator changes the order of sums: not with a "
+                       "deterministic model");
+    p->offload = o;
+    return OK;
+}
+
 void model_phase_stored_set(struct model_phase *p, model_stored_fn fn, void *ctx)
 {
     p->stored = fn;

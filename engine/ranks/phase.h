@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "par/coll.h"
 #include "step/attend.h"
+#include "step/offload.h"
 #include "step/stored.h"
 
 /* How the steps of a phase are computed: by n_ranks tensor-parallel ranks of n_threads
@@ -51,6 +52,10 @@ MUST int model_forward(struct model_phase *p, const struct model_chunk *chunks,
 /* Steps of p, which has one rank and one chunk in each step, attend by fn; NULL: as the engine
  * does. */
 void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx);
+
+/* Steps of p have a part of each MLP computed by o (step/offload.h), which is lent; NULL: by the CPU.
+ * ERR_UNSUPPORTED: p has several ranks, or a deterministic model. */
+MUST int model_phase_offload_set(struct model_phase *p, const struct model_offload *o);
 
 /* Steps of p call fn as each layer's keys and values are stored (step/stored.h); NULL: they call
  * nothing. Between steps. */

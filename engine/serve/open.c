@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "ranks/procs.h"
 #include "serve/impl.h"
+#include "serve/offload.h"
 
 #define DEFAULT_MAX_TOK 4096 /* a long model's full context would reserve gigabytes */
 
@@ -113,7 +114,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
 {
     struct model_opts mo = {.precision = s->o.precision,
                             .deterministic = s->o.deterministic,
-                            .one_rank = plan_has_one_rank(&s->plan),
+                            .one_rank = plan_has_one_rank(&s->plan) && !s->o.offload,
                             .shared = s->o.rank_mode == SERVE_RANKS_PROCESSES,
                             .max_step_tok = s->o.max_step_tok,
                             .progress = progress,
@@ -411,6 +412,12 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
         rc = serve_open_tok(s);
     if (rc == OK)
         rc = open_processes(s);
+    if (rc == OK && o->offload) {
+        struct model_phase *phases[] = {s->prefill, s->decode};
+
+        rc = o->offload->open(o->offload->ctx, s->model, phases,
+                              s->decode == s->prefill ? 1 : 2);
+    }
     if (rc == OK)
         *out = s, s = NULL; /* the caller's now */
     serve_close(&s);
@@ -463,6 +470,8 @@ void serve_close(struct serve **sp)
     model_procs_close(s->model);
     serve_requests_close(s);
     tok_close(&s->tok);
+    if (s->o.offload)
+        s->o.offload->close(s->o.offload->ctx);
     if (s->decode != s->prefill)
         model_phase_close(&s->decode);
     model_phase_close(&s->prefill);

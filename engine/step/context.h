@@ -10,6 +10,7 @@
 #include "par/coll.h"
 #include "step/ahead.h"
 #include "step/attend.h"
+#include "step/offload.h"
 #include "step/stored.h"
 
 /* One rank of a phase. Ranks share only the memory of the collectives and, where several
@@ -53,6 +54,8 @@ struct model_phase {
     void *attend_ctx;
     model_stored_fn stored; /* NULL: nobody wants to know */
     void *stored_ctx;
+    const struct model_offload *offload; /* NULL: the CPU computes all */
+    int64_t offload_rows;                /* that the CPU computes in this layer */
     atomic_int n_stored; /* in this step: ranks that stored a layer, over all layers */
     struct model_rank *ranks;
     struct model_thread_slot *thread_slots; /* [m->n_threads], by the team's thread */

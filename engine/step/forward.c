@@ -116,9 +116,8 @@ static void attention_output(struct model_thread_ctx *w, int layer)
         model_linear_residual(w, MODEL_MAT_O, o, &in);
 }
 
-static void ffn(struct model_thread_ctx *w, int layer)
+static void ffn_of(struct model_thread_ctx *w, int layer, const struct model_view *v)
 {
-    const struct model_view *v = &w->rank->layers[layer];
     const struct model_rows in = {.x = w->x,
                                   .ld = w->m->ld_x,
                                   .k = w->m->c.dim,
@@ -145,6 +144,14 @@ static void ffn(struct model_thread_ctx *w, int layer)
                                      &w->m->ffn_boundaries, w->rank->shard.ffn_lo);
     else
         model_linear_residual(w, MODEL_MAT_DOWN, &v->mats[MODEL_MAT_DOWN], &hidden);
+}
+
+static void ffn(struct model_thread_ctx *w, int layer)
+{
+    if (w->phase->offload)
+        model_offload_ffn(w, layer, ffn_of);
+    else
+        ffn_of(w, layer, &w->rank->layers[layer]);
 }
 
 /* Whole panels are stored directly in the caller's logits. A last panel of fewer than 16

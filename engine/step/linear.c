@@ -102,7 +102,8 @@ void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t t
 }
 
 /* The phase's schedules are for the types of the first layer. A matrix of another type
- * has other micro-kernels and gets the default schedule for them. */
+ * has other micro-kernels and gets the default schedule for them, and so does the part of an MLP
+ * that an accelerator leaves. */
 struct kern_gemm_job model_job_of(const struct model_thread_ctx *w, enum model_mat which,
                                   const struct kern_mat *mat, int64_t rows)
 {
@@ -111,8 +112,12 @@ struct kern_gemm_job model_job_of(const struct model_thread_ctx *w, enum model_m
                               .s = w->rank->schedules[which][rows - 1],
                               .m = rows};
 
-    if (mat->type != model_mat(w->m, which)->type)
+    if (mat->type != model_mat(w->m, which)->type || w->phase->offload)
         kern_schedule_default(&j.s, j.v, mat, j.m, w->n);
+    if (w->phase->offload) { /* no memory was taken for partial products of such parts */
+        j.s.pn *= j.s.pk;
+        j.s.pk = 1;
+    }
     return j;
 }
 

@@ -29,7 +29,8 @@ complete() { # words of the verb, then the flags that its help must name
 }
 
 model=engine/cli/model.c
-check "run --help" complete run $(flags engine/serve/opts.c engine/cli/run.c engine/cpu/cpu.h)
+check "run --help" complete run $(flags engine/serve/opts.c engine/cli/run.c engine/cli/offload.h engine/cpu/cpu.h)
+check "profile --help" complete profile $(flags engine/cli/profile.c engine/cpu/cpu.h)
 check "serve --help" complete serve $(flags engine/serve/opts.c engine/http/opts.c engine/roles/opts.c)
 check "bench --help" complete bench $(flags engine/cli/bench.c engine/cpu/cpu.h)
 check "plan --help" complete plan $(flags engine/plan/tree_search.c engine/cli/plan.c)

@@ -414,6 +414,70 @@ TEST(slices_beat_whole_layers_and_experts)
             }
 }
 
+/* Nothing is better than all slices searched; and where none is fixed by decoding and memory is no
+ * question, the policy is as good as that. */
+TEST(the_oracle_is_never_beaten)
+{
+    struct hetero_machine m;
+
+    for (int i = 0; hetero_models[i]; i++)
+        for (int64_t n_tok = 1; n_tok <= 64; n_tok *= 8) {
+            struct hetero_case c;
+            double best;
+
+            if (hetero_models[i]->n_experts > 16)
+                continue; /* too many for an exact search */
+            assert_ok(hetero_machine_printed(&m, 'A', HETERO_INT4, false));
+            c = a_case(hetero_models[i]->name, &m, 24, n_tok);
+            c.n_units = 16;
+            best = step_s("oracle", &c);
+            assert_true(best <= step_s("scheinfer", &c) * (1 + 1e-9));
+            c.exact = true;
+            if (n_tok == 1)
+                assert_true(fabs(best / step_s("scheinfer", &c) - 1) < 1e-9);
+        }
+}
+
+/* By hand: a model of whose layers none is on the accelerator, with times that make the answer
+ * plain. */
+TEST(rules_of_other_policies)
+{
+    const struct hetero_model moe = {.name = "moe",
+                                     .n_layers = 4,
+                                     .n_experts = 4,
+                                     .n_active = 1,
+                                     .dim = 1024,
+                                     .hidden = 1024};
+    struct hetero_model dense = moe;
+    /* a product of an expert on the CPU 1 ms, on the accelerator 0.25 ms, its copy 2 ms */
+    struct hetero_machine m = {.cpu_s_per_mac = 1e-3 / (1 << 20),
+                               .accel_s_per_mac = 0.25e-3 / (1 << 20),
+                               .link_s_per_byte = 2e-3 / (1 << 19)};
+    int64_t expert = 3 * (1 << 20) / 2;
+    struct hetero_case c = {.machine = &m,
+                            .model = &moe,
+                            .bytes_per_weight = 0.5,
+                            .budget_bytes = 2 * 4 * expert,
+                            .n_tok = 1,
+                            .n_units = 8,
+                            .fixed_cg = -1};
+
+    /* Half of the experts of each layer here: 0.5 of an expert each side, the CPU decides. */
+    assert_true(fabs(step_s("ktransformers", &c) - 4 * 0.5 * 3e-3) < 1e-9);
+    /* 1 GiB is left free, and two layers. */
+    c.budget_bytes += (int64_t)1 << 30;
+    assert_true(fabs(step_s("fit", &c) - (2 * 3e-3 + 2 * 0.75e-3)) < 1e-9);
+    /* Layers of one MLP: two as buffers, one here, three away. To send one takes 6 ms, which the
+     * CPU needs for the other two: 6 + 2 * 0.75. */
+    dense.n_experts = 1;
+    c.model = &dense;
+    c.budget_bytes = 3 * expert;
+    assert_true(fabs(step_s("pshard", &c) - (2 * 3e-3 + 2 * 0.75e-3)) < 1e-9);
+    /* With a link that takes no time all are sent. */
+    m.link_s_per_byte = 0;
+    assert_true(fabs(step_s("pshard", &c) - 4 * 0.75e-3) < 1e-9);
+}
+
 TEST(short_of_memory)
 {
     const struct hetero_policy *p;

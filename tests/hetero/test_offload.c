@@ -1,0 +1,223 @@
+/* Steps of models whose MLPs are sliced between the CPU and an accelerator compute what float64 loops do,
+ * for every shape of model and type of weights, any slices and any accelerator; a plan says what
+ * is where, and its file what is wrong. */
+#include <math.h>
+
+#include "hetero/offload.h"
+#include "hetero/plan.h"
+#include "model/state.h"
+#include "tests/support/step_model.h"
+#include "tests/support/test.h"
+
+/* Neither side is so much faster that all tokens of a prompt go there. */
+static const struct hetero_machine machines[2] = {{.launch_s = 1e-7,
+                                                   .link_s_per_byte = 1e-10,
+                                                   .accel_s_per_mac = 1e-10,
+                                                   .cpu_s_per_mac = 1e-10},
+                                                  {.launch_s = 1e-7,
+                                                   .link_s_per_byte = 1e-10,
+                                                   .accel_s_per_mac = 1e-10,
+                                                   .cpu_s_per_mac = 4e-10}};
+
+static int offload(struct hetero_offload **out, struct step_model *x, const char *kind,
+                   const struct hetero_units *units, int n)
+{
+    struct hetero_offload_opts o = {
+        .accel = {&machines[0], -1}, .units = units, .n_units = n, .machines = machines};
+
+    assert_ok(accel_find(kind, &o.kind));
+    return hetero_offload_open(out, x->model, x->phases, x->n_phases, &o);
+}
+
+static void run_trait(const struct step_trait *t, const char *kind, int n_threads,
+                      struct rng *r, int64_t *n_taken_over)
+{
+    struct model_opts o = step_model_opts();
+    struct hetero_units units[MODEL_MAX_LAYERS];
+    struct hetero_offload *off;
+    struct step_model x;
+    char what[160];
+
+    step_model_open(&x, t, &o, n_threads);
+    step_model_phase(&x, 1, n_threads);
+    for (int i = 0; i < t->n_layers; i++) {
+        int n = (int)x.model->layers[i].down.n_units;
+
+        units[i].gg = (int)rng_below(r, (uint64_t)n + 1);
+        units[i].cg = (int)rng_below(r, (uint64_t)(n - units[i].gg) + 1);
+    }
+    assert_ok(offload(&off, &x, kind, units, t->n_layers));
+    snprintf(what, sizeof(what), "%s on %s", t->name, kind);
+    step_model_run(&x, 1, o.max_step_tok, 1e-4, test_seed(), what);
+    step_model_run(&x, 3, o.max_step_tok, 1e-4, test_seed() + 1, what);
+    for (int64_t n = 2; n <= o.max_step_tok; n++)
+        *n_taken_over += hetero_offload_tokens(off, n);
+    hetero_offload_close(&off);
+    step_model_run(&x, 1, o.max_step_tok, 1e-4, test_seed() + 2, what); /* without it */
+    step_model_close(&x);
+}
+
+TEST(steps_of_every_model)
+{
+    int64_t n_taken_over = 0;
+    struct rng r;
+
+    rng_init(&r, test_seed(), "offload");
+    for (int t = 0; t < step_n_traits; t++)
+        run_trait(&step_traits[t], "sim", 1 + t % 2, &r, &n_taken_over);
+    for (int t = 0; t < step_n_quant_traits; t++)
+        run_trait(&step_quant_traits[t], "sim", 1 + t % 2, &r, &n_taken_over);
+    assert_true(n_taken_over > 0);
+}
+
+TEST(steps_in_real_time)
+{
+    int64_t n_taken_over = 0;
+    struct rng r;
+
+    rng_init(&r, test_seed(), "paced");
+    run_trait(&step_traits[0], "paced", 1, &r, &n_taken_over);
+    run_trait(&step_quant_traits[0], "paced", 2, &r, &n_taken_over);
+}
+
+TEST(what_cannot_be_sliced)
+{
+    struct model_opts o = step_model_opts();
+    struct hetero_units units[MODEL_MAX_LAYERS] = {{0, 0}};
+    struct hetero_offload *off;
+    struct step_model x;
+
+    step_model_open(&x, &step_traits[0], &o, 2);
+    step_model_phase(&x, 2, 1);
+    assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_UNSUPPORTED,
+               "one rank");
+    step_model_close_phases(&x);
+    step_model_phase(&x, 1, 2);
+    assert_err(offload(&off, &x, "sim", units, 1), ERR_ARG, "slices of 1 layers");
+    units[0].cg = 1000;
+    assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_ARG, "1000");
+    step_model_close(&x);
+    o.deterministic = true;
+    units[0].cg = 0;
+    step_model_open(&x, &step_traits[0], &o, 1);
+    step_model_phase(&x, 1, 1);
+    assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_UNSUPPORTED,
+               "deterministic");
+    step_model_close(&x);
+}
+
+/* ---- plans ---- */
+
+static struct hetero_profile made_profile(void)
+{
+    struct hetero_profile p = {.accel_name = "sim",
+                               .launch_s = 1e-6,
+                               .link = {1e-6, 1e-10, 1},
+                               .n_cpu = 1,
+                               .n_accel = 1};
+
+    p.cpu[0].type = p.accel[0].type = KERN_BF16;
+    p.cpu[0].n_threads = 1;
+    p.cpu[0].fit.regimes = (struct hetero_regimes){1e-6, 10e9, 50e9};
+    p.cpu[0].fit.regimes_errors.p95_log = 0.1;
+    p.accel[0].fit.regimes = (struct hetero_regimes){1e-6, 500e9, 5e12};
+    for (int i = 0; i < HETERO_N_TOK; i++)
+        p.cpu[0].cpu_contention[i] = p.cpu[0].link_contention[i] = NAN;
+    return p;
+}
+
+static const struct model_config config = {.name = "made",
+                                           .dim = 1024,
+                                           .n_layers = 8,
+                                           .n_heads = 8,
+                                           .n_kv_heads = 8,
+                                           .head_dim = 128,
+                                           .hidden = 4096,
+                                           .vocab = 8192,
+                                           .max_tok = 4096,
+                                           .weight_type = KERN_BF16};
+
+static struct hetero_plan_opts plan_opts(const struct hetero_profile *p, double gb)
+{
+    return (struct hetero_plan_opts){.profile = p,
+                                     .config = &config,
+                                     .n_threads = 1,
+                                     .budget_bytes = (int64_t)(gb * 1e9),
+                                     .n_prompt = 64,
+                                     .n_new = 32,
+                                     .max_step_tok = 64,
+                                     .fixed_cg = -1,
+                                     .fixed_gg = -1};
+}
+
+/* More memory never makes the prediction slower, up to all layers; it says that slices beat the CPU
+ * alone; and no fixed share beats the best. */
+TEST(plans)
+{
+    static struct hetero_plan plan;
+    struct hetero_profile p = made_profile();
+    struct hetero_plan_opts o = plan_opts(&p, 0.06);
+    double before = 0;
+
+    for (double gb = 0.06; gb < 0.4; gb += 0.02) {
+        o = plan_opts(&p, gb);
+        assert_ok(hetero_plan_make(&plan, &o));
+        assert_true(plan.tokens_per_s >= before * (1 - 1e-9));
+        assert_true(plan.used_bytes + plan.reserved_bytes <= gb * 1e9 + 1);
+        assert_true(plan.tokens_per_s > plan.cpu_only_tokens_per_s);
+        assert_true(plan.lo < plan.tokens_per_s && plan.tokens_per_s < plan.hi);
+        assert_true(fabs(log(plan.hi / plan.lo) - 0.2) < 1e-9);
+        assert_true(plan.rounding_loss_frac > -1e-9 && plan.rounding_loss_frac < 0.5);
+        assert_true(plan.prompt.n_accel_tok > 0);
+        before = plan.tokens_per_s;
+        for (o.fixed_cg = 0; o.fixed_cg <= 1; o.fixed_cg += 0.25) {
+            static struct hetero_plan fixed;
+
+            assert_ok(hetero_plan_make(&fixed, &o));
+            assert_true(fixed.decode.mlp_s >= plan.decode.mlp_s * (1 - 1e-9));
+        }
+    }
+    for (int i = 0; i < plan.n_layers; i++)
+        assert_true(plan.units[i].gg > plan.n_units * 8 / 10); /* the CPU has the rest */
+}
+
+/* By hand: everything on the CPU. */
+TEST(a_step_of_the_cpu_alone)
+{
+    static struct hetero_plan plan;
+    struct hetero_profile p = made_profile();
+    struct hetero_plan_opts o = plan_opts(&p, 0.1);
+    double weights = 8 * (4.0 * 1024 * 1024 + 3.0 * 1024 * 4096) + 1024 * 8192.0;
+    double kv = 8.0 * (64 + 16 + 1) * 2 * 1024 * 4;
+
+    o.fixed_cg = o.fixed_gg = 0;
+    assert_ok(hetero_plan_make(&plan, &o));
+    assert_true(
+        fabs(plan.decode.step_s / (weights * 2 / 10e9 + kv / 10e9 + (8 * 5 + 1) * 1e-6) -
+             1) < 1e-3);
+    assert_true(plan.decode.step_s == 1 / plan.cpu_only_tokens_per_s);
+}
+
+TEST(plans_that_cannot_be)
+{
+    static struct hetero_plan plan;
+    struct hetero_profile p = made_profile();
+    struct hetero_plan_opts o = plan_opts(&p, 0.001);
+    char *text;
+    json_t *j;
+
+    assert_err(hetero_plan_make(&plan, &o), ERR_NOMEM, "do not hold buffers");
+    o = plan_opts(&p, 0.1);
+    o.fixed_gg = 1;
+    assert_err(hetero_plan_make(&plan, &o), ERR_NOMEM, "has");
+    o.n_threads = 2;
+    assert_err(hetero_plan_make(&plan, &o), ERR_NOTFOUND, "bf16 with 2 threads");
+    o = plan_opts(&p, 0.1);
+    assert_ok(hetero_plan_make(&plan, &o));
+    assert_ok(hetero_plan_text(&plan, &o, &text));
+    assert_non_null(strstr(text, "predicted: "));
+    mem_free(text);
+    assert_ok(hetero_plan_json(&plan, &o, &j));
+    assert_int_equal(json_array_size(json_object_get(j, "layers")), 8);
+    json_decref(j);
+}
