@@ -2,6 +2,7 @@
  * uses bytes which another one that no event orders writes. */
 #include <math.h>
 
+#include "base/thread.h"
 #include "hetero/layer.h"
 #include "tests/support/test.h"
 
@@ -276,6 +277,27 @@ TEST(short_of_memory)
             assert_true(rc == OK || rc == ERR_NOMEM || rc == ERR_STATE);
             assert_true(n < 300 && mem_used_bytes(MEM_OTHER) == 0);
         }
+    }
+    free_layer(&l);
+}
+
+/* Each thread and lock refused in turn. */
+TEST(short_of_threads)
+{
+    struct hetero_machine m = {0};
+    struct layer l;
+    int rc = ERR_NOMEM;
+
+    make_layer(&l, 1);
+    for (long n = 0; rc != OK; n++) {
+        struct hetero_run got;
+        float y[TOK * DIM];
+
+        thread_fail_after(n);
+        rc = run(y, &got, &l, "paced", &m, (struct hetero_units){2, 2}, TOK, 2);
+        thread_fail_after(-1);
+        assert_true(rc == OK || rc == ERR_NOMEM);
+        assert_true(n < 100 && mem_used_bytes(MEM_OTHER) == 0);
     }
     free_layer(&l);
 }

@@ -13,12 +13,12 @@
  * computing of what a device would compute, and the time of a program that uses this accelerator
  * is not that of the clock on the wall. */
 #include <math.h>
-#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "hetero/accel.h"
 
 #define WINDOW_BYTES ((size_t)64 << 10)
@@ -167,25 +167,19 @@ static void *thread_main(void *arg)
 /* On o->cpu, or on any that this process may use: not where the opener is pinned. */
 static int start(struct paced *p, int cpu)
 {
-    pthread_attr_t attr;
     cpu_set_t set;
     int rc;
 
-    if (pthread_attr_init(&attr) != 0)
-        return err_set(ERR_NOMEM, "no memory for a thread");
+    TRY(thread_start(&p->thread, 0, thread_main, p, "accelerator paced"));
+    p->started = true;
     CPU_ZERO(&set);
     for (int i = 0; i < CPU_SETSIZE; i++)
         if (cpu < 0 || i == cpu)
             CPU_SET((size_t)i, &set);
-    rc = pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
-    if (rc == 0)
-        rc = pthread_create(&p->thread, &attr, thread_main, p);
-    pthread_attr_destroy(&attr);
-    if (rc != 0)
-        return err_set(ERR_IO, "the thread that copies cannot be started on CPU %d: %s",
-                       cpu, strerror(rc));
-    p->started = true;
-    return OK;
+    rc = pthread_setaffinity_np(p->thread, sizeof(set), &set);
+    return rc == 0 ? OK
+                   : err_set(ERR_IO, "the thread that copies cannot have CPU %d: %s", cpu,
+                             strerror(rc));
 }
 
 /* ---- the owner ---- */
@@ -224,11 +218,14 @@ static int paced_open(struct accel **out, const struct accel_opts *o)
         return ERR_NOMEM;
     *out = &p->accel;
     p->machine = *o->machine;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->more, NULL);
-    pthread_cond_init(&p->idle, NULL);
+    rc = thread_mutex_init(&p->lock);
+    if (rc == OK)
+        rc = thread_cond_init(&p->more);
+    if (rc == OK)
+        rc = thread_cond_init(&p->idle);
     p->window = mem_new(MEM_OTHER, WINDOW_BYTES, 1);
-    rc = p->window ? accel_find("sim", &p->sim) : ERR_NOMEM;
+    if (rc == OK)
+        rc = p->window ? accel_find("sim", &p->sim) : ERR_NOMEM;
     if (rc == OK)
         rc = p->sim->open(&p->values, o);
     if (rc == OK)
