@@ -1,9 +1,9 @@
-/* hetero/plan.h - which slices of a model's MLPs are where, and what its steps then take, by a profile
- * and a model file's configuration: before anything is loaded.
+/* hetero/plan.h - which slices of a model's MLPs are where, and what its steps then take, by a
+ * profile and a model file's configuration: before anything is loaded.
  *
- * Attention, its matrices and the head stay on the CPU. A step takes, after each other: for each layer
- * the products of attention, its keys and values, and the MLP on both, with activations there and
- * back; then the head. Norms and barriers are in the starts of the products.
+ * Attention, its matrices and the head stay on the CPU. A step takes, after each other: for each
+ * layer the products of attention, its keys and values, and the MLP on both, with activations
+ * there and back; then the head. Norms and barriers are in the starts of the products.
  * Paper: ScheInfer IV.   Threads: pure functions. */
 #ifndef HETERO_PLAN_H
 #define HETERO_PLAN_H

@@ -1,11 +1,11 @@
-/* hetero/profile.h - what this host's CPU and an accelerator take for products and copies: measured,
- * fitted, kept in a file that the planner reads.
+/* hetero/profile.h - what this host's CPU and an accelerator take for products and copies:
+ * measured, fitted, kept in a file that the planner reads.
  *
- * Products of the CPU are timed cold, over shapes and 1 to max_tok tokens, for each type of weights
- * and number of threads. Those of the accelerator, its launches and its copies are timed through its
- * own interface, so that one which takes given times gives them back. Where it runs in real time,
- * CPU and copies are also timed together, in rounds with each alone, for a product of one token and
- * one of many.   Paper: ScheInfer IV-A1, V-B, Table I.   Threads: one caller. */
+ * Products of the CPU are timed cold, over shapes and 1 to max_tok tokens, for each type of
+ * weights and number of threads. Those of the accelerator, its launches and its copies are timed
+ * through its own interface, so that one which takes given times gives them back. Where it runs
+ * in real time, CPU and copies are also timed together, in rounds with each alone, for a product
+ * of one token and one of many.   Paper: ScheInfer IV-A1, V-B, Table I.   Threads: one caller. */
 #ifndef HETERO_PROFILE_H
 #define HETERO_PROFILE_H
 

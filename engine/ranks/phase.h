@@ -53,8 +53,8 @@ MUST int model_forward(struct model_phase *p, const struct model_chunk *chunks,
  * does. */
 void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx);
 
-/* Steps of p have a part of each MLP computed by o (step/offload.h), which is lent; NULL: by the CPU.
- * ERR_UNSUPPORTED: p has several ranks, or a deterministic model. */
+/* Steps of p have a part of each MLP computed by o (step/offload.h), which is lent; NULL: by the
+ * CPU. ERR_UNSUPPORTED: p has several ranks, or a deterministic model. */
 MUST int model_phase_offload_set(struct model_phase *p, const struct model_offload *o);
 
 /* Steps of p call fn as each layer's keys and values are stored (step/stored.h); NULL: they call

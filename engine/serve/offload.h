@@ -1,5 +1,5 @@
-/* serve/offload.h - how a program lets an accelerator compute a part of the engine's steps. It is not
- * part of the engine, which knows the time at which to open and close it only. */
+/* serve/offload.h - how a program lets an accelerator compute a part of the engine's steps. It is
+ * not part of the engine, which knows the time at which to open and close it only. */
 #ifndef SERVE_OFFLOAD_H
 #define SERVE_OFFLOAD_H
 
@@ -11,7 +11,8 @@ struct model_phase;
 struct serve_offload {
     void *ctx;
     /* Model and phases (one or two) are open, nothing was computed. */
-    MUST int (*open)(void *ctx, struct model *m, struct model_phase **phases, int n_phases);
+    MUST int (*open)(void *ctx, struct model *m, struct model_phase **phases,
+                     int n_phases);
     void (*close)(void *ctx); /* before they are closed; also after an error of open */
 };
 

@@ -1,6 +1,6 @@
-/* Decode of a whole model whose MLPs are in slices on this CPU and an accelerator that is not there
- * (accel/paced.c): the speed that a plan predicts before anything is loaded, with its interval, and the
- * speed that is reached. Attention, its matrices and the head are the CPU's.
+/* Decode of a whole model whose MLPs are in slices on this CPU and an accelerator that is not
+ * there (accel/paced.c): the speed that a plan predicts before anything is loaded, with its
+ * interval, and the speed that is reached. Attention, its matrices and the head are the CPU's.
  * Paper: ScheInfer III, IV. */
 #include <math.h>
 

@@ -1,6 +1,7 @@
-/* A layer's MLP in slices on this CPU and an accelerator that is not there (accel/paced.c): when both are
- * ready, measured, and by the model with and without what CPU and link slow each other. The CPU's half,
- * the copies and their contention for memory are real; kernels' times are those of Table I.
+/* A layer's MLP in slices on this CPU and an accelerator that is not there (accel/paced.c): when
+ * both are ready, measured, and by the model with and without what CPU and link slow each other.
+ * The CPU's half, the copies and their contention for memory are real; kernels' times are those
+ * of Table I.
  * Paper: ScheInfer III, IV-A. */
 #include <math.h>
 

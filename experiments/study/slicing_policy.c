@@ -1,6 +1,6 @@
-/* A step of a model whose weights exceed an accelerator's memory, under one policy: where weights are,
- * what is sent, and how long the step takes, by the paper's linear models. Policies are the plug-ins of
- * engine/hetero/policy/. Paper: ScheInfer V. */
+/* A step of a model whose weights exceed an accelerator's memory, under one policy: where weights
+ * are, what is sent, and how long the step takes, by the paper's linear models. Policies are the
+ * plug-ins of engine/hetero/policy/. Paper: ScheInfer V. */
 #include <math.h>
 
 #include "experiments/load/study.h"

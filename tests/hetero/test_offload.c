@@ -1,6 +1,6 @@
-/* Steps of models whose MLPs are sliced between the CPU and an accelerator compute what float64 loops do,
- * for every shape of model and type of weights, any slices and any accelerator; a plan says what
- * is where, and its file what is wrong. */
+/* Steps of models whose MLPs are sliced between the CPU and an accelerator compute what float64
+ * loops do, for every shape of model and type of weights, any slices and any accelerator; a plan
+ * says what is where, and its file what is wrong. */
 #include <math.h>
 
 #include "hetero/offload.h"

@@ -1,7 +1,7 @@
-/* An accelerator in virtual time. Its products are computed at once, on the host, by the thread that
- * gives them; what a stream is given takes the time of the machine's linear model. Operations
- * remember which bytes they read and wrote and what was before them, so that those which no event
- * orders are found, whatever the times happen to be. */
+/* An accelerator in virtual time. Its products are computed at once, on the host, by the thread
+ * that gives them; what a stream is given takes the time of the machine's linear model.
+ * Operations remember which bytes they read and wrote and what was before them, so that those
+ * which no event orders are found, whatever the times happen to be. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

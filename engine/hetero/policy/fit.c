@@ -1,8 +1,8 @@
-/* As llama.cpp's --fit, which fits memory and reads no clock: it leaves 1 GiB of the accelerator's
- * memory free. What all tokens need of each layer comes first, then experts, front to back;
- * a model without experts has whole layers, as with -ngl. The CPU and the accelerator take turns. For
- * a prompt of 32 tokens and more weights on the CPU are sent, each matrix before its product.
- * llama.cpp #16653, common_fit_params. */
+/* As llama.cpp's --fit, which fits memory and reads no clock: it leaves 1 GiB of the
+ * accelerator's memory free. What all tokens need of each layer comes first, then experts, front
+ * to back; a model without experts has whole layers, as with -ngl. The CPU and the accelerator
+ * take turns. For a prompt of 32 tokens and more weights on the CPU are sent, each matrix before
+ * its product. llama.cpp #16653, common_fit_params. */
 #include <math.h>
 
 #include "hetero/policy.h"

@@ -1,7 +1,7 @@
-/* As ktransformers: attention, shared experts and as many experts as fit stay on the accelerator, the
- * same number in each layer (its placement `uniform`). The CPU computes the others. They are
- * submitted to it before the accelerator begins with its own, and waited for afterwards, so that a
- * layer takes as long as the slower side. Nothing is sent. */
+/* As ktransformers: attention, shared experts and as many experts as fit stay on the accelerator,
+ * the same number in each layer (its placement `uniform`). The CPU computes the others. They are
+ * submitted to it before the accelerator begins with its own, and waited for afterwards, so that
+ * a layer takes as long as the slower side. Nothing is sent. */
 #include <math.h>
 
 #include "hetero/policy.h"

@@ -1,6 +1,6 @@
-/* What slices can reach at most, by search over all of them: each number of units of CG and of tokens
- * taken over, for each of GG, in this very step and not as decoding wants them, and memory by the
- * exact assignment. It shows what fixed shares and a greedy assignment cost. */
+/* What slices can reach at most, by search over all of them: each number of units of CG and of
+ * tokens taken over, for each of GG, in this very step and not as decoding wants them, and memory
+ * by the exact assignment. It shows what fixed shares and a greedy assignment cost. */
 #include <math.h>
 
 #include "base/mem.h"

@@ -1,9 +1,9 @@
 /* As pipelined sharding (arXiv 2604.26334; llama.cpp #22495, #22691, #22692): measured times of
- * kernels and copies choose a schedule for each tier of tokens, and a step takes that of the smallest
- * tier that covers it. The accelerator's memory holds attention first, then whole MLPs or experts
- * in their order. What is left is computed on the CPU, or sent while earlier layers are computed;
- * the planner compares how much of it to send. Layers follow one another, so that a step takes as long
- * as all copies, or as all computing, whichever is longer.
+ * kernels and copies choose a schedule for each tier of tokens, and a step takes that of the
+ * smallest tier that covers it. The accelerator's memory holds attention first, then whole MLPs
+ * or experts in their order. What is left is computed on the CPU, or sent while earlier layers
+ * are computed; the planner compares how much of it to send. Layers follow one another, so that a
+ * step takes as long as all copies, or as all computing, whichever is longer.
  *
  * The planner's code is not copied: this is what its description says, with the times of our
  * models, tiers of powers of two, and two buffers of a layer's MLP for what is sent. */

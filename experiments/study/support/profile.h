@@ -1,5 +1,5 @@
-/* experiments/study/support/profile.h - profiles of this host and of an accelerator that is not there
- * (accel/paced.c), measured once for all cells that need them. Threads: the harness's one. */
+/* experiments/study/support/profile.h - profiles of this host and of an accelerator that is not
+ * there (accel/paced.c), measured once for all cells that need them. Threads: the harness's one. */
 #ifndef STUDY_PROFILE_H
 #define STUDY_PROFILE_H
 
