@@ -15,6 +15,7 @@ struct hetero_offload {
     struct hetero_device *device;
     struct hetero_layer *models; /* [n_layers][2] of one token, of many */
     struct hetero_units *units;  /* [n_layers] */
+    struct kern_mat *mats;       /* of the views */
     bool no_takeover;
     int64_t *
         n_accel; /* [max_step_tok + 1] tokens taken over by those of a step; -1: unknown */
@@ -98,15 +99,17 @@ static int open_views(struct hetero_offload *o, struct model_view *views,
 {
     for (int i = 0; i < o->m->c.n_layers; i++) {
         const struct model_layer *l = &o->m->layers[i];
-        int n = (int)l->down.n_units, cc = n - o->units[i].cg - o->units[i].gg;
+        const struct kern_mat *down = &l->mats[MODEL_MAT_DOWN];
+        int cc = (int)down->n_units - o->units[i].cg - o->units[i].gg;
         struct hetero_mlp part;
 
-        mlps[i] = (struct hetero_mlp){l->gate_up, l->down};
+        mlps[i] = (struct hetero_mlp){l->mats[MODEL_MAT_GATE_UP], *down};
+        views[i].mats = &o->mats[(size_t)i * MODEL_MAT_EXPERT_GATE_UP];
         if (cc <= 0)
             continue;
         hetero_mlp_slice(&part, &mlps[i], 0, cc);
-        views[i].gate_up = part.gate_up;
-        views[i].down = part.down;
+        views[i].mats[MODEL_MAT_GATE_UP] = part.gate_up;
+        views[i].mats[MODEL_MAT_DOWN] = part.down;
     }
     return OK;
 }
@@ -115,13 +118,15 @@ static void open_models(struct hetero_offload *o, const struct hetero_machine *m
 {
     const struct model_config *c = &o->m->c;
 
-    for (int i = 0; i < 2 * c->n_layers; i++)
+    for (int i = 0; i < 2 * c->n_layers; i++) {
+        const struct kern_mat *down = &o->m->layers[i / 2].mats[MODEL_MAT_DOWN];
+
         o->models[i] = (struct hetero_layer){
             .machine = machines[i % 2],
-            .gemm = {1, c->dim, c->hidden,
-                     kern_type_weight_bytes(o->m->layers[i / 2].down.type)},
+            .gemm = {1, c->dim, c->hidden, kern_type_weight_bytes(down->type)},
             .n_gemms = HETERO_N_GEMMS,
-            .n_units = (int)o->m->layers[i / 2].down.n_units};
+            .n_units = (int)down->n_units};
+    }
 }
 
 static int open_device(struct hetero_offload *o, const struct hetero_offload_opts *opts)
@@ -161,11 +166,16 @@ static int allocate(struct hetero_offload *o, const struct hetero_offload_opts *
     if (opts->n_units != o->m->c.n_layers)
         return err_set(ERR_ARG, "slices of %d layers: expected %d", opts->n_units,
                        o->m->c.n_layers);
+    if (o->m->c.n_experts > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: slices of experts are not built: expected a dense model",
+                       o->m->c.name);
+    o->mats = mem_new(MEM_OTHER, n * MODEL_MAT_EXPERT_GATE_UP, sizeof(*o->mats));
     o->models = mem_new(MEM_OTHER, 2 * n, sizeof(*o->models));
     o->units = mem_new(MEM_OTHER, n, sizeof(*o->units));
     o->n_accel = mem_new(MEM_OTHER, n_tok + 1, sizeof(*o->n_accel));
     o->hook.x = mem_new(MEM_OTHER, n_tok * (size_t)o->m->ld_x, sizeof(float));
-    if (!o->models || !o->units || !o->n_accel || !o->hook.x)
+    if (!o->mats || !o->models || !o->units || !o->n_accel || !o->hook.x)
         return ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         o->units[i] = opts->units[i];
@@ -213,6 +223,7 @@ void hetero_offload_close(struct hetero_offload **out)
     hetero_device_close(&o->device);
     mem_free((void *)o->hook.views);
     mem_free(o->hook.x);
+    mem_free(o->mats);
     mem_free(o->models);
     mem_free(o->units);
     mem_free(o->n_accel);

@@ -23,7 +23,8 @@ struct hetero_offload_opts {
     bool no_takeover;
 };
 /* From now on steps of the phases compute so. Close it before the phases. ERR_UNSUPPORTED: a
- * phase has several ranks, or the model is deterministic. Errors of the accelerator. */
+ * phase has several ranks, or the model is deterministic or has experts. Errors of the
+ * accelerator. */
 MUST int hetero_offload_open(struct hetero_offload **out, struct model *m,
                              struct model_phase **phases, int n_phases,
                              const struct hetero_offload_opts *o);

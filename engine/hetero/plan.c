@@ -239,6 +239,10 @@ int hetero_plan_make(struct hetero_plan *out, const struct hetero_plan_opts *o)
     double p95_many;
 
     memset(out, 0, sizeof(*out));
+    if (c->n_experts > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: slices of experts are not built: expected a dense model",
+                       c->name);
     out->n_layers = c->n_layers;
     out->n_units = (c->hidden + unit - 1) / unit;
     w.bytes_per_weight = kern_type_weight_bytes(c->weight_type);

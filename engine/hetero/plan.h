@@ -47,8 +47,8 @@ struct hetero_plan {
     double rounding_loss_frac; /* of decode, to slices of 1/4096 of a matrix */
     double greedy_loss_frac;   /* of its MLPs, to the exact assignment of memory */
 };
-/* ERR_NOTFOUND: the profile has no products of this type and these threads. ERR_UNSUPPORTED: the
- * weights of an MLP are not all of one type that is known. ERR_NOMEM: the budget does not hold the
+/* ERR_NOTFOUND: the profile has no products of this type and these threads. ERR_UNSUPPORTED: a
+ * mixture of experts. ERR_NOMEM: the budget does not hold the
  * buffers. */
 MUST int hetero_plan_make(struct hetero_plan *out, const struct hetero_plan_opts *o);
 MUST int hetero_plan_json(const struct hetero_plan *p, const struct hetero_plan_opts *o,

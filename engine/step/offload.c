@@ -19,7 +19,7 @@ void model_offload_ffn(struct model_thread_ctx *w, int layer,
         p->offload_rows = p->offload->begin(p->offload->ctx, layer, n_rows);
     model_sync(w, MODEL_T_LINEAR);
     w->n_rows = p->offload_rows;
-    if (w->n_rows > 0 && !model_view_empty(&v->down))
+    if (w->n_rows > 0 && !model_view_empty(&v->mats[MODEL_MAT_DOWN]))
         cpu(w, layer, v);
     w->n_rows = n_rows;
     if (w->id == 0)

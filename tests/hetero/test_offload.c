@@ -38,10 +38,12 @@ static void run_trait(const struct step_trait *t, const char *kind, int n_thread
     struct step_model x;
     char what[160];
 
+    if (t->n_experts > 0)
+        return;
     step_model_open(&x, t, &o, n_threads);
     step_model_phase(&x, 1, n_threads);
     for (int i = 0; i < t->n_layers; i++) {
-        int n = (int)x.model->layers[i].down.n_units;
+        int n = (int)x.model->layers[i].mats[MODEL_MAT_DOWN].n_units;
 
         units[i].gg = (int)rng_below(r, (uint64_t)n + 1);
         units[i].cg = (int)rng_below(r, (uint64_t)(n - units[i].gg) + 1);
@@ -103,6 +105,23 @@ TEST(what_cannot_be_sliced)
     step_model_phase(&x, 1, 1);
     assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_UNSUPPORTED,
                "deterministic");
+    step_model_close(&x);
+}
+
+TEST(experts_are_refused)
+{
+    struct model_opts o = step_model_opts();
+    struct hetero_units units[MODEL_MAX_LAYERS] = {{0, 0}};
+    struct hetero_offload *off;
+    struct step_model x;
+    int t = 0;
+
+    while (step_traits[t].n_experts == 0)
+        t++;
+    step_model_open(&x, &step_traits[t], &o, 1);
+    step_model_phase(&x, 1, 1);
+    assert_err(offload(&off, &x, "sim", units, step_traits[t].n_layers), ERR_UNSUPPORTED,
+               "experts are not built");
     step_model_close(&x);
 }
 
