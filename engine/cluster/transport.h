@@ -85,6 +85,7 @@ struct cluster_sender_opts {
     int64_t serial_below_tok;
     bool no_checksums;
     struct cluster_limiter limiter;
+    int silence_ms; /* the connection fails where the other end is silent for so long; 0: never */
     /* There is memory for a prompt of n_tok tokens; tag: what the receiver calls it. Nothing
      * else is called for this transfer before it returns. */
     void (*on_offer)(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag);
@@ -138,10 +139,15 @@ struct cluster_receiver_opts {
     struct kv_shape shape;
     const struct kv_pool *pool; /* of all slots; lent */
     int max_transfers;          /* at once */
+    int silence_ms;             /* as of the sender, of which it is the same */
+    /* Memory is lent for as long: it is asked for where nothing came for its transfer meanwhile,
+     * and the connection fails where it is not given back in the same time. 0: for ever. */
+    int lease_ms;
     /* All keys and values are in the slot, and every checksum was right. */
     void (*on_arrived)(void *ctx, uint64_t transfer, int32_t first_id);
     /* Nobody writes to the slot any more. rc: ERR_STATE: one of both ends has dropped it;
-     * ERR_FORMAT: not all that came was right, err_msg() says what. */
+     * ERR_FORMAT: not all that came was right, ERR_LIMIT: its lease was over; err_msg() says
+     * more. */
     void (*on_dropped)(void *ctx, uint64_t transfer, int rc);
     /* Once: the connection failed, err_msg() says why. No callback follows: transfers that have
      * not ended have lost their sender, but see above. */

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cluster/wire.h"
@@ -15,14 +16,17 @@ struct incoming {
     uint64_t transfer;
     const struct kv_slot *slot;
     int64_t n_tok;
-    int64_t *filled; /* [n_layers] tokens; of the reading thread */
-    char bad[160];   /* why it is not taken; of the reading thread */
+    int64_t *filled;                 /* [n_layers] tokens; of the reading thread */
+    int rc;                          /* why it is not taken; of the reading thread */
+    char bad[160];                   /* the same in words */
+    uint64_t heard_ns, reclaimed_ns; /* something came; it is asked for, 0: it is not */
 };
 
 struct cluster_receiver {
     struct cluster_receiver_opts o;
     pthread_t reader;
     bool reading;
+    struct cluster_line line;
 
     pthread_mutex_t lock; /* also of writing to fd */
     bool closing, failed;
@@ -88,11 +92,13 @@ static int on_piece(struct cluster_receiver *r, const struct cluster_message *m)
     if (r->o.transport->get)
         TRY(r->o.transport->get(r->o.fd, &r->o.shape, in->slot, &p));
     in->filled[p.layer] = p.hi;
+    in->heard_ns = clock_ns();
     if (!m->has_hash || in->bad[0])
         return OK;
     hash = kv_slot_hash(in->slot, &r->o.shape, p.layer, p.lo, p.hi);
     if (hash == m->hash)
         return OK;
+    in->rc = ERR_FORMAT;
     snprintf(in->bad, sizeof(in->bad),
              "layer %d, tokens %lld to %lld: checksum %016llx, expected %016llx", p.layer,
              (long long)p.lo, (long long)p.hi, (unsigned long long)hash,
@@ -104,9 +110,11 @@ static int on_piece(struct cluster_receiver *r, const struct cluster_message *m)
 static void check_complete(const struct cluster_receiver *r, struct incoming *in)
 {
     for (int l = 0; l < r->o.shape.n_layers && !in->bad[0]; l++)
-        if (in->filled[l] != in->n_tok)
+        if (in->filled[l] != in->n_tok) {
+            in->rc = ERR_FORMAT;
             snprintf(in->bad, sizeof(in->bad), "layer %d: %lld of %lld tokens came", l,
                      (long long)in->filled[l], (long long)in->n_tok);
+        }
 }
 
 static int on_end(struct cluster_receiver *r, const struct cluster_message *m)
@@ -130,16 +138,68 @@ static int on_end(struct cluster_receiver *r, const struct cluster_message *m)
     }
     r->o.on_dropped(r->o.ctx, m->transfer,
                     ended.bad[0]
-                        ? err_set(ERR_FORMAT, "transfer %llu: %s", transfer, ended.bad)
+                        ? err_set(ended.rc, "transfer %llu: %s", transfer, ended.bad)
                         : err_set(ERR_STATE, "transfer %llu was dropped", transfer));
+    return OK;
+}
+
+/* One whose lease is over and that is not asked for yet, or that is not given back; under the
+ * lock. */
+static struct incoming *find_expired(struct cluster_receiver *r, uint64_t now)
+{
+    uint64_t lease_ns = (uint64_t)r->o.lease_ms * 1000000;
+
+    for (int i = 0; i < r->o.max_transfers; i++) {
+        struct incoming *in = &r->in[i];
+        uint64_t since = in->reclaimed_ns ? in->reclaimed_ns : in->heard_ns;
+
+        if (in->used && now > since && now - since >= lease_ns)
+            return in;
+    }
+    return NULL;
+}
+
+static int end_leases(struct cluster_receiver *r)
+{
+    uint64_t now = clock_ns();
+
+    while (r->o.lease_ms > 0) {
+        struct incoming *in;
+        unsigned long long transfer = 0;
+        bool again = false;
+
+        pthread_mutex_lock(&r->lock);
+        in = find_expired(r, now);
+        if (in) {
+            again = in->reclaimed_ns != 0;
+            in->reclaimed_ns = now;
+            transfer = (unsigned long long)in->transfer;
+        }
+        pthread_mutex_unlock(&r->lock);
+        if (!in)
+            break;
+        if (again)
+            return err_set(ERR_LIMIT, "transfer %llu: its memory is not given back",
+                           transfer);
+        if (!in->bad[0]) {
+            in->rc = ERR_LIMIT;
+            snprintf(in->bad, sizeof(in->bad),
+                     "nothing came for %d ms: its lease is over", r->o.lease_ms);
+        }
+        TRY(forget(r, transfer));
+    }
     return OK;
 }
 
 static int read_one(struct cluster_receiver *r)
 {
     struct cluster_message m;
+    bool none;
 
-    TRY(cluster_message_read(r->o.fd, &m));
+    TRY(cluster_line_read(&r->line, &m, &none));
+    TRY(end_leases(r));
+    if (none)
+        return OK;
     if (m.type == CLUSTER_PIECE)
         return on_piece(r, &m);
     if (m.type == CLUSTER_END || m.type == CLUSTER_DROPPED)
@@ -191,6 +251,8 @@ static int offer(struct cluster_receiver *r, const struct kv_slot *slot,
     in->slot = slot;
     in->n_tok = m.hi;
     in->bad[0] = 0;
+    in->heard_ns = clock_ns();
+    in->reclaimed_ns = 0;
     for (int l = 0; l < r->o.shape.n_layers; l++)
         in->filled[l] = 0;
     return cluster_message_write(r->o.fd, &m, layout);
@@ -257,6 +319,7 @@ int cluster_receiver_open(struct cluster_receiver **out,
     if (!r)
         return ERR_NOMEM;
     r->o = *o;
+    cluster_line_init(&r->line, o->fd, o->silence_ms, &r->lock);
     rc = thread_mutex_init(&r->lock);
     if (rc == OK)
         rc = take_arrays(r);

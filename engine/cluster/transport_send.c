@@ -34,6 +34,8 @@ struct cluster_sender {
     size_t pool_bytes;
     pthread_t reader, writer;
     bool reading, writing;
+    struct cluster_line line;
+    pthread_mutex_t wire; /* of who writes to fd */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -152,10 +154,12 @@ static int put(struct cluster_sender *s, struct outgoing *o,
         cluster_limiter_due_ns(&s->o.limiter, o->ready_ns[p->layer], piece_bytes(s, p));
     wait_until(s, due_ns);
     pthread_mutex_unlock(&s->lock);
+    pthread_mutex_lock(&s->wire);
     if (rc == OK)
         rc = cluster_message_write(s->o.fd, &m, NULL);
     if (rc == OK && t->get)
         rc = t->put(s->o.fd, &s->o.shape, s->pool ? &o->to : NULL, o->from, p);
+    pthread_mutex_unlock(&s->wire);
     pthread_mutex_lock(&s->lock);
     s->stat.hash_ns += (int64_t)(t1 - t0);
     s->stat.put_ns += (int64_t)(clock_ns() - t1);
@@ -184,8 +188,11 @@ static int end(struct cluster_sender *s, struct outgoing *entry)
     struct cluster_message m = {.type = o.dropped ? CLUSTER_DROPPED : CLUSTER_END,
                                 .transfer = o.transfer,
                                 .first_id = o.dropped ? -1 : o.first_id};
-    int rc = cluster_message_write(s->o.fd, &m, NULL);
+    int rc;
 
+    pthread_mutex_lock(&s->wire);
+    rc = cluster_message_write(s->o.fd, &m, NULL);
+    pthread_mutex_unlock(&s->wire);
     if (rc == OK && !o.dropped) {
         pthread_mutex_lock(&s->lock);
         s->stat.n_transfers++;
@@ -318,8 +325,11 @@ static int on_offer(struct cluster_sender *s, const struct cluster_message *m)
 static int read_one(struct cluster_sender *s)
 {
     struct cluster_message m;
+    bool none;
 
-    TRY(cluster_message_read(s->o.fd, &m));
+    TRY(cluster_line_read(&s->line, &m, &none));
+    if (none)
+        return OK;
     if (m.type == CLUSTER_OFFER)
         return on_offer(s, &m);
     if (m.type != CLUSTER_FORGET)
@@ -475,7 +485,10 @@ int cluster_sender_open(struct cluster_sender **out, const struct cluster_sender
         return ERR_NOMEM;
     s->o = *o;
     s->o.fd = -1; /* the caller's, should this fail */
+    cluster_line_init(&s->line, o->fd, o->silence_ms, &s->wire);
     rc = thread_mutex_init(&s->lock);
+    if (rc == OK)
+        rc = thread_mutex_init(&s->wire);
     if (rc == OK)
         rc = thread_cond_init(&s->changed);
     if (rc == OK)
@@ -518,6 +531,7 @@ void cluster_sender_close(struct cluster_sender **sp)
         s->o.transport->give_back(s->pool, s->pool_bytes);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->wire);
     mem_free(s->out);
     mem_free(s->tokens);
     mem_free(s->times);

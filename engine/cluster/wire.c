@@ -1,12 +1,15 @@
 #include "cluster/wire.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "kv/slot_runs.h"
 
@@ -21,6 +24,8 @@ int cluster_wire_read(int fd, void *to, size_t bytes)
             return err_set(ERR_IO, "the other end closed the connection");
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return err_set(ERR_IO, "the other end stopped in the middle of a message");
         if (n < 0)
             return err_set(ERR_IO, "cannot read from the other end: %m");
         at += n;
@@ -38,6 +43,8 @@ int cluster_wire_write(int fd, const void *from, size_t bytes)
 
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return err_set(ERR_IO, "the other end does not read what it is sent");
         if (n < 0)
             return err_set(ERR_IO, "cannot write to the other end: %m");
         at += n;
@@ -56,11 +63,63 @@ int cluster_message_write(int fd, struct cluster_message *m, const void *more)
 int cluster_message_read(int fd, struct cluster_message *m)
 {
     TRY(cluster_wire_read(fd, m, sizeof(*m)));
-    if (m->magic != CLUSTER_MAGIC || m->type < CLUSTER_HELLO || m->type > CLUSTER_DROPPED)
+    if (m->magic != CLUSTER_MAGIC || m->type < CLUSTER_HELLO || m->type > CLUSTER_ALIVE)
         return err_set(ERR_FORMAT,
                        "the other end sent something else than a message: expected %08x "
                        "and a type of 1 to %d, found %08x and %u",
-                       CLUSTER_MAGIC, CLUSTER_DROPPED, m->magic, m->type);
+                       CLUSTER_MAGIC, CLUSTER_ALIVE, m->magic, m->type);
+    return OK;
+}
+
+/* ---- whether the other end is alive ---- */
+
+#define PARTS 4 /* of silence_ms: the other end says as often that it is alive */
+
+void cluster_line_init(struct cluster_line *l, int fd, int silence_ms,
+                       pthread_mutex_t *writing)
+{
+    const struct timeval t = {.tv_sec = silence_ms / 1000,
+                              .tv_usec = silence_ms % 1000 * 1000};
+
+    *l = (struct cluster_line){.fd = fd, .silence_ms = silence_ms, .writing = writing};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t)); /* 0: none */
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+/* Somebody who writes says it as well. */
+static int say_alive(struct cluster_line *l)
+{
+    struct cluster_message m = {.type = CLUSTER_ALIVE};
+    int rc;
+
+    if (pthread_mutex_trylock(l->writing) != 0)
+        return OK;
+    rc = cluster_message_write(l->fd, &m, NULL);
+    pthread_mutex_unlock(l->writing);
+    l->said_ns = clock_ns();
+    return rc;
+}
+
+int cluster_line_read(struct cluster_line *l, struct cluster_message *m, bool *none)
+{
+    int part_ms = l->silence_ms > 0 ? (l->silence_ms + PARTS - 1) / PARTS : -1, n;
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
+
+    *none = false;
+    do {
+        n = poll(&p, 1, part_ms);
+    } while (n < 0 && errno == EINTR);
+    if (part_ms > 0 && (n == 0 || clock_ns() - l->said_ns > (uint64_t)part_ms * 1000000))
+        TRY(say_alive(l));
+    if (n == 0) {
+        *none = true;
+        if (++l->n_silent < PARTS)
+            return OK;
+        return err_set(ERR_IO, "the other end was silent for %d ms", l->silence_ms);
+    }
+    l->n_silent = 0;
+    TRY(cluster_message_read(l->fd, m));
+    *none = m->type == CLUSTER_ALIVE;
     return OK;
 }
 

@@ -5,6 +5,8 @@
 #ifndef CLUSTER_WIRE_H
 #define CLUSTER_WIRE_H
 
+#include <pthread.h>
+
 #include "cluster/transport.h"
 
 enum cluster_message_type {
@@ -13,7 +15,8 @@ enum cluster_message_type {
     CLUSTER_FORGET,    /* receiver: it is not wanted any more */
     CLUSTER_PIECE,     /* sender: a piece is there, or follows */
     CLUSTER_END,       /* sender: that was all; first token */
-    CLUSTER_DROPPED    /* sender: that is all there will be */
+    CLUSTER_DROPPED,   /* sender: that is all there will be */
+    CLUSTER_ALIVE      /* either: nothing, but it is there */
 };
 
 struct cluster_message {
@@ -26,7 +29,7 @@ struct cluster_message {
     uint32_t has_hash, n_more; /* n_more: bytes that follow */
 };
 #define CLUSTER_MAGIC   0x4b565357u
-#define CLUSTER_VERSION 1
+#define CLUSTER_VERSION 2
 
 /* All bytes or an error. ERR_IO: "the other end closed the connection", or why not. */
 MUST int cluster_wire_read(int fd, void *to, size_t bytes);
@@ -35,6 +38,21 @@ MUST int cluster_wire_write(int fd, const void *from, size_t bytes);
 MUST int cluster_message_write(int fd, struct cluster_message *m, const void *more);
 /* ERR_FORMAT: it is not a message. */
 MUST int cluster_message_read(int fd, struct cluster_message *m);
+/* The reading side of a connection. While nothing comes it says four times in silence_ms that this
+ * end is alive; where the other end is silent for so long, it is not. Of the thread that reads. */
+struct cluster_line {
+    int fd;
+    int silence_ms;           /* 0: it may be silent for ever */
+    pthread_mutex_t *writing; /* held by who writes to fd */
+    int n_silent;             /* fourths */
+    uint64_t said_ns;
+};
+/* Reads and writes that take longer than silence_ms fail. */
+void cluster_line_init(struct cluster_line *l, int fd, int silence_ms,
+                       pthread_mutex_t *writing);
+/* As cluster_message_read(). *none: nothing came for a fourth of the time; call it again.
+ * ERR_IO: the other end was silent. */
+MUST int cluster_line_read(struct cluster_line *l, struct cluster_message *m, bool *none);
 /* Both ends say who they are. ERR_STATE: they do not fit. */
 MUST int cluster_hello(int fd, const char *transport, const struct kv_shape *shape);
 

@@ -1,6 +1,6 @@
 /* cluster/mpi/mpi.h - MPI for the transports mpi_*: one communication thread per process makes
- * every call of MPI. The library is that of the mpirun that started the process: a shared object made
- * of library.c, mpi/openmpi.so or mpi/mpich.so next to the program.
+ * every call of MPI. The library is that of the mpirun that started the process: a shared object
+ * made of library.c, mpi/openmpi.so or mpi/mpich.so next to the program.
  * Links are known by the file number of their socket, as transports are called by it.
  * Threads: any. */
 #ifndef CLUSTER_MPI_MPI_H

@@ -1,0 +1,17 @@
+kv_fault_world.o: experiments/study/support/kv_fault_world.c \
+ experiments/study/support/kv_fault_world.h engine/cluster/wire.h \
+ engine/cluster/transport.h engine/kv/kv.h engine/base/err.h \
+ engine/kv/alloc.h experiments/study/support/kv_faults.h \
+ engine/base/rng.h engine/base/clock.h engine/base/mem.h \
+ engine/base/thread.h
+experiments/study/support/kv_fault_world.h:
+engine/cluster/wire.h:
+engine/cluster/transport.h:
+engine/kv/kv.h:
+engine/base/err.h:
+engine/kv/alloc.h:
+experiments/study/support/kv_faults.h:
+engine/base/rng.h:
+engine/base/clock.h:
+engine/base/mem.h:
+engine/base/thread.h:
