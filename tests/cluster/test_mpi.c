@@ -1,6 +1,6 @@
 /* One-sided communication as the transport mpi_put uses it, with each MPI library that is
- * installed: a target that is outside of MPI for a second. What has arrived by then is printed; with
- * the calls that the transport's receiver makes, all of it arrives. */
+ * installed: a target that is outside of MPI for a second. What has arrived by then is printed;
+ * with the calls that the transport's receiver makes, all of it arrives. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
