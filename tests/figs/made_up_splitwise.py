@@ -79,9 +79,32 @@ def kv_transfer(rng, x_over_c, **_):
     return {**{n: rng.uniform(1, 9) for n in names}, "crossing_tok": 64, "crossing_form_tok": 16}, series
 
 
+def roles_vs_sim(rng, load, **_):
+    summary, series = {}, {}
+    for key, scale in ("ttft", 80 * (1 + load)), ("tpot", 20):
+        for kind in "real", "sim":
+            series["%s_%s" % (key, kind)] = scale * np.exp(rng.normal(0, 0.4, 60))
+        for q in "p50", "p90":
+            ratio = rng.uniform(0.95, 1.05)
+            summary.update({"%s_%s_real_ms" % (key, q): scale, "%s_%s_sim_ms" % (key, q): scale * ratio,
+                            "%s_%s_ratio" % (key, q): (ratio, 0.97 * ratio, 1.03 * ratio)})
+    kinds = {n: "simulated" for n in (*summary, *series) if "sim" in n}
+    return summary, series, {}, {"*": "measured_small", **kinds}
+
+
+def split_simulated(rng, nodes, system, tpot_factor, **_):
+    names = "prompt_ms token_ms ttft_kept tpot_kept slowdown".split()
+    summary = {n: rng.uniform(0.8, 1) for n in names}
+    summary.update(prompt_cores=24 * nodes, token_cores=18 * nodes, goodput_rps=nodes * tpot_factor * rng.uniform(0.5, 1), over_switch=(1.1, 0.9, 1.2))
+    return summary, {"goodputs": rng.uniform(1, 2, 5)}, {}, {"*": "simulated"}
+
+
 STUDIES = {
     "splitwise_fig14_transfer": (kv_transfer, {"x_over_c": [0.05, 0.1, 0.3, 1.0, 3.0]}),
     "splitwise_fig15_overhead": (kv_transfer, {"x_over_c": [0.05, 0.3, 1.0]}),
+    "splitwise_sim_vs_real": (roles_vs_sim, {"load": [0.5, 0.8, 1.5]}),
+    "split_or_switch_simulated": (split_simulated, {
+        "nodes": [2, 4], "system": ["split", "switch", "one_configuration", "mixed", "chunked"], "tpot_factor": [1.5, 3]}),
     "splitwise_fig04_active_tokens": (active_tokens, {"source": ["llama2-70b", "engine"], "trace": TRACES,
                                                       "seed": [1, 2]}),
     "splitwise_fig07_memory": (kv_memory, {"what": ["engine", "llama2-70b", "llama2-70b-mha", "bloom-176b"]}),

@@ -63,7 +63,7 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
 
 
 # Experiments that compare systems under load.
-UNDER_LOAD = ("fig09_slo_scale", "fig12_goodput", "azure_conv_replay")
+UNDER_LOAD = ("fig09_slo_scale", "fig12_goodput", "azure_conv_replay", "split_or_switch")
 
 
 def add_system(f, rng, i, axes, missing):

@@ -45,6 +45,9 @@ for name, flags in {
         "serial, paged": ["--transfer", "serial", "--kv-alloc", "paged", "--kv-admit", "now"],
         "little memory, a slow link": ["--kv-budget-tok", "512", "--link-gbps", "1",
                                        "--link-latency-ms", "2"],
+        "options of a kind": ["--roles", "prompt=1:threads=1:kv_alloc=paged,token=1:ranks=2:threads=2"],
+        "mixed": ["--roles", "mixed=2"],
+        "machines that help": ["--prompt-threshold-tok", "60", "--token-threshold-seqs", "2"],
         "prompts in pieces": ["--max-step-tok", "16", "--policy", "chunked"]}.items():
     tap.check("the ids of one process: " + name, same_ids, *flags)
 

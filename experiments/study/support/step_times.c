@@ -34,6 +34,7 @@ static int open_engine(struct engine *e, const struct cluster_point *points, int
         rc = opt_set(serve_opt_table, &so, "policy", "continuous", "study");
     so.precision = o->precision;
     so.kv_type = o->kv_type;
+    so.threads = o->threads;
     so.max_step_tok = 1;
     for (int i = 0; i < n; i++) {
         const struct cluster_point *p = &points[i];

@@ -11,6 +11,7 @@
 struct step_times_opts {
     const char *model;
     int precision, kv_type;
+    int64_t threads; /* 0: one per CPU */
     int64_t n_steps; /* token steps of a measurement, each timed */
     int64_t rounds;  /* all points in turn, this often */
 };

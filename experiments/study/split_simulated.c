@@ -1,0 +1,504 @@
+/* The cores of one simulated machine as a prompt machine and a token machine, or as one engine that
+ * switches between the configurations of both phases, has one, or mixes both phases in its batches:
+ * the highest rate at which requests keep their objectives.
+ *
+ * Times of steps are the simulator's of engine/simulate for the cores that a role has in each memory
+ * node; they go through the performance model `host` into the simulated cluster, whose two machines
+ * share the memory controllers and hand keys and values over in memory.
+ * Paper: Sandwich 3.1, Splitwise IV. */
+#include <math.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "base/stats_interval.h"
+#include "cluster/cluster.h"
+#include "experiments/study/support/topo.h"
+#include "plan/trace.h"
+#include "plan/workload.h"
+
+#define NODES_MAX   8
+#define CORES_MAX   256
+#define SEEDS_MAX   32
+#define LINK_ALPHA  5e4 /* ns: a hand-over between processes; assumed */
+#define KV_TOK      (1 << 24)
+#define TOLERANCE   0.02
+#define RATE_MAX    1e5
+#define TARGET_FRAC 0.9
+
+struct opts {
+    STUDY_TOPO_OPTS
+    int system;
+    int64_t nodes, cluster, prompt_lanes, decode_lanes, max_seqs, chunk_tok, n_seeds;
+    double ttft_factor, tpot_factor, contention;
+};
+
+enum { SPLIT, SWITCH, ONE_CONFIGURATION, MIXED, CHUNKED }; /* system */
+
+static const struct opt_row table[] = {
+    ROWS_TOPO("kunpeng920x4"),
+    OPT_ROW(ENUM, system, "split",
+            "split: prompt_lanes of the cores are a prompt machine, the rest a token "
+            "machine. "
+            "switch: one engine, prefill on all cores, decode on the best number. "
+            "one_configuration: one engine, all cores for both. mixed: the same with "
+            "prompts and tokens in one batch. chunked: the same with prompts in pieces.",
+            .values = "split|switch|one_configuration|mixed|chunked"),
+    OPT_ROW(INT, nodes, "2", "Memory nodes that are used, a rank on each.", .min = 1,
+            .max = NODES_MAX),
+    OPT_ROW(INT, cluster, "4", "Cores of a cluster, which a role has in equal parts.",
+            .min = 2, .max = 64),
+    OPT_ROW(INT, prompt_lanes, "0",
+            "split: cores of each cluster for prompts. 0: as many as are best.", .min = 0,
+            .max = 63),
+    OPT_ROW(INT, decode_lanes, "0",
+            "switch: cores of each cluster for decode. 0: as many as are fastest.",
+            .min = 0, .max = 64),
+    OPT_ROW(INT, max_seqs, "64", "Sequences of a machine.", .min = 1, .max = 1024),
+    OPT_ROW(INT, chunk_tok, "256", "chunked: tokens of a step.", .unit = "tok", .min = 1,
+            .max = 65536),
+    OPT_ROW(INT, n_seeds, "5", "Seeds of arrivals, each with a goodput of its own.",
+            .min = 2, .max = SEEDS_MAX),
+    OPT_ROW(
+        F64, ttft_factor, "3",
+        "Objective: TTFT / that of the request alone on all cores (Splitwise Table VI, "
+        "P90).",
+        .min = 1, .max = 1000),
+    OPT_ROW(F64, tpot_factor, "1.5", "The same of the time per later token.", .min = 1,
+            .max = 1000),
+    OPT_ROW(F64, contention, "1",
+            "Share of the computed contention of both roles that is simulated. 0: none.",
+            .min = 0, .max = 10),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"goodput_rps", "/s", "higher",
+     "highest rate at which 90 % of the requests keep both objectives, mean over seeds"},
+    {"over_switch", "x", "higher",
+     "goodput_rps / that of one engine that switches, for the same arrivals: mean over "
+     "seeds"},
+    {"prompt_cores", "", "", "cores of prefill"},
+    {"token_cores", "", "", "cores of decode"},
+    {"prompt_ms", "ms", "lower", "a prompt of mean length, alone"},
+    {"token_ms", "ms", "lower", "a token step of one sequence, alone"},
+    {"slowdown", "x", "lower", "of both roles while both compute"},
+    {"ttft_kept", "", "higher",
+     "at 1.05 x the goodput: share of requests with their TTFT"},
+    {"tpot_kept", "", "higher", "at 1.05 x the goodput: share with their time per token"},
+    {0},
+};
+
+struct engine {
+    struct cluster_perf perf;
+    double prompt_s, prompt_bytes, token_s,
+        token_bytes; /* of a mean prompt, a mean token */
+    int prompt_cores, token_cores;
+};
+
+struct cell {
+    const struct opts *o;
+    struct study_cell *out;
+    struct study_topo topo;
+    int pus[NODES_MAX][CORES_MAX]; /* of each memory node */
+    int n_pus;                     /* of one */
+    struct engine whole;           /* all cores: what objectives refer to */
+    double slowdown;
+};
+
+/* ---- times of steps ---- */
+
+static int find_nodes(struct cell *c)
+{
+    const struct topo_tree *t = c->topo.tree;
+    int level = study_topo_node_level(t);
+
+    c->n_pus = topo_tree_span(t, level);
+    if (c->o->nodes > topo_tree_n_nodes(t, level) || c->n_pus > CORES_MAX)
+        return err_set(ERR_ARG,
+                       "study.nodes: expected at most %d memory nodes of %d cores",
+                       topo_tree_n_nodes(t, level), CORES_MAX);
+    if (c->n_pus % c->o->cluster)
+        return err_set(ERR_ARG,
+                       "study.cluster: %d cores of a memory node are not clusters",
+                       c->n_pus);
+    for (int n = 0; n < c->o->nodes; n++)
+        for (int i = 0; i < c->n_pus; i++)
+            c->pus[n][i] = t->pus[n * c->n_pus + i];
+    return OK;
+}
+
+/* A rank on each memory node, of the cores [lo, hi) of each cluster. */
+static int config_of(const struct cell *c, struct topo_tree **tree,
+                     struct topo_config *out, int64_t lo, int64_t hi)
+{
+    int pus[NODES_MAX * CORES_MAX], n = 0;
+
+    for (int k = 0; k < c->o->nodes; k++)
+        for (int i = 0; i < c->n_pus; i++)
+            if (i % c->o->cluster >= lo && i % c->o->cluster < hi)
+                pus[n++] = c->pus[k][i];
+    TRY(topo_tree_of_ranks(tree, c->topo.machine, pus, (int)c->o->nodes,
+                           n / (int)c->o->nodes));
+    return topo_config_cut(out, *tree, 1, &c->topo.limits);
+}
+
+static int prompt_s(const struct cell *c, const struct topo_config *f, int64_t n_tok,
+                    double *seconds, double *bytes)
+{
+    const struct model_cost_types types = {c->o->type ? KERN_BF16 : KERN_F32,
+                                           KERN_KV_F32};
+    struct simulate_workload w;
+
+    plan_piece_workload(&w, &c->topo.model, types, n_tok, 0);
+    *bytes = w.v[0].weight_bytes + w.v[0].kv_bytes;
+    return simulate_seconds(c->topo.sim, f, NULL, &w, seconds);
+}
+
+static int token_s(const struct cell *c, const struct topo_config *f, int batch,
+                   double ctx_tok, double *seconds, double *bytes)
+{
+    const struct model_cost_types types = {c->o->type ? KERN_BF16 : KERN_F32,
+                                           KERN_KV_F32};
+    const struct plan_trace one = {.contexts = {.n = 1, .v = {{ctx_tok, 1}}}};
+    struct simulate_workload w;
+
+    TRY(plan_workload(&w, &c->topo.model, types, TOPO_DECODE, &one, batch));
+    *bytes = w.v[0].weight_bytes + w.v[0].kv_bytes;
+    return simulate_seconds(c->topo.sim, f, NULL, &w, seconds);
+}
+
+static int fit_perf(const struct cell *c, struct engine *e,
+                    const struct topo_config *prefill, const struct topo_config *decode)
+{
+    static const int prompts[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
+    static const int batches[] = {1, 2, 4, 8, 16, 32, 64, 128};
+    enum { N_PROMPTS = sizeof(prompts) / sizeof(prompts[0]) };
+    enum { N_BATCHES = sizeof(batches) / sizeof(batches[0]) };
+    struct cluster_point p[N_PROMPTS + 2 * N_BATCHES];
+    double s, bytes;
+    int n = 0;
+
+    for (int i = 0; i < N_PROMPTS; i++) {
+        TRY(prompt_s(c, prefill, prompts[i], &s, &bytes));
+        p[n++] = (struct cluster_point){prompts[i], 1, 1, 1e3 * s, NAN, NAN, NAN, NAN};
+    }
+    for (int i = 0; i < 2 * N_BATCHES; i++) {
+        int ctx = i % 2 ? 1024 : 64;
+
+        TRY(token_s(c, decode, batches[i / 2], ctx, &s, &bytes));
+        p[n++] =
+            (struct cluster_point){ctx, batches[i / 2], 1, NAN, 1e3 * s, NAN, NAN, NAN};
+    }
+    TRY(cluster_perf_find("host", &e->perf.kind));
+    return e->perf.kind->fit(&e->perf, p, n);
+}
+
+/* prefill on the cores [lo, hi) of each cluster, decode on [dlo, dhi). */
+static int open_engine(const struct cell *c, struct engine *e, const int64_t lanes[4])
+{
+    struct topo_tree *trees[2] = {NULL, NULL};
+    struct topo_config prefill, decode;
+    double ctx = c->topo.prompt_tok + c->topo.output_tok / 2;
+    int rc = config_of(c, &trees[0], &prefill, lanes[0], lanes[1]);
+
+    if (rc == OK)
+        rc = config_of(c, &trees[1], &decode, lanes[2], lanes[3]);
+    if (rc == OK)
+        rc = fit_perf(c, e, &prefill, &decode);
+    if (rc == OK)
+        rc = prompt_s(c, &prefill, (int64_t)c->topo.prompt_tok, &e->prompt_s,
+                      &e->prompt_bytes);
+    if (rc == OK)
+        rc = token_s(c, &decode, 8, ctx, &e->token_s, &e->token_bytes);
+    if (rc == OK) {
+        e->prompt_cores = prefill.n_ranks * prefill.n_threads;
+        e->token_cores = decode.n_ranks * decode.n_threads;
+    }
+    mem_free(trees[0]);
+    mem_free(trees[1]);
+    return rc;
+}
+
+/* The engine whose decode has the fastest step of those with 1 to all cores of each cluster. */
+static int open_switch(const struct cell *c, struct engine *e)
+{
+    int64_t lo = c->o->decode_lanes > 0 ? c->o->decode_lanes : 1;
+    int64_t hi = c->o->decode_lanes > 0 ? lo : c->o->cluster;
+
+    if (hi > c->o->cluster)
+        return err_set(ERR_ARG, "study.decode_lanes: expected at most study.cluster, %d",
+                       (int)c->o->cluster);
+    for (int64_t k = lo; k <= hi; k++) {
+        struct engine x = {0};
+
+        TRY(open_engine(c, &x, (const int64_t[]){0, c->o->cluster, 0, k}));
+        if (k == lo || x.token_s < e->token_s)
+            *e = x;
+    }
+    return OK;
+}
+
+/* ---- a load ---- */
+
+struct load {
+    const struct cell *c;
+    double rate, t_s;
+    int64_t n_left, at;
+    struct rng arrivals, sizes;
+    int64_t n, n_ttft, n_tpot, n_both; /* kept */
+};
+
+static bool next_request(void *ctx, struct cluster_arrival *a)
+{
+    struct load *l = ctx;
+    int64_t n = l->c->topo.trace->n_items;
+    int64_t i = (int64_t)rng_below(&l->sizes, (uint64_t)n);
+
+    if (l->n_left-- <= 0)
+        return false;
+    l->t_s += rng_exp(&l->arrivals) / l->rate;
+    *a = (struct cluster_arrival){(int64_t)(1e9 * l->t_s), l->c->topo.lengths[i],
+                                  l->c->topo.lengths[n + i]};
+    return true;
+}
+
+static void on_done(void *ctx, const struct cluster_done *d)
+{
+    struct load *l = ctx;
+    const struct cluster_perf *p = &l->c->whole.perf;
+    const struct opts *o = l->c->o;
+    struct cluster_work prompt = {.n_prompt_tok = d->n_prompt,
+                                  .sum_prompt_sq =
+                                      (double)d->n_prompt * (double)d->n_prompt};
+    struct cluster_work token = {.n_decode = 1, .ctx_tok = d->n_prompt};
+    double first = (double)(d->first_ns - d->arrival_ns);
+    double later = (double)(d->last_ns - d->first_ns);
+    bool ttft = first <= o->ttft_factor * (double)cluster_perf_step_ns(p, &prompt);
+    bool tpot = later <= o->tpot_factor * (double)cluster_perf_step_ns(p, &token) *
+                             (double)(d->n_output - 1);
+
+    l->n++;
+    l->n_ttft += ttft && !d->refused;
+    l->n_tpot += tpot && !d->refused;
+    l->n_both += ttft && tpot && !d->refused;
+}
+
+struct design {
+    const struct engine *prompt, *token; /* token NULL: one engine */
+    const char *policy;
+    int64_t max_step_tok;
+};
+
+static int run_load(struct load *l, const struct cell *c, const struct design *d,
+                    double rate, uint64_t seed)
+{
+    const struct cluster_contention x = {
+        {{1, c->slowdown}, {c->slowdown, 1}}}; /* one of each kind */
+    struct cluster_machine_opts m[2];
+    struct cluster_stat stat;
+    struct cluster_opts o;
+
+    *l = (struct load){.c = c, .rate = rate, .n_left = c->topo.trace->n_items};
+    rng_init(&l->arrivals, seed, "arrival");
+    rng_init(&l->sizes, seed, "sample");
+    for (int i = 0; i < 2; i++)
+        m[i] = (struct cluster_machine_opts){
+            .home = !d->token ? CLUSTER_MIXED
+                    : i       ? CLUSTER_TOKEN
+                              : CLUSTER_PROMPT,
+            .perf = i ? &d->token->perf : &d->prompt->perf,
+            .kv_tok = KV_TOK,
+            .link_gbps = simulate_params(c->topo.sim)->core_gbps,
+            .link_alpha_ns = LINK_ALPHA,
+            .controller = 1};
+    TRY(cluster_opts_init(&o));
+    TRY(sched_policy_find(d->policy, &o.policy));
+    o.machines = m;
+    o.n_machines = d->token ? 2 : 1;
+    o.n_layers = c->topo.model.n_layers;
+    o.kv_bytes_per_tok = (int64_t)c->topo.model.n_layers * 2 * c->topo.model.n_kv_heads *
+                         c->topo.model.head_dim * (int64_t)sizeof(float);
+    o.prompt_threshold = o.token_threshold = INT64_MAX;
+    o.max_step_tok = d->max_step_tok;
+    o.max_seqs = c->o->max_seqs;
+    o.reserve_first = true;
+    o.layer_wise_tok = 0;
+    o.contention = d->token ? &x : NULL;
+    o.next = next_request;
+    o.next_ctx = l;
+    o.observer = (struct cluster_observer){.ctx = l, .done = on_done};
+    return cluster_run(&stat, &o);
+}
+
+/* Of one seed, to 2 %. */
+static int goodput(double *out, const struct cell *c, const struct design *d,
+                   uint64_t seed)
+{
+    double lo = 0, hi = 1e-3;
+    struct load l;
+
+    while (hi < RATE_MAX) {
+        TRY(run_load(&l, c, d, hi, seed));
+        if ((double)l.n_both < TARGET_FRAC * (double)l.n)
+            break;
+        lo = hi;
+        hi *= 2;
+    }
+    while (lo > 0 && hi > lo * (1 + TOLERANCE)) {
+        double mid = sqrt(lo * hi);
+
+        TRY(run_load(&l, c, d, mid, seed));
+        if ((double)l.n_both < TARGET_FRAC * (double)l.n)
+            hi = mid;
+        else
+            lo = mid;
+    }
+    *out = lo;
+    return OK;
+}
+
+/* ---- the cell ---- */
+
+struct result {
+    double v[SEEDS_MAX], mean, ttft_kept, tpot_kept, slowdown;
+    struct engine prompt, token;
+};
+
+static int measure(struct cell *c, struct result *r, const struct design *d)
+{
+    struct load l;
+
+    for (int64_t i = 0; i < c->o->n_seeds; i++)
+        TRY(goodput(&r->v[i], c, d, (uint64_t)(c->o->seed + i)));
+    r->mean = stats_mean(r->v, (size_t)c->o->n_seeds);
+    r->ttft_kept = r->tpot_kept = NAN;
+    r->slowdown = d->token ? c->slowdown : 1;
+    if (!(r->mean > 0))
+        return OK;
+    TRY(run_load(&l, c, d, 1.05 * r->mean, (uint64_t)c->o->seed));
+    r->ttft_kept = (double)l.n_ttft / (double)l.n;
+    r->tpot_kept = (double)l.n_tpot / (double)l.n;
+    return OK;
+}
+
+/* What both roles read while they compute, over what all of their cores can. Both get less in
+ * proportion to what they ask for. */
+static int find_slowdown(struct cell *c, const struct engine *p, const struct engine *t)
+{
+    int pus[NODES_MAX * CORES_MAX], n = 0;
+    double gbps, want;
+
+    for (int k = 0; k < c->o->nodes; k++)
+        for (int i = 0; i < c->n_pus; i++)
+            pus[n++] = c->pus[k][i];
+    TRY(simulate_stream_gbps(c->topo.sim, pus, n, &gbps));
+    want = 1e-9 * (p->prompt_bytes / p->prompt_s + t->token_bytes / t->token_s);
+    c->slowdown = 1 + c->o->contention * (fmax(want / gbps, 1) - 1);
+    return OK;
+}
+
+static int run_split(struct cell *c, struct result *best)
+{
+    int64_t lo = c->o->prompt_lanes > 0 ? c->o->prompt_lanes : 1;
+    int64_t hi = c->o->prompt_lanes > 0 ? lo : c->o->cluster - 1, all = c->o->cluster;
+
+    if (hi >= all)
+        return err_set(ERR_ARG,
+                       "study.prompt_lanes: expected less than study.cluster, %d",
+                       (int)all);
+    for (int64_t k = lo; k <= hi; k++) {
+        struct result r = {0};
+        const struct design d = {&r.prompt, &r.token, "continuous", 0};
+
+        TRY(open_engine(c, &r.prompt, (const int64_t[]){0, k, 0, k}));
+        TRY(open_engine(c, &r.token, (const int64_t[]){k, all, k, all}));
+        TRY(find_slowdown(c, &r.prompt, &r.token));
+        TRY(measure(c, &r, &d));
+        if (k == lo || r.mean > best->mean)
+            *best = r;
+    }
+    return OK;
+}
+
+static int run_one(struct cell *c, struct result *r)
+{
+    static const char *const policies[] = {"", "continuous", "continuous", "mixed",
+                                           "chunked"};
+    const struct design d = {.prompt = &r->prompt,
+                             .policy = policies[c->o->system],
+                             .max_step_tok =
+                                 c->o->system == CHUNKED ? c->o->chunk_tok : 0};
+
+    if (c->o->system == SWITCH)
+        TRY(open_switch(c, &r->prompt));
+    else
+        r->prompt = c->whole;
+    r->token = r->prompt;
+    return measure(c, r, &d);
+}
+
+/* v: [n_seeds] */
+static void report_mean(struct cell *c, const char *name, const double *v)
+{
+    size_t n = (size_t)c->o->n_seeds;
+    double mean = stats_mean(v, n), half = stats_mean_half95(v, n);
+
+    study_value_interval(c->out, name, mean, mean - half, mean + half,
+                         "the engine that switches keeps the objectives at no rate");
+}
+
+/* Seed by seed, since arrivals differ more than engines do. */
+static int compare(struct cell *c, const struct result *r)
+{
+    struct result base = {0};
+    const struct design d = {.prompt = &base.prompt, .policy = "continuous"};
+    double ratio[SEEDS_MAX];
+
+    TRY(open_switch(c, &base.prompt));
+    for (int64_t i = 0; i < c->o->n_seeds; i++) {
+        TRY(goodput(&base.v[i], c, &d, (uint64_t)(c->o->seed + i)));
+        ratio[i] = base.v[i] > 0 ? r->v[i] / base.v[i] : NAN;
+    }
+    report_mean(c, "over_switch", ratio);
+    return OK;
+}
+
+static void report(struct cell *c, const struct result *r)
+{
+    const struct study_number v[] = {
+        {"prompt_cores", r->prompt.prompt_cores},
+        {"token_cores", r->token.token_cores},
+        {"prompt_ms", 1e3 * r->prompt.prompt_s},
+        {"token_ms", 1e3 * r->token.token_s},
+        {"slowdown", r->slowdown},
+        {"ttft_kept", r->ttft_kept},
+        {"tpot_kept", r->tpot_kept},
+    };
+
+    report_mean(c, "goodput_rps", r->v);
+    STUDY_VALUES(c->out, v, "the objectives are not kept at any rate");
+    study_series(c->out, "goodputs", "/s", r->v, (size_t)c->o->n_seeds);
+    study_topo_report(c->out, &c->topo);
+}
+
+static int run(struct cell *c)
+{
+    struct result r = {0};
+
+    TRY(study_topo_open(&c->topo, &c->o->topo, NULL));
+    TRY(find_nodes(c));
+    TRY(open_engine(c, &c->whole, (const int64_t[]){0, c->o->cluster, 0, c->o->cluster}));
+    TRY(c->o->system == SPLIT ? run_split(c, &r) : run_one(c, &r));
+    TRY(compare(c, &r));
+    report(c, &r);
+    return OK;
+}
+
+static void end(struct cell *c)
+{
+    study_topo_close(&c->topo);
+}
+
+STUDY(split_simulated,
+      "the cores of a simulated machine split into roles, or as one engine");

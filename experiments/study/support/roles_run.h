@@ -1,0 +1,28 @@
+/* experiments/study/support/roles_run.h - requests at given times through prompt and token machines
+ * that are processes (roles/roles.h), in real time.
+ * Threads: one. */
+#ifndef STUDY_ROLES_RUN_H
+#define STUDY_ROLES_RUN_H
+
+#include <stdint.h>
+
+#include "experiments/load/study.h"
+
+struct roles_run_opts {
+    const char *model, *roles, *transport;
+    int precision;
+    int64_t max_seqs, max_step_tok, max_tok;
+    uint64_t seed; /* of the prompts' tokens */
+};
+
+struct roles_run_request {
+    double arrival_s;
+    int64_t n_prompt, n_output;
+    double first_ms, last_ms; /* set: from the time of arrival */
+};
+
+/* Requests in order of arrival, each computed to its end. Errors of the machines. */
+MUST int study_roles_run(struct roles_run_request *r, int n,
+                         const struct roles_run_opts *o, struct study_cell *cell);
+
+#endif

@@ -1,0 +1,62 @@
+"""Figures of searches for goodput: of each system, by case, with the interval of its seeds, and every
+trial of the searches: the share of requests within the objectives against the rate."""
+
+import numpy as np
+
+from lib import read, style
+
+
+def objectives(cells):
+    return "TTFT %s ms, TPOT %s ms" % tuple(
+        ["%g" % c.setting("slo." + k, 0) for c in cells[:1] for k in ("ttft_ms", "tpot_ms")] or ["?", "?"])
+
+
+def bars(ax, case, cells, names):
+    for c in cells:
+        i = names.index(c.system())
+        v, low, high = (c.value("goodput_%s" % k) for k in ("rps", "low_rps", "high_rps"))
+        style.bar(ax, i, v, style.short(v), top=(high,), color=style.COLORS[i % 6], width=0.6)
+        if np.isfinite([v, low, high]).all():
+            ax.errorbar(i, v, yerr=[[v - low], [high - v]], color="black", capsize=4, lw=1.2)
+    ax.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    ax.set_xlim(-0.6, max(1, len(names)) - 0.4)
+    ax.set_ylim(0, None if ax.get_ylim()[1] <= 1 else 1.12 * ax.get_ylim()[1])
+    seeds = max([int(c.setting("search.seeds", 1)) for c in cells], default=1)
+    ax.set(ylabel="requests per second",
+           title="%s: goodput, median over seeds (%d);\nline: lowest that held to highest that failed" % (
+               case, seeds))
+
+
+def trials(ax, case, cells, names):
+    for c in cells:
+        i = names.index(c.system())
+        rate, share = (c.series.get(k, np.empty(0))
+                       for k in ("trial_rate_rps", "trial_slo_attainment_frac"))
+        if len(rate):
+            ax.plot(rate, share, ls="", marker="osD^vP"[i % 6], alpha=0.8,
+                    color=style.COLORS[i % 6], label=c.system())
+    target = read.unique(c.setting("slo.target_frac", 0.9) for c in cells)
+    ax.axhline(target[0] if target else 0.9, color=style.GREY, ls="--", lw=1.3, label="target")
+    if ax.get_legend_handles_labels()[1] == ["target"]:
+        style.na(ax)
+    else:
+        ax.set_xscale("log")
+        style.plain_log(ax.xaxis, style.ticks_1_2_5(*ax.dataLim.intervalx))
+    ax.set_ylim(0, 1.04)
+    style.percent_axis(ax.yaxis)
+    ax.set(xlabel="offered rate (requests per second)", ylabel="requests within both",
+           title="%s: every trial\n%s" % (case, objectives(cells)))
+    style.legend_below(ax)
+
+
+def draw(stem, title, no_case):
+    """no_case: what a record without cases is called."""
+    result = read.latest(stem)
+    cases = read.unique(c.axes.get("case", "") for c in result.cells) or ["no cell was measured"]
+    names = read.unique(c.system() for c in result.cells)
+    fig, axes = style.panels(2 * len(cases), columns=2)
+    for i, case in enumerate(cases):
+        of_case = [c for c in result.cells if c.axes.get("case", "") == case]
+        bars(axes[2 * i], case or no_case, of_case, names)
+        trials(axes[2 * i + 1], case or no_case, of_case, names)
+    style.save(fig, result, stem, title)

@@ -1,0 +1,81 @@
+/* Roles as processes next to their simulation, and the cores of a simulated machine as roles or as one
+ * engine: what the numbers must satisfy, whatever the machine. */
+#include "tests/study/capture.h"
+#include "tests/support/tiny_model.h"
+
+extern const struct study study_roles_vs_sim, study_split_simulated;
+
+TEST_GROUP(NULL, capture_end);
+
+TEST(roles_and_their_simulation)
+{
+    static const char *const latencies[] = {"ttft_p50", "ttft_p90", "tpot_p50",
+                                            "tpot_p90"};
+    double worst = 0;
+    char name[32];
+
+    assert_ok(capture_run(
+        &study_roles_vs_sim,
+        "{\"model\": \"%s\", \"n_requests\": 12, \"max_prompt_tok\": 16, \"load\": 0.2, "
+        "\"max_output_tok\": 4, \"max_seqs\": 4, \"batches\": \"1 4\", \"contexts\": \"4 "
+        "16\", \"prompts\": \"32\", \"rounds\": 1, \"pair_rounds\": 1}",
+        tiny_model(KERN_BF16)));
+    for (int i = 0; i < 4; i++) {
+        double real, sim;
+
+        snprintf(name, sizeof(name), "%s_real_ms", latencies[i]);
+        real = value_of(name);
+        snprintf(name, sizeof(name), "%s_sim_ms", latencies[i]);
+        sim = value_of(name);
+        assert_true(real > 0 && sim > 0);
+        snprintf(name, sizeof(name), "%s_ratio", latencies[i]);
+        assert_value(name, sim / real);
+        worst = fmax(worst, fabs(sim / real - 1));
+    }
+    assert_value("worst_error", 100 * worst);
+    assert_int_equal(length_of("ttft_real"), 12);
+    assert_int_equal(length_of("ttft_sim"), 12);
+    assert_true(value_of("slow_token_by_prompt") >= 1);
+    assert_true(value_of("slow_prompt_by_token") >= 1);
+    assert_err(capture_run(&study_roles_vs_sim, "{}"), ERR_ARG, "study.model");
+}
+
+static void run_split(const char *rest)
+{
+    assert_ok(capture_run(&study_split_simulated,
+                          "{\"nodes\": 1, \"n_seeds\": 2, \"n_requests\": 40, %s}",
+                          rest));
+}
+
+/* Both roles have all cores and no more, are slower than the whole, and what slows both lowers
+ * their goodput. */
+TEST(the_cores_of_a_simulated_machine)
+{
+    double prompt_ms, token_ms, goodput;
+
+    run_split("\"system\": \"one_configuration\"");
+    prompt_ms = value_of("prompt_ms");
+    token_ms = value_of("token_ms");
+    assert_value("prompt_cores", 24);
+    assert_value("token_cores", 24);
+    assert_value("slowdown", 1);
+    assert_true(value_of("goodput_rps") > 0);
+    run_split("\"system\": \"switch\"");
+    assert_value("prompt_ms", prompt_ms);
+    assert_true(value_of("token_ms") <= token_ms && value_of("token_cores") <= 24);
+    run_split("\"prompt_lanes\": 1, \"ttft_factor\": 20, \"tpot_factor\": 20");
+    assert_value("prompt_cores", 6);
+    assert_value("token_cores", 18);
+    assert_true(value_of("prompt_ms") > 2 * prompt_ms);
+    goodput = value_of("goodput_rps");
+    run_split("\"prompt_lanes\": 1, \"ttft_factor\": 20, \"tpot_factor\": 20, "
+              "\"contention\": 10");
+    assert_true(value_of("slowdown") > 1);
+    assert_true(value_of("goodput_rps") < goodput);
+    run_split("\"ttft_factor\": 20, \"tpot_factor\": 20");
+    assert_true(value_of("goodput_rps") >= goodput); /* the best division */
+    assert_err(capture_run(&study_split_simulated, "{\"prompt_lanes\": 4}"), ERR_ARG,
+               "less than study.cluster, 4");
+    assert_err(capture_run(&study_split_simulated, "{\"nodes\": 8, \"cluster\": 5}"),
+               ERR_ARG, "24 cores of a memory node are not clusters");
+}
