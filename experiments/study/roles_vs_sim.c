@@ -80,8 +80,10 @@ static const struct study_metric metrics[] = {
     {"n_within", "", "higher",
      "of the four: within 5 %, or within the 95 % interval of the repeats"},
     {"slow_prompt_by_prompt", "x", "lower", "time of a prompt next to a prompt / alone"},
-    {"slow_prompt_by_token", "x", "lower", "time of a prompt next to token steps / alone"},
-    {"slow_token_by_prompt", "x", "lower", "time of a token step next to prompts / alone"},
+    {"slow_prompt_by_token", "x", "lower",
+     "time of a prompt next to token steps / alone"},
+    {"slow_token_by_prompt", "x", "lower",
+     "time of a token step next to prompts / alone"},
     {"slow_token_by_token", "x", "lower", "time of a token step next to others / alone"},
     {"handover_ms", "ms", "lower", "fixed time from a request to its prompt machine"},
     {"transfer_ms", "ms", "lower", "fixed time from a prompt's end to its token machine"},
@@ -90,7 +92,7 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct kept {
+struct calibration {
     bool measured;
     struct cluster_perf perf;
     struct cluster_contention contention;
@@ -105,7 +107,7 @@ static const char *const quantile_names[] = {"p50", "p90"};
 struct cell {
     const struct opts *o;
     struct study_cell *out;
-    struct kept *kept;
+    struct calibration *known;
     int n;
     struct roles_run_request *r; /* [n] */
     double *real[N_LATENCIES];   /* [repeats][n] */
@@ -159,8 +161,8 @@ static int profile(struct cell *c)
     if (n == 0)
         return err_set(ERR_ARG, "study.batches: expected at least one point");
     TRY(study_step_times(p, n, spread, &how, c->out));
-    TRY(cluster_perf_find("host", &c->kept->perf.kind));
-    return c->kept->perf.kind->fit(&c->kept->perf, p, n);
+    TRY(cluster_perf_find("host", &c->known->perf.kind));
+    return c->known->perf.kind->fit(&c->known->perf, p, n);
 }
 
 static double prompt_ms(const struct cluster_perf *p, int64_t n)
@@ -204,12 +206,12 @@ static int calibrate_handover(struct cell *c)
                                           .n_output = 2};
     TRY(study_roles_run(r, LONE_N, &o, c->out));
     for (int i = 0; i < LONE_N; i++) {
-        before[i] = r[i].first_ms - prompt_ms(&c->kept->perf, r[i].n_prompt);
+        before[i] = r[i].first_ms - prompt_ms(&c->known->perf, r[i].n_prompt);
         between[i] =
-            r[i].last_ms - r[i].first_ms - token_ms(&c->kept->perf, r[i].n_prompt);
+            r[i].last_ms - r[i].first_ms - token_ms(&c->known->perf, r[i].n_prompt);
     }
-    c->kept->handover_ms = fmax(stats_median(before, LONE_N), 0);
-    c->kept->transfer_ms = fmax(stats_median(between, LONE_N), 0);
+    c->known->handover_ms = fmax(stats_median(before, LONE_N), 0);
+    c->known->transfer_ms = fmax(stats_median(between, LONE_N), 0);
     return OK;
 }
 
@@ -224,13 +226,13 @@ static int calibrate(struct cell *c)
                                           .window_s = 0.3};
     double alone_ms[2];
 
-    c->kept = study_kept(c->out);
-    if (c->kept->measured)
+    c->known = study_kept(c->out);
+    if (c->known->measured)
         return OK;
-    TRY(study_pair_steps(c->kept->contention.slowdown, alone_ms, &pairs, c->out));
+    TRY(study_pair_steps(c->known->contention.slowdown, alone_ms, &pairs, c->out));
     TRY(profile(c));
     TRY(calibrate_handover(c));
-    c->kept->measured = true;
+    c->known->measured = true;
     return OK;
 }
 
@@ -256,7 +258,7 @@ static int draw_requests(struct cell *c)
     for (int i = 0; i < c->n; i++) {
         c->r[i].n_prompt = set->items[i].n_prompt > 0 ? set->items[i].n_prompt : 1;
         c->r[i].n_output = set->items[i].n_output > 0 ? set->items[i].n_output : 1;
-        busy_ms += prompt_ms(&c->kept->perf, c->r[i].n_prompt);
+        busy_ms += prompt_ms(&c->known->perf, c->r[i].n_prompt);
     }
     dataset_close(&set);
     c->rate = o->load * 1e3 * c->n / busy_ms;
@@ -298,7 +300,7 @@ static bool next_arrival(void *ctx, struct cluster_arrival *a)
     if (c->at++ >= c->n)
         return false;
     *a = (struct cluster_arrival){
-        (int64_t)(1e9 * r->arrival_s + 1e6 * c->kept->handover_ms), r->n_prompt,
+        (int64_t)(1e9 * r->arrival_s + 1e6 * c->known->handover_ms), r->n_prompt,
         r->n_output};
     return true;
 }
@@ -308,8 +310,8 @@ static void on_done(void *ctx, const struct cluster_done *d)
     struct cell *c = ctx;
     const struct roles_run_request r = {
         .n_output = d->n_output,
-        .first_ms = c->kept->handover_ms + 1e-6 * (double)(d->first_ns - d->arrival_ns),
-        .last_ms = c->kept->handover_ms + 1e-6 * (double)(d->last_ns - d->arrival_ns)};
+        .first_ms = c->known->handover_ms + 1e-6 * (double)(d->first_ns - d->arrival_ns),
+        .last_ms = c->known->handover_ms + 1e-6 * (double)(d->last_ns - d->arrival_ns)};
 
     add(c->sim, c->n_of, &r);
 }
@@ -324,9 +326,9 @@ static int simulate(struct cell *c)
     for (int i = 0; i < 2; i++)
         m[i] = (struct cluster_machine_opts){
             .home = i ? CLUSTER_TOKEN : CLUSTER_PROMPT,
-            .perf = &c->kept->perf,
+            .perf = &c->known->perf,
             .kv_tok = o->max_seqs * (o->max_prompt_tok + o->max_output_tok),
-            .link_alpha_ns = 1e6 * c->kept->transfer_ms,
+            .link_alpha_ns = 1e6 * c->known->transfer_ms,
             .controller = 1};
     TRY(cluster_opts_init(&co));
     TRY(sched_policy_find("continuous", &co.policy));
@@ -339,7 +341,7 @@ static int simulate(struct cell *c)
     co.max_seqs = o->max_seqs;
     co.keep_frac = 0;
     co.reserve_first = true;
-    co.contention = o->contention ? &c->kept->contention : NULL;
+    co.contention = o->contention ? &c->known->contention : NULL;
     co.next = next_arrival;
     co.next_ctx = c;
     co.observer = (struct cluster_observer){.ctx = c, .done = on_done};
@@ -384,7 +386,7 @@ static void compare(struct cell *c, int latency, int q, double *worst, int *n_wi
 
 static void report(struct cell *c)
 {
-    const struct kept *k = c->kept;
+    const struct calibration *k = c->known;
     double worst = 0;
     int n_within = 0;
 
@@ -448,4 +450,4 @@ static void end(struct cell *c)
 }
 
 STUDY(roles_vs_sim, "prompt and token machines as processes, and simulated",
-      .kept_bytes = sizeof(struct kept));
+      .kept_bytes = sizeof(struct calibration));
