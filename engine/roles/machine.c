@@ -401,19 +401,13 @@ static void *read_all(void *arg)
 
 /* ---- the process ---- */
 
-/* On both ends as many as the one that offers may have. */
-static int most_transfers(const struct roles_setup *u, int receiver)
-{
-    return (int)u->spec.engine[u->home[receiver]].max_seqs;
-}
-
 static int open_sender(struct machine *m, struct link *l)
 {
     const struct roles_setup *u = m->u;
     struct cluster_sender_opts o = {
         .transport = u->transport,
         .fd = u->link[m->index][l->peer][0],
-        .max_transfers = most_transfers(u, l->peer),
+        .max_transfers = (int)u->spec.engine[u->home[l->peer]].max_seqs,
         .mode = (enum cluster_transfer_mode)u->o.transfer,
         .serial_below_tok = u->o.serial_below_tok,
         .no_checksums = !u->o.checksums,
@@ -435,7 +429,8 @@ static int open_receiver(struct machine *m, struct link *l)
     struct cluster_receiver_opts o = {.transport = u->transport,
                                       .fd = u->link[l->peer][m->index][1],
                                       .pool = serve_pool(m->s),
-                                      .max_transfers = most_transfers(u, m->index),
+                                      .max_transfers =
+                                          (int)u->spec.engine[u->home[m->index]].max_seqs,
                                       .on_arrived = on_arrived,
                                       .on_dropped = on_dropped,
                                       .on_fail = on_fail,

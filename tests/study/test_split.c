@@ -1,5 +1,5 @@
-/* Roles as processes next to their simulation, and the cores of a simulated machine as roles or as one
- * engine: what the numbers must satisfy, whatever the machine. */
+/* Roles as processes next to their simulation, and the cores of a simulated machine as roles or as
+ * one engine: what the numbers must satisfy, whatever the machine. */
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
 
