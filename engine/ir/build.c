@@ -213,6 +213,57 @@ static int find_op(const struct ir *high, enum kern_op *out)
     return err_set(ERR_UNSUPPORTED, "\"%.40s\" is no operator", word ? word : "");
 }
 
+/* The types of the arguments of an operator's function, as kern.h has them. */
+static const char *arguments_of(enum kern_op op)
+{
+    if (kern_op_is_gemm(op))
+        return "const struct kern_gemm_tile *";
+    if (kern_op_is_attn(op))
+        return "const struct kern_attn_args *";
+    switch (op) {
+    case KERN_RMSNORM:
+        return "float *, const float *, const float *, int64_t, float";
+    case KERN_ROPE:
+        return "float *, const float *, const float *, int, int";
+    case KERN_SILU_MUL:
+        return "float *, const float *, const float *, int64_t";
+    case KERN_ADD:
+        return "float *, const float *, int64_t";
+    case KERN_TO_BF16:
+        return "uint16_t *, const float *, int64_t";
+    case KERN_FROM_BF16:
+    case KERN_FROM_F16:
+        return "float *, const uint16_t *, int64_t";
+    default:
+        return "const float *, int64_t";
+    }
+}
+
+/* A function of another type would be called with what it does not expect. */
+static int check_arguments(const struct ir *high, enum kern_op op)
+{
+    const struct ir_node *f = ir_find_function(high, ir_entry_name(high));
+    const char *result = op == KERN_ARGMAX ? "int64_t" : "void";
+    struct text t = {0};
+    int rc = OK;
+
+    for (const struct ir_node *a = f ? f->k[0] : NULL; a; a = a->next) {
+        text_puts(&t, t.n > 0 ? ", " : "");
+        ir_print_type(&t, a->type, IR_LOW);
+        text_puts(&t, a->k[0] ? "[]" : "");
+    }
+    text_put(&t, "", 1);
+    if (t.rc != OK)
+        return t.rc;
+    if (!f || strcmp(t.p, arguments_of(op)) != 0 || f->type.ptr > 0 ||
+        strcmp(f->type.base, result) != 0)
+        rc = err_set(ERR_UNSUPPORTED,
+                     "%s: expected a function of (%s) that returns %s, found (%.80s)",
+                     kern_op_name(op), arguments_of(op), result, t.p);
+    text_fini(&t);
+    return rc;
+}
+
 /* The numbers of a list in the row, as .rows = {4, 4}. */
 static void take_rows(const struct ir *high, uint8_t rows[KERN_NP_MAX])
 {
@@ -269,6 +320,7 @@ int ir_build(struct ir_kernel *out, const struct ir *high, const struct ir_targe
 
     *out = (struct ir_kernel){.handle = NULL};
     TRY(find_op(high, &out->v.op));
+    TRY(check_arguments(high, out->v.op));
     TRY(ir_lower(&text, high, target->registers));
     rc = make_object(out, high, text, target, dir ? dir : IR_CACHE_DIR);
     mem_free(text);

@@ -122,11 +122,11 @@ static int put_copy(const struct expansion *x, int64_t lanes, int64_t from, int 
     ir_substitute(p, &block->k[0], x->loop->text, at);
     if (lanes > 1 && x->loop->op == IR_RED)
         ir_rename(p, &block->k[0], x->loop->k[4]->k[0]->text,
-                  ir_textf(p, "%s_%d", x->var, set));
+                  ir_textf(p, "%s__%d", x->var, set));
     else if (set > 0) {
         (void)ir_any_in_list(block->k[0], collect_sum, &sums);
         for (int i = 0; i < sums.n; i++)
-            ir_rename(p, &block->k[0], sums.v[i], ir_textf(p, "%s_%d", sums.v[i], set));
+            ir_rename(p, &block->k[0], sums.v[i], ir_textf(p, "%s__%d", sums.v[i], set));
     }
     ir_fold(p, &block->k[0]);
     TRY(ir_expand(x->w, &block->k[0]));
@@ -162,7 +162,7 @@ static void put_sets(const struct expansion *x, const struct sum_names *sums, bo
 
     for (int set = 1; set < x->n_sets; set++)
         for (int i = 0; i < sums->n; i++) {
-            const char *name = ir_textf(p, "%s_%d", sums->v[i], set);
+            const char *name = ir_textf(p, "%s__%d", sums->v[i], set);
             struct ir_type t = ir_type_of(x->w, ir_name(p, sums->v[i]));
             int lanes = 0;
 
@@ -182,7 +182,7 @@ static void put_lane_sums(const struct expansion *x, bool after, struct ir_list 
     struct ir *p = x->w->p;
 
     for (int i = 0; i < x->n_sets; i++) {
-        const char *name = ir_textf(p, "%s_%d", x->var, i);
+        const char *name = ir_textf(p, "%s__%d", x->var, i);
 
         if (after)
             ir_append(out, ir_assign(p, IR_ADD, ir_copy(p, x->loop->k[4]->k[0]),
@@ -204,7 +204,7 @@ static void put_ahead(struct expansion *x)
 
     if (!ahead || (ir_int_value(ahead, &value) && value == 0))
         return;
-    x->ahead = ir_textf(p, "ahead_%s", x->var);
+    x->ahead = ir_textf(p, "ir_ahead_%s", x->var);
     ir_append(x->out, ir_decl(p, (struct ir_type){.base = "size_t", .is_const = true},
                               x->ahead, ir_copy(p, ahead)));
 }
@@ -221,7 +221,7 @@ static int expand_loop(struct ir_lowering *w, struct ir_node *n, struct ir_list 
     if (x.lanes * x.unroll > 1 && n->k[2])
         return err_set(ERR_UNSUPPORTED, "the loop over %s cannot be unrolled: its step",
                        n->text);
-    x.var = ir_textf(p, "%s_%d", n->text, ++w->n_names);
+    x.var = ir_textf(p, "%s__%d", n->text, ++w->n_names);
     ir_append(out, ir_decl(p, n->type, x.var, ir_copy(p, n->k[0])));
     put_ahead(&x);
     lanes_sum = x.lanes > 1 && n->op == IR_RED;

@@ -242,16 +242,6 @@ static bool collect_lanes(const struct ir_node *n, void *arg)
     return false;
 }
 
-static const char *entry_name(const struct ir *p)
-{
-    const struct ir_node *v = ir_part(p, IR_VARIANT);
-
-    for (const struct ir_node *f = v ? v->k[0] : NULL; f; f = f->next)
-        if (strncmp(f->text, "fn.", 3) == 0 && f->k[0]->kind == IR_NAME)
-            return f->k[0]->text;
-    return "";
-}
-
 /* Calls of what the prelude does not define. */
 static bool is_unknown_call(const struct ir_node *n, void *arg)
 {
@@ -273,7 +263,7 @@ static bool is_unknown_call(const struct ir_node *n, void *arg)
 
 static int put_program(struct ir_lowering *w, struct text *t, int registers)
 {
-    struct ir_node *entry = ir_find_function(w->p, entry_name(w->p));
+    struct ir_node *entry = ir_find_function(w->p, ir_entry_name(w->p));
     struct tiles s = {0};
     bool tiled;
 
@@ -288,6 +278,11 @@ static int put_program(struct ir_lowering *w, struct text *t, int registers)
     tiled = s.most_rows > 0 || s.most_panels > 0;
     if (tiled && !(s.most_rows > 0 && s.most_panels > 0))
         return err_set(ERR_ARG, "a tile has rows and panels: set both or none");
+    if (tiled &&
+        (s.rows->k[1]->kind != IR_MEMBER || s.panels->k[1]->kind != IR_MEMBER ||
+         strncmp(ir_op_word(w->p) ? ir_op_word(w->p) : "", "KERN_GEMM_", 10) != 0))
+        return err_set(ERR_UNSUPPORTED,
+                       "a tile is of a product, over t.mr rows and t.np panels");
     if (tiled && (s.lanes > IR_LANES_MAX || KERN_PANEL % s.lanes))
         return err_set(ERR_ARG, "vectors of %d: expected 1, 2, 4, 8 or 16", s.lanes);
     for (struct ir_node *f = w->p->top; f; f = f->next) {

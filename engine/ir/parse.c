@@ -68,6 +68,9 @@ int ir_need_name(struct ir_parser *r, const char **out)
 {
     if (r->t->kind != IR_T_WORD || is_word_of_language(r->t->text))
         return ir_expected(r, "a name");
+    /* Such names are those that lowering makes. */
+    if (strncmp(r->t->text, "ir_", 3) == 0 || strstr(r->t->text, "__"))
+        return ir_expected(r, "a name without \"ir_\" before it or \"__\" in it");
     *out = r->t++->text;
     return OK;
 }

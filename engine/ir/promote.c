@@ -49,7 +49,7 @@ static bool collect(const struct ir_node *n, void *arg)
     if (find(s, n) < 0 && !ir_any(n, is_moving, (void *)s->loop)) {
         s->at[s->n] = n;
         s->lanes[s->n] = lanes;
-        s->name[s->n++] = ir_textf(s->w->p, "sum%d", ++s->w->n_names);
+        s->name[s->n++] = ir_textf(s->w->p, "ir_sum%d", ++s->w->n_names);
     }
     return false;
 }

@@ -389,14 +389,14 @@ const char *ir_op_word(const struct ir *p)
 }
 
 /* The function of the row: .fn.rope = rope_ref. */
-static const char *entry_of(const struct ir *p)
+const char *ir_entry_name(const struct ir *p)
 {
     const struct ir_node *v = ir_part(p, IR_VARIANT);
 
     for (const struct ir_node *f = v ? v->k[0] : NULL; f; f = f->next)
         if (strncmp(f->text, "fn.", 3) == 0 && f->k[0]->kind == IR_NAME)
             return f->k[0]->text;
-    return NULL;
+    return "";
 }
 
 static bool is_call_of(const struct ir_node *n, void *name)
@@ -456,13 +456,13 @@ static int raise_parts(void *arg)
 int ir_raise(struct ir *out, const struct ir *low)
 {
     struct raiser r = {.p = out};
-    const char *entry = entry_of(low), *op = ir_op_word(low);
+    const char *entry = ir_entry_name(low), *op = ir_op_word(low);
     int rc;
 
     *out = (struct ir){.level = IR_HIGH};
     if (low->level != IR_LOW)
         return err_set(ERR_ARG, "a program of the low level is expected");
-    if (!entry || !op || !ir_find_function(low, entry))
+    if (!op || !ir_find_function(low, entry))
         return err_set(ERR_UNSUPPORTED,
                        "no row of kern_variants with its function: nothing to raise");
     r.low = low;

@@ -110,7 +110,7 @@ static bool mark(struct tiling *t, const struct ir_node *n, bool under)
 
 static const char *name_of(struct tiling *t, const char *name)
 {
-    return ir_textf(t->w->p, "%s_%d", name, t->r);
+    return ir_textf(t->w->p, "%s__%d", name, t->r);
 }
 
 static struct ir_node *of_iteration(struct ir *p, struct ir_node *n, void *arg)

@@ -70,6 +70,9 @@ struct ir_node *ir_attr(const struct ir_node *loop, const char *name); /* NULL: 
 struct ir_node *ir_find_function(const struct ir *p, const char *name);
 struct ir_node *ir_part(const struct ir *p, enum ir_kind kind); /* the first one */
 
+/* The function of the row: of .fn.rope = rope_ref. "": there is none. */
+const char *ir_entry_name(const struct ir *p);
+
 /* judge.c: IR_PAR, IR_RED or IR_SEQ, by what the body of a loop of `function` reads and writes. */
 enum ir_op ir_judge(const struct ir *p, const struct ir_node *function,
                     const struct ir_node *loop);

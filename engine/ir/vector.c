@@ -123,7 +123,7 @@ static int not_possible(const struct vectors *v, const struct ir_node *n,
                         const char *what)
 {
     return err_set(ERR_UNSUPPORTED, "line %d: the loop over %s cannot have vectors: %s",
-                   n->line, v->var, what);
+                   n ? n->line : 0, v->var, what);
 }
 
 /* &x[i] of consecutive elements of this type. */
@@ -132,7 +132,7 @@ static int address(struct vectors *v, const struct ir_node *n, const char *type,
 {
     int64_t coef;
 
-    if (n->kind != IR_INDEX || ir_any(n->k[0], is_varying, v) ||
+    if (!n || n->kind != IR_INDEX || ir_any(n->k[0], is_varying, v) ||
         !ir_affine(n->k[1], v->var, &coef) || coef != 1)
         return not_possible(v, n, "its elements are not next to each other");
     if (!is_type(ir_type_of(v->w, n->k[0]), type, 1))

@@ -181,6 +181,23 @@ TEST(what_cannot_be_lowered)
     ir_fini(&high);
 }
 
+/* A function that the operator's callers would call with other arguments. */
+TEST(another_signature_is_refused)
+{
+    static const char text[] =
+        "static void add(float *y, int64_t n)\n{\n    y[0] = n;\n}\n"
+        "const struct kern_variant kern_add_x = {.op = KERN_ADD, .fn.add = add};\n";
+    struct ir low, high;
+    struct ir_kernel k;
+
+    assert_ok(ir_parse(&low, IR_LOW, text, strlen(text), "x.c"));
+    assert_ok(ir_raise(&high, &low));
+    assert_err(ir_build(&k, &high, ir_target_of(0), test_dir()), ERR_UNSUPPORTED,
+               "expected a function of (float *, const float *, int64_t)");
+    ir_fini(&high);
+    ir_fini(&low);
+}
+
 /* What is wrong is found: a kernel that computes something else. */
 TEST(a_wrong_kernel_is_found)
 {

@@ -468,6 +468,8 @@ TEST(what_is_not_known_is_refused)
             "k:3: expected a name, found \";\"");
     refused(IR_LOW, "static void f(int n)\n{\n    n + 1;\n}\n", ERR_FORMAT,
             "k:3: expected an assignment or a call");
+    refused(IR_LOW, "static void ir_f(int n)\n{\n}\n", ERR_FORMAT,
+            "k:1: expected a name without");
     refused(IR_LOW, "/* no end", ERR_FORMAT, "k:1: a comment");
     refused(IR_LOW, "static void f(int n)\n{\n    n = `;\n}\n", ERR_FORMAT,
             "k:3: \"`\" begins no token");
