@@ -400,8 +400,9 @@ static int expand(struct ir_lexer *x, struct range in, const struct ir_token *wh
             return err_set(ERR_UNSUPPORTED,
                            "%s:%d: %s: a macro with arguments inside of another one",
                            t->file, t->line, use->name);
-        TRY(expand(x, (struct range){x->bodies.v + use->from, use->to - use->from},
-                   where ? where : t, use, own, depth + 1));
+        if (use->to > use->from)
+            TRY(expand(x, (struct range){x->bodies.v + use->from, use->to - use->from},
+                       where ? where : t, use, own, depth + 1));
         i += used;
     }
     return OK;
