@@ -7,7 +7,8 @@ STEM = "fig05_transformations"
 result = read.latest(STEM)
 fig, axes = style.panels(max(1, len(result.cells)), columns=1)
 for ax, c in zip(axes, result.cells):
-    ax.set_title(study.setting(c, "steps") or "fundamental tree")
+    ax.set_title({"": "fundamental tree", "found": "found by the search"}.get(
+        study.setting(c, "steps"), study.setting(c, "steps")))
     trees.draw(ax, c)
 style.save(fig, result, STEM, "TopoTrees; hollow: removed; wide levels are drawn in part "
            "(Sandwich Fig. 5)")

@@ -24,7 +24,8 @@ result = read.latest(STEM)
 table = [row for c in result.cells for row in rows(c)]
 fig, axes = style.panels(2, columns=1)
 if result.cells:
-    axes[0].set_title(study.setting(result.cells[0], "steps") or "fundamental tree")
+    axes[0].set_title({"": "fundamental tree", "found": "the tree that the search finds"}.get(
+        study.setting(result.cells[0], "steps"), study.setting(result.cells[0], "steps")))
     trees.draw(axes[0], result.cells[0])
 else:
     style.na(axes[0])

@@ -4,8 +4,10 @@
 from lib import page, read, study, style, table
 
 STEM = "topo_hidden_truth"
-WAYS = [("", "search"), ("_no_group", "without groups"), ("_random", "random trees"),
-        ("_early_stop", "search, stopped early"), ("_all_cores", "all cores, one rank"), ("_one_rank_per_node", "one rank per memory node")]
+WAYS = [("", "search"), ("_trees", "trees alone"), ("_no_group", "trees without groups"),
+        ("_random", "random trees"), ("_early_stop", "trees alone, stopped early"),
+        ("_paper", "the paper's search"), ("_all_cores", "all cores, one rank"),
+        ("_one_rank_per_node", "one rank per memory node")]
 NAMES = {"untiled": "clusters do not tile", "unequal": "clusters of two sizes",
          "nested": "clusters in clusters", "crossed": "crossed clusters",
          "slow_node": "one slow node", "links": "unequal links", "noisy": "clusters, much noise"}
@@ -44,7 +46,7 @@ for y, machine in enumerate(machines):
           ["within_2pct" + way for way, _ in WAYS] + ["gap_frac", "gap_of_trees_frac", "latent"]}
     pays = [float(gain > 0.02) for gain in study.finite([c.value("gain_of_groups") for c in cells])]
     for k, (way, label) in enumerate(WAYS):
-        share(axes[0], y + 0.13 * (k - 2.5), of["within_2pct" + way], marker="osv^D*"[k],
+        share(axes[0], y + 0.11 * (k - 3.5), of["within_2pct" + way], marker="osv^D*Px"[k],
               color=style.COLORS[k], label=label if y == 0 else None)
     gaps, lost = study.finite(of["gap_frac"]), study.finite(of["gap_of_trees_frac"])
     axes[1].plot(gaps, [y - 0.12] * len(gaps), "o", ms=4, alpha=0.5, color=style.COLORS[0],

@@ -31,6 +31,9 @@ const struct opt_row plan_tree_search_opt_table[] = {
     OPT_ROW(
         BOOL, hash, "true",
         "Recognise equal trees and configurations by their hash and measure them once."),
+    OPT_ROW(BOOL, uneven, "true",
+            "Afterwards try plans that trees cannot express: any cores of a memory node, "
+            "and another number of ranks on each."),
     OPT_ROW(BOOL, random, "false", "Draw trees at random in place of the search."),
     OPT_ROW(BOOL, all_cores, "false", "Use all CPUs: never leave any out."),
     OPT_ROW(
@@ -202,6 +205,8 @@ int plan_tree_id_open(struct topo_tree **out, const struct plan_search *s,
 
 int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t)
 {
+    if (t->uneven)
+        return t->uneven->ordered + t->uneven->mixed;
     return plan_tree_groups(s->grouped[t->id.grouped]) - plan_tree_groups(s->grouped[0]);
 }
 
@@ -210,6 +215,8 @@ int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t)
     const struct topo_tree *whole = s->grouped[t->id.grouped];
     int n = 0;
 
+    if (t->uneven)
+        return 1;
     for (int l = 0; l + 1 < whole->n_levels; l++)
         n += t->id.kept[l] < whole->levels[l].arity;
     return n;
@@ -377,6 +384,8 @@ int plan_tree_search(struct plan_tree_result *out, const struct topo_tree *funda
     }
     if (rc == OK)
         rc = plan_search_explore(&s);
+    if (rc == OK && o->uneven && o->remove && !o->all_cores && !o->random)
+        rc = plan_search_uneven(&s);
     if (rc == OK)
         rc = plan_search_choose(&d, &s);
     out->counts.complete = out->counts.complete && !s.spent;
@@ -389,6 +398,8 @@ int plan_tree_search(struct plan_tree_result *out, const struct topo_tree *funda
     for (int i = 0; i < s.n_grouped; i++)
         mem_free(s.grouped[i]);
     mem_free(s.grouped);
+    for (int i = 0; i < s.n_trials; i++)
+        mem_free(s.trials[i].uneven);
     mem_free(s.trials);
     map_fini(&s.configs);
     map_fini(&s.groups);

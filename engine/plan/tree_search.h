@@ -14,6 +14,14 @@
  * the fastest of all so far. Its other configurations are then not measured, and those that were
  * are not candidates, except for the fastest of all. It is off by default, since a discarded
  * group may hold the best configuration: topo_hidden_truth measures how often.
+ *
+ * Deviations from the paper. Its traversal is topological: a tree that is not faster than all
+ * of its parents is discarded with all of its descendants, even those that another parent
+ * reaches. Here a tree is compared with the parent that it was reached from first, since the
+ * strict rule loses optima that only two removes together reach; the option `traversal` is
+ * `paper` for the strict one. `uneven` adds plans that no tree has, which the paper's search
+ * lacks (tree_search_uneven.c). topo_hidden_truth has the paper's search, with `traversal` and
+ * `patience` as it says and without `uneven`, next to this one.
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_H
 #define PLAN_TREE_SEARCH_H
@@ -32,8 +40,13 @@ struct plan_evaluation {
     bool simulated;    /* *seconds is simulated time, not time that passes on this host */
 };
 
+/* How the trees that remove() makes are visited; the option `traversal` says more. */
+enum plan_traversal { PLAN_BEST_PARENT, PLAN_PAPER };
+
 struct plan_tree_search_opts {
+    int traversal; /* enum plan_traversal */
     bool group, remove, prune, hash; /* parts of the method; false: an ablation */
+    bool uneven;           /* then plans that trees cannot express */
     bool random;           /* draw trees at random in place of the search, same budget */
     bool all_cores;        /* never remove a core, as the paper does for prefill */
     int64_t k;             /* number of best configurations to report */

@@ -37,7 +37,7 @@ static int add_candidate(struct plan_decision *d, const struct plan_search *s, i
 {
     const struct plan_trial *t = &s->trials[trial];
     struct plan_candidate *v = &d->v[d->n++];
-    int rc = plan_tree_id_open(&v->tree, s, &t->id);
+    int rc = plan_trial_open_tree(&v->tree, s, t);
 
     v->trial = trial;
     v->seconds = t->seconds;
@@ -45,16 +45,16 @@ static int add_candidate(struct plan_decision *d, const struct plan_search *s, i
     return rc == OK ? topo_config_cut(&v->config, v->tree, t->level, s->limits) : rc;
 }
 
-/* The best 2k of the trials, half as many without groups, and the best that keeps all CPUs
+/* The best 2k of the trials, half as many without groups, as many that no tree has, and the best that keeps all CPUs
  * without groups. These are twice the k that are reported, because first measurements are
  * noisy. They are fewer where the budget allows fewer than ROUNDS_WANTED rounds of them. */
-#define CANDIDATES_MAX(k) (2 * (k) + (k) + 2)
+#define CANDIDATES_MAX(k) (2 * (k) + 2 * (k) + 2)
 
 static int add_candidates(struct plan_decision *d, const struct plan_search *s)
 {
     struct standing *v = mem_new(MEM_OTHER, (size_t)s->n_trials + 1, sizeof(*v));
-    int k = (int)s->o->k, n = 0, n_plain = 0, n_whole = 0, rc = v ? OK : ERR_NOMEM;
-    int64_t affordable = plan_search_left(s) / (3 * ROUNDS_WANTED);
+    int k = (int)s->o->k, n = 0, n_plain = 0, n_whole = 0, n_uneven = 0, rc = v ? OK : ERR_NOMEM;
+    int64_t affordable = plan_search_left(s) / (4 * ROUNDS_WANTED);
 
     if (k > affordable)
         k = affordable < 1 ? 1 : (int)affordable;
@@ -68,8 +68,10 @@ static int add_candidates(struct plan_decision *d, const struct plan_search *s)
         bool plain = plan_trial_groups(s, t) == 0;
         bool whole = plain && plan_trial_removes(s, t) == 0;
 
-        if (i < 2 * k || (plain && n_plain < 1 + k) || (whole && !n_whole))
+        if (i < 2 * k || (plain && n_plain < 1 + k) || (t->uneven && n_uneven < k) ||
+            (whole && !n_whole))
             rc = add_candidate(d, s, v[i].trial);
+        n_uneven += t->uneven != NULL;
         n_plain += plain;
         n_whole += whole;
     }

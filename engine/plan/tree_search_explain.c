@@ -157,6 +157,16 @@ static void add_removes(struct text *t, const struct plan_search *s,
         t->rc = rc;
 }
 
+static void add_uneven(struct text *t, const struct plan_uneven *u)
+{
+    text_printf(t, "No tree has this plan: %s%s%s.\n",
+                u->ordered ? "its cores are those that were fastest together" : "",
+                u->ordered && u->mixed ? ", and " : "",
+                u->mixed     ? "memory nodes have unequal numbers of ranks"
+                : u->ordered ? ""
+                             : "its ranks do not divide a memory node");
+}
+
 static void add_verdict(struct text *t, const struct plan_search *s,
                         const struct plan_decision *d)
 {
@@ -170,7 +180,10 @@ static void add_verdict(struct text *t, const struct plan_search *s,
         text_printf(t, "; with all CPUs the best is %+.1f %%",
                     percent(d->v[d->whole].seconds, v->seconds));
     text_printf(t, ".\n");
-    add_removes(t, s, v);
+    if (s->trials[v->trial].uneven)
+        add_uneven(t, s->trials[v->trial].uneven);
+    else
+        add_removes(t, s, v);
     if (d->latent)
         text_printf(
             t,

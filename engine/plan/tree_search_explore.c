@@ -2,6 +2,7 @@
 #include "plan/tree_search_parts.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -89,6 +90,110 @@ static int visit(struct explorer *x, const struct topo_tree *t,
     return rc;
 }
 
+/* ---- the paper's traversal ---- */
+
+#define DISCARDED (-INFINITY) /* in place of a time: this tree or an ancestor was pruned */
+
+/* All trees that remove() makes of one of the closure, by what they keep. */
+struct lattice {
+    int n_levels, arity[TOPO_LEVELS_MAX];
+    double *seconds; /* [product of the arities], with what is removed as mixed radix digits */
+    size_t *order;   /* topological: fewest removed first */
+    size_t n;
+};
+
+static int n_removed(const struct lattice *g, size_t at, int *removed)
+{
+    int sum = 0;
+
+    for (int l = 0; l < g->n_levels; l++, at /= (size_t)g->arity[l - 1])
+        sum += removed[l] = (int)(at % (size_t)g->arity[l]);
+    return sum;
+}
+
+static int by_removed(const void *a, const void *b, void *arg)
+{
+    int removed[TOPO_LEVELS_MAX];
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    int dx = n_removed(arg, x, removed), dy = n_removed(arg, y, removed);
+
+    return dx != dy ? dx - dy : x < y ? -1 : x > y;
+}
+
+static int open_lattice(struct lattice *g, const struct topo_tree *t)
+{
+    *g = (struct lattice){.n_levels = t->n_levels - 1, .n = 1};
+    for (int l = 0; l < g->n_levels; l++) {
+        g->arity[l] = t->levels[l].arity;
+        g->n *= (size_t)g->arity[l];
+    }
+    g->seconds = mem_new(MEM_OTHER, g->n, sizeof(*g->seconds));
+    g->order = mem_new(MEM_OTHER, g->n, sizeof(*g->order));
+    if (!g->seconds || !g->order)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < g->n; i++)
+        g->order[i] = i;
+    qsort_r(g->order, g->n, sizeof(*g->order), by_removed, g);
+    return OK;
+}
+
+/* The fastest parent of a tree: one with more children at one of its levels. DISCARDED if one of
+ * them is. */
+static double fastest_parent(const struct lattice *g, size_t at, const int *removed)
+{
+    double best = INFINITY;
+    size_t weight = 1;
+
+    for (int l = 0; l < g->n_levels; weight *= (size_t)g->arity[l++])
+        for (int n = 1; n <= removed[l]; n++)
+            best = fmin(best, g->seconds[at - (size_t)n * weight]);
+    return best;
+}
+
+static int visit_lattice(struct explorer *x, const struct lattice *g, int grouped)
+{
+    const struct plan_tree_search_opts *o = x->s->o;
+    int removed[TOPO_LEVELS_MAX], rc = OK;
+
+    for (size_t i = 0; rc == OK && i < g->n && !plan_search_spent(x->s); i++) {
+        size_t at = g->order[i];
+        double *own = &g->seconds[at], parent;
+        struct plan_tree_id id = plan_tree_id_whole(x->s, grouped);
+        struct topo_tree *t = NULL;
+
+        n_removed(g, at, removed);
+        for (int l = 0; l < g->n_levels; l++)
+            id.kept[l] = (uint16_t)(id.kept[l] - removed[l]);
+        parent = fastest_parent(g, at, removed);
+        *own = DISCARDED;
+        if (o->prune && parent == DISCARDED)
+            continue;
+        rc = plan_tree_id_open(&t, x->s, &id);
+        if (rc == OK)
+            rc = measure_tree(x, t, &id, own);
+        mem_free(t);
+        if (rc == OK && o->prune && *own >= parent * (1 - x->margin)) {
+            x->s->counts->n_pruned++;
+            *own = DISCARDED;
+        }
+    }
+    return rc;
+}
+
+static int visit_as_paper(struct explorer *x, int grouped)
+{
+    struct lattice g;
+    int rc = open_lattice(&g, x->s->grouped[grouped]);
+
+    if (rc == OK && (!x->s->o->remove || x->s->o->all_cores))
+        g.n = 1;
+    if (rc == OK)
+        rc = visit_lattice(x, &g, grouped);
+    mem_free(g.seconds);
+    mem_free(g.order);
+    return rc;
+}
+
 /* Trees with fewer groups are simpler explanations of a machine, so they come first. Trees with
  * the same number of groups are in random order, so that a small budget reaches all kinds. */
 static void order_trees(struct plan_search *s)
@@ -121,7 +226,9 @@ static int explore_all(struct plan_search *s)
     for (int i = 0; rc == OK && i < s->n_grouped && !plan_search_spent(s); i++) {
         struct plan_tree_id whole = plan_tree_id_whole(s, i);
 
-        rc = visit(&x, s->grouped[i], &whole, INFINITY);
+        rc = s->o->traversal == PLAN_PAPER
+                 ? visit_as_paper(&x, i)
+                 : visit(&x, s->grouped[i], &whole, INFINITY);
     }
     map_fini(&x.seen);
     return rc;

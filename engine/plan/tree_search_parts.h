@@ -1,7 +1,8 @@
 /* plan/tree_search_parts.h - what the files of the tree search share; not for others.
  *
  * tree_search.c keeps the budget and the trials, tree_search_explore.c visits trees,
- * tree_search_choose.c decides on fresh measurements, tree_search_explain.c says why.
+ * tree_search_uneven.c goes
+ * beyond them, tree_search_choose.c decides on fresh measurements, tree_search_explain.c says why.
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_PARTS_H
 #define PLAN_TREE_SEARCH_PARTS_H
@@ -16,6 +17,16 @@ struct plan_tree_id {
     uint16_t kept[TOPO_LEVELS_MAX]; /* the arity of each level */
 };
 
+/* A plan that no tree has. */
+struct plan_uneven {
+    int n_nodes, n_threads; /* memory nodes of the machine; threads of a rank */
+    int *ranks;             /* [n_nodes] of each node */
+    int *pus;               /* all of its PUs, rank by rank */
+    bool ordered;           /* cores were taken in the measured order */
+    bool mixed;             /* nodes have unequal numbers of ranks */
+    bool joint;             /* all threads are one rank */
+};
+
 /* A configuration and its first measurement. Several trees may have the same configuration as
  * a cross-section; it is one trial. */
 struct plan_trial {
@@ -26,7 +37,8 @@ struct plan_trial {
     bool refused;   /* by the evaluator */
     uint64_t group; /* key of its process group; of early stopping only */
     int n;          /* number of measurements */
-    double seconds; /* the first measurement; INFINITY before it */
+    double seconds; /* the first measurement, later a mean; INFINITY before it */
+    struct plan_uneven *uneven; /* owned; NULL: a cross-section of the tree `id` */
 };
 
 struct plan_search {
@@ -70,6 +82,10 @@ struct plan_tree_id plan_tree_id_whole(const struct plan_search *s, int grouped)
 MUST int plan_tree_id_open(struct topo_tree **out, const struct plan_search *s,
                            const struct plan_tree_id *id);
 
+/* The tree of a trial, whatever made it; *out is owned by the caller, mem_free(). */
+MUST int plan_trial_open_tree(struct topo_tree **out, const struct plan_search *s,
+                              const struct plan_trial *t);
+
 /* Find the trial of a configuration, a cross-section of the tree `id`, or make one. *trial is
  * its index. */
 MUST int plan_trial_find(struct plan_search *s, const struct topo_config *c,
@@ -85,6 +101,8 @@ bool plan_trial_discarded(const struct plan_search *s, int trial);
 
 /* Measure trees until all are explored or the stage has used its budget. */
 MUST int plan_search_explore(struct plan_search *s);
+/* Measure plans that trees cannot express, likewise. */
+MUST int plan_search_uneven(struct plan_search *s);
 
 struct plan_decision {
     struct plan_candidate *v; /* [n] fastest first; owned */

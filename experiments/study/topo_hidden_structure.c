@@ -18,16 +18,19 @@
 /* The ways to a plan; the first N_SEARCHES measure. */
 enum {
     WHOLE,
+    TREES,
     NO_GROUP,
     RANDOM,
     EARLY_STOP,
+    PAPER,
     N_SEARCHES,
     ALL_CORES = N_SEARCHES,
     ONE_PER_NODE,
     N_WAYS
 };
 static const char *const suffixes[N_WAYS] = {
-    "", "_no_group", "_random", "_early_stop", "_all_cores", "_one_rank_per_node"};
+    "",       "_trees",     "_no_group",         "_random", "_early_stop",
+    "_paper", "_all_cores", "_one_rank_per_node"};
 
 #define PATIENCE 3 /* of early stopping; the paper gives none */
 
@@ -51,11 +54,15 @@ static const struct opt_row table[] = {
 
 #define WAYS(name, unit, better, text)                                                   \
     {name, unit, better, text ": the search"},                                           \
-        {name "_no_group", unit, better, text ": the search without groups"},            \
+        {name "_trees", unit, better, text ": the search of trees alone"},               \
+        {name "_no_group", unit, better, text ": ... without groups"},                   \
         {name "_random", unit, better,                                                   \
          text ": random trees, as many measurements as the search"},                     \
         {name "_early_stop", unit, better,                                               \
-         text ": the search, stopped early with a patience of 3"},                       \
+         text ": the search of trees alone, stopped early with a patience of 3"},        \
+        {name "_paper", unit, better,                                                    \
+         text ": the paper's search: trees alone, traversed in topological order "       \
+              "against all parents, stopped early"},                                     \
         {name "_all_cores", unit, better, text ": one rank of all PUs"},                 \
     {                                                                                    \
         name "_one_rank_per_node", unit, better,                                         \
@@ -68,6 +75,8 @@ static const struct study_metric metrics[] = {
     {"best_s", "s", "lower", "time of a step with the best plan known, of any cores"},
     {"best_of_trees_s", "s", "lower", "... with the best of all trees"},
     {"gap_frac", "", "lower", "step_s / best_s - 1"},
+    {"gap_frac_trees", "", "lower", "... of the search of trees alone"},
+    {"gap_frac_paper", "", "lower", "... of the paper's search"},
     {"gap_of_trees_frac", "", "lower",
      "best_of_trees_s / best_s - 1: what trees cannot express"},
     {"within_2pct_of_trees", "", "higher",
@@ -87,10 +96,12 @@ static const struct study_metric metrics[] = {
     {"noise_frac", "", "", "noise of one measurement as the search estimated it"},
     {"true_noise_frac", "", "", "noise of one measurement as it was drawn, spikes apart"},
     {"n_measurements", "", "lower", "measurements of the search"},
+    {"n_measurements_trees", "", "lower", "measurements of the search of trees alone"},
     {"n_measurements_no_group", "", "lower", "measurements of the search without groups"},
     {"n_measurements_random", "", "lower", "measurements of random trees"},
     {"n_measurements_early_stop", "", "lower",
      "measurements of the search stopped early"},
+    {"n_measurements_paper", "", "lower", "measurements of the paper's search"},
     {"n_exhaustive", "", "", "number of all configurations of trees"},
     {"n_any_cores", "", "", "number of other plans that were priced for best_s"},
     {"search_s", "s", "lower",
@@ -232,7 +243,9 @@ static int search(struct cell *w, int way, const struct cache *k, int64_t seed)
     s.max_s = 0; /* the plan must not depend on how busy this host is */
     s.group = way != NO_GROUP;
     s.random = way == RANDOM;
-    s.patience = way == EARLY_STOP ? PATIENCE : 0;
+    s.uneven = way == WHOLE;
+    s.patience = way == EARLY_STOP || way == PAPER ? PATIENCE : 0;
+    s.traversal = way == PAPER ? PLAN_PAPER : PLAN_BEST_PARENT;
     if (way == RANDOM)
         s.max_measurements = w->found[WHOLE].counts.n_measurements;
     TRY(study_topo_evaluator(&e, &asked));
@@ -343,6 +356,8 @@ static int report(const struct cache *k, const struct cell *w, struct study_cell
         {"best_s", k->any.seconds},
         {"best_of_trees_s", k->all.seconds},
         {"gap_frac", w->step_s[WHOLE] / k->any.seconds - 1.0},
+        {"gap_frac_trees", w->step_s[TREES] / k->any.seconds - 1.0},
+        {"gap_frac_paper", w->step_s[PAPER] / k->any.seconds - 1.0},
         {"gap_of_trees_frac", k->all.seconds / k->any.seconds - 1.0},
         {"within_2pct_of_trees", w->step_s[WHOLE] <= (1 + WITHIN) * k->all.seconds},
         {"latent", f->latent},
@@ -356,9 +371,11 @@ static int report(const struct cache *k, const struct cell *w, struct study_cell
         {"noise_frac", w->noise_frac},
         {"true_noise_frac", simulate_params(t->sim)->noise_frac},
         {"n_measurements", (double)f->counts.n_measurements},
+        {"n_measurements_trees", (double)w->found[TREES].counts.n_measurements},
         {"n_measurements_no_group", (double)w->found[NO_GROUP].counts.n_measurements},
         {"n_measurements_random", (double)w->found[RANDOM].counts.n_measurements},
         {"n_measurements_early_stop", (double)w->found[EARLY_STOP].counts.n_measurements},
+        {"n_measurements_paper", (double)w->found[PAPER].counts.n_measurements},
         {"n_exhaustive", (double)k->all.n_configs},
         {"n_any_cores", (double)k->any.n_configs},
         {"search_s", f->counts.wall_s},

@@ -151,6 +151,7 @@ static int search(struct cell *w)
     s.remove = o->method != NO_REMOVE;
     s.prune = o->method != NO_PRUNE;
     s.hash = o->method != NO_HASH;
+    s.uneven = false; /* the paper's trees; topo_hidden_structure goes beyond them */
     if (o->method == RANDOM) {
         TRY(search_once(w, &s));
         s.max_measurements = w->found.counts.n_measurements;

@@ -17,7 +17,7 @@ def topo_search(rng, **_):
 def topo_hidden_structure(rng, machine, **_):
     kept = np.nan if machine == "tiled:0" else rng.uniform(0.5, 1)
     ways = {"within_2pct" + w: float(rng.uniform() < 0.6) for w in
-            ("", "_no_group", "_random", "_early_stop", "_all_cores", "_one_rank_per_node")}
+            ("", "_trees", "_no_group", "_random", "_early_stop", "_paper", "_all_cores", "_one_rank_per_node")}
     return ({"gap_frac": rng.uniform(0, 0.03), "gap_of_trees_frac": rng.uniform(0, 0.01), "latent": 0,
              "kept_frac": kept, "best_kept_frac": kept, "gain_of_groups": rng.uniform(0, 0.1), **ways}, {})
 

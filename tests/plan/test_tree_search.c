@@ -79,6 +79,7 @@ static void bed_open(struct bed *b, const char *spec, const struct fake *f)
     assert_ok(topo_machine_open(&b->m, spec));
     assert_ok(topo_tree_open(&b->t, b->m, NULL, NULL, 0));
     assert_ok(opt_init(plan_tree_search_opt_table, &b->o));
+    b->o.uneven = false; /* test_tree_search_uneven.c */
     b->e = (struct plan_evaluation){fake_measure, &b->f, f->noise, true};
 }
 
@@ -303,6 +304,7 @@ TEST(ablations)
         b.f.n_calls = 0;
         b.f.sum_s = 0;
         assert_ok(opt_init(plan_tree_search_opt_table, &b.o));
+        b.o.uneven = false;
         b.o.group = i != 0;
         b.o.remove = i != 1;
         b.o.prune = i != 2;
@@ -459,9 +461,11 @@ TEST(memory_runs_out)
     fake.contention_from = 2;
     bed_open(&b, "synthetic:package:1 numa:1 core:4 pu:2", &fake);
     b.o.max_s = 0;
-    for (int random = 0; random < 2; random++) {
-        b.o.random = random;
-        b.o.max_measurements = random ? 2000 : 0; /* or it draws until dry */
+    for (int way = 0; way < 4; way++) {
+        b.o.random = way == 1;
+        b.o.max_measurements = way == 1 ? 2000 : 0; /* or it draws until dry */
+        b.o.uneven = way == 2;
+        b.o.traversal = way == 3 ? PLAN_PAPER : PLAN_BEST_PARENT;
         for (n = 0;; n++) {
             struct plan_tree_result f;
             int rc;

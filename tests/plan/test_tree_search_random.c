@@ -7,6 +7,7 @@
 #include "simulate/random_machine.h"
 #include "plan/evaluator.h"
 #include "plan/tree_search.h"
+#include "simulate/any_cores.h"
 #include "simulate/exhaustive.h"
 
 #define MACHINES "engine/simulate/machines"
@@ -17,16 +18,23 @@ struct sim {
     struct simulate_machine *s;
     struct simulate_workload workload;
     uint64_t seed;
+    bool uneven;                    /* search beyond trees */
+    struct topo_config interleaved; /* places the weights, if it has a tree */
 };
 
 static const struct topo_limits limits = {
     .n_heads = 32, .n_kv_heads = 8, .n_ffn_units = 172};
 
+static const struct topo_config *placed(const struct sim *s)
+{
+    return s->interleaved.tree ? &s->interleaved : NULL;
+}
+
 static int measured(void *ctx, const struct topo_config *c, int repeat, double *seconds)
 {
     struct sim *s = ctx;
 
-    return simulate_measure(s->s, c, NULL, &s->workload, s->seed, repeat, seconds);
+    return simulate_measure(s->s, c, placed(s), &s->workload, s->seed, repeat, seconds);
 }
 
 static int exact(void *ctx, const struct topo_config *c, int repeat, double *seconds)
@@ -34,7 +42,7 @@ static int exact(void *ctx, const struct topo_config *c, int repeat, double *sec
     struct sim *s = ctx;
 
     (void)repeat;
-    return simulate_seconds(s->s, c, NULL, &s->workload, seconds);
+    return simulate_seconds(s->s, c, placed(s), &s->workload, seconds);
 }
 
 static void open_random(struct sim *s, double strength, uint64_t seed)
@@ -92,6 +100,7 @@ static void search(struct plan_tree_result *f, struct sim *s)
     assert_ok(opt_init(plan_tree_search_opt_table, &o));
     o.seed = (int64_t)s->seed;
     o.max_s = 0; /* the answer must not depend on how busy this host is */
+    o.uneven = s->uneven;
     assert_ok(plan_tree_search(f, s->t, &limits, &e, &o));
     assert_true(f->counts.complete);
 }
@@ -149,6 +158,7 @@ TEST(nothing_hidden)
         struct sim s;
 
         open_random(&s, 0, seed);
+        s.uneven = seed % 2; /* both, each on half of the machines */
         search(&f, &s);
         if (f.latent)
             fail_msg("seed %d: %s", (int)seed, f.explain);
@@ -158,11 +168,26 @@ TEST(nothing_hidden)
     }
 }
 
-/* Machines that trees cannot express: the plan is valid, at least as good as all PUs as one rank
- * within the noise, and the same for the same seed. How close it comes to the best is a result,
- * not a promise: topo_hidden_truth measures it. */
+static double best_of_any(struct sim *s)
+{
+    struct plan_evaluation e = {exact, s, 0, true};
+    struct simulate_best trees, any;
+    double seconds;
+
+    assert_ok(simulate_exhaustive(&trees, s->t, &limits, e.measure, e.ctx, true));
+    assert_ok(simulate_any_cores(&any, &trees.config, &limits, e.measure, e.ctx));
+    seconds = any.seconds;
+    mem_free(trees.tree);
+    mem_free(any.tree);
+    return seconds;
+}
+
+/* Machines that trees cannot express: the plan is at least as good as all PUs as one rank within
+ * the noise, the same for the same seed, and on 85 % of them within 2 % of the best that is
+ * known, of any cores. On slow nodes trees alone never are. */
 TEST(beyond_the_assumptions)
 {
+    int n = 0, n_within = 0;
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++)
         for (uint64_t seed = 1; seed <= 4; seed++) {
             struct simulate_random_opts o = {.kind = (enum simulate_hidden)kind,
@@ -172,18 +197,32 @@ TEST(beyond_the_assumptions)
             struct simulate_machine_params params;
             struct plan_tree_result f, again;
             struct topo_config all;
-            struct sim s = {.seed = seed};
-            double all_s;
+            struct sim s = {.seed = seed, .uneven = true};
+            double all_s, best;
 
             assert_ok(simulate_random_machine(&s.m, &params, &o));
             assert_ok(simulate_machine_new(&s.s, s.m, &params));
             assert_ok(topo_tree_open(&s.t, s.m, NULL, NULL, 0));
             simulate_random_workload(&s.workload, seed);
+            assert_ok(topo_config_cut(&all, s.t, 0, NULL));
+            if (kind == SIMULATE_LINKS)
+                s.interleaved = all;
             search(&f, &s);
             search(&again, &s);
-            assert_ok(topo_config_cut(&all, s.t, 0, NULL));
             assert_ok(exact(&s, &all, 0, &all_s));
-            assert_true(exact_of(&s, &f) >= best_of(&s, true) * (1 - 1e-12));
+            best = best_of_any(&s);
+            n += kind != SIMULATE_TILED;
+            n_within += kind != SIMULATE_TILED && exact_of(&s, &f) <= 1.02 * best;
+            if (kind == SIMULATE_SLOW_NODE) {
+                struct plan_tree_result trees;
+
+                assert_true(exact_of(&s, &f) <= 1.02 * best);
+                s.uneven = false;
+                search(&trees, &s);
+                assert_true(exact_of(&s, &trees) > 1.02 * best);
+                assert_true(trees.counts.n_measurements < f.counts.n_measurements);
+                plan_tree_result_free(&trees);
+            }
             assert_true(exact_of(&s, &f) <= all_s * (1 + params.noise_frac));
             assert_true(exact_of(&s, &again) == exact_of(&s, &f));
             assert_int_equal(again.counts.n_measurements, f.counts.n_measurements);
@@ -191,6 +230,7 @@ TEST(beyond_the_assumptions)
             plan_tree_result_free(&again);
             close_sim(&s);
         }
+    assert_true(n_within >= 0.85 * n);
 }
 
 /* Counts the misses of every process group by itself, and sees that none is measured on. */
