@@ -85,7 +85,8 @@ static const struct study_metric metrics[] = {
     {"latent_where_it_pays", "", "higher",
      "latent, on machines where gain_of_groups is above 2 %"},
     {"false_cluster", "", "lower", "latent, on machines that hide nothing"},
-    {"kept_frac", "", "", "fraction of cores kept, mean over the hidden clusters"},
+    {"kept_frac", "", "",
+     "fraction of cores that the search of trees keeps, mean over the hidden clusters"},
     {"kept_frac_min", "", "",
      "fraction of cores kept in the hidden cluster that keeps least"},
     {"kept_frac_max", "", "",
@@ -226,6 +227,7 @@ struct cell {
     struct plan_tree_result found[N_SEARCHES];
     struct topo_config plan[N_WAYS];
     double step_s[N_WAYS];
+    double best_s; /* of all plans known, those of the searches included */
     double noise_frac; /* as the search estimated it */
 };
 
@@ -265,8 +267,11 @@ static int find_plans(struct cell *w, const struct cache *k, int64_t seed)
     TRY(topo_config_cut(&w->plan[ALL_CORES], tree, 0, &none));
     TRY(topo_config_cut(&w->plan[ONE_PER_NODE], tree, study_topo_node_level(tree),
                         &none));
-    for (int way = 0; way < N_WAYS; way++)
+    w->best_s = k->any.seconds;
+    for (int way = 0; way < N_WAYS; way++) {
         TRY(step_s(k, &w->plan[way], &w->step_s[way]));
+        w->best_s = fmin(w->best_s, w->step_s[way]);
+    }
     return OK;
 }
 
@@ -338,7 +343,7 @@ static void report_ways(const struct cache *k, const struct cell *w,
         snprintf(name, sizeof(name), "step_s%s", suffixes[way]);
         study_value(out, name, w->step_s[way], "");
         snprintf(name, sizeof(name), "within_2pct%s", suffixes[way]);
-        study_value(out, name, w->step_s[way] <= (1 + WITHIN) * k->any.seconds, "");
+        study_value(out, name, w->step_s[way] <= (1 + WITHIN) * w->best_s, "");
     }
 }
 
@@ -350,15 +355,15 @@ static int report(const struct cache *k, const struct cell *w, struct study_cell
     bool nothing = hides_nothing(t);
     struct kept_frac kept, best;
 
-    TRY(count_kept(t, &w->plan[WHOLE], &kept));
+    TRY(count_kept(t, &w->plan[TREES], &kept));
     TRY(count_kept(t, &k->all.config, &best));
     const struct study_number all[] = {
-        {"best_s", k->any.seconds},
+        {"best_s", w->best_s},
         {"best_of_trees_s", k->all.seconds},
-        {"gap_frac", w->step_s[WHOLE] / k->any.seconds - 1.0},
-        {"gap_frac_trees", w->step_s[TREES] / k->any.seconds - 1.0},
-        {"gap_frac_paper", w->step_s[PAPER] / k->any.seconds - 1.0},
-        {"gap_of_trees_frac", k->all.seconds / k->any.seconds - 1.0},
+        {"gap_frac", w->step_s[WHOLE] / w->best_s - 1.0},
+        {"gap_frac_trees", w->step_s[TREES] / w->best_s - 1.0},
+        {"gap_frac_paper", w->step_s[PAPER] / w->best_s - 1.0},
+        {"gap_of_trees_frac", k->all.seconds / w->best_s - 1.0},
         {"within_2pct_of_trees", w->step_s[WHOLE] <= (1 + WITHIN) * k->all.seconds},
         {"latent", f->latent},
         {"latent_where_it_pays", gain > WITHIN ? (double)f->latent : NAN},

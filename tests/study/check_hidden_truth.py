@@ -10,7 +10,8 @@ import json
 import math
 import sys
 
-WAYS = ["", "_no_group", "_random", "_early_stop", "_all_cores", "_one_rank_per_node"]
+WAYS = ["", "_trees", "_no_group", "_random", "_early_stop", "_paper", "_all_cores",
+        "_one_rank_per_node"]
 KINDS = ["tiled:0.4", "untiled:0.4", "unequal:0.4", "nested:0.4", "crossed:0.4", "noisy:0.4"]
 CORES = 8
 faults = []

@@ -27,6 +27,20 @@ static void a_tree_is_counted_and_cut(void **state)
     assert_true(value_of("n_configs_strict") == 3);
 }
 
+/* The search is told nothing of the clusters, and has the paper's tree all the same. */
+static void the_tree_may_be_found(void **state)
+{
+    (void)state;
+    assert_ok(capture_run(&study_topo_tree,
+                          "{\"machine\": \"kunpeng920x4\", \"steps\": \"found\", "
+                          "\"sections\": \"8x18 48x3 7x7\"}"));
+    assert_true(value_of("n_pus") == 144);
+    assert_true(value_of("n_sections") == 2);
+    assert_err(capture_run(&study_topo_tree,
+                           "{\"machine\": \"kunpeng920x4\", \"sections\": \"8y18\"}"),
+               ERR_ARG, "expected RANKSxTHREADS");
+}
+
 static void steps_that_are_none_are_refused(void **state)
 {
     (void)state;
@@ -135,7 +149,8 @@ static void what_is_hidden_is_judged_by_the_machine_params(void **state)
 static void every_kind_is_judged(void **state)
 {
     static const char *const ways[] = {
-        "", "_no_group", "_random", "_early_stop", "_all_cores", "_one_rank_per_node"};
+        "",       "_trees",     "_no_group",         "_random", "_early_stop",
+        "_paper", "_all_cores", "_one_rank_per_node"};
     char name[64];
 
     (void)state;
@@ -147,8 +162,10 @@ static void every_kind_is_judged(void **state)
                               simulate_hidden_names[kind], 5 + kind));
         found = value_of("step_s");
         assert_true(value_of("best_s") <= value_of("best_of_trees_s"));
-        assert_true(value_of("best_of_trees_s") <= found * (1 + 1e-12));
-        for (int w = 0; w < 6; w++) {
+        assert_true(value_of("best_of_trees_s") <=
+                    value_of("step_s_trees") * (1 + 1e-12));
+        assert_true(value_of("n_measurements_paper") < value_of("n_measurements"));
+        for (int w = 0; w < 8; w++) {
             double step_s, best_s = value_of("best_s");
 
             snprintf(name, sizeof(name), "step_s%s", ways[w]);
@@ -200,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tree_is_counted_and_cut),
+        cmocka_unit_test(the_tree_may_be_found),
         cmocka_unit_test(steps_that_are_none_are_refused),
         cmocka_unit_test(regression_one_core_of_four_left_out_helps_on_kunpeng),
         cmocka_unit_test(nodes_can_be_chosen_and_ranks_asked_for),
