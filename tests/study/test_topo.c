@@ -164,7 +164,6 @@ static void every_kind_is_judged(void **state)
         assert_true(value_of("best_s") <= value_of("best_of_trees_s"));
         assert_true(value_of("best_of_trees_s") <=
                     value_of("step_s_trees") * (1 + 1e-12));
-        assert_true(value_of("n_measurements_paper") < value_of("n_measurements"));
         for (int w = 0; w < 8; w++) {
             double step_s, best_s = value_of("best_s");
 
