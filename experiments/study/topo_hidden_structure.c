@@ -334,8 +334,7 @@ static bool hides_nothing(const struct study_topo *t)
     return params->n_domains == 0 && params->n_links == 0;
 }
 
-static void report_ways(const struct cache *k, const struct cell *w,
-                        struct study_cell *out)
+static void report_ways(const struct cell *w, struct study_cell *out)
 {
     char name[64];
 
@@ -387,7 +386,7 @@ static int report(const struct cache *k, const struct cell *w, struct study_cell
         {"n_ranks", w->plan[WHOLE].n_ranks},
         {"n_pus", t->machine->n_pus}};
 
-    report_ways(k, w, out);
+    report_ways(w, out);
     STUDY_VALUES(out, all,
                  nothing ? "nothing is hidden" : "does not apply to what is hidden");
     study_evidence(out, "measured", "search_s"); /* of this host */
