@@ -44,9 +44,9 @@ struct plan_evaluation {
 enum plan_traversal { PLAN_BEST_PARENT, PLAN_PAPER };
 
 struct plan_tree_search_opts {
-    int traversal; /* enum plan_traversal */
+    int traversal;                   /* enum plan_traversal */
     bool group, remove, prune, hash; /* parts of the method; false: an ablation */
-    bool uneven;           /* then plans that trees cannot express */
+    bool uneven;                     /* then plans that trees cannot express */
     bool random;           /* draw trees at random in place of the search, same budget */
     bool all_cores;        /* never remove a core, as the paper does for prefill */
     int64_t k;             /* number of best configurations to report */

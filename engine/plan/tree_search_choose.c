@@ -45,15 +45,17 @@ static int add_candidate(struct plan_decision *d, const struct plan_search *s, i
     return rc == OK ? topo_config_cut(&v->config, v->tree, t->level, s->limits) : rc;
 }
 
-/* The best 2k of the trials, half as many without groups, as many that no tree has, and the best that keeps all CPUs
- * without groups. These are twice the k that are reported, because first measurements are
- * noisy. They are fewer where the budget allows fewer than ROUNDS_WANTED rounds of them. */
+/* The best 2k of the trials, half as many without groups, as many that no tree has, and the best
+ * that keeps all CPUs without groups. These are twice the k that are reported, because first
+ * measurements are noisy. They are fewer where the budget allows fewer than ROUNDS_WANTED rounds
+ * of them. */
 #define CANDIDATES_MAX(k) (2 * (k) + 2 * (k) + 2)
 
 static int add_candidates(struct plan_decision *d, const struct plan_search *s)
 {
     struct standing *v = mem_new(MEM_OTHER, (size_t)s->n_trials + 1, sizeof(*v));
-    int k = (int)s->o->k, n = 0, n_plain = 0, n_whole = 0, n_uneven = 0, rc = v ? OK : ERR_NOMEM;
+    int k = (int)s->o->k, n = 0, n_plain = 0, n_whole = 0, n_uneven = 0,
+        rc = v ? OK : ERR_NOMEM;
     int64_t affordable = plan_search_left(s) / (4 * ROUNDS_WANTED);
 
     if (k > affordable)

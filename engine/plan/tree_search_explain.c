@@ -185,12 +185,12 @@ static void add_verdict(struct text *t, const struct plan_search *s,
     else
         add_removes(t, s, v);
     if (d->latent)
-        text_printf(t,
-                    "%s that the machine does not report pays: measured once more against "
-                    "it, the best without %s\nwas %+.1f %%.\n",
-                    s->trials[v->trial].uneven ? "A difference of cores or nodes"
-                                               : "A level",
-                    s->trials[v->trial].uneven ? "it" : "groups", 100 * d->gain);
+        text_printf(
+            t,
+            "%s that the machine does not report pays: measured once more against "
+            "it, the best without %s\nwas %+.1f %%.\n",
+            s->trials[v->trial].uneven ? "A difference of cores or nodes" : "A level",
+            s->trials[v->trial].uneven ? "it" : "groups", 100 * d->gain);
     else if (d->retested && d->gain > 0)
         text_printf(
             t,

@@ -92,13 +92,15 @@ static int visit(struct explorer *x, const struct topo_tree *t,
 
 /* ---- the paper's traversal ---- */
 
-#define DISCARDED (-INFINITY) /* in place of a time: this tree or an ancestor was pruned */
+#define DISCARDED                                                                        \
+    (-INFINITY) /* in place of a time: this tree or an ancestor was pruned */
 
 /* All trees that remove() makes of one of the closure, by what they keep. */
 struct lattice {
     int n_levels, arity[TOPO_LEVELS_MAX];
-    double *seconds; /* [product of the arities], with what is removed as mixed radix digits */
-    size_t *order;   /* topological: fewest removed first */
+    double *
+        seconds; /* [product of the arities], with what is removed as mixed radix digits */
+    size_t *order; /* topological: fewest removed first */
     size_t n;
 };
 
@@ -226,9 +228,8 @@ static int explore_all(struct plan_search *s)
     for (int i = 0; rc == OK && i < s->n_grouped && !plan_search_spent(s); i++) {
         struct plan_tree_id whole = plan_tree_id_whole(s, i);
 
-        rc = s->o->traversal == PLAN_PAPER
-                 ? visit_as_paper(&x, i)
-                 : visit(&x, s->grouped[i], &whole, INFINITY);
+        rc = s->o->traversal == PLAN_PAPER ? visit_as_paper(&x, i)
+                                           : visit(&x, s->grouped[i], &whole, INFINITY);
     }
     map_fini(&x.seen);
     return rc;

@@ -20,7 +20,7 @@
 
 #include "base/mem.h"
 
-#define PROBES      6    /* measurements of each node alone, and of each that is compared */
+#define PROBES      6 /* measurements of each node alone, and of each that is compared */
 #define DIFFERENT   0.02 /* nodes whose speeds are closer than this are one class */
 #define RACE_ROUNDS 4
 #define WORSE       0.25 /* a rank so much slower than the best one ends the ordering */
@@ -31,10 +31,10 @@
 struct uneven {
     struct plan_search *s;
     const struct topo_machine *m;
-    int n_nodes, most;  /* memory nodes with CPUs; the most cores of one */
-    int *n_cores;       /* [n_nodes] */
-    int *pus;           /* [n_nodes][m->n_pus] one PU of each core, ascending */
-    bool *slow;         /* [n_nodes] the class */
+    int n_nodes, most; /* memory nodes with CPUs; the most cores of one */
+    int *n_cores;      /* [n_nodes] */
+    int *pus;          /* [n_nodes][m->n_pus] one PU of each core, ascending */
+    bool *slow;        /* [n_nodes] the class */
     int n_slow, reference;
     int *position; /* [most] cores of a node in the measured order */
     bool ordered;  /* that order is not the machine's own */
@@ -420,7 +420,8 @@ static int by_prediction(const void *a, const void *b)
 }
 
 /* A rank of a mix has a smaller share of the work than in the plan of its own nodes alone. */
-static double predict(struct uneven *u, const struct even_times *times, const struct mix *x)
+static double predict(struct uneven *u, const struct even_times *times,
+                      const struct mix *x)
 {
     double total = set_ranks(u, x->fast, x->slow);
     size_t row = (size_t)(u->most + 1);
@@ -477,12 +478,13 @@ static int try_all(struct uneven *u)
 /* ---- the best ones, varied ---- */
 
 /* A change of the number of threads, of the ranks of a node or of all in a class, or both. */
-static int try_change(struct uneven *u, const struct plan_uneven *at, int which, int *trial)
+static int try_change(struct uneven *u, const struct plan_uneven *at, int which,
+                      int *trial)
 {
-    static const int steps[][3] = {{1, 0, 0},  {-1, 0, 0}, {0, 1, 0},  {0, -1, 0},
-                                   {0, 0, 1},  {0, 0, -1}, {0, 1, 1},  {0, -1, -1},
+    static const int steps[][3] = {{1, 0, 0},   {-1, 0, 0}, {0, 1, 0},  {0, -1, 0},
+                                   {0, 0, 1},   {0, 0, -1}, {0, 1, 1},  {0, -1, -1},
                                    {1, -1, -1}, {-1, 1, 1}, {2, 0, 0},  {-2, 0, 0},
-                                   {-1, 0, 1}, {1, 0, -1}, {-1, 1, 0}, {1, -1, 0}};
+                                   {-1, 0, 1},  {1, 0, -1}, {-1, 1, 0}, {1, -1, 0}};
     const int n_steps = (int)(sizeof(steps) / sizeof(*steps));
     int n_threads = at->n_threads;
 
@@ -572,7 +574,8 @@ int plan_search_uneven(struct plan_search *s)
         rc = list_cores(&u, whole);
     for (int i = 0; rc == OK && i < u.most; i++)
         u.position[i] = i;
-    next_stage(s, 0.25); /* a node of very many cores must leave something for the ranks */
+    next_stage(s,
+               0.25); /* a node of very many cores must leave something for the ranks */
     if (rc == OK)
         rc = classify(&u);
     if (rc == OK)

@@ -227,7 +227,7 @@ struct cell {
     struct plan_tree_result found[N_SEARCHES];
     struct topo_config plan[N_WAYS];
     double step_s[N_WAYS];
-    double best_s; /* of all plans known, those of the searches included */
+    double best_s;     /* of all plans known, those of the searches included */
     double noise_frac; /* as the search estimated it */
 };
 

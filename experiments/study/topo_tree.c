@@ -13,10 +13,10 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4"),
-    OPT_ROW(
-        STR, steps, "",
-        "Transformations of the fundamental tree, or \"found\": those that the search finds "
-        "for decode on the simulated machine. Example: \"group(4,1,3) remove(1,4)\""),
+    OPT_ROW(STR, steps, "",
+            "Transformations of the fundamental tree, or \"found\": those that the "
+            "search finds "
+            "for decode on the simulated machine. Example: \"group(4,1,3) remove(1,4)\""),
     OPT_ROW(STR, sections, "",
             "Cross-sections to look for in the tree. Example: \"8x18 48x3\""),
     {0},
@@ -68,8 +68,8 @@ static int count_sections(int *found, const struct sections *s, int n, const cha
 
         if (sscanf(wanted, "%dx%d%n", &ranks, &threads, &end) != 2 ||
             (wanted[end] && wanted[end] != ' '))
-            return err_set(ERR_ARG, "study.sections: expected RANKSxTHREADS, found \"%s\"",
-                           wanted);
+            return err_set(
+                ERR_ARG, "study.sections: expected RANKSxTHREADS, found \"%s\"", wanted);
         for (int l = 0; l < n; l++)
             *found += s->ranks[l] == ranks && s->threads[l] == threads;
         wanted += end;
@@ -119,10 +119,8 @@ struct cell {
 /* The tree of the plan that the search finds from noisy times. */
 static int find(struct cell *w)
 {
-    struct study_topo_asked asked = {.t = &w->topo,
-                                     .phase = TOPO_DECODE,
-                                     .seed = (uint64_t)w->o->seed,
-                                     .noise = true};
+    struct study_topo_asked asked = {
+        .t = &w->topo, .phase = TOPO_DECODE, .seed = (uint64_t)w->o->seed, .noise = true};
     struct plan_tree_result found;
     struct plan_tree_search_opts s;
     struct plan_evaluation e;
