@@ -334,7 +334,7 @@ void ir_unload(struct ir_kernel *k)
     k->handle = NULL;
 }
 
-/* 4 rows of K at once; 8 sums, which two multiply-adds a cycle of four cycles' latency want; 4 KiB
+/* 4 rows of K at once; 8 sums, which two multiply-adds a cycle of four cycles' latency want; 16 KiB
  * ahead. */
 int ir_set_product(struct ir *high, const struct ir_target *target, bool bits)
 {
@@ -342,7 +342,7 @@ int ir_set_product(struct ir *high, const struct ir_target *target, bool bits)
     TRY(ir_set(high, "uN", KERN_NP_MAX));
     TRY(ir_set(high, "vN", target->lanes));
     TRY(ir_set(high, "uK", 4));
-    TRY(ir_set(high, "aK", 4096));
+    TRY(ir_set(high, "aK", 16384));
     TRY(ir_set(high, "sK", bits ? 0 : 8));
     return ir_set(high, "fma", bits ? 0 : 1);
 }

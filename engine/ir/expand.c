@@ -33,6 +33,7 @@ struct expansion {
     int64_t lanes, unroll;
     const char *var, *ahead; /* the counter; the variable of the distance or NULL */
     int n_sets;              /* of sums */
+    int n_sums;              /* of vectors, in a set */
     struct ir_list *out;
 };
 
@@ -81,21 +82,34 @@ static bool collect_load(const struct ir_node *n, void *arg)
     return false;
 }
 
+/* Into the first level where a vector is a whole line and many sums take longer than reading it,
+ * else into the second: what waits for memory anyway leaves the first level to others. */
+#define FAR_SUMS 8
+
+static bool is_line(const struct ir_node *n, void *arg)
+{
+    (void)arg;
+    return ir_vector_lanes(n, "load") == IR_LANES_MAX;
+}
+
 static void put_prefetches(const struct expansion *x, const struct ir_node *body,
                            struct ir_list *out)
 {
     struct ir *p = x->w->p;
     struct loads l = {.x = x};
+    bool whole_line;
 
     (void)ir_any_in_list(body, collect_load, &l);
+    whole_line = ir_any_in_list(body, is_line, NULL);
     for (int i = 0; i < l.n; i++) {
         struct ir_node *e = ir_node(p, IR_EXPR, 0), *at = ir_node(p, IR_CAST, 0);
+        bool near = x->n_sums > FAR_SUMS && whole_line;
 
         at->type = (struct ir_type){.base = "char", .is_const = true, .ptr = 1};
         at->k[0] = ir_copy(p, l.at[i]);
         at = ir_binary(p, IR_ADD, at, ir_name(p, x->ahead));
         at->next = ir_int(p, 0);
-        at->next->next = ir_int(p, 2); /* into the second level */
+        at->next->next = ir_int(p, near ? 3 : 2);
         e->k[0] = ir_call(p, "__builtin_prefetch", at);
         ir_append(out, e);
     }
@@ -226,6 +240,7 @@ static int expand_loop(struct ir_lowering *w, struct ir_node *n, struct ir_list 
     put_ahead(&x);
     lanes_sum = x.lanes > 1 && n->op == IR_RED;
     (void)ir_any_in_list(n->k[4], collect_sum, &sums);
+    x.n_sums = sums.n;
     if (lanes_sum)
         x.n_sets = (int)x.unroll;
     else if (sums.n > 0 && least > sums.n && x.unroll > 1)

@@ -313,15 +313,15 @@ static char letter_of(const struct raiser *r, const struct ir_node *loop)
 }
 
 /* The distance at which the weights of a loop along K are asked for: two units on in a matrix
- * that is split along K. */
+ * that is split along K, else aK bytes, which the panels of a tile share. */
 static void add_ahead(struct raiser *r, struct ir_node *loop)
 {
-    struct ir_node *c = ir_node(r->p, IR_COND, 0), *member[3];
-    static const char *const names[] = {"k", "k_unit", "b_unit_bytes"};
+    struct ir_node *c = ir_node(r->p, IR_COND, 0), *member[4];
+    static const char *const names[] = {"k", "k_unit", "b_unit_bytes", "np"};
     const char *t = r->function->k[0] ? r->function->k[0]->text : "t";
 
     add_attr(r, loop, "ahead", "aK");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         member[i] = ir_node(r->p, IR_MEMBER, 0);
         member[i]->op = IR_EITHER;
         member[i]->k[0] = ir_name(r->p, t);
@@ -330,8 +330,7 @@ static void add_ahead(struct raiser *r, struct ir_node *loop)
     c->k[0] = ir_binary(r->p, IR_AND, ir_name(r->p, "aK"),
                         ir_binary(r->p, IR_GT, member[0], member[1]));
     c->k[1] = ir_binary(r->p, IR_MUL, ir_int(r->p, 2), member[2]);
-    c->k[2] = ir_name(r->p, "aK");
-    ir_attr(loop, "ahead"); /* the attribute's node is the last one */
+    c->k[2] = ir_binary(r->p, IR_DIV, ir_name(r->p, "aK"), member[3]);
     for (struct ir_node *a = loop->k[3]; a; a = a->next)
         if (strcmp(a->text, "ahead") == 0)
             a->k[0] = c;

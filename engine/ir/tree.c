@@ -451,8 +451,12 @@ static struct ir_node *fold_binary(struct ir *p, struct ir_node *n, bool whole)
 
     if (has_a && has_b && fold_ints(n->op, a, b, &x) && x < INT32_MAX && x >= 0)
         return ir_int(p, x);
+    if (n->op == IR_AND && has_a && a == 0)
+        return ir_int(p, 0);
     if (!whole)
         return n;
+    if (n->op == IR_DIV && has_a && a == 0)
+        return ir_int(p, 0);
     if (n->op == IR_MUL && ((has_a && a == 0) || (has_b && b == 0)))
         return ir_int(p, 0);
     if ((n->op == IR_ADD && has_a && a == 0) || (n->op == IR_MUL && has_a && a == 1))
