@@ -351,11 +351,11 @@ static int run(const struct run_flags *f)
         cli_offload_close(&r.offload);
         return rc;
     }
-    opts.offload = cli_offload_hook(r.offload);
     if (rc == OK)
         rc = cli_read_card(f->machine_card, &r.card);
     if (rc == OK)
-        rc = serve_open_shown(&r.serve, &opts, cli_progress, doing);
+        rc = serve_open_offloaded(&r.serve, &opts, cli_offload_hook(r.offload), cli_progress,
+                                  doing);
     if (rc == OK)
         rc = prepare_output(&r);
     if (rc == OK)

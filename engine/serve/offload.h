@@ -3,7 +3,7 @@
 #ifndef SERVE_OFFLOAD_H
 #define SERVE_OFFLOAD_H
 
-#include "base/err.h"
+#include "serve/serve.h"
 
 struct model;
 struct model_phase;
@@ -15,5 +15,10 @@ struct serve_offload {
                      int n_phases);
     void (*close)(void *ctx); /* before they are closed; also after an error of open */
 };
+
+/* As serve_open_shown(). *offload is lent until serve_close(); NULL: none. */
+MUST int serve_open_offloaded(struct serve **out, const struct serve_opts *o,
+                              const struct serve_offload *offload,
+                              serve_progress_fn progress, void *ctx);
 
 #endif

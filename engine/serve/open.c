@@ -114,7 +114,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
 {
     struct model_opts mo = {.precision = s->o.precision,
                             .deterministic = s->o.deterministic,
-                            .one_rank = plan_has_one_rank(&s->plan) && !s->o.offload,
+                            .one_rank = plan_has_one_rank(&s->plan) && !s->offload,
                             .shared = s->o.rank_mode == SERVE_RANKS_PROCESSES,
                             .max_step_tok = s->o.max_step_tok,
                             .progress = progress,
@@ -384,7 +384,8 @@ int serve_new(struct serve **out, const struct serve_opts *o)
 }
 
 static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapped,
-                    serve_progress_fn progress, void *ctx)
+                    const struct serve_offload *offload, serve_progress_fn progress,
+                    void *ctx)
 {
     struct serve *s;
     int rc;
@@ -394,6 +395,7 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
     rc = serve_new(&s, o);
     if (rc == OK) {
         s->kv_mapped = kv_mapped;
+        s->offload = offload;
         rc = sched_policy_find(o->policy ? o->policy : "fcfs", &s->policy);
     }
     if (rc == OK)
@@ -412,11 +414,11 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
         rc = serve_open_tok(s);
     if (rc == OK)
         rc = open_processes(s);
-    if (rc == OK && o->offload) {
+    if (rc == OK && offload) {
         struct model_phase *phases[] = {s->prefill, s->decode};
 
-        rc = o->offload->open(o->offload->ctx, s->model, phases,
-                              s->decode == s->prefill ? 1 : 2);
+        rc = offload->open(offload->ctx, s->model, phases,
+                           s->decode == s->prefill ? 1 : 2);
     }
     if (rc == OK)
         *out = s, s = NULL; /* the caller's now */
@@ -427,18 +429,25 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
 int serve_open_shown(struct serve **out, const struct serve_opts *o,
                      serve_progress_fn progress, void *ctx)
 {
-    return open_all(out, o, false, progress, ctx);
+    return open_all(out, o, false, NULL, progress, ctx);
 }
 
 int serve_open_mapped(struct serve **out, const struct serve_opts *o,
                       serve_progress_fn progress, void *ctx)
 {
-    return open_all(out, o, true, progress, ctx);
+    return open_all(out, o, true, NULL, progress, ctx);
 }
 
 int serve_open(struct serve **out, const struct serve_opts *o)
 {
-    return open_all(out, o, false, NULL, NULL);
+    return open_all(out, o, false, NULL, NULL, NULL);
+}
+
+int serve_open_offloaded(struct serve **out, const struct serve_opts *o,
+                         const struct serve_offload *offload, serve_progress_fn progress,
+                         void *ctx)
+{
+    return open_all(out, o, false, offload, progress, ctx);
 }
 
 /* Requests end in the order they came, those in the queue last. */
@@ -470,8 +479,8 @@ void serve_close(struct serve **sp)
     model_procs_close(s->model);
     serve_requests_close(s);
     tok_close(&s->tok);
-    if (s->o.offload)
-        s->o.offload->close(s->o.offload->ctx);
+    if (s->offload)
+        s->offload->close(s->offload->ctx);
     if (s->decode != s->prefill)
         model_phase_close(&s->decode);
     model_phase_close(&s->prefill);

@@ -50,7 +50,6 @@ struct serve_opts {
     int64_t kv_patience;     /* steps for which a request waits for memory to grow */
     int64_t max_step_tok;    /* most tokens in one step */
     bool pin;                /* pin each thread to its CPU */
-    const struct serve_offload *offload; /* no option: serve/offload.h; NULL; lent */
 };
 extern const struct opt_row serve_opt_table[];
 const char *serve_precision_name(const struct serve_opts *o); /* "exact" */
