@@ -354,8 +354,8 @@ static int run(const struct run_flags *f)
     if (rc == OK)
         rc = cli_read_card(f->machine_card, &r.card);
     if (rc == OK)
-        rc = serve_open_offloaded(&r.serve, &opts, cli_offload_hook(r.offload), cli_progress,
-                                  doing);
+        rc = serve_open_offloaded(&r.serve, &opts, cli_offload_hook(r.offload),
+                                  cli_progress, doing);
     if (rc == OK)
         rc = prepare_output(&r);
     if (rc == OK)

@@ -92,7 +92,7 @@ struct serve {
         sums[SERVE_N_PHASES]; /* of the choice of an all-reduce; n = 0: none */
     struct kv_pool *pool;
     const struct serve_offload *offload; /* lent; NULL: none */
-    bool kv_mapped; /* by serve_open_mapped() */
+    bool kv_mapped;                      /* by serve_open_mapped() */
     int64_t kv_token_bytes;
     struct serve_lengths lengths;
     struct tok *tok;

@@ -1,6 +1,6 @@
 /* A prompt machine and a token machine as processes, and the simulated cluster of the same two on
- * the same arrivals: TTFT and TPOT of both. The performance model, the contention of both machines and
- * the fixed cost of a hand-over are measured before, on other requests, once for all cells.
+ * the same arrivals: TTFT and TPOT of both. The performance model, the contention of both machines
+ * and the fixed cost of a hand-over are measured before, on other requests, once for all cells.
  * Paper: Splitwise V-B.   The simulator reserves memory before a prompt, as real machines do. */
 #include <math.h>
 

@@ -3,8 +3,8 @@
  * the highest rate at which requests keep their objectives.
  *
  * Times of steps are the simulator's of engine/simulate for the cores that a role has in each
- * memory node; they go through the performance model `host` into the simulated cluster, whose two machines
- * share the memory controllers and hand keys and values over in memory.
+ * memory node; they go through the performance model `host` into the simulated cluster, whose two
+ * machines share the memory controllers and hand keys and values over in memory.
  * Paper: Sandwich 3.1, Splitwise IV. */
 #include <math.h>
 
