@@ -81,7 +81,7 @@ judge() { # folder, file, line, column, length, new text: prints the verdict
     cmp -s "$at/s.o" "$dir/$(echo "$2" | tr / .)" && { echo equal; return; }
     while read -r t limit; do
         link_broken "$at/m.o" "$t" "$at/test" || { echo invalid; return; }
-        (ulimit -t "$limit"; timeout 60 "$at/test" >"$at/log" 2>&1)
+        (ulimit -t "$limit"; timeout 120 "$at/test" >"$at/log" 2>&1)
         case $? in
         0) ;;
         124) echo hangs && return ;;
