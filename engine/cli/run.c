@@ -81,8 +81,9 @@ static const struct opt_usage usage = {
         "  sandwich run --model llama-160m.gguf --prompt \"Once upon a time\" -n 32\n"
         "  sandwich run --model llama-160m.gguf --plan plan.json --prompt-ids 1,15043 "
         "--json\n"
-        "  sandwich run --model llama-160m.gguf --prompt \"Once\" --accel paced "
-        "--accel-profile profile.json --explain\n",
+        "  sandwich run --model m.gguf --prompt Once --accel paced --accel-profile "
+        "p.json "
+        "--explain\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 

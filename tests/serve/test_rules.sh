@@ -13,7 +13,7 @@ rule() { # rule, file, sed script
 rule "a request that comes while another waits is lost" engine/serve/queue.c \
     's/s->queue_tail = &q->next/s->queue_tail = \&s->queue_head/'
 rule "a canceled request goes on" engine/serve/serve.c 's/if (!q->canceled)/if (!q->canceled || q->r.n_new > 3)/'
-rule "memory of a request that ended is not given back" engine/serve/memory.c 's/kv_release(s->pool, .*/(void)s, (void)r;/'
+rule "memory of a request that ended is not given back" engine/serve/memory.c 's/kv_release(s->pool, .*/(void)s;/'
 rule "a preempted request counts as computed" engine/sched/loop.c 's/r->n_ctx = r->step_tok = r->n_waited/r->step_tok = r->n_waited/'
 rule "a token is skipped" engine/sched/loop.c 's/r->n_ctx += r->step_tok/& + (r->n_new == 5)/'
 rule "the oldest is preempted" engine/sched/loop.c 's/youngest = l->live\[i\];/youngest = youngest ? youngest : l->live[i];/'
