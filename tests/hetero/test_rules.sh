@@ -3,7 +3,7 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests hetero/test_slices hetero/test_layer
+need_tests hetero/test_slices hetero/test_layer hetero/test_offload
 
 rule() { # rule, file, sed script, test
     breaks "$1" "engine/hetero/$2" "$3" hetero/test_slices "$4"
@@ -44,7 +44,8 @@ planted "a copy does not wait for the buffer" 's/if (d->used\[at\] >= 0)/if (fal
 planted "one staging buffer for two" 's/\*buffer = d->staging\[at\]/*buffer = d->staging[0]/'
 planted "the event of the other buffer" 's/d->k->wait(d->a, ACCEL_COPY, d->used\[at\])/d->k->wait(d->a, ACCEL_COPY, d->used[1 - at])/'
 planted "an event before the kernel" 's/(d->n_sent - 1) % 2\] = d->k->record/d->n_sent % 2] = d->k->record/'
-planted "the result is fetched too early" 's/d->k->wait(d->a, ACCEL_COPY, d->k->record(d->a, ACCEL_COMPUTE));/;/'
+breaks "the result is fetched too early" engine/hetero/layer.c \
+    's/d->k->wait(d->a, ACCEL_COPY, d->k->record(d->a, ACCEL_COMPUTE));/;/' hetero/test_offload steps_of_every_model
 planted "two slices in one buffer" 's/&d->gate_up\[i\]));/\&d->gate_up[0]));/'
 planted "CG is computed from CC" 's/{{cc, cc + u.cg}/{{0, u.cg}/'
 planted "tokens of CC are computed twice" 's/n_tok - n_accel_tok;$/n_tok;/'
