@@ -17,7 +17,7 @@ struct serve_flags {
 };
 #define OPT_OF struct serve_flags
 static const struct opt_row help_row[] = {OPT_HELP_ROW};
-#define ROWS_MAX 64
+#define ROWS_MAX 96
 
 static const struct opt_usage usage = {
     .line = "sandwich serve --model FILE [options]",

@@ -53,6 +53,51 @@ int cluster_wire_write(int fd, const void *from, size_t bytes)
     return OK;
 }
 
+union control {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+int cluster_wire_write_fd(int fd, int file)
+{
+    char byte = 0;
+    union control c = {.bytes = {0}};
+    struct iovec v = {&byte, 1};
+    struct msghdr m = {.msg_iov = &v,
+                       .msg_iovlen = 1,
+                       .msg_control = c.bytes,
+                       .msg_controllen = sizeof(c.bytes)};
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(h), &file, sizeof(int));
+    if (sendmsg(fd, &m, MSG_NOSIGNAL) != 1)
+        return err_set(ERR_IO, "cannot send a file to the other end: %m");
+    return OK;
+}
+
+int cluster_wire_read_fd(int fd, int *out)
+{
+    char byte;
+    union control c = {.bytes = {0}};
+    struct iovec v = {&byte, 1};
+    struct msghdr m = {.msg_iov = &v,
+                       .msg_iovlen = 1,
+                       .msg_control = c.bytes,
+                       .msg_controllen = sizeof(c.bytes)};
+    struct cmsghdr *h;
+
+    if (recvmsg(fd, &m, MSG_CMSG_CLOEXEC) != 1)
+        return err_set(ERR_IO, "no file came from the other end");
+    h = CMSG_FIRSTHDR(&m);
+    if (!h || h->cmsg_type != SCM_RIGHTS || h->cmsg_len != CMSG_LEN(sizeof(int)))
+        return err_set(ERR_FORMAT, "the other end sent no file");
+    memcpy(out, CMSG_DATA(h), sizeof(int));
+    return OK;
+}
+
 int cluster_message_write(int fd, struct cluster_message *m, const void *more)
 {
     m->magic = CLUSTER_MAGIC;

@@ -34,6 +34,10 @@ struct cluster_message {
 /* All bytes or an error. ERR_IO: "the other end closed the connection", or why not. */
 MUST int cluster_wire_read(int fd, void *to, size_t bytes);
 MUST int cluster_wire_write(int fd, const void *from, size_t bytes);
+/* An open file, with one byte, over a Unix socket. *out: owned by the caller, closed when a
+ * program is executed. ERR_FORMAT: something else came. */
+MUST int cluster_wire_write_fd(int fd, int file);
+MUST int cluster_wire_read_fd(int fd, int *out);
 /* A message and `n_more` bytes. */
 MUST int cluster_message_write(int fd, struct cluster_message *m, const void *more);
 /* ERR_FORMAT: it is not a message. */

@@ -166,9 +166,10 @@ static void look_at_all(struct par_ranks *p)
         check_rank(p, r, clock_ns());
 }
 
+static const struct timespec tick = {.tv_nsec = TICK_NS};
+
 static void *watch(void *arg)
 {
-    static const struct timespec tick = {.tv_nsec = TICK_NS};
     struct par_ranks *p = arg;
     bool more = true;
 
@@ -248,7 +249,7 @@ int par_ranks_open(struct par_ranks **out, const struct par_ranks_opts *o)
     rc = init(p, o);
     if (rc == OK)
         rc = start_children(p);
-    if (rc == OK)
+    if (rc == OK && !o->no_watcher)
         rc = start_watcher(p);
     if (rc == OK)
         *out = p;
@@ -262,6 +263,8 @@ int par_ranks_check(struct par_ranks *p)
     int rc = OK;
 
     pthread_mutex_lock(&p->lock);
+    if (p->o.no_watcher && !p->failed)
+        look_at_all(p);
     if (p->failed)
         rc = err_set(ERR_STATE, "%s", p->why);
     pthread_mutex_unlock(&p->lock);
@@ -276,6 +279,9 @@ int par_ranks_wait(struct par_ranks *p, int timeout_ms)
     bool late = false;
     int running;
 
+    while (p->o.no_watcher && par_ranks_check(p) == OK && n_running(p) > 0 &&
+           clock_ns() < end)
+        nanosleep(&tick, NULL);
     pthread_mutex_lock(&p->lock);
     while (!p->failed && n_running(p) > 0 && !late)
         late = pthread_cond_timedwait(&p->changed, &p->lock, &at) == ETIMEDOUT;

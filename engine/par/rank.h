@@ -16,6 +16,7 @@
 #ifndef PAR_RANK_H
 #define PAR_RANK_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -40,6 +41,9 @@ struct par_ranks_opts {
      * and may be called more than once. NULL: they are only killed at close. */
     void (*abort)(void *mem);
     void *mem;
+    /* Start no thread: par_ranks_check() and par_ranks_wait() look at the ranks themselves, for a
+     * caller that must be able to fork() again. */
+    bool no_watcher;
 };
 
 /* `o` is read during the call; `arg` and `mem` must stay valid as long as the ranks are

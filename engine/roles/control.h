@@ -1,28 +1,40 @@
-/* roles/control.h - what the front and a machine write to each other, and what both know. */
+/* roles/control.h - what the front, a machine and the process that starts machines write to each
+ * other, and what all of them know. */
 #ifndef ROLES_CONTROL_H
 #define ROLES_CONTROL_H
 
 #include "cluster/transport.h"
+#include "cpu/cpu.h"
 #include "roles/roles.h"
 #include "roles/spec.h"
 
+#define ROLES_TEXT_BYTES 512 /* an error, with its NUL */
+
 enum roles_message_type {
-    ROLES_READY = 1, /* machine: max_tok */
-    ROLES_REQUEST,   /* front: struct roles_request and the prompt's ids follow */
-    ROLES_CANCEL,    /* front */
-    ROLES_TOKEN,     /* machine: token and finish; with SERVE_ERROR a text follows */
-    ROLES_STAT,      /* machine: struct roles_stat follows */
-    ROLES_LINK       /* front: struct roles_link follows */
+    ROLES_READY = 1, /* machine; id: max_tok */
+    ROLES_CONNECT, /* front: connection `id` with the machine `peer`; its socket follows */
+    ROLES_DISCONNECT, /* front: the machine `peer` has ended */
+    ROLES_CONNECTED,  /* machine: connection `id` is open */
+    ROLES_BROKEN,     /* machine: connection `id` has failed; a text follows */
+    ROLES_REQUEST,    /* front: struct roles_request and the prompt's ids follow */
+    ROLES_CANCEL,     /* front */
+    ROLES_TOKEN,      /* machine: token and finish; with SERVE_ERROR a text follows */
+    ROLES_RETRY, /* machine: it has lost what it had of the request; a text follows */
+    ROLES_STAT,  /* machine: struct roles_stat follows */
+    ROLES_LINK   /* front: struct roles_link follows */
 };
 
 struct roles_message {
     uint32_t type, n_more; /* bytes that follow */
-    int64_t id;            /* of the request, as the front counts; ROLES_READY: max_tok */
+    int64_t id;            /* of an attempt at a request: the front counts them */
     int32_t token, finish;
+    int32_t peer; /* a machine */
+    int32_t
+        sends; /* of a connection: keys and values go to the peer, else they come from it */
 };
 
 struct roles_request {
-    int64_t n_prompt, max_new;
+    int64_t n_prompt, max_new, n_drawn;
     struct serve_sampling sampling;
     int32_t ignore_eos;
     int32_t side; /* enum serve_side; 0: the request is this machine's alone */
@@ -42,13 +54,16 @@ struct roles_setup {
     const struct cluster_transport *transport;
     int n; /* machines */
     enum cluster_pool home[ROLES_MACHINES_ALL];
+    int starter[2]; /* a socket pair; [0]: of the front */
+    bool is_joined; /* the machines were not started by the front */
+    bool is_mpi;    /* but by mpirun */
+    int mpi_index;  /* of this rank among the machines of its kind; -1: by when it came */
+    /* Of machines that have joined: their sockets. */
     int control[ROLES_MACHINES_ALL][2]; /* [0]: of the front */
     int link[ROLES_MACHINES_ALL][ROLES_MACHINES_ALL]
             [2]; /* [from][to] [0]: of the sender */
     char names[ROLES_MACHINES_ALL][48];
-    bool is_joined; /* the machines were not started by the front */
-    bool is_mpi;    /* but by mpirun */
-    int mpi_index;  /* of this rank among the machines of its kind; -1: by when it came */
+    int cpus[ROLES_MACHINES_ALL][CPU_MAX], n_cpus[ROLES_MACHINES_ALL];
 };
 
 /* Do keys and values go from the one to the other? Where machines keep to their kinds, from prompt
@@ -71,9 +86,6 @@ static inline bool roles_sends(const struct roles_setup *u, int from)
     return false;
 }
 
-/* The main function of a machine's process, until the front closes its socket. */
-MUST int roles_machine(const struct roles_setup *u, int machine);
-
 /* Which machines --roles asks for, their numbers, kinds and names; u->spec is to be freed in any
  * case. ERR_ARG. */
 MUST int roles_setup_parse(struct roles_setup *u, const char *text,
@@ -84,5 +96,25 @@ void roles_setup_number(struct roles_setup *u);
 MUST int roles_check_joining(const struct roles_setup *u);
 /* If mpirun has started this process: MPI, and u->is_mpi. By all processes. */
 MUST int roles_open_mpi(struct roles_setup *u);
+
+/* ---- the process that starts machines: of one thread, so that it may fork at any time ---- */
+
+enum roles_starter_type {
+    ROLES_START = 1, /* front: start `machine`; the socket that it gets follows */
+    ROLES_KILL,      /* front: end `machine`, should it still run */
+    ROLES_ENDED /* starter: `machine` does not exist any more: it ended or was stopped */
+};
+
+struct roles_starter_message {
+    int32_t type, machine;
+    char why
+        [ROLES_TEXT_BYTES]; /* "prompt machine 1 of 1 (process 12) was killed by SIGKILL" */
+};
+
+/* The main function of that process, until the front closes its socket. Names a machine that
+ * failed at the end. */
+MUST int roles_starter(const struct roles_setup *u);
+/* The main function of a machine's process, until the front closes its socket `fd`. */
+MUST int roles_machine(const struct roles_setup *u, int machine, int fd);
 
 #endif

@@ -1,30 +1,31 @@
 /* Requests to the machines and tokens from them. The stepping thread only reads and another one
- * only writes, so that neither a full socket nor a slow machine makes all wait for each other. */
-#include <poll.h>
+ * only writes, so that neither a full socket nor a slow machine makes all wait for each other.
+ * What a client has got is known here only: an attempt that has failed is followed by another
+ * one, of the prompt and these tokens, and what machines still say of it is not heard. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "cluster/wire.h"
 #include "roles/impl.h"
 #include "serve/handoff.h"
 
-#define LOST_MS       2000 /* for a machine whose socket is closed to be named */
-#define MESSAGE_BYTES 512
-
 /* ---- sending; with the lock held ---- */
 
-static int enqueue(struct roles_front *f, int machine, const struct roles_message *head,
-                   const void *a, size_t n_a, const void *b)
+int roles_front_send(struct roles_front *f, int machine, const struct roles_message *head,
+                     const void *a, size_t n_a, const void *b, int file)
 {
     size_t bytes = sizeof(*head) + head->n_more;
     struct roles_outgoing *o = mem_new(MEM_OTHER, 1, sizeof(*o) + bytes);
 
-    if (!o)
+    if (!o) {
+        if (file >= 0)
+            close(file);
         return ERR_NOMEM;
+    }
     o->machine = machine;
+    o->file = file;
     o->bytes = bytes;
     o->next = NULL;
     memcpy(o->message, head, sizeof(*head));
@@ -44,9 +45,20 @@ int roles_front_tell(struct roles_front *f, int machine, const struct roles_mess
     int rc;
 
     pthread_mutex_lock(&f->lock);
-    rc = enqueue(f, machine, head, more, head->n_more, NULL);
+    rc = roles_front_send(f, machine, head, more, head->n_more, NULL, -1);
     pthread_mutex_unlock(&f->lock);
     return rc;
+}
+
+/* A machine that has gone is named by the starter. */
+static void write_out(const struct roles_outgoing *o, int fd)
+{
+    int rc = fd < 0 ? ERR_IO : cluster_wire_write(fd, o->message, o->bytes);
+
+    if (rc == OK && o->file >= 0)
+        (void)!cluster_wire_write_fd(fd, o->file);
+    if (o->file >= 0)
+        close(o->file);
 }
 
 void *roles_front_write(void *arg)
@@ -56,6 +68,7 @@ void *roles_front_write(void *arg)
     pthread_mutex_lock(&f->lock);
     while (!f->closing) {
         struct roles_outgoing *o = f->out;
+        int fd;
 
         if (!o) {
             pthread_cond_wait(&f->queued, &f->lock);
@@ -64,151 +77,112 @@ void *roles_front_write(void *arg)
         f->out = o->next;
         if (!f->out)
             f->out_tail = &f->out;
+        f->writing_to = o->machine;
+        fd = f->machines[o->machine].fd;
         pthread_mutex_unlock(&f->lock);
-        /* A machine that has gone is named by the thread that reads. */
-        (void)!cluster_wire_write(f->u.control[o->machine][0], o->message, o->bytes);
+        write_out(o, fd);
         mem_free(o);
         pthread_mutex_lock(&f->lock);
+        f->writing_to = -1;
+        pthread_cond_broadcast(&f->written);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
 }
 
-/* ---- requests ---- */
+/* ---- attempts; with the lock held ---- */
 
-static struct roles_pending *find(struct roles_front *f, int64_t id)
+static int64_t n_left(const struct roles_pending *q)
 {
-    struct roles_pending *q = f->requests;
-
-    while (q && q->id != id)
-        q = q->next;
-    return q;
+    return q->r.max_new - q->n_new;
 }
 
-static int64_t load_of(const struct roles_machine_state *m, enum cluster_pool kind)
+static int send_request(struct roles_front *f, const struct roles_pending *q)
 {
-    return kind == CLUSTER_PROMPT ? m->prompt_tok + m->n_seqs : m->n_seqs;
-}
-
-static int choose(struct roles_front *f, enum cluster_pool kind, int *machine)
-{
-    int64_t threshold = kind == CLUSTER_PROMPT ? f->u.o.prompt_threshold_tok
-                                               : f->u.o.token_threshold_seqs;
-    const struct cluster_task task = {.kind = kind,
-                                      .threshold = threshold > 0 ? threshold : INT64_MAX};
-    struct cluster_candidate candidates[ROLES_MACHINES_ALL];
-    struct cluster_chosen x;
-
-    for (int i = 0; i < f->n; i++) {
-        int64_t load = load_of(&f->machines[i], kind);
-
-        candidates[i] = (struct cluster_candidate){
-            .pool = f->machines[i].pool, .known = load, .actual = load};
-    }
-    TRY(cluster_pools_choose(&f->pools, &x, candidates, &task));
-    *machine = x.machine;
-    return OK;
-}
-
-/* Would a request that moves from a to b close a circle? Each machine may have given its memory to
- * requests that wait for that of the next one. */
-static bool closes_circle(const struct roles_front *f, int a, int b)
-{
-    bool seen[ROLES_MACHINES_ALL] = {false};
-    int reached[ROLES_MACHINES_ALL] = {b}, n = 1;
-
-    seen[b] = true;
-    for (int i = 0; i < n; i++)
-        for (int to = 0; to < f->n; to++)
-            if (f->n_moving[reached[i]][to] > 0 && !seen[to]) {
-                seen[to] = true;
-                reached[n++] = to;
-            }
-    return seen[a];
-}
-
-/* The machines of a request. Nothing is counted yet. */
-static int choose_both(struct roles_front *f, struct roles_pending *q)
-{
-    int token;
-
-    TRY(choose(f, CLUSTER_PROMPT, &q->prompt));
-    q->token = -1;
-    if (!q->decodes || f->u.home[q->prompt] == CLUSTER_MIXED)
-        return OK;
-    TRY(choose(f, CLUSTER_TOKEN, &token));
-    if (token != q->prompt && !closes_circle(f, q->prompt, token))
-        q->token = token;
-    return OK;
-}
-
-static int decoder(const struct roles_pending *q)
-{
-    return q->token >= 0 ? q->token : q->prompt;
-}
-
-/* A machine that has a task of a kind that is not its own is in the mixed pool. */
-static void update_pool(struct roles_front *f, int machine)
-{
-    struct roles_machine_state *m = &f->machines[machine];
-    enum cluster_pool home = f->u.home[machine], pool = m->pool;
-
-    if (home != CLUSTER_MIXED && m->n_tasks[cluster_pools_opposite(home)] > 0)
-        pool = CLUSTER_MIXED;
-    else if (cluster_pools_returns(home, m->pool, m->n_tasks, false))
-        pool = home;
-    if (pool != m->pool)
-        log_debug("%s: now in the %s pool", f->u.names[machine],
-                  cluster_pool_names[pool]);
-    m->pool = pool;
-}
-
-static void count_prompt(struct roles_front *f, const struct roles_pending *q, int sign)
-{
-    f->machines[q->prompt].prompt_tok += sign * q->n_prompt;
-    f->machines[q->prompt].n_tasks[CLUSTER_PROMPT] += sign;
-    update_pool(f, q->prompt);
-}
-
-static void count_tokens(struct roles_front *f, const struct roles_pending *q, int sign)
-{
-    if (!q->decodes)
-        return;
-    f->machines[decoder(q)].n_seqs += sign;
-    f->machines[decoder(q)].n_tasks[CLUSTER_TOKEN] += sign;
-    update_pool(f, decoder(q));
-    if (q->token >= 0)
-        f->n_moving[q->prompt][q->token] += sign;
-}
-
-static int send_request(struct roles_front *f, const struct roles_pending *q,
-                        const struct serve_request *r)
-{
-    size_t n_ids = (size_t)r->n_prompt * sizeof(r->prompt[0]);
-    struct roles_request x = {.n_prompt = r->n_prompt,
-                              .max_new = r->max_new,
-                              .sampling = r->sampling,
-                              .ignore_eos = r->ignore_eos,
+    struct roles_request x = {.n_prompt = q->r.n_prompt + q->n_new,
+                              .max_new = n_left(q),
+                              .n_drawn = q->n_new,
+                              .sampling = q->r.sampling,
+                              .ignore_eos = q->r.ignore_eos,
                               .side = q->token < 0 ? 0 : SERVE_PROMPT_SIDE,
                               .peer = q->token};
+    size_t n_ids = (size_t)x.n_prompt * sizeof(q->ids[0]);
     struct roles_message head = {
-        .type = ROLES_REQUEST, .id = q->id, .n_more = (uint32_t)(sizeof(x) + n_ids)};
-    int rc = enqueue(f, q->prompt, &head, &x, sizeof(x), r->prompt);
+        .type = ROLES_REQUEST, .id = q->attempt, .n_more = (uint32_t)(sizeof(x) + n_ids)};
 
+    TRY(roles_front_send(f, q->prompt, &head, &x, sizeof(x), q->ids, -1));
     x.side = SERVE_TOKEN_SIDE;
     x.peer = q->prompt;
-    if (rc == OK && q->token >= 0)
-        rc = enqueue(f, q->token, &head, &x, sizeof(x), r->prompt);
-    return rc;
+    return q->token < 0 ? OK
+                        : roles_front_send(f, q->token, &head, &x, sizeof(x), q->ids, -1);
 }
 
 static void send_cancel(struct roles_front *f, const struct roles_pending *q)
 {
-    const struct roles_message head = {.type = ROLES_CANCEL, .id = q->id};
+    const struct roles_message head = {.type = ROLES_CANCEL, .id = q->attempt};
+    const int machines[2] = {q->prompt, q->token};
 
-    if (enqueue(f, q->prompt, &head, NULL, 0, NULL) != OK ||
-        (q->token >= 0 && enqueue(f, q->token, &head, NULL, 0, NULL) != OK))
-        err_clear(); /* it goes on to its end */
+    for (int i = 0; i < 2; i++)
+        if (machines[i] >= 0 && f->machines[machines[i]].state == ROLES_RUNNING &&
+            roles_front_send(f, machines[i], &head, NULL, 0, NULL, -1) != OK)
+            err_clear(); /* it goes on to its end */
+}
+
+static void drop_attempt(struct roles_front *f, struct roles_pending *q)
+{
+    if (q->attempt >= 0) {
+        send_cancel(f, q);
+        roles_front_computed_prompt(f, q);
+        roles_front_count_tokens(f, q, -1);
+    }
+    q->attempt = q->prompt = q->token = -1;
+}
+
+/* An attempt, where there is a machine for it; else later. */
+static int dispatch(struct roles_front *f, struct roles_pending *q)
+{
+    int rc;
+
+    q->decodes = n_left(q) > 1;
+    q->prompt_tok = q->r.n_prompt + q->n_new;
+    roles_front_choose(f, q);
+    if (q->prompt < 0)
+        return OK;
+    q->attempt = f->n_attempts++;
+    q->n_attempts++;
+    q->has_first = q->has_more = false;
+    roles_front_count_prompt(f, q, 1);
+    roles_front_count_tokens(f, q, 1);
+    rc = send_request(f, q);
+    if (rc != OK)
+        drop_attempt(f, q); /* one of both may have it */
+    return rc;
+}
+
+/* ---- requests; by any thread ---- */
+
+static void free_pending(struct roles_pending *q)
+{
+    mem_free(q->ids);
+    mem_free(q);
+}
+
+static struct roles_pending *new_pending(const struct serve_request *r)
+{
+    struct roles_pending *q = mem_new(MEM_OTHER, 1, sizeof(*q));
+    size_t n = (size_t)(r->n_prompt + r->max_new);
+
+    if (!q)
+        return NULL;
+    *q = (struct roles_pending){
+        .attempt = -1, .r = *r, .on_token = r->on_token, .ctx = r->ctx};
+    q->ids = mem_new(MEM_OTHER, n, sizeof(q->ids[0]));
+    if (!q->ids) {
+        mem_free(q);
+        return NULL;
+    }
+    memcpy(q->ids, r->prompt, (size_t)r->n_prompt * sizeof(q->ids[0]));
+    return q;
 }
 
 static int submit(void *ctx, const struct serve_request *r, int64_t *id)
@@ -217,29 +191,19 @@ static int submit(void *ctx, const struct serve_request *r, int64_t *id)
     struct roles_pending *q;
     int rc;
 
-    if (r->handoff)
+    if (r->handoff || r->n_drawn > 0)
         return err_set(ERR_UNSUPPORTED, "a request of machines cannot be handed over");
-    q = mem_new(MEM_OTHER, 1, sizeof(*q));
+    q = new_pending(r);
     if (!q)
         return ERR_NOMEM;
     pthread_mutex_lock(&f->lock);
-    *q = (struct roles_pending){.id = f->n_submitted++,
-                                .n_prompt = r->n_prompt,
-                                .decodes = r->max_new > 1,
-                                .on_token = r->on_token,
-                                .ctx = r->ctx,
-                                .next = f->requests};
-    rc = choose_both(f, q);
-    if (rc == OK)
-        rc = send_request(f, q, r);
+    rc = roles_front_has_machines(f) ? dispatch(f, q) : err_set(ERR_STATE, "%s", f->why);
     if (rc == OK) {
-        *id = q->id;
+        *id = q->id = f->n_submitted++;
+        q->next = f->requests;
         f->requests = q;
-        count_prompt(f, q, 1);
-        count_tokens(f, q, 1);
     } else {
-        send_cancel(f, q); /* one of both may have it */
-        mem_free(q);
+        free_pending(q);
     }
     pthread_mutex_unlock(&f->lock);
     return rc;
@@ -248,95 +212,217 @@ static int submit(void *ctx, const struct serve_request *r, int64_t *id)
 static void cancel(void *ctx, int64_t id)
 {
     struct roles_front *f = ctx;
-    struct roles_pending *q;
 
     pthread_mutex_lock(&f->lock);
-    q = find(f, id);
-    if (q && !q->canceled) {
-        q->canceled = true;
-        send_cancel(f, q);
+    for (struct roles_pending *q = f->requests; q; q = q->next)
+        if (q->id == id && !q->canceled) {
+            q->canceled = true;
+            if (q->attempt >= 0)
+                send_cancel(f, q);
+        }
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- what clients get; on the stepping thread, with the lock held ---- */
+
+static struct roles_pending *find(struct roles_front *f, int64_t attempt)
+{
+    struct roles_pending *q = f->requests;
+
+    while (q && q->attempt != attempt)
+        q = q->next;
+    return q;
+}
+
+/* The lock is released during the callback. */
+static void give_token(struct roles_front *f, struct roles_pending *q, int32_t token,
+                       enum serve_finish finish)
+{
+    serve_token_fn on_token = q->on_token;
+    void *ctx = q->ctx;
+    int64_t id = q->id;
+
+    if (token >= 0)
+        q->ids[q->r.n_prompt + q->n_new++] = token;
+    if (finish != SERVE_RUNNING) {
+        struct roles_pending **at = &f->requests;
+
+        if (q->attempt >= 0) {
+            roles_front_computed_prompt(f, q);
+            roles_front_count_tokens(f, q, -1);
+        }
+        while (*at != q)
+            at = &(*at)->next;
+        *at = q->next;
+        free_pending(q);
+    }
+    pthread_mutex_unlock(&f->lock);
+    on_token(ctx, id, token, NULL, finish);
+    pthread_mutex_lock(&f->lock);
+}
+
+static void give_error(struct roles_front *f, struct roles_pending *q, const char *why)
+{
+    drop_attempt(f, q);
+    (void)err_set(ERR_STATE, "%s", why);
+    give_token(f, q, -1, SERVE_ERROR);
+}
+
+/* Another attempt, unless it is not wanted any more, or there were enough. */
+static void again(struct roles_front *f, struct roles_pending *q, const char *why)
+{
+    char text[ROLES_TEXT_BYTES];
+
+    drop_attempt(f, q);
+    if (q->canceled) {
+        give_token(f, q, -1, SERVE_CANCELED);
+    } else if (q->n_attempts >= f->attempts) {
+        snprintf(text, sizeof(text),
+                 "the request failed %d times, at last because %.400s", q->n_attempts,
+                 why);
+        give_error(f, q, text);
+    } else if (dispatch(f, q) != OK) {
+        give_error(f, q, err_msg());
+    }
+}
+
+int roles_front_again(struct roles_front *f, int machine, int other, const char *why)
+{
+    int64_t end;
+    int n = 0;
+
+    pthread_mutex_lock(&f->lock);
+    end = f->n_attempts; /* later ones are not of it */
+    for (struct roles_pending *q = f->requests; q;) {
+        bool is_with = other < 0 || q->token == other;
+        bool prompt = q->prompt == machine && is_with && !q->has_more;
+        bool token = q->token == machine && other < 0;
+
+        if (q->attempt < 0 || q->attempt >= end || (!prompt && !token)) {
+            q = q->next;
+            continue;
+        }
+        again(f, q, why);
+        n++;
+        q = f->requests; /* it may not be there any more */
+    }
+    pthread_mutex_unlock(&f->lock);
+    return n;
+}
+
+/* Requests that wait for machines. */
+static void go_on_waiting(struct roles_front *f)
+{
+    pthread_mutex_lock(&f->lock);
+    for (struct roles_pending *q = f->requests; q;) {
+        struct roles_pending *next = q->next;
+
+        if (q->attempt < 0 && q->canceled) {
+            give_token(f, q, -1, SERVE_CANCELED);
+            next = f->requests;
+        } else if (q->attempt < 0 && dispatch(f, q) != OK) {
+            give_error(f, q, err_msg());
+            next = f->requests;
+        }
+        q = next;
     }
     pthread_mutex_unlock(&f->lock);
 }
 
 /* ---- what machines say; on the stepping thread ---- */
 
-static void computed_prompt(struct roles_front *f, struct roles_pending *q)
-{
-    if (!q->has_first)
-        count_prompt(f, q, -1);
-    q->has_first = true;
-}
-
-static void give_token(struct roles_front *f, int64_t id, int32_t token,
-                       enum serve_finish finish)
-{
-    struct roles_pending *q, **at;
-    serve_token_fn on_token;
-    void *ctx;
-
-    pthread_mutex_lock(&f->lock);
-    q = find(f, id);
-    if (!q) { /* it has ended */
-        pthread_mutex_unlock(&f->lock);
-        return;
-    }
-    on_token = q->on_token;
-    ctx = q->ctx;
-    if (finish != SERVE_RUNNING) {
-        computed_prompt(f, q);
-        count_tokens(f, q, -1);
-        for (at = &f->requests; *at != q;)
-            at = &(*at)->next;
-        *at = q->next;
-        mem_free(q);
-    }
-    pthread_mutex_unlock(&f->lock);
-    on_token(ctx, id, token, NULL, finish);
-}
-
 static int read_one(struct roles_front *f, int machine);
 
 /* The prompt machine has said the first token before the token machine could have its own, and
- * what it said is still to be read. */
-static int wait_for_first(struct roles_front *f, int64_t id)
+ * what it said is still to be read; so is why it has dropped a request, before the token machine
+ * can say that it was. */
+static void hear_prompt(struct roles_front *f, int64_t attempt)
 {
     for (;;) {
+        struct pollfd p = {.fd = -1, .events = POLLIN};
         struct roles_pending *q;
-        int prompt = -1;
+        int prompt = -1, rc;
 
         pthread_mutex_lock(&f->lock);
-        q = find(f, id);
-        if (q && !q->has_first)
+        q = find(f, attempt);
+        if (q && !q->has_first && q->prompt >= 0 &&
+            f->machines[q->prompt].state == ROLES_RUNNING)
             prompt = q->prompt;
+        if (prompt >= 0)
+            p.fd = f->machines[prompt].fd;
         pthread_mutex_unlock(&f->lock);
-        if (prompt < 0)
-            return OK;
-        TRY(read_one(f, prompt));
+        if (prompt < 0 || poll(&p, 1, 0) <= 0)
+            return;
+        rc = read_one(f, prompt);
+        if (rc != OK)
+            roles_front_lost(f, prompt, rc);
     }
+}
+
+static int read_text(struct roles_front *f, int machine, const struct roles_message *head,
+                     char *why)
+{
+    if (head->n_more >= ROLES_TEXT_BYTES)
+        return err_set(ERR_FORMAT, "an error of %u bytes", head->n_more);
+    memset(why, 0, ROLES_TEXT_BYTES);
+    return cluster_wire_read(f->machines[machine].fd, why, head->n_more);
+}
+
+/* Its prompt is another machine's. */
+static bool is_handed_over(struct roles_front *f, int machine, int64_t attempt)
+{
+    const struct roles_pending *q;
+    bool is;
+
+    pthread_mutex_lock(&f->lock);
+    q = find(f, attempt);
+    is = q && q->token == machine;
+    pthread_mutex_unlock(&f->lock);
+    return is;
 }
 
 static int on_token(struct roles_front *f, int machine, const struct roles_message *head)
 {
     enum serve_finish finish = (enum serve_finish)head->finish;
-    char why[MESSAGE_BYTES] = "";
+    bool handed_over = is_handed_over(f, machine, head->id);
+    char why[ROLES_TEXT_BYTES];
     struct roles_pending *q;
-    bool from_token;
 
-    if (head->n_more >= sizeof(why))
-        return err_set(ERR_FORMAT, "an error of %u bytes", head->n_more);
-    TRY(cluster_wire_read(f->u.control[machine][0], why, head->n_more));
+    TRY(read_text(f, machine, head, why));
+    if (handed_over)
+        hear_prompt(f, head->id);
     pthread_mutex_lock(&f->lock);
     q = find(f, head->id);
-    from_token = q && q->token == machine;
-    if (q && !from_token)
-        computed_prompt(f, q);
+    if (q && handed_over && head->token >= 0 && !q->has_first) {
+        again(f, q, "a token came before the first one");
+        q = NULL;
+    }
+    if (q) {
+        if (handed_over)
+            q->has_more = true;
+        else
+            roles_front_computed_prompt(f, q);
+        if (finish == SERVE_ERROR)
+            (void)err_set(ERR_STATE, "%s", why);
+        give_token(f, q, head->token, finish);
+    }
     pthread_mutex_unlock(&f->lock);
-    if (from_token && head->token >= 0)
-        TRY(wait_for_first(f, head->id));
-    if (finish == SERVE_ERROR)
-        (void)err_set(ERR_STATE, "%s", why);
-    give_token(f, head->id, head->token, finish);
+    return OK;
+}
+
+static int on_retry(struct roles_front *f, int machine, const struct roles_message *head)
+{
+    char why[ROLES_TEXT_BYTES];
+    struct roles_pending *q;
+
+    TRY(read_text(f, machine, head, why));
+    if (is_handed_over(f, machine, head->id))
+        hear_prompt(f, head->id);
+    pthread_mutex_lock(&f->lock);
+    q = find(f, head->id);
+    if (q)
+        again(f, q, why);
+    pthread_mutex_unlock(&f->lock);
     return OK;
 }
 
@@ -346,95 +432,132 @@ static int on_stat(struct roles_front *f, int machine, const struct roles_messag
 
     if (head->n_more != sizeof(st))
         return err_set(ERR_FORMAT, "statistics of %u bytes", head->n_more);
-    TRY(cluster_wire_read(f->u.control[machine][0], &st, sizeof(st)));
+    TRY(cluster_wire_read(f->machines[machine].fd, &st, sizeof(st)));
     pthread_mutex_lock(&f->lock);
     f->machines[machine].stat = st;
     pthread_mutex_unlock(&f->lock);
     return OK;
 }
 
+static int on_broken(struct roles_front *f, int machine, const struct roles_message *head)
+{
+    char why[ROLES_TEXT_BYTES];
+
+    TRY(read_text(f, machine, head, why));
+    return roles_front_on_broken(f, machine, head, why);
+}
+
 static int read_one(struct roles_front *f, int machine)
 {
     struct roles_message head;
 
-    TRY(cluster_wire_read(f->u.control[machine][0], &head, sizeof(head)));
-    if (head.type == ROLES_TOKEN)
+    TRY(cluster_wire_read(f->machines[machine].fd, &head, sizeof(head)));
+    switch (head.type) {
+    case ROLES_READY:
+        return roles_front_on_ready(f, machine, &head);
+    case ROLES_CONNECTED:
+        return roles_front_on_connected(f, machine, &head);
+    case ROLES_BROKEN:
+        return on_broken(f, machine, &head);
+    case ROLES_TOKEN:
         return on_token(f, machine, &head);
-    if (head.type == ROLES_STAT)
+    case ROLES_RETRY:
+        return on_retry(f, machine, &head);
+    case ROLES_STAT:
         return on_stat(f, machine, &head);
-    return err_set(ERR_FORMAT, "%s: a message of type %u", f->u.names[machine],
-                   head.type);
+    default:
+        return err_set(ERR_FORMAT, "a message of type %u", head.type);
+    }
 }
 
-int roles_front_name_lost(struct roles_front *f, int machine)
+void roles_front_drain(struct roles_front *f, int machine)
 {
-    int rc = f->children ? par_ranks_wait(f->children, LOST_MS) : OK;
-
-    f->is_lost = true;
-    if (rc == ERR_STATE)
-        return rc;
-    return err_set(ERR_STATE, "%s closed its connection", f->u.names[machine]);
+    while (f->machines[machine].fd >= 0 && read_one(f, machine) == OK)
+        ;
+    err_clear();
 }
 
-static int poll_all(struct roles_front *f, struct pollfd *fds, int timeout_ms)
+int roles_front_poll(struct roles_front *f, struct pollfd *fds, int timeout_ms)
 {
     for (int i = 0; i < f->n; i++)
-        fds[i] = (struct pollfd){.fd = f->u.control[i][0], .events = POLLIN};
+        fds[i] = (struct pollfd){
+            .fd = f->machines[i].state == ROLES_LOST ? -1 : f->machines[i].fd,
+            .events = POLLIN};
     fds[f->n] = (struct pollfd){.fd = f->wake_fd, .events = POLLIN};
-    return poll(fds, (nfds_t)f->n + 1, timeout_ms);
+    fds[f->n + 1] = (struct pollfd){.fd = f->u.starter[0], .events = POLLIN};
+    return poll(fds, (nfds_t)f->n + 2, timeout_ms);
 }
 
-/* After an error: requests still end, when they are canceled. */
-static void end_canceled(struct roles_front *f)
+int roles_front_read(struct roles_front *f, const struct pollfd *fds, bool *busy)
 {
-    for (;;) {
-        struct roles_pending *q;
-        int64_t id = -1;
+    *busy = false;
+    for (int i = 0; i < f->n; i++) {
+        int rc;
 
-        pthread_mutex_lock(&f->lock);
-        for (q = f->requests; q; q = q->next)
-            id = q->canceled ? q->id : id;
-        pthread_mutex_unlock(&f->lock);
-        if (id < 0)
-            return;
-        give_token(f, id, -1, SERVE_CANCELED);
+        /* Another one's message may have been a reason to read this one's. */
+        if (fds[i].revents == 0 || f->machines[i].fd != fds[i].fd ||
+            f->machines[i].state == ROLES_LOST)
+            continue;
+        *busy = true;
+        rc = read_one(f, i);
+        if (rc == ERR_STATE)
+            return rc;
+        if (rc != OK)
+            roles_front_lost(f, i, rc);
     }
+    if (fds[f->n + 1].revents) {
+        *busy = true;
+        return roles_front_read_starter(f);
+    }
+    return OK;
+}
+
+/* No machine computes them any more. */
+static int fail_all(struct roles_front *f, int rc)
+{
+    char why[ROLES_TEXT_BYTES];
+
+    snprintf(why, sizeof(why), "%s", err_msg());
+    pthread_mutex_lock(&f->lock);
+    snprintf(f->why, sizeof(f->why), "%s", why);
+    while (f->requests)
+        give_error(f, f->requests, why);
+    pthread_mutex_unlock(&f->lock);
+    return err_set(rc, "%s", why);
 }
 
 static int step(void *ctx, bool *busy)
 {
     struct roles_front *f = ctx;
-    struct pollfd fds[ROLES_MACHINES_ALL + 1];
-    int rc = f->children ? par_ranks_check(f->children) : OK;
+    struct pollfd fds[ROLES_MACHINES_ALL + 2];
+    int rc = f->starter ? par_ranks_check(f->starter) : OK;
+    bool any;
 
     *busy = false;
-    if (rc == OK)
-        (void)poll_all(f, fds, 0);
-    for (int i = 0; i < f->n && rc == OK; i++) {
-        if (fds[i].revents == 0)
-            continue;
-        *busy = true;
-        rc = read_one(f, i);
-        if (rc == ERR_IO)
-            rc = roles_front_name_lost(f, i);
+    if (rc == OK && roles_front_poll(f, fds, 0) > 0)
+        rc = roles_front_read(f, fds, busy);
+    if (rc == OK) {
+        rc = roles_front_repair(f);
     }
-    if (rc != OK) {
-        char why[MESSAGE_BYTES];
-
-        snprintf(why, sizeof(why), "%s", err_msg());
-        end_canceled(f);
-        (void)err_set(rc, "%s", why);
+    if (rc == OK) {
+        pthread_mutex_lock(&f->lock);
+        any = roles_front_has_machines(f);
+        pthread_mutex_unlock(&f->lock);
+        rc = any ? OK : err_set(ERR_STATE, "%s", f->why);
     }
-    return rc;
+    if (rc != OK)
+        return fail_all(f, rc);
+    go_on_waiting(f);
+    return OK;
 }
 
 static void wait_for_some(void *ctx, uint64_t timeout_ns)
 {
     struct roles_front *f = ctx;
-    struct pollfd fds[ROLES_MACHINES_ALL + 1];
+    struct pollfd fds[ROLES_MACHINES_ALL + 2];
     uint64_t ms = timeout_ns / 1000000, n;
 
-    if (poll_all(f, fds, ms > 200 ? 200 : (int)ms) > 0 && fds[f->n].revents)
+    if (roles_front_poll(f, fds, ms > 200 ? 200 : (int)ms) > 0 && fds[f->n].revents)
         (void)!read(f->wake_fd, &n, sizeof(n));
 }
 
@@ -446,62 +569,12 @@ static void wake(void *ctx)
     (void)!write(f->wake_fd, &one, sizeof(one));
 }
 
-/* ---- sums over the machines ---- */
-
-static void kv_stat(void *ctx, struct serve_kv_stat *out)
-{
-    struct roles_front *f = ctx;
-
-    *out = (struct serve_kv_stat){0};
-    pthread_mutex_lock(&f->lock);
-    for (int i = 0; i < f->n; i++) {
-        const struct serve_kv_stat *s = &f->machines[i].stat.kv;
-
-        out->budget_tok += s->budget_tok;
-        out->reserved_tok += s->reserved_tok;
-        out->pool_bytes += s->pool_bytes;
-        out->reserved_bytes += s->reserved_bytes;
-        out->used_bytes += s->used_bytes;
-        out->n_preempted += s->n_preempted;
-        out->n_recomputed_tok += s->n_recomputed_tok;
-        out->n_overflow += s->n_overflow;
-        out->migrated_bytes += s->migrated_bytes;
-        out->migrate_s += s->migrate_s;
-        out->n_alloc += s->n_alloc;
-        out->alloc_s += s->alloc_s;
-        out->n_predicted += s->n_predicted;
-        out->predict_s += s->predict_s;
-    }
-    pthread_mutex_unlock(&f->lock);
-}
-
-/* Of the stepping thread, which alone writes statistics. */
-static const struct serve_totals *totals(void *ctx, enum serve_phase phase)
-{
-    struct roles_front *f = ctx;
-    struct serve_totals *t = &f->totals[phase];
-
-    *t = (struct serve_totals){0};
-    for (int i = 0; i < f->n; i++) {
-        const struct serve_totals *s = &f->machines[i].stat.totals[phase];
-
-        t->n_steps += s->n_steps;
-        t->n_tok += s->n_tok;
-        t->weight_bytes += s->weight_bytes;
-        t->kv_bytes += s->kv_bytes;
-        t->flop += s->flop;
-        t->forward_ns += s->forward_ns;
-        t->wait_ns += s->wait_ns;
-        t->sample_ns += s->sample_ns;
-        t->sched_ns += s->sched_ns;
-    }
-    return t;
-}
-
 void roles_front_end_all(struct roles_front *f)
 {
+    pthread_mutex_lock(&f->lock);
     while (f->requests)
-        give_token(f, f->requests->id, -1, SERVE_CANCELED);
+        give_token(f, f->requests, -1, SERVE_CANCELED);
+    pthread_mutex_unlock(&f->lock);
 }
 
 void roles_front_api(struct serve_front *out, struct roles_front *f)
@@ -511,7 +584,7 @@ void roles_front_api(struct serve_front *out, struct roles_front *f)
                                 .step = step,
                                 .wait = wait_for_some,
                                 .wake = wake,
-                                .kv_stat = kv_stat,
-                                .totals = totals,
+                                .kv_stat = roles_front_kv_stat,
+                                .totals = roles_front_totals,
                                 .ctx = f};
 }

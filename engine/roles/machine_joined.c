@@ -74,7 +74,7 @@ static int join_and_serve(struct roles_setup *u, const struct serve_opts *engine
     if (u->is_mpi)
         is_prompt = cluster_mpi_rank() <= u->spec.n[CLUSTER_PROMPT];
     TRY(roles_join(u, is_prompt, &machine));
-    TRY(roles_machine(u, machine));
+    TRY(roles_machine(u, machine, u->control[machine][1]));
     cluster_mpi_close();
     return OK;
 }

@@ -42,6 +42,22 @@ const struct opt_row roles_opt_table[] = {
         "measured at start, by some requests of both kinds; the log says the number.",
         .unit = "tok", .min = -1, .max = 1 << 30),
     OPT_ROW(BOOL, checksums, "true", "Compare a checksum of each layer that is sent."),
+    OPT_ROW(INT, restarts, "5",
+            "How often a machine that has ended is started again, within ten minutes.",
+            .min = 0, .max = 1000),
+    OPT_ROW(INT, attempts, "3",
+            "How often a request is computed, at most, where machines that had it ended.",
+            .min = 1, .max = 1000),
+    OPT_ROW(
+        INT, silence_ms, "5000",
+        "A connection between machines fails, and is opened again, where one of them is "
+        "silent for so long. 0: never.",
+        .unit = "ms", .min = 0, .max = 1 << 30),
+    OPT_ROW(INT, lease_ms, "300000",
+            "A token machine takes memory back for which no keys and values came for so "
+            "long, and the request is computed again. Longer than prompts wait for their "
+            "turn. 0: never.",
+            .unit = "ms", .min = 0, .max = 1 << 30),
     OPT_ROW(
         F64, link_gbps, "0",
         "Emulate a link of this bandwidth between the machines. 0: as fast as it goes.",

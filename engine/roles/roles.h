@@ -8,8 +8,12 @@
  * A mixed machine computes both of its requests. Machines move to the mixed pool and back by the
  * rules of cluster/pools.h. A request stays on its prompt machine where it would close a circle of
  * machines that wait for each other's memory.
- * A machine that dies or stops is named within a second, by serve_step(): ERR_STATE. The engine
- * can then only be closed, as with ranks that are processes.
+ * A machine that dies or stops is named within a second, by a warning, and is started again. What
+ * it had of requests is computed again by whatever machines there are, also of another kind: the
+ * prompt and the tokens that the client has, as where a request was preempted, so that it gets each
+ * token once, and with `deterministic` those it would have got anyway. Requests of which too many
+ * attempts failed end with SERVE_ERROR; when no machine is left, all do, and serve_step() returns
+ * ERR_STATE: the engine can then only be closed.
  * Paper: Splitwise IV.   Threads: as of serve/serve.h. */
 #ifndef ROLES_ROLES_H
 #define ROLES_ROLES_H
@@ -24,6 +28,9 @@ struct roles_opts {
     int transfer;    /* enum cluster_transfer_mode */
     int64_t serial_below_tok;
     bool checksums;
+    int64_t restarts;                  /* of each machine, within ten minutes */
+    int64_t attempts;                  /* at each request */
+    int64_t silence_ms, lease_ms;      /* cluster/transport.h */
     double link_gbps, link_latency_ms; /* an emulated link; 0: as fast as it goes */
     /* Machines on other hosts, or started by hand: where the front waits for them; or, of such a
      * machine, its kind and where the front is. HOST:PORT. Under mpirun none of these is needed. */

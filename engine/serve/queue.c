@@ -29,6 +29,10 @@ static int check_request(const struct serve *s, const struct serve_request *r)
         return err_set(ERR_ARG,
                        "request: %lld of %lld prompt tokens scored: expected fewer",
                        (long long)r->n_scored, (long long)r->n_prompt);
+    if (r->n_drawn < 0 || r->n_drawn >= r->n_prompt)
+        return err_set(ERR_ARG,
+                       "request: %lld of %lld prompt tokens drawn before: expected fewer",
+                       (long long)r->n_drawn, (long long)r->n_prompt);
     if (r->n_scored > 0 && (r->handoff || s->front.submit))
         return err_set(ERR_UNSUPPORTED,
                        "request: %lld prompt tokens scored: only by an "
@@ -79,6 +83,8 @@ static int make_seq(struct serve_seq **out, struct serve *s,
     rc = sampler_open(&q->sampler, &so, serve_vocab(s), model_kern(s->model));
     if (rc != OK)
         goto out;
+    for (int64_t i = 0; i < r->n_drawn; i++)
+        sampler_skip(q->sampler);
     q->r.n_prompt = r->n_prompt - r->n_scored;
     q->r.max_new = r->max_new + r->n_scored;
     q->n_scored = r->n_scored;

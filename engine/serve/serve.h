@@ -94,6 +94,9 @@ struct serve_request {
      * on_token is called for each with the logits that it was to be expected from, before the
      * new ones. It costs a step of decode each. */
     int64_t n_scored;
+    /* The prompt's last n_drawn tokens, fewer than n_prompt, were new tokens of this request
+     * before it was given up and submitted again: sampling goes on after them. */
+    int64_t n_drawn;
     bool ignore_eos;
     struct serve_sampling sampling;
     serve_token_fn on_token;

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from roles_requests import answers
-from serving import Server, Tap
+from serving import Server, Tap, ids_of
 
 sandwich, data = os.environ["SANDWICH"], os.environ["DATA"]
 MODEL = os.path.join(data, "stories260K.bin")
@@ -16,15 +16,20 @@ ROLES = ["--roles", "prompt=1,token=1"]
 tap = Tap()
 
 
+LONG = {"prompt": "Once", "max_tokens": 480, "ignore_eos": True, "return_token_ids": True,
+        "temperature": 0.8, "seed": 5}
+
+
 def one_process():
     s = Server(sandwich, MODEL, *FLAGS)
     got = answers(s)
+    long = s.complete(**LONG)["choices"][0]["token_ids"]
     assert s.stop()[0] == 0
     assert {reason for _, reason in got} == {"length", "stop"}, got
-    return got
+    return got, long
 
 
-want = one_process()
+want, want_long = one_process()
 
 
 def same_ids(*flags):
@@ -77,9 +82,19 @@ def clients_go_away():
     assert s.stop()[0] == 0
 
 
-def machines(server):
-    with open("/proc/%d/task/%d/children" % ((server.process.pid,) * 2)) as f:
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
         return [int(p) for p in f.read().split()]
+
+
+def name_of(pid):
+    with open("/proc/%d/comm" % pid) as f:
+        return f.read().strip()
+
+
+def machines(server):
+    starter, = children(server.process.pid)
+    return {name_of(p): p for p in children(starter)}
 
 
 def is_gone(pid):
@@ -90,24 +105,52 @@ def is_gone(pid):
         return True
 
 
-def machine_goes(sig, which, name):
-    s = Server(sandwich, MODEL, *FLAGS, *ROLES)
-    pids = machines(s)
-    assert len(pids) == 2, pids
-    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=100)
-    c.request("POST", "/v1/completions", json.dumps(
-        {"prompt": "Once", "max_tokens": 480, "ignore_eos": True, "stream": True}))
+def long_stream(server, after_first):
+    """The events of a long answer; after_first() is called when the first one is there."""
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
+    c.request("POST", "/v1/completions", json.dumps({**LONG, "stream": True}))
     answer = c.getresponse()
     first = answer.readline()
-    os.kill(pids[which], sig)
-    rest = answer.read().decode()
+    after_first()
+    text = first + answer.read()
     c.close()
+    return text.decode()
+
+
+def events_of(text):
+    return [json.loads(line[6:]) for line in text.splitlines()
+            if line.startswith("data: ") and line != "data: [DONE]"]
+
+
+def says(name, pid, sig):
+    return "%s machine 1 of 1 (process %d) was %s by %s" % (
+        name, pid, "stopped" if sig == signal.SIGSTOP else "killed", sig.name)
+
+
+def all_machines_go(sig):
+    """Without restarts, requests end with one error, and so does the server."""
+    s = Server(sandwich, MODEL, *FLAGS, *ROLES, "--restarts", "0")
+    pids = machines(s)
+    assert sorted(pids) == ["prompt 1", "token 1"], pids
+    text = long_stream(s, lambda: [os.kill(p, sig) for p in pids.values()])
     _, err = s.process.communicate(timeout=100)
-    says = "%s machine 1 of 1 (process %d) was %s by %s" % (
-        name, pids[which], "stopped" if sig == signal.SIGSTOP else "killed", sig.name)
-    assert s.process.returncode == 1 and says in err, (s.process.returncode, err)
-    assert b"text" in first and (says in rest or rest.count("data: ") > 470), rest[-500:]
-    assert all(is_gone(p) for p in pids)
+    whys = [says(name.split()[0], pid, sig) for name, pid in pids.items()]
+    assert s.process.returncode == 1 and all(w in err for w in whys), (s.process.returncode, err)
+    assert '"text"' in text, text[:200]
+    assert sum(text.count(w) for w in whys) == 1 or text.count("data: ") > 470, text[-500:]
+    assert all(is_gone(p) for p in pids.values())
+
+
+def machine_is_started_again(sig, name):
+    """The client's stream goes on: each token once, and those of one undisturbed process."""
+    s = Server(sandwich, MODEL, *FLAGS, *ROLES)
+    pid = machines(s)[name + " 1"]
+    events = events_of(long_stream(s, lambda: os.kill(pid, sig)))
+    assert ids_of(events) == want_long and events[-1]["choices"][0]["finish_reason"] == "length"
+    assert answers(s, 12) == want[:12]
+    assert s.settled()["sandwich_kv_reserved_tokens"] == 0
+    status, err = s.stop()
+    assert status == 0 and says(name, pid, sig) in err and "is started again" in err, err
 
 
 def wrong_flags():
@@ -122,7 +165,9 @@ def wrong_flags():
 tap.check("log probabilities are refused by name", refused_by_name)
 tap.check("clients that go away leave no memory behind", clients_go_away)
 for sig in signal.SIGKILL, signal.SIGSTOP:
-    for which, name in enumerate(("prompt", "token")):
-        tap.check("%s of the %s machine is named" % (sig.name, name), machine_goes, sig, which, name)
+    tap.check("%s of all machines is named" % sig.name, all_machines_go, sig)
+    for name in "prompt", "token":
+        tap.check("%s of the %s machine: the stream goes on" % (sig.name, name),
+                  machine_is_started_again, sig, name)
 tap.check("wrong flags", wrong_flags)
 tap.finish()
