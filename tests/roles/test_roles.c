@@ -1,5 +1,6 @@
 /* Prompt and token machines behind the engine's API: the ids of one engine, for any numbers of
- * machines, routers and transports; requests that are canceled at any time; and nothing is left of machines. */
+ * machines, routers and transports; requests that are canceled at any time; and nothing is left of
+ * machines. */
 #include "tests/roles/machines.h"
 
 static void same_ids(struct roles_opts *o, const struct pair_answer *want)
