@@ -31,6 +31,9 @@ struct kv_arena {
     bool
         shared; /* paged: tables in memory that processes made by fork() afterwards share */
     int64_t n_fixed; /* s3: number of buckets */
+    bool
+        to_large; /* odma: as in the paper, a sequence that outgrows its memory moves to a
+                        large bucket; else to twice its memory */
     /* odma: the present bounds, lent while the allocator is open. NULL: there are none, so
      * that every sequence gets a large block, as with static. */
     const struct kv_bounds *bounds;

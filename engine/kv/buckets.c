@@ -151,6 +151,11 @@ void kv_buckets_learn(struct kv_buckets *b)
         if (out->n == 0 || bound > out->tok[out->n - 1])
             out->tok[out->n++] = bound;
     }
+    while (b->o.steps && out->n > 0 && out->n < KV_BUCKETS_MAX &&
+           2 * out->tok[out->n - 1] < b->o.max_tok) {
+        out->tok[out->n] = 2 * out->tok[out->n - 1];
+        out->n++;
+    }
     out->epoch++;
     b->n_since = 0;
 }

@@ -49,6 +49,10 @@ struct kv_bucket_opts {
     int64_t window;    /* requests that the window holds */
     int64_t every;     /* learn again after this number of requests */
     bool of_total;     /* see struct kv_bounds */
+    bool
+        steps; /* above the last quantile, further buckets of twice the size each, as far as
+                   KV_BUCKETS_MAX allows. The paper has the large bucket only, which wastes
+                   most of it where predictions are above the lengths of late (3.3) */
     int n_first; /* until lengths have been learned: equal parts of max_tok; 0: only the
                     large bucket */
     int n;       /* number of quantiles; 0: only the large bucket */

@@ -14,6 +14,7 @@ static const struct kv_caution caution = {.alpha = 0.5, .tau = 0.8};
 static const struct kv_bucket_opts bucket_opts = {.align_tok = KV_ALIGN_TOK,
                                                   .window = 1024,
                                                   .of_total = true,
+                                                  .steps = true,
                                                   .n_first = 10,
                                                   .n = KV_N_QUANTILES,
                                                   .p = KV_QUANTILES};

@@ -14,9 +14,9 @@
 
 struct opts {
     char *alloc, *predictor, *stream, *tokenizer, *quantiles, *change;
-    double sigma, alpha, tau, tells, keep_frac;
+    double sigma, alpha, tau, tells, keep_frac, overflow;
     int bounds;
-    bool primed, co_batch, migrate, raw;
+    bool primed, co_batch, migrate, raw, paper;
     int64_t constant_tok, n_requests, n_learn, folds, clients, max_tok, budget_seqs,
         align_tok, block_tok, n_fixed, n_first, window, every, patience, max_age, seed;
 };
@@ -103,6 +103,11 @@ static const struct opt_row table[] = {
             .values = "again|once|never"),
     OPT_ROW(BOOL, primed, "false",
             "odma: the window begins with the requests to learn from."),
+    OPT_ROW(
+        BOOL, paper, "false",
+        "odma: as in the paper, a sequence that outgrows its memory moves to the large "
+        "bucket, and predictions above the last quantile get it. Else memory doubles, "
+        "and above the last quantile are buckets of twice the size each."),
     OPT_ROW(BOOL, co_batch, "true",
             "Admit the oldest request of the bucket that was admitted before; else the "
             "oldest."),
@@ -111,6 +116,11 @@ static const struct opt_row table[] = {
     OPT_ROW(F64, alpha, "0.5",
             "A predicted length is inflated by 1 + alpha times its uncertainty.",
             .min = 0, .max = 100),
+    OPT_ROW(F64, overflow, "0",
+            "Choose the smallest alpha with which at most this share of the requests "
+            "outgrows its memory, so that allocators are compared at equal overflow. 0: "
+            "alpha as it is.",
+            .min = 0, .max = 1),
     OPT_ROW(F64, tau, "0.8",
             "Uncertainty above which a sequence gets the longest memory.", .min = 0,
             .max = 1),
@@ -154,6 +164,7 @@ static const struct study_metric metrics[] = {
      "sequence-steps without memory for the next token / all sequence-steps"},
     {"bucket_accuracy_frac", "", "higher",
      "requests whose length is within the bucket that was chosen for them"},
+    {"alpha", "", "", "alpha, as given or chosen"},
     {"safe_frac", "", "higher",
      "requests whose length is at most the bound of the bucket that was chosen for them"},
     {"within_frac", "", "higher",
@@ -238,13 +249,15 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
                   .block_tok = o->block_tok,
                   .keep_frac = o->keep_frac,
                   .max_seqs = o->clients,
-                  .n_fixed = o->n_fixed},
+                  .n_fixed = o->n_fixed,
+                  .to_large = o->paper},
         .buckets = {.max_tok = s->max_tok,
                     .align_tok = o->align_tok,
                     .window = o->window,
                     .every = o->every,
                     .n_first = (int)o->n_first,
-                    .of_total = true},
+                    .of_total = true,
+                    .steps = !o->paper},
         .predict = {.max_tok = s->max_tok,
                     .constant_tok = (double)o->constant_tok,
                     .sigma = o->sigma,
@@ -486,6 +499,39 @@ static int change_opts(struct opts *to, const struct opts *o)
     return opt_set(table, to, name, o->change + n + 1, "study.change");
 }
 
+/* More overflows with a larger alpha are chance; the bracket is halved all the same. */
+#define ALPHA_MAX   64.0
+#define ALPHA_STEPS 12
+
+/* At most that share of the requests outgrows its memory with caution.alpha = k->caution.alpha. */
+static int overflows(struct cell *w, const struct study_kv_opts *k, bool *too_many)
+{
+    const struct study_kv_stream *s = &w->stream;
+
+    TRY(study_kv_replay(&w->result, k, s->requests, s->n, w->outcomes));
+    *too_many = (double)w->result.n_overflow > w->changed.overflow * (double)s->n;
+    return OK;
+}
+
+static int choose_alpha(struct cell *w, struct study_kv_opts *k)
+{
+    double low = 0, high = ALPHA_MAX;
+    bool too_many;
+
+    for (int i = 0; i < ALPHA_STEPS; i++) {
+        k->caution.alpha = i ? sqrt((low + 0.01) * high) : 0;
+        TRY(overflows(w, k, &too_many));
+        if (!i && !too_many)
+            return OK; /* no caution is needed */
+        if (too_many)
+            low = k->caution.alpha;
+        else
+            high = k->caution.alpha;
+    }
+    k->caution.alpha = high;
+    return OK;
+}
+
 static int open_stream(struct cell *w, const struct opts *o)
 {
     const struct study_kv_stream_opts so = {.sources = o->stream,
@@ -521,7 +567,10 @@ static int run(struct cell *w)
     fixed = k;
     TRY(kv_alloc_find("static", &fixed.alloc));
     TRY(study_kv_replay(&w->fixed, &fixed, s->requests, s->n, w->outcomes));
+    if (o->overflow > 0)
+        TRY(choose_alpha(w, &k));
     TRY(study_kv_replay(&w->result, &k, s->requests, s->n, w->outcomes));
+    study_value(w->out, "alpha", k.caution.alpha, "");
     TRY(kv_accuracy(&w->accuracy, w->outcomes, s->n, s->max_tok));
     TRY(constant_error(&constant_mae, s));
     report(w->out, w);

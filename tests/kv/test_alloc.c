@@ -459,8 +459,8 @@ static void grows_to(void *state, struct kv_extent *e, int64_t first_tok, int64_
     kv_alloc_moved(&kv_alloc_odma, state, &m);
 }
 
-/* A sequence that outgrows its memory gets what is free on its right; else it moves to a large
- * bucket, to twice as much where none is free, or to what it needs. */
+/* By the paper's rule a sequence that outgrows its memory gets what is free on its right; else it
+ * moves to a large bucket, to twice as much where none is free, or to what it needs. */
 TEST(what_an_outgrown_sequence_gets)
 {
     struct kv_bounds bounds = {.n = 1, .of_total = true, .align_tok = 16, .tok = {64}};
@@ -472,6 +472,7 @@ TEST(what_an_outgrown_sequence_gets)
 
     a.n_tok = 640;
     a.bounds = &bounds;
+    a.to_large = true;
     assert_ok(kv_alloc_open(&kv_alloc_odma, &regions, &a));
     for (int i = 0; i < 6; i++)
         assert_ok(kv_alloc_odma.reserve(regions, &need, &e[i])); /* 256 tokens are free */
@@ -487,6 +488,28 @@ TEST(what_an_outgrown_sequence_gets)
     assert_err(kv_alloc_odma.grow(regions, &x, 48, 49, &m), ERR_NOMEM,
                "no free run of 49");
     assert_true(x.cap_tok == 48 && m.old_id < 0);
+    kv_alloc_odma.close(regions);
+}
+
+/* Else it moves to twice its memory although a large bucket is free.
+ * Regression: where the longest sequence was a dozen times as long as the others, each of the
+ * few that outgrew their memory took as much as all of those. */
+TEST(an_outgrown_sequence_gets_twice_as_much)
+{
+    struct kv_bounds bounds = {.n = 1, .of_total = true, .align_tok = 16, .tok = {32}};
+    const struct kv_need need = {.prompt_tok = 20, .gen_tok = 4};
+    struct kv_arena a = {ARENA};
+    struct kv_extent e[3];
+    void *regions;
+
+    a.n_tok = 640;
+    a.bounds = &bounds;
+    assert_ok(kv_alloc_open(&kv_alloc_odma, &regions, &a));
+    for (int i = 0; i < 3; i++)
+        assert_ok(kv_alloc_odma.reserve(regions, &need, &e[i]));
+    grows_to(regions, &e[0], 96, 64);
+    grows_to(regions, &e[1], 160, 64);
+    grows_to(regions, &e[1], 160, 128); /* in place */
     kv_alloc_odma.close(regions);
 }
 

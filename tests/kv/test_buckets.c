@@ -169,6 +169,35 @@ TEST(options_are_checked)
 
 /* --- devices */
 
+/* Buckets of twice the size each above the last quantile, and only where asked for. */
+TEST(steps_above_the_last_quantile)
+{
+    struct kv_bucket_opts o = {.max_tok = 256,
+                               .align_tok = 1,
+                               .window = 8,
+                               .every = 8,
+                               .of_total = true,
+                               .n = 1,
+                               .p = {1}};
+
+    for (int steps = 0; steps < 2; steps++) {
+        const struct kv_bounds *bounds;
+        struct kv_buckets *b;
+
+        o.steps = steps;
+        assert_ok(kv_buckets_open(&b, &o));
+        for (int i = 0; i < 8; i++)
+            kv_buckets_add(b, 10, 12);
+        kv_buckets_learn(b);
+        bounds = kv_buckets_bounds(b);
+        assert_int_equal(bounds->n,
+                         steps ? 4 : 1); /* not 352, which is over the longest */
+        for (int i = 0; i < bounds->n; i++)
+            assert_int_equal(bounds->tok[i], 22 << i);
+        kv_buckets_close(&b);
+    }
+}
+
 TEST(devices_share_bounds)
 {
     const struct kv_bounds learned = {

@@ -106,6 +106,7 @@ static void run_replay(const struct serve *s, const char *alloc, const char *pre
                     .window = 1024,
                     .every = RELEARN,
                     .of_total = true,
+                    .steps = true,
                     .n_first = 10,
                     .n = KV_N_QUANTILES,
                     .p = KV_QUANTILES},

@@ -1,11 +1,19 @@
 /* Buckets whose bounds follow the lengths of finished requests, and a large bucket for
- * sequences that outgrow theirs or cannot be predicted.   Paper: ODMA 3.3-3.5. */
+ * sequences that cannot be predicted.
+ *
+ * Deviations from the paper. A sequence that outgrows its bucket moves to a large one there;
+ * here its memory doubles, since where answers are much shorter than the longest sequence a large
+ * bucket holds dozens of them (Natural Questions: 20 tokens of 256). kv_arena.to_large is the
+ * paper's rule. The paper also keeps a pool of large buckets free and has a list of blocks for
+ * each of a few sizes; here all memory is one row of runs (kv/runs.h says why).
+ *   Paper: ODMA 3.3-3.5. */
 #include "base/mem.h"
 #include "kv/buckets.h"
 #include "kv/runs.h"
 
 struct odma {
     int64_t max_tok;
+    bool to_large;
     const struct kv_bounds *bounds;
     struct kv_runs *runs;
 };
@@ -27,6 +35,7 @@ static int odma_open(void **state, const struct kv_arena *a)
         return ERR_NOMEM;
     o->max_tok = a->max_tok;
     o->bounds = a->bounds;
+    o->to_large = a->to_large;
     rc = kv_runs_open(&o->runs, a);
     if (rc == OK)
         *state = o;
@@ -46,17 +55,15 @@ static int odma_reserve(void *state, const struct kv_need *need, struct kv_exten
     return kv_runs_reserve(o->runs, n, out);
 }
 
-/* The paper moves a sequence that outgrows its memory to a large bucket, and keeps some of these
- * free. Where memory holds few sequences that costs more than it saves: here less than a large
- * bucket is taken where none is free, and who finds nothing waits or begins again
- * (sched/loop.h). */
+/* With to_large, less than a large bucket is taken where none is free; who finds nothing waits
+ * or begins again (sched/loop.h). */
 static int odma_grow(void *state, struct kv_extent *e, int64_t used_tok, int64_t want_tok,
                      struct kv_move *m)
 {
     struct odma *o = state;
     int64_t twice = 2 * e->cap_tok < o->max_tok ? 2 * e->cap_tok : o->max_tok;
     int64_t enough = twice > want_tok ? twice : want_tok;
-    const int64_t sizes[] = {o->max_tok, enough, want_tok};
+    const int64_t sizes[] = {o->to_large ? o->max_tok : enough, enough, want_tok};
     int rc = ERR_NOMEM;
 
     TRY(kv_want_check(want_tok, o->max_tok));
