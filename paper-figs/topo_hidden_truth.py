@@ -47,7 +47,7 @@ for y, machine in enumerate(machines):
     pays = [float(gain > 0.02) for gain in study.finite([c.value("gain_of_groups") for c in cells])]
     for k, (way, label) in enumerate(WAYS):
         share(axes[0], y + 0.11 * (k - 3.5), of["within_2pct" + way], marker="osv^D*Px"[k],
-              color=style.COLORS[k], label=label if y == 0 else None)
+              color=style.COLORS[k % 6], label=label if y == 0 else None)
     gaps, lost = study.finite(of["gap_frac"]), study.finite(of["gap_of_trees_frac"])
     axes[1].plot(gaps, [y - 0.12] * len(gaps), "o", ms=4, alpha=0.5, color=style.COLORS[0],
                  label="the plan found" if y == 0 else None)

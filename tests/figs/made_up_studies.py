@@ -81,6 +81,36 @@ def slicing(rng, n_tok=1, **_):
             "accel_tok_frac": rng.uniform(0, 1), "greedy_gap_frac": 0.001}, {}
 
 
+def product_times(rng, n_threads, **_):
+    tok = np.tile([1.0, 4, 16, 64, 256, 1024], 2)
+    weights = np.repeat([1e6, 8e6], 6)
+    s = weights * np.maximum(2 / 3e10, tok / 2e11) / n_threads
+    names = ("line_start_us line_ns_per_kmac line_r2 line_one_tok_error_frac line_error_frac regimes_gbps regimes_gflops "
+             "regimes_one_tok_error_frac regimes_error_frac")
+    return ({n: rng.uniform(0.1, 90) for n in names.split()},
+            {"weights": weights, "n_tok": tok, "seconds": s * rng.uniform(0.97, 1.03, 12), "line_s": 1.2 * s, "regimes_s": s})
+
+
+def sliced_layer(rng, n_tok, link_gbps, **_):
+    cg = np.linspace(0, 1, 9)
+    s = 1e-3 * n_tok ** 0.3 * np.maximum(1 - cg, 8 * cg / link_gbps)
+    names = ("best_ms best_speedup best_cg_frac planned_cg_frac error_frac within_10_frac error_no_contention_frac "
+             "within_10_no_contention_frac cpu_contention link_contention")
+    return ({n: rng.uniform(0, 1) for n in names.split()},
+            {"cg": cg, "measured_s": s * rng.uniform(0.95, 1.1, 9), "predicted_s": s, "predicted_no_contention_s": 0.97 * s})
+
+
+def slicing_policy(rng, n_tok, **_):
+    return {"step_ms": n_tok * rng.uniform(20, 90), "speedup_scheinfer": rng.uniform(0.8, 4),
+            "speedup_oracle": rng.uniform(1, 4), "cg_frac": rng.uniform(0, 0.5), "gg_frac": rng.uniform(0, 0.5)}, {}
+
+
+def sliced_decode(rng, **_):
+    v = rng.uniform(20, 90)
+    return {"tokens_per_s": v, "predicted_tokens_per_s": 1.05 * v, "predicted_lo": 0.95 * v, "predicted_hi": 1.15 * v,
+            "cg_frac": 0.2, "gg_frac": 0.25, "inside": 1.0, "error_frac": 0.05}, {}
+
+
 def topk_tuned(rng, k, **_):
     n = min(k, 3)
     tries = rng.uniform(0.9, 1, 2 * n)
@@ -281,6 +311,14 @@ STUDIES = {
                                           "passes": ["none", "fold", "fold,merge", "all"]}),
     "scheinfer_fig06_fiddler": (slicing, SLICING),
     "scheinfer_fig07_llamacpp": (slicing, SLICING),
+    "scheinfer_cpu_half": (product_times, {"type": ["bf16", "q4_0"], "n_threads": [1, 2]}),
+    "scheinfer_overlap": (sliced_layer, {"type": ["bf16", "q4_0"], "n_tok": [1, 16], "link_gbps": [2.0, 8.0], "gg_frac": [0.0]}),
+    "scheinfer_policies": (slicing_policy, {
+        "policy": ["scheinfer", "whole_layers", "fiddler", "ktransformers", "fit", "pshard", "oracle"],
+        "model": ["llama-2-70b", "mixtral-8x7b"], "budget_gb": [12.0, 24.0], "n_tok": [1, 8, 1024],
+        "accel_tmacs": [0.0, 100.0]}),
+    "scheinfer_predicted": (sliced_decode, {"model": ["build/models/llama-160m-bf16.gguf", "build/models/sheared-llama-1.3b-q4_0.gguf"],
+                                            "link_gbps": [4.0, 8.0]}),
     "scheinfer_threads": (slicing, {"model": ["mixtral-8x7b"], "testbed": ["A", "B"], "cpu_factor": [1, 2, 4, 8]}),
     "scheinfer_slicing_rates": (slicing, {"model": ["llama-2-70b", "mixtral-8x7b"], "cpu_factor": [0.5, 1, 2, 4, 8]}),
     "scheinfer_memory": (slicing, {"model": ["mixtral-8x7b", "llama-2-70b"], "budget_gb": [12.0, 24.0, 32.0]}),
