@@ -11,8 +11,8 @@
 #include "roles/control.h"
 
 /* Front: wait until all prompt and token machines of u->spec have come to u->o.machines
- * ("HOST:PORT", or NULL: any address, which MPI tells), and fill u->control[..][0]. ERR_ARG, ERR_IO,
- * ERR_FORMAT. */
+ * ("HOST:PORT", or NULL: any address, which MPI tells), and fill u->control[..][0]. ERR_ARG,
+ * ERR_IO, ERR_FORMAT. */
 MUST int roles_join_wait(struct roles_setup *u);
 /* Machine of a kind: connect, and fill what it has in u: spec.n, n, home, control[*machine][1]
  * and its ends of links. */
