@@ -66,9 +66,10 @@ struct model_config {
      * of their types, or all of a KV group's heads (KERN_W4C). 1: none. 0: no tensors were
      * seen, see model_k_block(). */
     int k_block;
-    /* V has another quantised type than Q and K in some layer: it is a matrix of its own. */
-    bool v_split;
-    int bos_id, eos_id; /* -1: none */
+    /* V has another quantised type than Q and K in some layer: it is a matrix of its own. Or K has
+     * another than Q, too: then both are a matrix of their own. */
+    bool v_split, k_split; /* k_split only with v_split */
+    int bos_id, eos_id;    /* -1: none */
     /* The tokens that end a text, eos_id first: [n_stop]. */
     int n_stop, stop_ids[MODEL_STOP_MAX];
 };

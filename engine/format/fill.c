@@ -236,6 +236,7 @@ static void set_blocks(struct format_file *f)
 
     for (int i = 0; i < c->n_layers; i++) {
         enum kern_type q = layer_slot(f, FORMAT_Q, i)->type;
+        enum kern_type k = layer_slot(f, FORMAT_K, i)->type;
         enum kern_type v = layer_slot(f, FORMAT_V, i)->type;
         enum kern_type o = layer_slot(f, FORMAT_O, i)->type;
         int block = kern_type_block(o);
@@ -244,7 +245,9 @@ static void set_blocks(struct format_file *f)
             block = (group + block - 1) / block * block;
         c->k_block = block > c->k_block ? block : c->k_block;
         c->v_split |= q != v && (kern_type_quantised(q) || kern_type_quantised(v));
+        c->k_split |= q != k && (kern_type_quantised(q) || kern_type_quantised(k));
     }
+    c->v_split |= c->k_split;
     for (int64_t i = 0; place_at(c, i, &p); i++)
         if ((p.role == FORMAT_DOWN || p.role == FORMAT_SHARED_DOWN ||
              p.role == FORMAT_EXPERT_DOWN) &&

@@ -43,12 +43,12 @@ struct model_tensor_source {
 MUST int format_fill_layers(struct format_file *f);
 /* Allocate the layers, find every needed tensor and refuse the others (an unknown tensor
  * means arithmetic that the engine would leave out). Sets weight_type, mean_bytes,
- * k_block and v_split. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: one is
+ * k_block, v_split and k_split. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: one is
  * unknown. */
 MUST int format_fill(struct format_file *f, const struct model_tensor_source *s);
 
 /* What follows from the tensors: matrices of Q4_1 are of KERN_W4C where all of them can be, and
- * the configuration's weight_type, mean_bytes, k_block and v_split. */
+ * the configuration's weight_type, mean_bytes, k_block, v_split and k_split. */
 void format_fill_types(struct format_file *f);
 
 /* config.name from the path's last part without .gguf or .bin. */

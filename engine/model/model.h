@@ -5,7 +5,8 @@
  *   QKV      split along N; unit = one KV group: its g query heads, then its K, then its V
  *            head, each unit padded to whole panels. Where files give V another quantised
  *            type (K-quants of mixed types do), V is a matrix of its own, whose unit is a V
- *            head: one more product of few columns in each layer
+ *            head: one more product of few columns in each layer. Where K has another type
+ *            than Q as well (mixtures of 8 experts), its head precedes V's there
  *   output   split along K; unit = the g * head_dim rows of one KV group
  *   gate+up  split along N; panels alternate gate, up; unit = model_ffn_unit() columns
  *   down     split along K; unit = model_ffn_unit() rows
@@ -34,7 +35,7 @@
 /* The kinds of matrices of a model. A kind has the same shape in all layers. */
 enum model_mat {
     MODEL_MAT_QKV,
-    MODEL_MAT_V, /* it has no columns unless config.v_split */
+    MODEL_MAT_V, /* with K where config.k_split; it has no columns unless config.v_split */
     MODEL_MAT_O,
     MODEL_MAT_ROUTER, /* a column for each expert, and one for a shared expert; f32 */
     /* of the MLP that every token has; without columns where there is none */

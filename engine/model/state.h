@@ -65,7 +65,7 @@ struct model {
     /* Shapes derived from c. */
     int group;        /* query heads per KV head */
     int64_t qkv_unit; /* columns of one KV group in the packed QKV, a multiple of 16 */
-    int64_t v_unit;   /* columns of a V head in the packed V; 0 unless c.v_split */
+    int64_t v_unit;   /* columns of a KV group in the packed V; 0 unless c.v_split */
     float attn_scale; /* 1 / sqrt(head_dim) */
     int64_t ld_x;     /* floats from a row of x to the next */
     int64_t k_max;    /* the longest row of activations */
@@ -91,12 +91,13 @@ static inline int64_t model_pad16(int64_t n)
 /* Columns of a KV group in the packed QKV, and in the packed V. */
 static inline int64_t model_qkv_unit(const struct model_config *c)
 {
-    return model_pad16((int64_t)(c->n_heads / c->n_kv_heads + 2 - c->v_split) *
-                       c->head_dim);
+    return model_pad16(
+        (int64_t)(c->n_heads / c->n_kv_heads + 2 - c->v_split - c->k_split) *
+        c->head_dim);
 }
 static inline int64_t model_v_unit(const struct model_config *c)
 {
-    return c->v_split ? model_pad16(c->head_dim) : 0;
+    return c->v_split ? model_pad16((int64_t)(1 + c->k_split) * c->head_dim) : 0;
 }
 
 /* The sizes of units and groups, which the configuration alone determines. */

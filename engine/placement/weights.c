@@ -73,7 +73,7 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
         int n;
     } roles[MODEL_MAT_HEAD] = {
         [MODEL_MAT_QKV] = {{FORMAT_Q, FORMAT_K, FORMAT_V}, 3},
-        [MODEL_MAT_V] = {{FORMAT_V}, 1},
+        [MODEL_MAT_V] = {{FORMAT_K, FORMAT_V}, 2}, /* or V alone */
         [MODEL_MAT_O] = {{FORMAT_O}, 1},
         [MODEL_MAT_ROUTER] = {{FORMAT_ROUTER, FORMAT_SHARED_SCALE}, 2},
         [MODEL_MAT_GATE_UP] = {{FORMAT_GATE, FORMAT_UP}, 2},
@@ -83,12 +83,15 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
     };
     enum model_mat which = model_layer_mat_kind(i);
     bool moe = m->c.n_experts > 0, mlp = m->c.hidden > 0;
+    const enum format_role *from = roles[which].from;
     int n = roles[which].n;
 
     if (which == MODEL_MAT_QKV)
-        n -= m->c.v_split;
-    if (which == MODEL_MAT_V && !m->c.v_split)
-        n = 0;
+        n -= m->c.v_split + m->c.k_split;
+    if (which == MODEL_MAT_V) {
+        from += !m->c.k_split;
+        n = m->c.v_split + m->c.k_split;
+    }
     if (which == MODEL_MAT_ROUTER)
         n = moe ? 1 + mlp : 0;
     if ((which == MODEL_MAT_GATE_UP || which == MODEL_MAT_DOWN) && !mlp)
@@ -96,7 +99,7 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
     if (i >= MODEL_MAT_EXPERT_GATE_UP && !moe)
         n = 0;
     for (int k = 0; k < n; k++) {
-        enum format_role role = roles[which].from[k];
+        enum format_role role = from[k];
 
         if (moe && role >= FORMAT_GATE && role <= FORMAT_DOWN)
             role += FORMAT_SHARED_GATE - FORMAT_GATE;
@@ -113,7 +116,7 @@ static int layout_layer(struct model *m, const struct format_file *f, enum kern_
 {
     static const char *const what[MODEL_MAT_HEAD] = {
         [MODEL_MAT_QKV] = "the QKV projection",
-        [MODEL_MAT_V] = "the V projection",
+        [MODEL_MAT_V] = "the projections of K and V",
         [MODEL_MAT_O] = "the attention output",
         [MODEL_MAT_GATE_UP] = "gate and up",
         [MODEL_MAT_DOWN] = "the down projection",

@@ -68,24 +68,35 @@ static int64_t unrotate(const struct source *s, int64_t r)
     return r < half ? 2 * r : 2 * (r - half) + 1;
 }
 
-/* A packed QKV column, or (v_split) QK column: 0 Q, 1 K, 2 V and its row there; false for
- * padding. */
+/* The row of a KV group's head `which`: 0 Q, 1 K, 2 V. */
+static int64_t head_row(const struct source *s, int which, int64_t head, int64_t r)
+{
+    return head * s->m->c.head_dim + (which == 2 ? r : unrotate(s, r));
+}
+
+/* A packed column of QKV, or of those of them that are not split off: 0 Q, 1 K, 2 V and its row
+ * there; false for padding. */
 static bool qkv_column(const struct source *s, int64_t col, int *which, int64_t *row)
 {
     int64_t hd = s->m->c.head_dim, unit = col / s->m->qkv_unit;
     int64_t in_unit = col % s->m->qkv_unit;
     int64_t head = in_unit / hd, r = in_unit % hd;
 
-    if (head >= s->m->group + 2 - s->m->c.v_split)
+    if (head >= s->m->group + 2 - s->m->c.v_split - s->m->c.k_split)
         return false;
-    if (head < s->m->group) {
-        *which = 0;
-        *row = (unit * s->m->group + head) * hd + unrotate(s, r);
-    } else {
-        *which = (int)(head - s->m->group) + 1;
-        *row = unit * hd + (*which == 1 ? unrotate(s, r) : r);
-    }
+    *which = head < s->m->group ? 0 : (int)(head - s->m->group) + 1;
+    *row = head_row(s, *which, *which ? unit : unit * s->m->group + head, r);
     return true;
+}
+
+/* The same of a column of the packed V. */
+static bool v_column(const struct source *s, int64_t col, int *which, int64_t *row)
+{
+    int64_t hd = s->m->c.head_dim, in_unit = col % s->m->v_unit;
+
+    *which = (int)(in_unit / hd) + 2 - s->m->c.k_split;
+    *row = head_row(s, *which, col / s->m->v_unit, in_unit % hd);
+    return *which <= 2;
 }
 
 static const void *qkv_row(const struct source *s, int64_t col, enum kern_type *type)
@@ -98,10 +109,12 @@ static const void *qkv_row(const struct source *s, int64_t col, enum kern_type *
 
 static const void *v_row(const struct source *s, int64_t col, enum kern_type *type)
 {
-    int64_t hd = s->m->c.head_dim, in_unit = col % s->m->v_unit;
+    int64_t row;
+    int which;
 
-    return in_unit < hd ? tensor_row(s->t[0], col / s->m->v_unit * hd + in_unit, type)
-                        : NULL;
+    if (!v_column(s, col, &which, &row))
+        return NULL;
+    return tensor_row(s->t[which - 2 + s->m->c.k_split], row, type);
 }
 
 /* ---- packing ---- */
@@ -244,20 +257,16 @@ static float element_f32(const struct format_tensor *t, int64_t i)
 static void pack_qkv_bias(struct model_layer *l, const struct source *s,
                           const struct format_tensor *const bias[3])
 {
-    int64_t v_unit = s->m->v_unit, hd = s->m->c.head_dim;
+    int64_t row;
+    int which;
 
     /* The source rows of biases follow those of the weights: one column at a time. */
-    for (int64_t col = 0; col < l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL; col++) {
-        int64_t row;
-        int which;
-
+    for (int64_t col = 0; col < l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL; col++)
         l->qkv_bias[col] =
             qkv_column(s, col, &which, &row) ? element_f32(bias[which], row) : 0;
-    }
     for (int64_t col = 0; col < l->mats[MODEL_MAT_V].n_panels * KERN_PANEL; col++)
-        l->v_bias[col] = col % v_unit < hd
-                             ? element_f32(bias[2], col / v_unit * hd + col % v_unit)
-                             : 0;
+        l->v_bias[col] =
+            v_column(s, col, &which, &row) ? element_f32(bias[which], row) : 0;
 }
 
 /* The weights of a head's norm, in the order of its packed columns. */

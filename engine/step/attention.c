@@ -33,19 +33,30 @@ static void norm_heads(const struct model *m, float *x, int n_heads, const float
                                             m->c.norm_eps);
 }
 
-/* The value of the group, which follows its key or is in a matrix of its own. */
-static float *value_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
+/* What the group has in the matrix that is split off. */
+static float *split_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
 {
     const struct model_rank *r = w->rank;
 
-    if (w->m->c.v_split)
-        return r->qkv + (b->row0 + i) * r->ld_qkv + r->shard.col_hi - r->shard.col_lo +
-               b->kv_head * w->m->v_unit - r->shard.v_lo;
-    return q_at(w, b, i) + (b->g + 1) * w->m->c.head_dim;
+    return r->qkv + (b->row0 + i) * r->ld_qkv + r->shard.col_hi - r->shard.col_lo +
+           b->kv_head * w->m->v_unit - r->shard.v_lo;
 }
 
-/* Normalise (where the model does) and rotate the queries; and the key of the group, which
- * follows its last query, and keep key and value, where they are this rank's. */
+/* The key of the group, which follows its last query or is in the other matrix. */
+static float *key_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
+{
+    return w->m->c.k_split ? split_at(w, b, i) : q_at(w, b, i) + b->g * w->m->c.head_dim;
+}
+
+/* The value of the group, which follows its key or is first in the other matrix. */
+static float *value_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
+{
+    return w->m->c.v_split && !w->m->c.k_split ? split_at(w, b, i)
+                                               : key_at(w, b, i) + w->m->c.head_dim;
+}
+
+/* Normalise (where the model does) and rotate the queries; and the key of the group, and keep key
+ * and value, where they are this rank's. */
 static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
@@ -57,16 +68,19 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 
     for (int64_t i = b->i; i < b->i + b->n; i++) {
         int64_t pos = b->chunk->pos0 + i;
-        float *q = q_at(w, b, i), *key = q + b->g * hd;
+        float *q = q_at(w, b, i), *key = key_at(w, b, i);
+        const float *cos = m->rope_cos + pos * half, *sin = m->rope_sin + pos * half;
+        bool together = kv && !m->c.k_split; /* the key follows the queries */
 
         if (l->q_norm)
             norm_heads(m, q, b->g, l->q_norm);
         if (l->k_norm && kv)
             norm_heads(m, key, 1, l->k_norm);
-        m->kern.v[KERN_ROPE]->fn.rope(q, m->rope_cos + pos * half,
-                                      m->rope_sin + pos * half, b->g + kv, hd);
+        m->kern.v[KERN_ROPE]->fn.rope(q, cos, sin, b->g + together, hd);
         if (!kv)
             continue;
+        if (!together)
+            m->kern.v[KERN_ROPE]->fn.rope(key, cos, sin, 1, hd);
         kern_kv_store(&m->kern, m->kv_type,
                       kv_token_at(slot, b->layer, b->kv_head, 0, pos, vec_bytes), key,
                       hd);

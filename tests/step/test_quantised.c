@@ -90,13 +90,17 @@ TEST(test_v_is_split)
     for (int t = 0; t < step_n_quant_traits; t++) {
         const struct step_trait *trait = &step_quant_traits[t];
         const struct model_layer *l;
-        bool mixed = trait->mixed;
 
         step_model_open(&x, trait, &o, 1);
         l = &x.model->layers[0];
         assert_int_equal(l->mats[MODEL_MAT_QKV].type, trait->type);
-        assert_int_equal(l->mats[MODEL_MAT_V].n_panels > 0, mixed);
-        if (mixed) {
+        assert_int_equal(l->mats[MODEL_MAT_V].n_panels > 0, trait->mixed != REF_SAME);
+        if (trait->mixed == REF_MIXED_KEYS) {
+            assert_int_equal(l->mats[MODEL_MAT_V].type, KERN_Q8_0);
+            assert_int_equal(l->mats[MODEL_MAT_V].n, x.model->v_unit * trait->n_kv_heads);
+            assert_true(x.model->v_unit >= 2 * trait->head_dim);
+        }
+        if (trait->mixed == REF_MIXED) {
             assert_int_equal(l->mats[MODEL_MAT_V].type, KERN_Q6_K);
             assert_int_equal(x.model->layers[1].mats[MODEL_MAT_V].type, trait->type);
             assert_int_equal(l->mats[MODEL_MAT_DOWN].type, KERN_Q6_K);
@@ -271,9 +275,10 @@ TEST(test_refusals)
     struct model_config c;
 
     step_trait_config(&step_quant_traits[0], &c);
-    refused(&c, FORMAT_K, KERN_Q4_1, KERN_N_TYPES,
-            "the QKV projection: expected tensors of one quantised type, found q4_0 and "
-            "q4_1");
+    refused(
+        &c, FORMAT_K, KERN_Q4_1, KERN_N_TYPES,
+        "the projections of K and V: expected tensors of one quantised type, found q4_1 "
+        "and q4_0");
     refused(&c, FORMAT_UP, KERN_Q8_0, KERN_N_TYPES, "gate and up: expected tensors");
     refused(&c, FORMAT_Q, KERN_Q4_0, KERN_BF16, "stored as q4_0");
     refused(&c, FORMAT_Q, KERN_Q4_0, KERN_Q8_0, "cannot be kept as q8_0");

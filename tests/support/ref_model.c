@@ -74,7 +74,8 @@ struct maker {
     struct ref_model *r;
     struct rng rng;
     size_t used;
-    bool mixed, flat_router;
+    enum ref_mixed mixed;
+    bool flat_router;
     int n_made;
 };
 
@@ -91,6 +92,8 @@ static enum kern_type type_of(struct maker *k, enum format_role role, int layer)
     if (!kern_type_quantised(type))
         return (enum kern_type)(k->n_made++ % KERN_N_PLAIN_TYPES);
     k->n_made++;
+    if (k->mixed == REF_MIXED_KEYS)
+        return role == FORMAT_K || role == FORMAT_V ? KERN_Q8_0 : type;
     return more ? KERN_Q6_K : type;
 }
 
@@ -198,7 +201,7 @@ static void make_layer(struct maker *k, int i)
 }
 
 void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
-                    bool mixed, bool flat_router, uint64_t seed)
+                    enum ref_mixed mixed, bool flat_router, uint64_t seed)
 {
     struct maker k = {.r = r, .mixed = mixed, .flat_router = flat_router};
     size_t n_experts = (size_t)(c->n_layers * c->n_experts);

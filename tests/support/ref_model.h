@@ -18,10 +18,16 @@ struct ref_model {
     double margin;
 };
 
-/* Random weights of this configuration (c->weight_type; `mixed`: types differ from tensor
- * to tensor; `flat_router`: all experts have the same products). Fails the test on error. */
+/* Do the types of tensors differ? */
+enum ref_mixed {
+    REF_SAME,
+    REF_MIXED,     /* plain ones from tensor to tensor, quantised ones as in most files */
+    REF_MIXED_KEYS /* quantised: K and V have 8 bits, as in files of 8 experts */
+};
+
+/* Random weights of this configuration (c->weight_type; `flat_router`: all experts have the same products). Fails the test on error. */
 void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
-                    bool mixed, bool flat_router, uint64_t seed);
+                    enum ref_mixed mixed, bool flat_router, uint64_t seed);
 /* The weights of an open file, which may be closed afterwards; r->f is not a file. */
 void ref_model_of_file(struct ref_model *r, const struct format_file *f);
 void ref_model_fini(struct ref_model *r);
