@@ -25,7 +25,8 @@ enum ref_mixed {
     REF_MIXED_KEYS /* quantised: K and V have 8 bits, as in files of 8 experts */
 };
 
-/* Random weights of this configuration (c->weight_type; `flat_router`: all experts have the same products). Fails the test on error. */
+/* Random weights of this configuration (c->weight_type; `flat_router`: all experts have the same
+ * products). Fails the test on error. */
 void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
                     enum ref_mixed mixed, bool flat_router, uint64_t seed);
 /* The weights of an open file, which may be closed afterwards; r->f is not a file. */
