@@ -17,7 +17,7 @@
 
 static void close_machines(struct roles_front *f)
 {
-    bool sound = f->started && par_ranks_check(f->starter) == OK;
+    bool sound = f->starter && f->started && par_ranks_check(f->starter) == OK;
 
     if (f->u.starter[0] >= 0)
         shutdown(f->u.starter[0], SHUT_RDWR); /* first: it then expects them to end */

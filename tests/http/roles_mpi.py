@@ -93,10 +93,13 @@ def a_machine_that_goes():
     s = Server(sandwich, MODEL, *FLAGS, *ROLES, "--transport", "socket", "--machines", address)
     assert s.complete(prompt="a", max_tokens=3)["usage"]["completion_tokens"] == 3
     t.kill()
-    _, err = s.process.communicate(timeout=WAIT_S)
-    assert s.process.returncode == 1 and "token machine 1 of 1 closed its connection" in err, err
-    p.wait(WAIT_S)
     t.wait(WAIT_S)
+    assert s.complete(prompt="a", max_tokens=3)["usage"]["completion_tokens"] == 3  # by the prompt machine alone
+    p.kill()
+    _, err = s.process.communicate(timeout=WAIT_S)
+    p.wait(WAIT_S)
+    assert s.process.returncode == 1 and "token machine 1 of 1 closed its connection" in err, err
+    assert "no machine is left: prompt machine 1 of 1 closed its connection" in err, err
 
 
 def wrong_flags():
@@ -110,7 +113,7 @@ def wrong_flags():
 
 
 tap.check("machines that connect: the ids of one process", machines_connect)
-tap.check("a machine that goes is named", a_machine_that_goes)
+tap.check("a machine that goes is named, and the others go on", a_machine_that_goes)
 tap.check("wrong flags", wrong_flags)
 for name in LAUNCHERS:
     if not shutil.which("mpirun." + name) or not os.path.exists(
