@@ -151,6 +151,7 @@ int study_fault_open_sender(struct study_fault_world *w, int fd)
                                     .max_transfers = 2,
                                     .mode = CLUSTER_LAYER_WISE,
                                     .silence_ms = STUDY_FAULT_SILENCE_MS,
+                                    .no_checksums = w->no_checksums,
                                     .on_offer = on_offer,
                                     .on_end = on_sent,
                                     .on_fail = on_fail,

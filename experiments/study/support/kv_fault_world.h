@@ -20,6 +20,7 @@ struct study_fault_world {
     struct kv_slot source, slot, other; /* other: another sequence's */
     int64_t n_tok;
     uint64_t transfer;
+    bool no_checksums;
     const struct cluster_transport *transport;
     struct cluster_transport stalling; /* the same with stalling_put() */
     struct cluster_sender *sender;     /* NULL: it is scripted */

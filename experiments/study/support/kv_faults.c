@@ -96,7 +96,7 @@ static int write_piece(struct study_fault_world *w, uint64_t transfer, int layer
                                 .transfer = transfer,
                                 .layer = layer,
                                 .hi = hi,
-                                .has_hash = true};
+                                .has_hash = !w->no_checksums};
     bool there = layer < study_fault_shape.n_layers && hi <= w->n_tok;
     char *byte;
 
@@ -179,8 +179,10 @@ static int write_fault(struct study_fault_world *w, const struct study_fault_cas
         if (n_layers < study_fault_shape.n_layers && w->n_tok > 1 && rng_below(w->rng, 2))
             TRY(write_piece(w, w->transfer, n_layers, w->n_tok - 1, false));
         return write_end(w, w->transfer);
-    case STUDY_CORRUPTED:
-        return write_piece(w, w->transfer, n_layers, w->n_tok, true);
+    case STUDY_CORRUPTED: /* and it goes on as if all were well */
+        for (int l = n_layers; l < study_fault_shape.n_layers; l++)
+            TRY(write_piece(w, w->transfer, l, w->n_tok, l == n_layers));
+        return write_end(w, w->transfer);
     case STUDY_LATE:
         if (c->phase == STUDY_IN_TRANSFER) { /* it is given back, and then comes more */
             struct cluster_message m = {.type = CLUSTER_DROPPED, .transfer = w->transfer};
@@ -429,10 +431,12 @@ int study_fault_run(struct study_fault_world *w, const struct study_fault_case *
                     struct rng *rng, struct study_fault_result *out)
 {
     bool harmless = c->fault == STUDY_SLOW || c->fault == STUDY_IDLE;
+    bool may_arrive = harmless || c->fault == STUDY_CORRUPTED;
     uint64_t began_ns = 0, before = hash_other(w);
     int rc;
 
     w->transport = c->transport;
+    w->no_checksums = c->no_checksums;
     w->rng = rng;
     w->n_tok = 2 + (int64_t)rng_below(rng, STUDY_FAULT_MAX_TOK - 1);
     w->transfer = 0;
@@ -444,7 +448,7 @@ int study_fault_run(struct study_fault_world *w, const struct study_fault_case *
         study_fault_disconnect(w);
         return rc;
     }
-    if (!study_fault_wait(w, harmless ? &w->n_arrived : &w->n_failed, true))
+    if (!study_fault_wait(w, may_arrive ? &w->n_arrived : &w->n_failed, true))
         out->silent = true;
     out->silent |= !is_kept(w, c);
     out->named = w->named_ns != 0;

@@ -44,6 +44,7 @@ struct study_fault_case {
     enum study_fault fault;
     enum study_phase phase;
     const struct cluster_transport *transport;
+    bool no_checksums;
 };
 /* Why there is no such case; NULL: there is. */
 const char *study_fault_excluded(const struct study_fault_case *c);
