@@ -3,6 +3,12 @@
 from lib import read, study, style
 
 STEM = "scheinfer_cpu_half"
+
+
+def percent(cell, model):
+    return style.number(100 * cell.value(model + "_one_tok_error_frac"), "%.0f %%")
+
+
 result = read.latest(STEM)
 types = study.settings(result.cells, "type")
 threads = study.settings(result.cells, "n_threads")
@@ -16,9 +22,9 @@ for ax, kind in zip(axes, types):
             of = sorted((t, a, b, c) for w, t, a, b, c in zip(weights, tok, s, line, regimes) if w == most)
             x = [p[0] for p in of]
             ax.plot(x, [1e3 * p[1] for p in of], "o", color=style.COLORS[i], label="%d thread%s" % (n, "s"[:n > 1]))
-            ax.plot(x, [1e3 * p[2] for p in of], ":", color=style.COLORS[i], lw=1, label="one line" if i == 0 else None)
+            ax.plot(x, [1e3 * p[2] for p in of], ":", color=style.COLORS[i], lw=1, label="one line, at 1 token off by %s" % percent(cell, "line"))
             ax.plot(x, [1e3 * p[3] for p in of], "-", color=style.COLORS[i], lw=1,
-                    label="two regimes" if i == 0 else None)
+                    label="two regimes, %s" % percent(cell, "regimes"))
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set(title=kind, xlabel="tokens", ylabel="ms, the largest matrix")

@@ -14,7 +14,8 @@ for ax, (kind, tok) in zip(axes, [(k, t) for k in types for t in n_tok]):
             cg, s, p, plain = (cell.series.get(k, []) for k in (
                 "cg", "measured_s", "predicted_s", "predicted_no_contention_s"))
             ax.plot(cg, [1e3 * v for v in s], "o", color=style.COLORS[i], label="%g GB/s, measured" % link)
-            ax.plot(cg, [1e3 * v for v in p], "-", color=style.COLORS[i], lw=1, label="model" if i == 0 else None)
+            ax.plot(cg, [1e3 * v for v in p], "-", color=style.COLORS[i], lw=1,
+                    label="model, off by %s" % style.number(100 * cell.value("error_frac"), "%.1f %%"))
             ax.plot(cg, [1e3 * v for v in plain], ":", color=style.COLORS[i], lw=1,
                     label="without contention" if i == 0 else None)
     ax.set(title="%s, %d token%s" % (kind, tok, "s"[:tok > 1]), xlabel="share of CG", ylabel="ms")

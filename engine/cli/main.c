@@ -24,6 +24,8 @@ static const struct {
     {"tune", "Search the fastest schedule of every matrix product.", cli_tune},
     {"profile", "Time products and copies, for slices on a CPU and an accelerator.",
      cli_profile},
+    {"transfer", "Time keys and values on their way from one process to another.",
+     cli_transfer},
     {"graph", "Rewrite a graph of operators into a smaller one.", cli_graph},
     {"kernel", "Raise a kernel, change its parameters, lower and time it.", cli_kernel},
     {"predictor", "Train or evaluate a predictor of output lengths.", cli_predictor},

@@ -1,5 +1,5 @@
-/* cluster/tcp.h - TCP connections between processes that nobody has forked from each other. Errors are
- * ERR_ARG, an address that is none, and ERR_IO. A socket is the caller's after success.
+/* cluster/tcp.h - TCP connections between processes of several hosts. Errors are ERR_ARG, an
+ * address that is none, and ERR_IO. A socket is the caller's after success.
  * There is no encryption and no password: for networks whose hosts trust each other.
  * Threads: any. */
 #ifndef CLUSTER_TCP_H

@@ -64,9 +64,9 @@ static const char *sandwich(void)
     return exe;
 }
 
-static bool near(int64_t a, int64_t b)
+static bool near(int64_t a, int64_t b, double frac)
 {
-    return llabs(a - b) <= 8 || fabs((double)a / (double)b - 1) < 0.001;
+    return llabs(a - b) <= 8 || fabs((double)a / (double)b - 1) < frac;
 }
 
 TEST_WITH(decode_misses_its_weights, open_model, NULL)
@@ -108,10 +108,10 @@ TEST_WITH(decode_misses_its_weights, open_model, NULL)
         assert_true(a->instructions == b->instructions && a->reads == b->reads);
         assert_true(a->writes == b->writes);
         /* What is in the caches when a step begins differs by a few lines: tables are filled
-         * under other keys in each process (base/hash.h). */
-        assert_true(near(a->l1_misses, b->l1_misses));
-        assert_true(near(a->ll_read_misses, b->ll_read_misses));
-        assert_true(near(a->ll_write_misses, b->ll_write_misses));
+         * under other keys in each process (base/hash.h). The first level has 512. */
+        assert_true(near(a->l1_misses, b->l1_misses, 0.01));
+        assert_true(near(a->ll_read_misses, b->ll_read_misses, 0.001));
+        assert_true(near(a->ll_write_misses, b->ll_write_misses, 0.001));
     }
     printf("# %.0f lines of weights a token, %lld misses\n", lines,
            (long long)calls[0][3].ll_read_misses);

@@ -99,7 +99,30 @@ def split_simulated(rng, nodes, system, tpot_factor, **_):
     return summary, {"goodputs": rng.uniform(1, 2, 5)}, {}, {"*": "simulated"}
 
 
+def kv_faults(rng, checksums, **_):
+    faults = ["unknown_id", "partial_layer", "peer_killed", "corrupted", "slow"]
+    series = {}
+    for f in faults:
+        series["n_" + f] = rng.integers(20, 40, 4) * np.array([1, 1, 1, np.nan if f == "slow" else 1])
+        series["silent_" + f] = np.array([0, 0 if checksums or f != "corrupted" else 20, 0, 0])
+        series["worst_ms_" + f] = rng.uniform(1, 90, 4) * np.array([1, 1, np.nan if f == "slow" else 1, 1])
+    summary = {"n_faults": 200, "n_silent": 0 if checksums else 20, "n_lost": 0, "named_frac": 0.9, "named_p50": 2,
+               "named_p99": 80, "named_max": 120}
+    return summary, series, {}, {"*": "measured_small"}
+
+
+def kv_transport(rng, way, checksums, **_):
+    rate = 200 if way == "map" and not checksums else rng.uniform(0.5, 2)
+    names = "sender_cpu_per_gb receiver_cpu_per_gb checksum_per_gb paced_reached paced_cpu_frac".split()
+    summary = {n: rng.uniform(0.1, 1) for n in names}
+    summary.update(gb_per_s=rate, cpu_per_gb=rng.uniform(0.2, 3), pieces_per_gb=500, neighbour_alone=9, neighbour_with=11,
+                   neighbour_slowdown=22)
+    return summary, {n: [summary[n]] * 3 for n in summary}, {}, {"*": "measured_small"}
+
+
 STUDIES = {
+    "splitwise_faults": (kv_faults, {"transport": ["shm", "socket"], "checksums": [True, False]}),
+    "splitwise_transport": (kv_transport, {"way": ["map", "shm", "mpi_put:openmpi"], "checksums": [True, False]}),
     "splitwise_fig14_transfer": (kv_transfer, {"x_over_c": [0.05, 0.1, 0.3, 1.0, 3.0]}),
     "splitwise_fig15_overhead": (kv_transfer, {"x_over_c": [0.05, 0.3, 1.0]}),
     "splitwise_sim_vs_real": (roles_vs_sim, {"load": [0.5, 0.8, 1.5]}),

@@ -1,5 +1,5 @@
-/* study/support/kv_fault_table.h - many faults of transports, drawn at random (kv_faults.h), and what
- * became of them, counted by fault and phase.
+/* study/support/kv_fault_table.h - many faults of transports, drawn at random (kv_faults.h), and
+ * what became of them, counted by fault and phase.
  * Paper: Splitwise IV-C.   Threads: the caller's; it starts its own. */
 #ifndef STUDY_KV_FAULT_TABLE_H
 #define STUDY_KV_FAULT_TABLE_H
@@ -27,7 +27,8 @@ struct study_fault_opts {
 
 /* Free with study_fault_table_free(), also after an error. ERR_IO, ERR_NOMEM: a case could not be
  * carried out. */
-MUST int study_fault_many(struct study_fault_table *out, const struct study_fault_opts *o);
+MUST int study_fault_many(struct study_fault_table *out,
+                          const struct study_fault_opts *o);
 void study_fault_table_free(struct study_fault_table *t);
 
 #endif

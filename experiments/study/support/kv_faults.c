@@ -444,7 +444,8 @@ int study_fault_run(struct study_fault_world *w, const struct study_fault_case *
     clear_slot(w);
     *out = (struct study_fault_result){.named = false};
     rc = inject(w, c, &began_ns);
-    if (rc != OK && !w->named_ns) {
+    /* A write fails where the other end has failed, which says so a little later. */
+    if (rc != OK && !study_fault_wait(w, &w->n_failed, true)) {
         study_fault_disconnect(w);
         return rc;
     }

@@ -1,0 +1,38 @@
+"""Faults of transports by fault and phase: the longest time until one is named, and how many are silent."""
+
+from lib import read, study, style
+
+STEM = "splitwise_faults"
+PHASES = ["prefill", "transfer", "decode", "idle"]
+
+
+def count(cells):
+    return style.number(cells[0].value("n_silent"), "%d") if cells else "n/a"
+
+
+result = read.latest(STEM)
+checked = study.where(result.cells, checksums=True)
+fig, axes = style.panels(max(len(checked), 1), 2)
+for i, (ax, c) in enumerate(zip(axes, checked)):
+    transport = study.setting(c, "transport")
+    faults = sorted(n[len("n_"):] for n in c.series if n.startswith("n_"))
+    worst = [c.series["worst_ms_" + f] for f in faults]
+    top = max((v for row in worst for v in row if v == v), default=1)
+    ax.imshow(worst or [[float("nan")]], aspect="auto", cmap="Blues", vmin=0, vmax=1.6 * top)
+    for y, f in enumerate(faults):
+        for x in range(len(PHASES)):
+            silent = c.series["silent_" + f][x]
+            if worst[y][x] == worst[y][x] or silent:
+                ax.text(x, y, "silent" if silent > 0 else style.number(worst[y][x], "%.3g"), ha="center", va="center",
+                        fontsize=7, color="red" if silent > 0 else "black")
+    ax.grid(False)
+    ax.set_xticks(range(len(PHASES)), PHASES)
+    ax.set_yticks(range(len(faults)), [f.replace("_", " ") for f in faults] if i == 0 else [""] * len(faults))
+    ax.set(xlabel="phase", ylabel="fault" if i == 0 else "")
+    ax.set_title("%s: %s silent, without checksums %s" % (transport, count([c]), count(
+        study.where(result.cells, checksums=False, transport=transport))))
+style.save(fig, result, STEM, "Faults of transports: longest time until one is named, ms (Splitwise IV-E)")
+COLUMNS = ["n_faults", "n_silent", "n_lost", "named_frac", "named_p50", "named_p99", "named_max"]
+study.write_table(STEM, ["transport", "checksums"] + [c.replace("_", " ") for c in COLUMNS],
+                  [[study.setting(c, "transport"), "yes" if study.setting(c, "checksums") else "no"] +
+                   [style.number(c.value(m), "%.4g") for m in COLUMNS] for c in result.cells])
