@@ -36,7 +36,7 @@ static void help(FILE *f)
           "Verbs:\n",
           f);
     for (int i = 0; verbs[i]; i++)
-        fprintf(f, "  %-9s %s\n", verbs[i]->name, verbs[i]->help);
+        fprintf(f, "  %-11s %s\n", verbs[i]->name, verbs[i]->help);
     fputs("\nOptions:\n"
           "  -h, --help     Print this text. `testbed VERB --help` describes a verb.\n"
           "  --version      Print commit, compiler and instruction sets.\n"
