@@ -12,7 +12,7 @@
 #define FIRST_ID   3    /* below are control tokens of common vocabularies */
 #define WORDS      1024 /* distinct numbers of words, where the server takes no ids */
 #define SLOW       4    /* as slow as this times the slowest answer so far is no hang */
-#define FIRST_WAIT 0.25 /* of the budget, before the server's speed is known */
+#define FIRST_WAIT 0.4  /* of the budget, before the server's speed is known */
 #define WAIT       0.1  /* of the budget, at least */
 #define NO_NOISE   32   /* equal repeats, after which there is none */
 

@@ -28,6 +28,7 @@ struct conform_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t next_id;
+    bool ask_probs; /* llama-server sends ids with probabilities only */
 };
 
 /* One request on its way. Its answer is written by the thread of `http` under the lock. */
@@ -94,6 +95,8 @@ static char *body_of(const struct conform_client *c, const struct conform_reques
         json_object_set_new(j, "return_token_ids", json_true());
     if (takes(c, "cache_prompt"))
         json_object_set_new(j, "cache_prompt", json_true());
+    if (c->ask_probs)
+        json_object_set_new(j, "n_probs", json_integer(1));
     text = j ? json_text(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return text;
@@ -247,6 +250,28 @@ int conform_client_ask(struct conform_client *c, const struct conform_request *q
 
 /* --- the server */
 
+/* Does an answer have ids, or else one with probabilities? A server that does not answer is for
+ * the caller to find. */
+static int find_ids(struct conform_client *c, uint64_t end_ns)
+{
+    static const int32_t prompt[] = {5, 6, 7, 8};
+    const struct conform_request q = {.prompt = prompt, .n_prompt = 4, .n_output = 2};
+    struct conform_answer a;
+    bool ids, whole;
+
+    for (int i = 0; i < 2; i++) {
+        c->ask_probs = i == 1;
+        TRY(conform_client_ask(c, &q, &a, 1, end_ns));
+        ids = a.n_ids == q.n_output;
+        whole = conform_answer_whole(&a);
+        conform_answer_fini(&a);
+        if (ids || (!whole && i == 0))
+            return OK;
+    }
+    c->ask_probs = false;
+    return OK;
+}
+
 static void root_of(char *out, size_t n, const char *url)
 {
     const char *host = strstr(url, "://") + 3;
@@ -279,6 +304,8 @@ int conform_client_open(struct conform_client **out, const char *url, const char
         rc = sut_openai_probe(&c->probe, &http, &probe);
     if (rc == OK)
         rc = sut_http_open(&c->http, &http);
+    if (rc == OK)
+        rc = find_ids(c, clock_ns() + (uint64_t)(limit_s * 1e9));
     if (rc == OK) {
         root_of(c->root, sizeof(c->root), full);
         *out = c, c = NULL; /* the caller's now */

@@ -28,7 +28,8 @@ extern const struct opt_row conform_opt_table[];
 /* What was found. */
 struct conform_result {
     int n_wrong, n_silent, n_hangs;
-    int n_unchecked; /* relations that apply, but of which no case ended */
+    int n_unchecked;  /* relations that apply, but of which no case ended */
+    int64_t n_failed; /* requests that ended with an error, which every client sees */
 };
 
 /* Check the server at `url`, or where o->roles is given the program `sandwich`, started here

@@ -44,6 +44,7 @@ void conform_judge(struct conform_run *r, struct conform_result *result)
         struct conform_outcome *o = &r->outcomes[i];
 
         judge_cases(r, o);
+        result->n_failed += o->n_failed;
         result->n_unchecked += !o->unavailable && o->cases.n == 0;
         if (o->wrong)
             result->n_wrong += (int)o->cases.n_differ;
@@ -51,6 +52,7 @@ void conform_judge(struct conform_run *r, struct conform_result *result)
     if (r->o->exact || r->o->roles)
         result->n_wrong += (int)r->floor.n_differ;
     result->n_unchecked += r->floor.n == 0;
+    result->n_failed += r->floor_outcome.n_failed;
     for (int i = 0; i < r->n_findings; i++)
         if (r->findings[i].kind == CONFORM_SILENT)
             result->n_silent += (int)r->findings[i].n;
@@ -216,13 +218,14 @@ int conform_write_json(const struct conform_run *r, const struct conform_result 
     for (int i = 0; i < r->n_findings; i++)
         json_array_append_new(findings, finding_json(r, &r->findings[i]));
     j = json_pack(
-        "{s:i, s:o, s:o, s:{s:I, s:I}, s:o, s:o, s:I, s:I, s:i, s:i, s:i, s:i}", "format",
-        1, "server", sut_openai_probe_json(conform_client_probe(r->server)), "options",
-        opt_to_json(conform_opt_table, r->o), "noise_floor", "n_repeats",
+        "{s:i, s:o, s:o, s:{s:I, s:I}, s:o, s:o, s:I, s:I, s:i, s:i, s:i, s:i, s:I}",
+        "format", 1, "server", sut_openai_probe_json(conform_client_probe(r->server)),
+        "options", opt_to_json(conform_opt_table, r->o), "noise_floor", "n_repeats",
         (json_int_t)r->floor.n, "n_differ", (json_int_t)r->floor.n_differ, "relations",
         relations, "findings", findings, "n_findings_not_kept", (json_int_t)r->n_more,
         "n_requests", (json_int_t)r->n_asked, "n_wrong", result->n_wrong, "n_silent",
-        result->n_silent, "n_hangs", result->n_hangs, "n_unchecked", result->n_unchecked);
+        result->n_silent, "n_hangs", result->n_hangs, "n_unchecked", result->n_unchecked,
+        "n_failed", (json_int_t)result->n_failed);
     rc = j ? json_write_file(j, path) : err_set(ERR_NOMEM, "no memory for a report");
     json_decref(j);
     return rc;

@@ -97,6 +97,13 @@ static int measure_floor(struct conform_run *r)
 
 /* --- the relations, in turn, so that each has cases when the time is over */
 
+static void find_unavailable(struct conform_run *r)
+{
+    for (int i = 0; conform_relations[i]; i++)
+        if (conform_relations[i]->unavailable)
+            r->outcomes[i].unavailable = conform_relations[i]->unavailable(r);
+}
+
 static int one_round(struct conform_run *r)
 {
     int rc = OK;
@@ -104,8 +111,6 @@ static int one_round(struct conform_run *r)
     for (int i = 0; rc == OK && conform_relations[i] && !is_over(r); i++) {
         r->now = conform_relations[i];
         r->out = &r->outcomes[i];
-        if (r->now->unavailable)
-            r->out->unavailable = r->now->unavailable(r);
         if (!r->out->unavailable)
             rc = r->now->round(r);
         conform_round_end(r);
@@ -117,6 +122,7 @@ static int all_rounds(struct conform_run *r)
 {
     int rc = measure_floor(r);
 
+    find_unavailable(r);
     for (r->round = 0; rc == OK && r->round < r->o->rounds && !is_over(r); r->round++)
         rc = one_round(r);
     return rc;

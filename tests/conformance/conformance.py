@@ -57,7 +57,7 @@ def wrong(fault, relations, ids=True, more=False):
     assert r["noise_floor"]["n_differ"] == 0, r["noise_floor"]
     for f in r["findings"]:
         assert f["kind"] == "wrong" and f["above_noise"], f
-        assert (f["at_tok"] >= 0) == ids and f["found"] != f["expected"], f
+        assert (f["at_tok"] >= 0) == bool(ids) and f["found"] != f["expected"], f
         if f["relation"] == fault == "prefix":
             assert f["at_tok"] == (3 if ids else -1), f
             assert f["before"].count("w") >= 3, f
@@ -109,8 +109,8 @@ def reference():
 
 def refused_requests():
     status, out, err, r = check("refuse", rounds=1)
-    assert status == 4 and counts(r)[:3] == (0, 0, 0) and r["n_unchecked"] > 0, (status, out, err)
-    assert "no slot is free" in out and "NOT CHECKED" in out, out
+    assert status == 4 and counts(r)[:3] == (0, 0, 0) and r["n_failed"] > 0, (status, out, err)
+    assert "requests failed: no slot is free" in out, out
 
 
 def wrong_words():
@@ -125,9 +125,10 @@ def wrong_words():
         assert got == status and says in err.splitlines()[-1] and r is None, (words, got, err)
 
 
-for ids in True, False:
-    tap.check("a server without fault has no finding, %s" % ("ids" if ids else "words"), clean, ids)
+for ids, name in (True, "ids"), (False, "words"), ("probs", "ids with probabilities"):
+    tap.check("a server without fault has no finding, " + name, clean, ids)
 tap.check("wrong after a prefix hit", wrong, "prefix", ["prefix"], True, True)
+tap.check("wrong when continued, ids with probabilities", wrong, "continued", ["continued"], "probs")
 tap.check("wrong after a prefix hit, by texts", wrong, "prefix", ["prefix"], False, True)
 tap.check("wrong where a long prompt is computed among others", wrong, "chunked", ["chunked"])
 tap.check("wrong in a batch", wrong, "batch", ["batch"])

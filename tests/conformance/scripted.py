@@ -21,6 +21,8 @@ def word(i):
 
 
 class State:
+    """ids: prompts and answers of ids; "probs": ids only with probabilities, as of llama-server."""
+
     def __init__(self, fault, ids):
         self.fault, self.ids = fault, ids
         self.lock = threading.Lock()
@@ -127,11 +129,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         usage["total_tokens"] = sum(usage.values()) + (s.fault == "usage_total")
         (self.stream if q["stream"] else self.whole)(s, q, ids, usage)
 
+    def add_ids(self, s, q, choice, ids):
+        if s.ids is True:
+            choice["token_ids"] = ids
+        elif s.ids == "probs" and q.get("n_probs"):
+            choice["logprobs"] = {"content": [{"id": i, "token": word(i)} for i in ids]}
+
     def whole(self, s, q, ids, usage):
         choice = {"index": 0, "text": "".join(map(word, ids)),
                   "finish_reason": None if s.fault == "no_finish" else "length"}
-        if s.ids:
-            choice["token_ids"] = ids
+        self.add_ids(s, q, choice, ids)
         time.sleep(0.005)
         body = {"choices": [choice], "usage": usage}
         if s.fault == "no_usage":
@@ -158,8 +165,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(b"0\r\n\r\n")
                 return
             choice = {"index": 0, "text": word(t), "finish_reason": None}
-            if s.ids:
-                choice["token_ids"] = [t]
+            self.add_ids(s, q, choice, [t])
             if i == len(ids) - 1 and s.fault != "no_finish":
                 choice["finish_reason"] = "length"
             self.event(json.dumps({"choices": [choice]}))
