@@ -54,47 +54,9 @@ files() { # folder, script
 draw() { # result, folder, script
     "$python" "paper-figs/$3.py" "$1" "$2" >"$dir/log" 2>&1 && files "$2" "$3"
 }
-draw_checked() { # result, folder, script; faults of the layout are in log, their status in $layout
-    "$python" tests/figs/check_layout.py "paper-figs/$3.py" "$1" "$2" >"$dir/log" 2>&1
-    layout=$?
-    { [ $layout = 0 ] || [ $layout = 3 ]; } && files "$2" "$3"
-}
-# What a publisher asks of a PDF: no Type 3 fonts, at most 7 inches (504 points) wide.
-printable() { # file
-    ! grep -aq '/Type3' "$1" && grep -aq '/FontFile2' "$1" &&
-        [ "$(grep -ao 'MediaBox \[ *0 0 [0-9]*' "$1" | grep -o '[0-9]*$')" -le 504 ]
-}
-for s in $stems; do
-    for kind in "" missing; do
-        what="$s${kind:+ with every number missing}"
-        h5=$dir/$s$kind.h5
-        if "$python" tests/figs/make_result.py "$h5" "$s" $kind >"$dir/log" 2>&1 &&
-            draw_checked "$h5" "$dir/a$kind" "$s"; then
-            ok "$what is drawn"
-        else
-            not_ok "$what is drawn"
-            continue
-        fi
-        if [ $layout = 0 ] && printable "$dir/a$kind/$s.pdf" 2>>"$dir/log"; then
-            ok "$what can be read on a printed page"
-        else
-            not_ok "$what can be read on a printed page"
-        fi
-    done
-    if draw "$dir/$s.h5" "$dir/b" "$s" && cmp "$dir/a/$s.svg" "$dir/b/$s.svg" >"$dir/log" 2>&1 &&
-        cmp "$dir/a/$s.pdf" "$dir/b/$s.pdf" >"$dir/log" 2>&1; then
-        ok "$s is the same SVG and PDF twice"
-    else
-        not_ok "$s is the same SVG and PDF twice"
-    fi
-    # The numbers must reach the picture: without them it is another one.
-    if cmp -s "$dir/a/$s.svg" "$dir/amissing/$s.svg"; then
-        echo "drawn alike with and without numbers" >"$dir/log"
-        not_ok "$s shows its numbers"
-    else
-        ok "$s shows its numbers"
-    fi
-done
+"$python" tests/figs/draw_all.py "$dir" "$n" $stems >"$dir/tap" 2>&1 || failed=1
+cat "$dir/tap"
+n=$(grep -c '^ok \|^not ok ' "$dir/tap" | awk -v n="$n" '{ print n + $1 }')
 # The check of the layout reports each of its faults.
 cat >"$dir/bad.py" <<'PY'
 import sys

@@ -1,0 +1,114 @@
+"""Draws figures from made-up results, each in a process of its own that finds the libraries loaded, and
+prints a line of TAP for each check. Leaves FOLDER/STEM.h5, and the figures in FOLDER/a, FOLDER/b and,
+without numbers, FOLDER/amissing. usage: draw_all.py FOLDER FIRST STEM..."""
+
+import filecmp
+import gc
+import os
+import re
+import runpy
+import sys
+
+import h5py  # noqa: F401
+import matplotlib
+import numpy  # noqa: F401
+
+matplotlib.use("Agg")
+sys.path[:0] = ["paper-figs", "tests/figs"]
+from lib import read, reference, study, style  # noqa: E402, F401
+import made_up_studies  # noqa: E402, F401
+
+folder, n = sys.argv[1], int(sys.argv[2])
+log = os.path.join(folder, "log")
+failed = 0
+
+
+def run(script, *words, formats=("svg", "png", "pdf")):
+    """Its exit status; what it prints is in log."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        style.FORMATS = [f for f in style.FORMATS if f[0] in formats]
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        sys.argv = [script, *words]
+        status = 1
+        try:
+            runpy.run_path(script, run_name="__main__")
+            status = 0
+        except SystemExit as e:
+            status = e.code if isinstance(e.code, int) else int(e.code is not None)
+            if isinstance(e.code, str):
+                print(e.code, file=sys.stderr)
+        except BaseException:  # what Python would print at its end
+            sys.excepthook(*sys.exc_info())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def path(kind, stem, ending):
+    return os.path.join(folder, kind, stem + ending)
+
+
+def has_files(kind, stem, formats):
+    files = [path(kind, stem, "." + f) for f in formats]
+    return all(os.path.exists(f) and os.path.getsize(f) for f in files)
+
+
+def printable(pdf):
+    """What a publisher asks of a PDF: no Type 3 fonts, at most 7 inches (504 points) wide."""
+    with open(pdf, "rb") as f:
+        text = f.read()
+    width = re.search(rb"MediaBox \[ *0 0 ([0-9]+)", text)
+    return b"/Type3" not in text and b"/FontFile2" in text and width and int(width[1]) <= 504
+
+
+def check(good, what, says=None):
+    global n, failed
+    n += 1
+    print("%s %d - %s" % ("ok" if good else "not ok", n, what))
+    if not good:
+        failed = 1
+        if says is None:
+            with open(log) as f:
+                says = f.read()
+        print("".join("# %s\n" % line for line in says.splitlines()), end="")
+
+
+def same(a, b):
+    return filecmp.cmp(a, b, shallow=False)
+
+
+def draw_both(stem):
+    """With all numbers and with none. Whether files of both are there."""
+    there = True
+    for kind, formats in ("", ("svg", "png", "pdf")), ("missing", ("svg", "png")):
+        what = stem + (" with every number missing" if kind else "")
+        h5 = os.path.join(folder, stem + kind + ".h5")
+        layout = run("tests/figs/make_result.py", h5, stem, *[kind][:bool(kind)])
+        if layout == 0:
+            layout = run("tests/figs/check_layout.py", "paper-figs/%s.py" % stem, h5, os.path.join(folder, "a" + kind),
+                         formats=formats)
+        drawn = layout in (0, 3) and has_files("a" + kind, stem, formats)
+        check(drawn, what + " is drawn")
+        there = there and drawn
+        if drawn:
+            check(layout == 0 and (kind or printable(path("a", stem, ".pdf"))), what + " can be read on a printed page")
+    return there
+
+
+gc.freeze()  # or each process would copy what it never changes
+for i, stem in enumerate(sys.argv[3:]):
+    there = draw_both(stem)
+    formats = ("svg", "pdf") if i == 0 else ("svg",)  # each figure's order of elements; a PDF's dates are none's own
+    again = run("paper-figs/%s.py" % stem, os.path.join(folder, stem + ".h5"), os.path.join(folder, "b"),
+                formats=formats) == 0
+    check(there and again and all(same(path("a", stem, "." + f), path("b", stem, "." + f)) for f in formats),
+          stem + " is the same twice")
+    # The numbers must reach the picture: without them it is another one.
+    check(there and not same(path("a", stem, ".svg"), path("amissing", stem, ".svg")), stem + " shows its numbers",
+          "drawn alike with and without numbers")
+sys.exit(failed)
