@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 
+from mpirun import LAUNCHERS, front_of
 from roles_requests import answers
 from serving import WAIT_S, Server, Tap
 
@@ -14,12 +15,7 @@ FLAGS = ["--deterministic", "--max-seqs", "4"]
 if "ROLES_MODEL" not in os.environ:
     FLAGS += ["--tokenizer", os.path.join(data, "tok512.bin")]
 ROLES = ["--roles", "prompt=1,token=1"]
-ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-LAUNCHERS = {"openmpi": ["mpirun.openmpi", "-n", "3", "--oversubscribe", "--bind-to", "none"],
-             "mpich": ["mpirun.mpich", "-n", "3"]}
-RANK = {"openmpi": "OMPI_COMM_WORLD_RANK=0", "mpich": "PMI_RANK=0"}
 tap = Tap()
-os.environ.update(ENV)
 want = {}
 
 
@@ -37,29 +33,11 @@ def check_answers(s, kv_type):
     assert s.settled()["sandwich_kv_reserved_tokens"] == 0
 
 
-def descendants(pid):
-    found = []
-    for task in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/children" % (pid, task)) as f:
-            for child in map(int, f.read().split()):
-                found += [child] + descendants(child)
-    return found
-
-
-def front_of(pid, rank):
-    """The process of rank 0: mpirun's own end would not wait for it."""
-    for p in descendants(pid):
-        with open("/proc/%d/environ" % p) as f:
-            if rank in f.read().split("\0"):
-                return p
-    raise AssertionError("no rank 0")
-
-
 def under_mpirun(library, transport, kv_type, *flags):
     s = Server(sandwich, MODEL, *FLAGS, *ROLES, "--transport", transport, "--kv-type", kv_type, *flags,
                launcher=LAUNCHERS[library])
     check_answers(s, kv_type)
-    os.kill(front_of(s.process.pid, RANK[library]), signal.SIGTERM)
+    os.kill(front_of(s.process.pid, library), signal.SIGTERM)
     _, err = s.process.communicate(timeout=WAIT_S)
     assert s.process.returncode == 0, (s.process.returncode, err[-2000:])
 
