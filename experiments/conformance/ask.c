@@ -14,6 +14,7 @@
 #define SLOW       4    /* as slow as this times the slowest answer so far is no hang */
 #define FIRST_WAIT 0.4  /* of the budget, before the server's speed is known */
 #define WAIT       0.1  /* of the budget, at least */
+#define N_AGAIN    4    /* an answer that differs is looked into by this many requests */
 #define NO_NOISE   32   /* equal repeats, after which there is none */
 
 struct memory {
@@ -228,37 +229,40 @@ int conform_ask_reference(struct conform_run *r, struct conform_answer **a,
 
 /* --- comparing */
 
-/* An answer that differs may do so for no reason: the plain request, sent again, then gets
- * different answers. They count for the noise floor, but for the first, which may meet what the
- * server still does. */
+/* An answer that differs may do so for no reason: the plain request, sent again and again, then
+ * gets different answers. They count for the noise floor, but for the first, which may meet what
+ * the server still does. */
 static int measure_noise(struct conform_run *r, const struct conform_request *q)
 {
-    struct conform_answer *first, *a, *b;
+    struct conform_tally *floor = &r->floor[conform_mode_of(q)];
+    struct conform_answer *a[N_AGAIN];
     struct conform_finding unused = {0};
 
-    if (r->floor.n >= NO_NOISE && r->floor.n_differ == 0)
+    if (floor->n >= NO_NOISE && floor->n_differ == 0)
         return OK;
-    TRY(conform_ask(r, &first, q, 1));
-    TRY(conform_ask(r, &a, q, 1));
-    TRY(conform_ask(r, &b, q, 1));
-    if (!conform_answer_whole(a) || !conform_answer_whole(b))
-        return OK;
-    r->floor.n++;
-    r->floor.n_differ += conform_differ(
-        &unused, &(struct conform_comparison){.q = q, .want = a, .got = b});
+    for (int i = 0; i < N_AGAIN; i++) {
+        TRY(conform_ask(r, &a[i], q, 1));
+        if (i < 2 || !conform_answer_whole(a[i - 1]) || !conform_answer_whole(a[i]))
+            continue;
+        floor->n++;
+        floor->n_differ += conform_differ(
+            &unused, &(struct conform_comparison){.q = q, .want = a[i - 1], .got = a[i]});
+    }
     return OK;
 }
 
 int conform_compare(struct conform_run *r, const struct conform_comparison *c)
 {
-    struct conform_finding f = {.kind = CONFORM_WRONG, .streamed = c->q->stream};
+    const enum conform_mode mode = conform_mode_of(c->q);
+    struct conform_finding f = {
+        .kind = CONFORM_WRONG, .streamed = c->q->stream, .mode = mode};
 
     if (!conform_answer_whole(c->want) || !conform_answer_whole(c->got))
         return OK;
-    r->out->cases.n++;
+    r->out->cases[mode].n++;
     if (!conform_differ(&f, c))
         return OK;
-    r->out->cases.n_differ++;
+    r->out->cases[mode].n_differ++;
     snprintf(f.what, sizeof(f.what), "%s", c->when);
     conform_add_finding(r, &f);
     return r->o->exact || r->o->roles ? OK : measure_noise(r, c->q);

@@ -28,7 +28,7 @@ struct conform_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t next_id;
-    bool ask_probs; /* llama-server sends ids with probabilities only */
+    bool ask_ids, ask_probs; /* llama-server sends ids with probabilities only */
 };
 
 /* One request on its way. Its answer is written by the thread of `http` under the lock. */
@@ -91,7 +91,7 @@ static char *body_of(const struct conform_client *c, const struct conform_reques
         json_object_set_new(j, "stream_options", json_pack("{s:b}", "include_usage", 1));
     if (takes(c, "ignore_eos"))
         json_object_set_new(j, "ignore_eos", json_true());
-    if (takes(c, "return_token_ids"))
+    if (c->ask_ids && takes(c, "return_token_ids"))
         json_object_set_new(j, "return_token_ids", json_true());
     if (takes(c, "cache_prompt"))
         json_object_set_new(j, "cache_prompt", json_true());
@@ -280,7 +280,7 @@ static void root_of(char *out, size_t n, const char *url)
 }
 
 int conform_client_open(struct conform_client **out, const char *url, const char *model,
-                        const char *api_key, double limit_s)
+                        const char *api_key, bool ids, double limit_s)
 {
     struct conform_client *c = mem_new(MEM_HARNESS, 1, sizeof(*c));
     char with_scheme[1024], full[1024];
@@ -305,6 +305,8 @@ int conform_client_open(struct conform_client **out, const char *url, const char
     if (rc == OK)
         rc = sut_http_open(&c->http, &http);
     if (rc == OK)
+        c->ask_ids = ids;
+    if (rc == OK && ids)
         rc = find_ids(c, clock_ns() + (uint64_t)(limit_s * 1e9));
     if (rc == OK) {
         root_of(c->root, sizeof(c->root), full);

@@ -47,9 +47,11 @@ bool conform_answer_whole(const struct conform_answer *a);
 
 struct conform_client;
 
-/* Find the server at `url`. *out: conform_client_close(). ERR_IO: no server, within limit_s. */
+/* Find the server at `url`; `ids`: ask it for the token ids of answers. *out:
+ * conform_client_close(). ERR_IO: no server, within limit_s. */
 MUST int conform_client_open(struct conform_client **out, const char *url,
-                             const char *model, const char *api_key, double limit_s);
+                             const char *model, const char *api_key, bool ids,
+                             double limit_s);
 void conform_client_close(struct conform_client **c);
 const struct sut_openai_probe *conform_client_probe(const struct conform_client *c);
 

@@ -94,6 +94,18 @@ bool conform_differ(struct conform_finding *f, const struct conform_comparison *
 
 /* --- noise */
 
+enum conform_mode conform_mode_of(const struct conform_request *q)
+{
+    return q->seed ? CONFORM_SAMPLED : CONFORM_GREEDY;
+}
+
+struct conform_tally conform_sum(const struct conform_tally t[CONFORM_N_MODES])
+{
+    return (struct conform_tally){t[CONFORM_GREEDY].n + t[CONFORM_SAMPLED].n,
+                                  t[CONFORM_GREEDY].n_differ +
+                                      t[CONFORM_SAMPLED].n_differ};
+}
+
 static double log_choose(double n, double k)
 {
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1);

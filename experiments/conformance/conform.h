@@ -20,7 +20,7 @@ struct conform_opts {
     bool help; /* first: a program's own flags may share it */
     double budget;
     int64_t rounds, prompt_tok, long_tok, output_tok, concurrency, seed;
-    bool exact;
+    bool exact, ids;
     char *roles, *model, *serve_words, *roles_words, *reference, *api_key_env, *json;
 };
 extern const struct opt_row conform_opt_table[];

@@ -5,6 +5,8 @@
 #include "base/rng.h"
 #include "experiments/conformance/relation.h"
 
+/* Requests of greedy answers, and of sampled ones: random numbers show noise more often. */
+enum conform_mode { CONFORM_GREEDY, CONFORM_SAMPLED, CONFORM_N_MODES };
 enum conform_kind { CONFORM_WRONG, CONFORM_SILENT, CONFORM_HANG };
 
 #define CONFORM_CONTEXT 48 /* bytes of text shown before and after the first difference */
@@ -15,6 +17,7 @@ struct conform_finding {
     int64_t round;
     char what[256]; /* the rule that was broken, or when the answer differed */
     bool streamed;
+    enum conform_mode mode;
     int64_t n; /* how often, where equal ones are counted together */
     /* CONFORM_WRONG: the first token that differs, from 0; -1: the server sends no ids. */
     int64_t at_tok, want_id, got_id;
@@ -29,13 +32,14 @@ struct conform_tally {
 };
 
 struct conform_outcome { /* of a relation */
-    struct conform_tally cases;
+    struct conform_tally cases[CONFORM_N_MODES];
     const char *unavailable; /* NULL: it applies */
     int64_t n_failed;        /* requests that ended with an error */
     char error[160];         /* of the first of them */
     char note[160];
-    double p;   /* that noise alone gives as many differences */
-    bool wrong; /* the differences are more than noise */
+    /* That noise alone gives as many differences; they are more than noise. */
+    double p[CONFORM_N_MODES];
+    bool wrong[CONFORM_N_MODES];
 };
 
 #define CONFORM_FINDINGS_MAX 512
@@ -51,7 +55,7 @@ struct conform_run {
     const struct conform_relation *now; /* NULL: the noise floor is measured */
     struct conform_outcome floor_outcome, *outcomes; /* [relations] */
     struct conform_outcome *out;                     /* of `now` */
-    struct conform_tally floor;
+    struct conform_tally floor[CONFORM_N_MODES];
     struct conform_finding *findings; /* [n_findings] */
     int n_findings;
     int64_t n_more; /* that had no place */
@@ -60,6 +64,10 @@ struct conform_run {
     struct memory *memory; /* of the round */
 };
 
+/* The mode of a request. */
+enum conform_mode conform_mode_of(const struct conform_request *q);
+/* Of both modes. */
+struct conform_tally conform_sum(const struct conform_tally t[CONFORM_N_MODES]);
 /* Note a finding, or count one that is like it. */
 void conform_add_finding(struct conform_run *r, const struct conform_finding *f);
 

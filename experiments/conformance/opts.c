@@ -23,6 +23,10 @@ const struct opt_row conform_opt_table[] = {
     OPT_ROW(BOOL, exact, "false",
             "The server is known to be deterministic: a request that gets another answer "
             "when it is sent again is a wrong answer, too, not noise."),
+    OPT_ROW(
+        BOOL, ids, "true",
+        "Ask for the token ids of answers, by return_token_ids or n_probs. Without them "
+        "texts are compared."),
     OPT_ROW(STR, roles, NULL,
             "Start `sandwich serve --deterministic` with these roles and compare it with "
             "one process, in place of a server at a URL. Implies --exact.",

@@ -10,15 +10,30 @@
 
 /* --- judgement */
 
-static bool must_be_exact(const struct conform_run *r)
+static bool must_be_exact(const struct conform_run *r, enum conform_mode mode)
 {
-    return r->o->exact || r->o->roles || r->floor.n_differ == 0;
+    return r->o->exact || r->o->roles || r->floor[mode].n_differ == 0;
 }
 
 static void judge_cases(const struct conform_run *r, struct conform_outcome *o)
 {
-    o->p = must_be_exact(r) ? 0 : conform_p_value(&r->floor, &o->cases);
-    o->wrong = o->cases.n_differ > 0 && o->p < P_MAX;
+    for (int m = 0; m < CONFORM_N_MODES; m++) {
+        o->p[m] = o->cases[m].n_differ == 0 ? 1
+                  : must_be_exact(r, m)     ? 0
+                                            : conform_p_value(&r->floor[m], &o->cases[m]);
+        o->wrong[m] = o->p[m] < P_MAX / CONFORM_N_MODES;
+    }
+}
+
+static bool is_wrong(const struct conform_outcome *o)
+{
+    return o->wrong[CONFORM_GREEDY] || o->wrong[CONFORM_SAMPLED];
+}
+
+static double least_p(const struct conform_outcome *o)
+{
+    return o->p[CONFORM_GREEDY] < o->p[CONFORM_SAMPLED] ? o->p[CONFORM_GREEDY]
+                                                        : o->p[CONFORM_SAMPLED];
 }
 
 /* Of the relation that found it; NULL: it is of the noise floor. */
@@ -35,7 +50,8 @@ static bool above_noise(const struct conform_run *r, const struct conform_findin
 {
     const struct conform_outcome *o = outcome_of(r, f);
 
-    return f->kind != CONFORM_WRONG || (o ? o->wrong : r->o->exact || r->o->roles);
+    return f->kind != CONFORM_WRONG ||
+           (o ? o->wrong[f->mode] : r->o->exact || r->o->roles);
 }
 
 void conform_judge(struct conform_run *r, struct conform_result *result)
@@ -45,13 +61,13 @@ void conform_judge(struct conform_run *r, struct conform_result *result)
 
         judge_cases(r, o);
         result->n_failed += o->n_failed;
-        result->n_unchecked += !o->unavailable && o->cases.n == 0;
-        if (o->wrong)
-            result->n_wrong += (int)o->cases.n_differ;
+        result->n_unchecked += !o->unavailable && conform_sum(o->cases).n == 0;
+        for (int m = 0; m < CONFORM_N_MODES; m++)
+            result->n_wrong += o->wrong[m] ? (int)o->cases[m].n_differ : 0;
     }
     if (r->o->exact || r->o->roles)
-        result->n_wrong += (int)r->floor.n_differ;
-    result->n_unchecked += r->floor.n == 0;
+        result->n_wrong += (int)conform_sum(r->floor).n_differ;
+    result->n_unchecked += conform_sum(r->floor).n == 0;
     result->n_failed += r->floor_outcome.n_failed;
     for (int i = 0; i < r->n_findings; i++)
         if (r->findings[i].kind == CONFORM_SILENT)
@@ -65,6 +81,7 @@ void conform_judge(struct conform_run *r, struct conform_result *result)
 static void print_head(const struct conform_run *r, FILE *out)
 {
     const struct sut_openai_probe *p = conform_client_probe(r->server);
+    const struct conform_tally floor = conform_sum(r->floor);
     double s = (double)(clock_ns() - r->begun_ns) / 1e9;
 
     fprintf(out,
@@ -73,27 +90,34 @@ static void print_head(const struct conform_run *r, FILE *out)
             p->url, p->model, p->kind[0] ? ", " : "", p->kind, p->version[0] ? " " : "",
             p->version, p->as_text ? "words" : "token ids",
             r->has_ids ? "with" : "without", (long long)r->n_asked, s);
-    fprintf(out, "Noise floor: %lld of %lld repeats of a request got another answer%s.\n",
-            (long long)r->floor.n_differ, (long long)r->floor.n,
-            r->floor.n == 0    ? ": nothing can be said"
-            : must_be_exact(r) ? ": answers must be equal"
-                               : ": only what is above it counts");
+    fprintf(out,
+            "Noise floor: %lld of %lld repeats of a request got another answer (sampled "
+            "ones: %lld of %lld)%s.\n",
+            (long long)floor.n_differ, (long long)floor.n,
+            (long long)r->floor[CONFORM_SAMPLED].n_differ,
+            (long long)r->floor[CONFORM_SAMPLED].n,
+            floor.n == 0 ? ": nothing can be said"
+            : must_be_exact(r, CONFORM_GREEDY) && must_be_exact(r, CONFORM_SAMPLED)
+                ? ": answers must be equal"
+                : ": only what is above it counts");
 }
 
 static void print_outcome(const struct conform_run *r, const char *name,
                           const struct conform_outcome *o, FILE *out)
 {
+    const struct conform_tally cases = conform_sum(o->cases);
+
     if (o->unavailable) {
         fprintf(out, "  %-10s does not apply: %s\n", name, o->unavailable);
         return;
     }
-    fprintf(out, "  %-10s %4lld of %4lld differ", name, (long long)o->cases.n_differ,
-            (long long)o->cases.n);
-    if (o->wrong)
+    fprintf(out, "  %-10s %4lld of %4lld differ", name, (long long)cases.n_differ,
+            (long long)cases.n);
+    if (is_wrong(o))
         fprintf(out, "  WRONG");
-    else if (o->cases.n_differ)
-        fprintf(out, "  within the noise (p = %.2g)", o->p);
-    else if (o->cases.n == 0)
+    else if (cases.n_differ)
+        fprintf(out, "  within the noise (p = %.2g)", least_p(o));
+    else if (cases.n == 0)
         fprintf(out, "  NOT CHECKED%s",
                 r->n_hangs         ? ": the server hangs"
                 : o->n_failed == 0 ? ": the time was over"
@@ -151,7 +175,8 @@ static void print_findings(const struct conform_run *r, FILE *out)
 static void print_advice(const struct conform_run *r, FILE *out)
 {
     for (int i = 0; conform_relations[i]; i++)
-        if (strcmp(conform_relations[i]->name, "prefix") == 0 && r->outcomes[i].wrong)
+        if (strcmp(conform_relations[i]->name, "prefix") == 0 &&
+            is_wrong(&r->outcomes[i]))
             fprintf(out, "Since prompts that were computed before get other answers, "
                          "other relations may be wrong for this reason alone.\n");
 }
@@ -178,10 +203,11 @@ void conform_print(const struct conform_run *r, const struct conform_result *res
 static json_t *finding_json(const struct conform_run *r, const struct conform_finding *f)
 {
     static const char *const kinds[] = {"wrong", "silent", "hang"};
-    json_t *j = json_pack("{s:s, s:s, s:I, s:s, s:b, s:I, s:b}", "kind", kinds[f->kind],
-                          "relation", f->relation, "round", (json_int_t)f->round, "what",
-                          f->what, "streamed", f->streamed, "n", (json_int_t)f->n,
-                          "above_noise", above_noise(r, f));
+    json_t *j =
+        json_pack("{s:s, s:s, s:I, s:s, s:b, s:b, s:I, s:b}", "kind", kinds[f->kind],
+                  "relation", f->relation, "round", (json_int_t)f->round, "what", f->what,
+                  "streamed", f->streamed, "sampled", f->mode == CONFORM_SAMPLED, "n",
+                  (json_int_t)f->n, "above_noise", above_noise(r, f));
     json_t *where = NULL;
 
     if (f->kind == CONFORM_WRONG)
@@ -199,11 +225,13 @@ static json_t *finding_json(const struct conform_run *r, const struct conform_fi
 static json_t *outcome_json(const struct conform_relation *k,
                             const struct conform_outcome *o)
 {
+    const struct conform_tally cases = conform_sum(o->cases);
+
     return json_pack("{s:s, s:s, s:I, s:I, s:b, s:o, s:I, s:s, s:s?, s:s}", "name",
-                     k->name, "about", k->about, "n_cases", (json_int_t)o->cases.n,
-                     "n_differ", (json_int_t)o->cases.n_differ, "wrong", o->wrong, "p",
-                     json_number(o->p), "n_failed", (json_int_t)o->n_failed, "error",
-                     o->error, "unavailable", o->unavailable, "note", o->note);
+                     k->name, "about", k->about, "n_cases", (json_int_t)cases.n,
+                     "n_differ", (json_int_t)cases.n_differ, "wrong", is_wrong(o), "p",
+                     json_number(least_p(o)), "n_failed", (json_int_t)o->n_failed,
+                     "error", o->error, "unavailable", o->unavailable, "note", o->note);
 }
 
 int conform_write_json(const struct conform_run *r, const struct conform_result *result,
@@ -217,15 +245,19 @@ int conform_write_json(const struct conform_run *r, const struct conform_result 
                               outcome_json(conform_relations[i], &r->outcomes[i]));
     for (int i = 0; i < r->n_findings; i++)
         json_array_append_new(findings, finding_json(r, &r->findings[i]));
-    j = json_pack(
-        "{s:i, s:o, s:o, s:{s:I, s:I}, s:o, s:o, s:I, s:I, s:i, s:i, s:i, s:i, s:I}",
-        "format", 1, "server", sut_openai_probe_json(conform_client_probe(r->server)),
-        "options", opt_to_json(conform_opt_table, r->o), "noise_floor", "n_repeats",
-        (json_int_t)r->floor.n, "n_differ", (json_int_t)r->floor.n_differ, "relations",
-        relations, "findings", findings, "n_findings_not_kept", (json_int_t)r->n_more,
-        "n_requests", (json_int_t)r->n_asked, "n_wrong", result->n_wrong, "n_silent",
-        result->n_silent, "n_hangs", result->n_hangs, "n_unchecked", result->n_unchecked,
-        "n_failed", (json_int_t)result->n_failed);
+    j = json_pack("{s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:I, s:I, s:i, s:i, "
+                  "s:i, s:i, s:I}",
+                  "format", 1, "server",
+                  sut_openai_probe_json(conform_client_probe(r->server)), "options",
+                  opt_to_json(conform_opt_table, r->o), "noise_floor", "n_repeats",
+                  (json_int_t)conform_sum(r->floor).n, "n_differ",
+                  (json_int_t)conform_sum(r->floor).n_differ, "n_sampled",
+                  (json_int_t)r->floor[CONFORM_SAMPLED].n, "n_sampled_differ",
+                  (json_int_t)r->floor[CONFORM_SAMPLED].n_differ, "relations", relations,
+                  "findings", findings, "n_findings_not_kept", (json_int_t)r->n_more,
+                  "n_requests", (json_int_t)r->n_asked, "n_wrong", result->n_wrong,
+                  "n_silent", result->n_silent, "n_hangs", result->n_hangs, "n_unchecked",
+                  result->n_unchecked, "n_failed", (json_int_t)result->n_failed);
     rc = j ? json_write_file(j, path) : err_set(ERR_NOMEM, "no memory for a report");
     json_decref(j);
     return rc;

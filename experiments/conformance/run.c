@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "experiments/conformance/impl.h"
 
-#define FLOOR_ROUNDS 8
+#define FLOOR_ROUNDS 12
 #define HANGS_MAX    3 /* then the server is left alone */
 #define PROBE_FRAC   0.25
 #define DIFFER       "a request was sent again"
@@ -72,11 +72,12 @@ static int repeat(struct conform_run *r)
         TRY(conform_ask(r, &a[i], &q, 1));
     if (!conform_answer_whole(a[1]) || !conform_answer_whole(a[2]))
         return OK;
-    r->floor.n++;
+    f.mode = conform_mode_of(&q);
+    r->floor[f.mode].n++;
     if (!conform_differ(&f,
                         &(struct conform_comparison){.q = &q, .want = a[1], .got = a[2]}))
         return OK;
-    r->floor.n_differ++;
+    r->floor[f.mode].n_differ++;
     snprintf(f.what, sizeof(f.what), DIFFER);
     conform_add_finding(r, &f);
     return OK;
@@ -154,10 +155,10 @@ static int open_clients(struct conform_run *r, const char *url, const char *refe
     const char *model = r->o->roles ? NULL : r->o->model;
     const double limit_s = PROBE_FRAC * r->o->budget;
 
-    TRY(conform_client_open(&r->server, url, model, key, limit_s));
+    TRY(conform_client_open(&r->server, url, model, key, r->o->ids, limit_s));
     if (!reference)
         return OK;
-    TRY(conform_client_open(&r->reference, reference, NULL, key, limit_s));
+    TRY(conform_client_open(&r->reference, reference, NULL, key, r->o->ids, limit_s));
     if (conform_client_probe(r->reference)->as_text !=
         conform_client_probe(r->server)->as_text)
         return err_set(ERR_UNSUPPORTED,

@@ -40,12 +40,12 @@ def counts(r):
 def clean(ids):
     status, out, err, r = check(None, ids=ids)
     assert status == 0 and counts(r) == (0, 0, 0, 0) and not r["findings"], (status, out, err)
-    assert r["noise_floor"] == {"n_repeats": 8, "n_differ": 0}, r["noise_floor"]
+    assert r["noise_floor"] == {"n_repeats": 12, "n_differ": 0, "n_sampled": 6, "n_sampled_differ": 0}, r
     by_name = {x["name"]: x for x in r["relations"]}
     assert by_name["reference"]["unavailable"] and bool(by_name["continued"]["unavailable"]) == (not ids)
     assert all(x["n_cases"] > 0 for x in r["relations"] if not x["unavailable"]), r["relations"]
     assert by_name["preempted"]["note"].startswith("preemptions by"), by_name["preempted"]
-    assert out.splitlines()[1].startswith("Noise floor: 0 of 8 repeats"), out
+    assert out.splitlines()[1].startswith("Noise floor: 0 of 12 repeats"), out
 
 
 def wrong(fault, relations, ids=True, more=False):
@@ -94,6 +94,21 @@ def above_noise():
     by_name = {x["name"]: x for x in r["relations"]}
     assert status == 1 and by_name["prefix"]["wrong"] and not by_name["batch"]["wrong"], out
     assert r["noise_floor"]["n_differ"] > 0, r["noise_floor"]
+
+
+def noise_of_sampled_answers():
+    """Greedy answers are judged by their own floor."""
+    status, out, err, r = check("sampled_noise", rounds=4, budget=120)
+    assert r["noise_floor"]["n_sampled_differ"] == r["noise_floor"]["n_differ"] > 0, r["noise_floor"]
+    assert status == 0 and r["n_wrong"] == 0, out
+    status, out, err, r = check("sampled_noise_and_batch", rounds=2, budget=120)
+    found = {x["name"] for x in r["relations"] if x["wrong"]}
+    assert status == 1 and found == {"batch"}, (found, out)
+
+
+def no_ids():
+    status, out, err, r = check("no_finish", "--no-ids", rounds=1)
+    assert status == 1 and "answers without token ids" in out, out
 
 
 def reference():
@@ -153,6 +168,8 @@ tap.check("all requests hang", hang, "hang", None)
 tap.check("a stream hangs in the middle", hang, "hang_in_stream", None)
 tap.check("noise is no finding, unless answers must be exact", noise)
 tap.check("a fault above the noise is found", above_noise)
+tap.check("noise of sampled answers", noise_of_sampled_answers)
+tap.check("no ids are asked for", no_ids)
 tap.check("a reference", reference)
 tap.check("requests that are refused are no findings, and are not passed over", refused_requests)
 tap.check("wrong words", wrong_words)

@@ -29,7 +29,7 @@ class State:
         self.seen, self.running, self.preempted, self.n, self.left = set(), 0, 0, 0, False
         self.rng = random.Random(3)
 
-    def begin(self, prompt, n_new):
+    def begin(self, prompt, n_new, seed):
         """Faults of a request by what else there is: the index of a token that is wrong, or -1."""
         with self.lock:
             self.n += 1
@@ -43,6 +43,10 @@ class State:
         if f == "noise" or f == "noise_and_prefix":
             if self.rng.random() < 0.15:
                 return 2
+        if f in ("sampled_noise", "sampled_noise_and_batch") and seed:
+            return 0 if self.rng.random() < 0.5 else -1
+        if f == "sampled_noise_and_batch":
+            f = "batch"
         wrong = {"prefix": hit, "noise_and_prefix": hit and len(prompt) == 48,
                  "chunked": others and len(prompt) > LONG, "preempted": many,
                  "batch": others and len(prompt) < 48, "abandoned": self.left and hit}.get(f, False)
@@ -96,7 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             prompt = [int(hashlib.sha256(w.encode()).hexdigest()[:6], 16) for w in prompt.split()]
         elif not s.ids:
             return self.say(400, json.dumps({"error": {"message": "prompt must be a string"}}))
-        wrong = s.begin(prompt, n_new)
+        wrong = s.begin(prompt, n_new, q.get("seed"))
         self.ended = False
         try:
             self.answer(s, q, prompt, n_new, wrong)
@@ -130,7 +134,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         (self.stream if q["stream"] else self.whole)(s, q, ids, usage)
 
     def add_ids(self, s, q, choice, ids):
-        if s.ids is True:
+        if s.ids is True and q.get("return_token_ids"):
             choice["token_ids"] = ids
         elif s.ids == "probs" and q.get("n_probs"):
             choice["logprobs"] = {"content": [{"id": i, "token": word(i)} for i in ids]}
