@@ -11,6 +11,7 @@
 #include "experiments/metrics/metrics.h"
 #include "experiments/report/claim_rule.h"
 #include "experiments/record/head.h"
+#include "experiments/record/published.h"
 
 #define CLAIMS_BYTES ((size_t)1 << 20)
 
@@ -170,9 +171,11 @@ void claims_fini(struct claims *c)
 int claim_record(json_t **out, const char *experiment)
 {
     char path[PATH_MAX];
+    int rc;
 
     snprintf(path, sizeof(path), "results/%s/latest.json", experiment);
-    return export_head(out, path);
+    rc = export_head(out, path);
+    return rc == ERR_NOTFOUND ? export_published_head(out, experiment) : rc;
 }
 
 /* --- the verdict */

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "experiments/record/head.h"
+#include "experiments/record/published.h"
 
 void report_add_problem(struct report_experiment *e, const char *line)
 {
@@ -115,17 +116,14 @@ static void sort_hosts(json_t *sorted, json_t *hosts)
 
 /* --- all of it */
 
-static void read_records(json_t *hosts, struct report_experiment *e)
+/* Of a list, which is given back; rc: of the function that made it. */
+static void add_records(json_t *hosts, struct report_experiment *e, int rc, json_t *paths,
+                        const json_t *latest)
 {
-    char dir[PATH_MAX];
-    json_t *paths, *path, *head, *latest;
+    json_t *path, *head;
     size_t i;
-    int rc = claim_record(&latest, e->stem);
 
-    if (rc != OK && rc != ERR_NOTFOUND)
-        report_add_problem(e, err_msg());
-    snprintf(dir, sizeof(dir), "results/%s", e->stem);
-    if (export_list(&paths, dir) != OK)
+    if (rc != OK)
         report_add_problem(e, err_msg());
     json_array_foreach(paths, i, path)
     {
@@ -140,6 +138,21 @@ static void read_records(json_t *hosts, struct report_experiment *e)
         json_decref(head);
     }
     json_decref(paths);
+}
+
+static void read_records(json_t *hosts, struct report_experiment *e)
+{
+    char dir[PATH_MAX];
+    json_t *paths, *latest;
+    int rc = claim_record(&latest, e->stem);
+
+    if (rc != OK && rc != ERR_NOTFOUND)
+        report_add_problem(e, err_msg());
+    snprintf(dir, sizeof(dir), "results/%s", e->stem);
+    rc = export_list(&paths, dir);
+    add_records(hosts, e, rc, paths, latest);
+    rc = export_published_list(&paths, e->stem);
+    add_records(hosts, e, rc, paths, latest);
     json_decref(latest);
 }
 

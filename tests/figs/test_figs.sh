@@ -168,7 +168,7 @@ if ! draw "$dir/wrong.h5" "$dir/wrong" quickstart && grep -q 'the record says' "
 else
     not_ok "a record that contradicts itself is refused"
 fi
-if RESULTS=$dir/none "$python" paper-figs/quickstart.py >"$dir/log" 2>&1 &&
+if (cd "$dir" && RESULTS=none "$python" "$OLDPWD/paper-figs/quickstart.py" >log 2>&1) &&
     grep -q 'no result yet: make experiment NAME=quickstart' "$dir/log"; then
     ok "without a result, the command that makes one is named"
 else

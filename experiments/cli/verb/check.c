@@ -152,9 +152,10 @@ static void print_record(const json_t *record)
 {
     const json_t *run = json_object_get(record, "run");
 
-    printf("    %s, %s, %s, %.10s%s\n", json_str_at(run, "evidence", "?"),
-           json_str_at(run, "cpu_model", "?"), json_str_at(run, "utc", "?"),
-           json_str_at(run, "commit", "?"),
+    printf("    %s%s, %s, %s, %.10s%s\n",
+           json_object_get(record, "published") ? "published with the program: " : "",
+           json_str_at(run, "evidence", "?"), json_str_at(run, "cpu_model", "?"),
+           json_str_at(run, "utc", "?"), json_str_at(run, "commit", "?"),
            json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
 }
 

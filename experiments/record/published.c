@@ -1,0 +1,249 @@
+#include "experiments/record/published.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "experiments/record/head.h"
+
+#define FOLDER    "results/published"
+#define BYTES_MAX ((size_t)256 << 10) /* of a record: they are part of every clone */
+
+/* ---- reading ---- */
+
+static int is_machine(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+/* Calls fn with the folder of the experiment of each machine. */
+static int each_machine(const char *experiment,
+                        int (*fn)(void *ctx, const char *machine, const char *dir),
+                        void *ctx)
+{
+    struct dirent **names = NULL;
+    char dir[PATH_MAX];
+    int n = scandir(FOLDER, &names, is_machine, alphasort), rc = OK;
+
+    for (int i = 0; i < n; i++) {
+        if (rc == OK && snprintf(dir, sizeof(dir), FOLDER "/%s/%s", names[i]->d_name,
+                                 experiment) < (int)sizeof(dir))
+            rc = fn(ctx, names[i]->d_name, dir);
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
+static const char *utc_of(const json_t *head)
+{
+    return json_str_at(json_object_get(head, "run"), "utc", "");
+}
+
+static int keep_newest(void *ctx, const char *machine, const char *dir)
+{
+    json_t **newest = ctx, *head;
+    char path[PATH_MAX];
+    int rc;
+
+    if (snprintf(path, sizeof(path), "%s/latest.json", dir) >= (int)sizeof(path))
+        return OK;
+    rc = export_head(&head, path);
+    if (rc == ERR_NOTFOUND) {
+        err_clear();
+        return OK;
+    }
+    if (rc != OK)
+        return rc;
+    json_object_set_new(head, "published", json_string(machine));
+    if (!*newest || strcmp(utc_of(head), utc_of(*newest)) > 0) {
+        json_decref(*newest);
+        *newest = json_incref(head);
+    }
+    json_decref(head);
+    return OK;
+}
+
+int export_published_head(json_t **out, const char *experiment)
+{
+    int rc;
+
+    *out = NULL;
+    rc = each_machine(experiment, keep_newest, out);
+    if (rc == OK && !*out)
+        rc = err_set(ERR_NOTFOUND, "%s: there is no record", experiment);
+    if (rc != OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+static int add_paths(void *ctx, const char *machine, const char *dir)
+{
+    json_t *paths;
+
+    (void)machine;
+    TRY(export_list(&paths, dir));
+    json_array_extend(ctx, paths);
+    json_decref(paths);
+    return OK;
+}
+
+int export_published_list(json_t **out, const char *experiment)
+{
+    int rc;
+
+    *out = json_array();
+    rc = each_machine(experiment, add_paths, *out);
+    if (rc != OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* ---- publishing ---- */
+
+static bool is_true(const json_t *v)
+{
+    return json_is_true(v) || json_integer_value(v) != 0;
+}
+
+static int check(const json_t *head, size_t bytes)
+{
+    const json_t *run = json_object_get(head, "run"),
+                 *cells = json_object_get(head, "cells");
+    const json_int_t n_failed = json_integer_value(json_object_get(cells, "failed"));
+
+    if (is_true(json_object_get(run, "smoke")))
+        return err_set(ERR_STATE, "a smoke run");
+    if (is_true(json_object_get(run, "dirty")))
+        return err_set(ERR_STATE, "made with local changes");
+    if (json_str_at(run, "swept", "")[0])
+        return err_set(ERR_STATE, "other settings than the experiment's: %.100s",
+                       json_str_at(run, "swept", ""));
+    if (n_failed > 0)
+        return err_set(ERR_STATE, "%lld cells failed", (long long)n_failed);
+    if (json_integer_value(json_object_get(cells, "done")) == 0)
+        return err_set(ERR_STATE, "no cell is done");
+    if (export_is_noisy(head)) {
+        struct text why = {0};
+        int rc;
+
+        export_put_warnings(&why, head);
+        rc = err_set(ERR_STATE, "something else used the machine: %.*s", (int)why.n,
+                     why.p);
+        text_fini(&why);
+        return rc;
+    }
+    if (bytes > BYTES_MAX)
+        return err_set(ERR_STATE, "%zu kB: expected at most %zu", bytes >> 10,
+                       BYTES_MAX >> 10);
+    return OK;
+}
+
+/* "amd-epyc-family-26-model-2-2-cpus" */
+static void machine_name(char *out, size_t n, const json_t *head)
+{
+    struct text machine = {0};
+    size_t at = 0;
+
+    export_put_machine(&machine, head);
+    for (size_t i = 0; i < machine.n && at + 1 < n; i++) {
+        unsigned char c = (unsigned char)machine.p[i];
+
+        if (isalnum(c))
+            out[at++] = (char)tolower(c);
+        else if (at > 0 && out[at - 1] != '-')
+            out[at++] = '-';
+    }
+    while (at > 0 && out[at - 1] == '-')
+        at--;
+    out[at] = 0;
+    text_fini(&machine);
+}
+
+static int copy(const char *to, const char *from, size_t max_bytes)
+{
+    char *bytes;
+    size_t n;
+    int rc;
+
+    TRY(file_read(&bytes, &n, from, max_bytes));
+    rc = file_write(to, bytes, n);
+    mem_free(bytes);
+    return rc;
+}
+
+/* The older one goes when the newer one is there. */
+static int remove_others(const char *dir, const char *kept)
+{
+    json_t *paths, *path;
+    size_t i;
+    int rc = export_list(&paths, dir);
+
+    json_array_foreach(paths, i, path)
+    {
+        const char *p = json_string_value(path);
+        char head[PATH_MAX];
+
+        if (strcmp(p, kept) == 0)
+            continue;
+        snprintf(head, sizeof(head), "%.*s.json", (int)strlen(p) - 3, p);
+        if (unlink(p) != 0 || unlink(head) != 0)
+            rc = err_set(ERR_IO, "%s: cannot be removed: %m", p);
+    }
+    json_decref(paths);
+    return rc;
+}
+
+static int put(char **to, const char *path, const json_t *head)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const int stem = (int)strlen(name) - 3;
+    char machine[96], dir[PATH_MAX], target[PATH_MAX], from[PATH_MAX], latest[PATH_MAX];
+
+    machine_name(machine, sizeof(machine), head);
+    if (snprintf(dir, sizeof(dir), FOLDER "/%s/%.200s", machine,
+                 json_str_at(json_object_get(head, "run"), "experiment", "")) <= 0)
+        return err_set(ERR_FORMAT, "%s: no experiment", path);
+    snprintf(target, sizeof(target), "%.3500s/%.*s.json", dir, stem, name);
+    snprintf(latest, sizeof(latest), "%.3500s/latest.json", dir);
+    snprintf(from, sizeof(from), "%.*s.json", (int)strlen(path) - 3, path);
+    TRY(file_make_dirs(dir));
+    TRY(copy(target, from, BYTES_MAX));
+    snprintf(target, sizeof(target), "%.3500s/%s", dir, name);
+    TRY(copy(target, path, BYTES_MAX));
+    TRY(copy(latest, from, BYTES_MAX));
+    TRY(remove_others(dir, target));
+    *to = mem_strdup(MEM_HARNESS, target);
+    return *to ? OK : ERR_NOMEM;
+}
+
+int export_publish(char **to, const char *path)
+{
+    size_t n = strlen(path), bytes;
+    json_t *head;
+    char *text;
+    int rc;
+
+    *to = NULL;
+    if (n < 4 || strcmp(path + n - 3, ".h5") != 0)
+        return err_set(ERR_STATE, "expected a record, FILE.h5");
+    TRY(file_read(&text, &bytes, path, SIZE_MAX / 2));
+    mem_free(text);
+    TRY(export_head(&head, path));
+    rc = check(head, bytes);
+    if (rc == OK)
+        rc = put(to, path, head);
+    json_decref(head);
+    return rc;
+}

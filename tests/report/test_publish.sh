@@ -1,0 +1,84 @@
+#!/bin/sh
+# `testbed publish`: what is refused and why, what replaces what, and who reads it.
+set -u
+. tests/support/tap.sh
+testbed=$(realpath "$build/testbed")
+figures=$(realpath paper-figs)
+dir=$(realpath "$dir")
+ln -s "$PWD/datasets" "$dir"
+coverage=$(realpath results/coverage.json)
+cd "$dir" || exit 1
+mkdir -p experiments results paper-figs
+export SANDWICH_HOME=$dir
+cat >experiments/a_job.json <<'JSON'
+{"about": "a job", "system": {"adapter": "scripted"}, "cost": {"minutes": 1}, "evidence": "measured_small",
+ "dataset": {"n": 3, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 3},
+ "headline": [{"name": "n", "metric": "n_completed"}]}
+JSON
+cp "$coverage" results
+cat >claims.json <<'JSON'
+{"claims": [{"name": "all_complete", "paper": "Sandwich", "section": "1", "text": "all requests complete",
+             "experiment": "a_job", "here": "three", "reproduced": "n = 3"}]}
+JSON
+head() { # Python that changes the head h of every record and of latest.json
+    python3 - "$1" results/a_job/*.json <<'PY'
+import json, sys
+for path in sys.argv[2:]:
+    h = json.load(open(path))
+    exec(sys.argv[1])
+    json.dump(h, open(path, "w"))
+PY
+}
+check "a record" "$testbed" run a_job --quiet
+head 'h["run"]["dirty"] = 0; h["warnings"] = {}; h["cpu"] = {"family": "26", "model": "2"}
+h["run"]["cpu_model"] = "AMD (R) EPYC"; h["run"]["n_cpus"] = 2'
+cp -r results/a_job good
+refused() { # what the head says, why
+    head "$1"
+    check "refused: $2" sh -c '"$1" publish a_job >out; [ $? = 4 ] && grep -q "not published: $2" out &&
+        [ ! -e results/published ]' sh "$testbed" "$2"
+    cp good/* results/a_job
+}
+refused 'h["run"]["smoke"] = 1' "a smoke run"
+refused 'h["run"]["dirty"] = 1' "made with local changes"
+refused 'h["run"]["swept"] = "load.rate_rps"' "other settings than the experiment's: load.rate_rps"
+refused 'h["cells"] = {"done": 1, "failed": 2}' "2 cells failed"
+refused 'h["cells"] = {"skipped": 2}' "no cell is done"
+refused 'h["warnings"] = {"noisy_machine": {"n_cells": 1, "observed": 0.5, "threshold": 0.1, "text": "x"}}' \
+    "something else used the machine: noisy_machine in 1 of 1 cell"
+check "a file that is no record is refused" refuses 2 'no_such' "$testbed" publish no_such
+to=results/published/amd-r-epyc-family-26-model-2-2-cpus/a_job
+check "published" "$testbed" publish
+check "as in results/" sh -c 'cmp results/a_job/*.h5 "$1"/*.h5 && cmp results/a_job/latest.json "$1"/latest.json &&
+    [ "$(ls "$1" | wc -l)" = 3 ]' sh $to
+check "a local record comes first" sh -c '"$1" check --claims claims.json all_complete >out &&
+    grep -q "^all_complete *reproduced" out && ! grep -q "published with the program" out' sh "$testbed"
+mv results/a_job mine
+check "a published one is judged, and named" sh -c '"$1" check --claims claims.json all_complete >out &&
+    grep -q "^all_complete *reproduced" out && grep -q "published with the program" out' sh "$testbed"
+check "the report shows it" sh -c '"$1" report --no-draw --claims claims.json --out page && grep -q a_job page/report.md' sh "$testbed"
+mv mine results/a_job
+# The next one is of another second.
+python3 - results/a_job <<'PY'
+import json, os, sys
+d = sys.argv[1]
+h = json.load(open(d + "/latest.json"))
+old, new = h["file"], "20990101T000000Z-0123456.h5"
+h["file"], h["utc"], h["run"]["utc"] = new, "2099-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+os.rename(d + "/" + old, d + "/" + new)
+os.remove(d + "/" + old[:-3] + ".json")
+for name in "latest.json", new[:-3] + ".json":
+    json.dump(h, open(d + "/" + name, "w"))
+PY
+check "a newer one takes its place" sh -c '"$1" publish a_job && [ "$(ls "$2" | wc -l)" = 3 ] &&
+    [ -e "$2"/20990101T000000Z-0123456.h5 ]' sh "$testbed" $to
+if /usr/bin/python3 -c 'import matplotlib, h5py' 2>/dev/null; then
+    rm -r results/a_job
+    mkdir -p results/published/other/quickstart
+    check "a figure finds the newest published record" sh -c 'cp "$2"/*.h5 "$2"/latest.json results/published/other/quickstart &&
+        PYTHONPATH="$1" /usr/bin/python3 -c "from lib import read; print(read.published(\"quickstart\"))" >out &&
+        grep -q "drawn from a published one" out && grep -q other/quickstart/latest.json out' sh "$figures" $to
+else
+    skip "a figure finds the newest published record" "/usr/bin/python3 has no matplotlib or h5py"
+fi
+finish
