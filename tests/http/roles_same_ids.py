@@ -54,8 +54,10 @@ def compare(m, s, kv_type):
 def same_ids(m, kv_type, transport, ranks):
     s = Server(sandwich, m.path, *m.flags, *FLAGS, *ROLES, "--kv-type", kv_type, "--transport", transport,
                *(TWO if ranks == 2 else []))
-    compare(m, s, kv_type)
-    status, err = s.stop()
+    try:
+        compare(m, s, kv_type)
+    finally:
+        status, err = s.stop()
     assert status == 0, (status, err)
 
 
