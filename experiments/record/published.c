@@ -14,7 +14,7 @@
 #include "experiments/record/head.h"
 
 #define FOLDER    "results/published"
-#define BYTES_MAX ((size_t)256 << 10) /* of a record: they are part of every clone */
+#define BYTES_MAX ((size_t)512 << 10) /* of a record: they are part of every clone */
 
 /* ---- reading ---- */
 
