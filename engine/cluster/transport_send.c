@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cluster/wire.h"
@@ -401,6 +402,19 @@ void cluster_sender_stored(struct cluster_sender *s, uint64_t transfer,
     pthread_mutex_unlock(&s->lock);
 }
 
+/* Else it would never end. */
+static bool is_stored(const struct cluster_sender *s, const struct outgoing *o)
+{
+    for (int l = 0; l < s->o.shape.n_layers; l++)
+        if (o->stored[l] < o->n_tok) {
+            log_error("layer %d: %lld of %lld tokens are stored, and the prompt is "
+                      "computed: it is dropped",
+                      l, (long long)o->stored[l], (long long)o->n_tok);
+            return false;
+        }
+    return true;
+}
+
 void cluster_sender_computed(struct cluster_sender *s, uint64_t transfer,
                              int32_t first_id)
 {
@@ -412,6 +426,7 @@ void cluster_sender_computed(struct cluster_sender *s, uint64_t transfer,
         for (int l = 0; l < s->o.shape.n_layers && !may_send(s, o); l++)
             o->ready_ns[l] = clock_ns();
         o->computed = true;
+        o->dropped |= !is_stored(s, o);
         o->first_id = first_id;
         pthread_cond_broadcast(&s->changed);
     }

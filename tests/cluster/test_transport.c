@@ -264,6 +264,32 @@ TEST(dropped_at_the_end)
     close_both(&b);
 }
 
+/* A layer that lacks a token when the prompt is computed would never be whole. */
+TEST(computed_before_all_is_stored)
+{
+    for (int mode = 0; mode < 2; mode++) {
+        const struct cluster_sender_opts like = {.mode =
+                                                     (enum cluster_transfer_mode)mode};
+        struct one *o;
+        struct rng r;
+        struct both b;
+
+        rng_init(&r, test_seed(), "short");
+        open_both(&b, &r, copying[mode], &like);
+        o = &b.all[0];
+        expect_one(&b, o, 30);
+        wait_for_offer(&b, o);
+        for (int l = 0; l < shape.n_layers; l++)
+            cluster_sender_stored(b.sender, o->transfer, &o->from, l, l == 1 ? 29 : 30);
+        cluster_sender_computed(b.sender, o->transfer, 5);
+        wait_for(&b, &o->got);
+        wait_for(&b, &o->sent);
+        assert_int_equal(o->got, DROPPED);
+        assert_int_equal(o->sent_rc, ERR_STATE);
+        close_both(&b);
+    }
+}
+
 /* The other end goes away: that is said once, and all memory of the sender is free. */
 TEST(the_other_end_goes_away)
 {
