@@ -120,8 +120,8 @@ MUST int cluster_sender_slot(struct cluster_sender *s, uint64_t transfer,
  * a transfer. Of a transfer that has ended: nothing happens. */
 void cluster_sender_stored(struct cluster_sender *s, uint64_t transfer,
                            const struct kv_slot *slot, int layer, int64_t hi);
-/* The prompt is computed, and this is its first token. All tokens of all layers are stored, or it is
- * dropped, with an error in the log. */
+/* The prompt is computed, and this is its first token. All tokens of all layers are stored, or it
+ * is dropped, with an error in the log. */
 void cluster_sender_computed(struct cluster_sender *s, uint64_t transfer,
                              int32_t first_id);
 /* There is nothing more to come. on_end() follows, with ERR_STATE. */
