@@ -240,10 +240,23 @@ static int check(json_t *head, const char *path)
     return OK;
 }
 
+/* Length of ".h5" or ".h5.gz" at its end; 0: it has none. */
+static size_t record_ending(const char *path, size_t n)
+{
+    static const char *const endings[] = {".h5", ".h5.gz"};
+
+    for (int i = 0; i < 2; i++) {
+        size_t m = strlen(endings[i]);
+
+        if (n > m && strcmp(path + n - m, endings[i]) == 0)
+            return m;
+    }
+    return 0;
+}
+
 int export_head(json_t **out, const char *path)
 {
-    size_t n = strlen(path),
-           n_stem = n > 3 && strcmp(path + n - 3, ".h5") == 0 ? n - 3 : n;
+    size_t n = strlen(path), n_stem = n - record_ending(path, n);
     char of[PATH_MAX];
     json_t *head = NULL;
     int rc;

@@ -33,7 +33,8 @@ void record_head_cell(json_t *head, const struct record_cell *c);
 void record_head_end(json_t *head, const json_t *header, size_t n_interrupted,
                      const struct record_headline *headline, size_t n_headline);
 
-/* Read the head of a record, named by either of the two: results/NAME/latest.json, FILE.h5.
+/* Read the head of a record, named by either of the two: results/NAME/latest.json, FILE.h5
+ * (or FILE.h5.gz, record/published.h).
  * "path" is then the path of the record, and a headline above its bound is refused
  * (export_refuse()), which "warnings" says too. A new reference, NULL on error.
  * ERR_NOTFOUND: there is none. ERR_FORMAT: damaged, or of another version. */

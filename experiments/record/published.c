@@ -7,14 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "experiments/record/head.h"
 
-#define FOLDER    "results/published"
-#define BYTES_MAX ((size_t)512 << 10) /* of a record: they are part of every clone */
+#define FOLDER "results/published"
+#define BYTES_MAX                                                                        \
+    ((size_t)1536 << 10) /* of a compressed record: it is part of every clone */
+#define HEAD_BYTES_MAX ((size_t)1 << 20)
 
 /* ---- reading ---- */
 
@@ -86,15 +89,41 @@ int export_published_head(json_t **out, const char *experiment)
     return rc;
 }
 
+static int is_record(const struct dirent *d)
+{
+    const char *dot = strstr(d->d_name, ".h5.gz");
+
+    return dot && dot[6] == 0;
+}
+
+/* Calls fn with each compressed record in a folder. */
+static int each_record(const char *dir, int (*fn)(void *ctx, const char *path), void *ctx)
+{
+    struct dirent **names = NULL;
+    char path[PATH_MAX];
+    int n = scandir(dir, &names, is_record, alphasort), rc = OK;
+
+    for (int i = 0; i < n; i++) {
+        if (rc == OK && snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name) <
+                            (int)sizeof(path))
+            rc = fn(ctx, path);
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
+static int add_path(void *ctx, const char *path)
+{
+    return json_array_append_new(ctx, json_string(path)) == 0
+               ? OK
+               : err_set(ERR_FORMAT, "%s: expected a name in UTF-8", path);
+}
+
 static int add_paths(void *ctx, const char *machine, const char *dir)
 {
-    json_t *paths;
-
     (void)machine;
-    TRY(export_list(&paths, dir));
-    json_array_extend(ctx, paths);
-    json_decref(paths);
-    return OK;
+    return each_record(dir, add_path, ctx);
 }
 
 int export_published_list(json_t **out, const char *experiment)
@@ -117,7 +146,7 @@ static bool is_true(const json_t *v)
     return json_is_true(v) || json_integer_value(v) != 0;
 }
 
-static int check(const json_t *head, size_t bytes)
+static int check(const json_t *head)
 {
     const json_t *run = json_object_get(head, "run"),
                  *cells = json_object_get(head, "cells");
@@ -144,9 +173,6 @@ static int check(const json_t *head, size_t bytes)
         text_fini(&why);
         return rc;
     }
-    if (bytes > BYTES_MAX)
-        return err_set(ERR_STATE, "%zu kB: expected at most %zu", bytes >> 10,
-                       BYTES_MAX >> 10);
     return OK;
 }
 
@@ -171,77 +197,110 @@ static void machine_name(char *out, size_t n, const json_t *head)
     text_fini(&machine);
 }
 
-static int copy(const char *to, const char *from, size_t max_bytes)
+/* As gzip -9 does, without a name or a time in it. *out: mem_free(). */
+static int compress_bytes(unsigned char **out, size_t *n_out, char *bytes, size_t n)
+{
+    z_stream z = {.next_in = (unsigned char *)bytes, .avail_in = (unsigned)n};
+    uLong most;
+    int rc;
+
+    *out = NULL;
+    if (n > UINT_MAX / 2 ||
+        deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK)
+        return err_set(ERR_NOMEM, "cannot compress %zu bytes", n);
+    most = deflateBound(&z, n);
+    *out = mem_new(MEM_HARNESS, most, 1);
+    z.next_out = *out;
+    z.avail_out = (unsigned)most;
+    rc = *out ? deflate(&z, Z_FINISH) : Z_MEM_ERROR;
+    *n_out = z.total_out;
+    deflateEnd(&z);
+    if (rc == Z_STREAM_END)
+        return OK;
+    mem_free(*out);
+    *out = NULL;
+    return err_set(ERR_NOMEM, "cannot compress %zu bytes", n);
+}
+
+static int compress_file(const char *to, const char *from)
+{
+    unsigned char *packed;
+    size_t n, n_packed = 0;
+    char *bytes;
+    int rc;
+
+    TRY(file_read(&bytes, &n, from, SIZE_MAX / 2));
+    rc = compress_bytes(&packed, &n_packed, bytes, n);
+    mem_free(bytes);
+    if (rc == OK && n_packed > BYTES_MAX)
+        rc = err_set(ERR_STATE, "%zu kB when compressed: expected at most %zu",
+                     n_packed >> 10, BYTES_MAX >> 10);
+    if (rc == OK)
+        rc = file_write(to, packed, n_packed);
+    mem_free(packed);
+    return rc;
+}
+
+static int copy(const char *to, const char *from)
 {
     char *bytes;
     size_t n;
     int rc;
 
-    TRY(file_read(&bytes, &n, from, max_bytes));
+    TRY(file_read(&bytes, &n, from, HEAD_BYTES_MAX));
     rc = file_write(to, bytes, n);
     mem_free(bytes);
     return rc;
 }
 
-/* The older one goes when the newer one is there. */
-static int remove_others(const char *dir, const char *kept)
+/* The older one goes when the newer one is there. ctx: the path of the newer one. */
+static int remove_other(void *ctx, const char *path)
 {
-    json_t *paths, *path;
-    size_t i;
-    int rc = export_list(&paths, dir);
+    char head[PATH_MAX];
 
-    json_array_foreach(paths, i, path)
-    {
-        const char *p = json_string_value(path);
-        char head[PATH_MAX];
-
-        if (strcmp(p, kept) == 0)
-            continue;
-        snprintf(head, sizeof(head), "%.*s.json", (int)strlen(p) - 3, p);
-        if (unlink(p) != 0 || unlink(head) != 0)
-            rc = err_set(ERR_IO, "%s: cannot be removed: %m", p);
-    }
-    json_decref(paths);
-    return rc;
+    if (strcmp(path, ctx) == 0)
+        return OK;
+    snprintf(head, sizeof(head), "%.*s.json", (int)strlen(path) - 6, path);
+    if (unlink(path) != 0 || unlink(head) != 0)
+        return err_set(ERR_IO, "%s: cannot be removed: %m", path);
+    return OK;
 }
 
 static int put(char **to, const char *path, const json_t *head)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const int stem = (int)strlen(name) - 3;
-    char machine[96], dir[PATH_MAX], target[PATH_MAX], from[PATH_MAX], latest[PATH_MAX];
+    char machine[96], dir[PATH_MAX], target[PATH_MAX], packed[PATH_MAX], from[PATH_MAX],
+        latest[PATH_MAX];
 
     machine_name(machine, sizeof(machine), head);
     if (snprintf(dir, sizeof(dir), FOLDER "/%s/%.200s", machine,
                  json_str_at(json_object_get(head, "run"), "experiment", "")) <= 0)
         return err_set(ERR_FORMAT, "%s: no experiment", path);
     snprintf(target, sizeof(target), "%.3500s/%.*s.json", dir, stem, name);
+    snprintf(packed, sizeof(packed), "%.3500s/%s.gz", dir, name);
     snprintf(latest, sizeof(latest), "%.3500s/latest.json", dir);
     snprintf(from, sizeof(from), "%.*s.json", (int)strlen(path) - 3, path);
     TRY(file_make_dirs(dir));
-    TRY(copy(target, from, BYTES_MAX));
-    snprintf(target, sizeof(target), "%.3500s/%s", dir, name);
-    TRY(copy(target, path, BYTES_MAX));
-    TRY(copy(latest, from, BYTES_MAX));
-    TRY(remove_others(dir, target));
-    *to = mem_strdup(MEM_HARNESS, target);
+    TRY(compress_file(packed, path));
+    TRY(copy(target, from));
+    TRY(copy(latest, from));
+    TRY(each_record(dir, remove_other, packed));
+    *to = mem_strdup(MEM_HARNESS, packed);
     return *to ? OK : ERR_NOMEM;
 }
 
 int export_publish(char **to, const char *path)
 {
-    size_t n = strlen(path), bytes;
+    size_t n = strlen(path);
     json_t *head;
-    char *text;
     int rc;
 
     *to = NULL;
     if (n < 4 || strcmp(path + n - 3, ".h5") != 0)
         return err_set(ERR_STATE, "expected a record, FILE.h5");
-    TRY(file_read(&text, &bytes, path, SIZE_MAX / 2));
-    mem_free(text);
     TRY(export_head(&head, path));
-    rc = check(head, bytes);
+    rc = check(head);
     if (rc == OK)
         rc = put(to, path, head);
     json_decref(head);

@@ -6,6 +6,8 @@ number stays NaN and is drawn as "n/a".
 """
 
 import glob
+import gzip
+import io
 import json
 import os
 import sys
@@ -246,10 +248,18 @@ class Headline:
         self.hi = float(dataset.attrs.get("hi", "nan"))
 
 
+def unpacked(path):
+    """What h5py opens: the file, or the bytes of one that is compressed."""
+    if not path.endswith(".gz"):
+        return path
+    with gzip.open(path) as f:
+        return io.BytesIO(f.read())
+
+
 class Result:
     def __init__(self, path):
         self.path = path
-        with h5py.File(path, "r") as f:
+        with h5py.File(unpacked(path), "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
             if not 1 <= self.attrs.get("schema_version", 0) <= SCHEMA_VERSION:
                 sys.exit("%s: schema_version: expected 1 to %d, found %s: not a record of this version" %
@@ -391,13 +401,15 @@ def latest(stem):
     if len(sys.argv) > 1:
         return own_figure(Result(sys.argv[1]), stem)
     where = os.path.join(RESULTS, stem, "latest.json")
+    ending = ""
     if not os.path.exists(where):
-        where = published(stem)
+        where, ending = published(stem), ".gz"
     if not where:
         print("%s: no result yet: make experiment NAME=%s" % (stem, stem))
         sys.exit(0)
     with open(where) as f:
-        return own_figure(Result(os.path.join(os.path.dirname(where), os.path.basename(json.load(f)["file"]))), stem)
+        name = os.path.basename(json.load(f)["file"])
+    return own_figure(Result(os.path.join(os.path.dirname(where), name + ending)), stem)
 
 
 def published(stem):

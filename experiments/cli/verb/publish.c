@@ -108,7 +108,8 @@ const struct verb verb_publish = {
          "where `make figures`, `testbed check` and `testbed report` take them where "
          "there is no local one. Refused: smoke runs, other settings than the "
          "experiment's, local changes, cells that failed, a machine that was busy with "
-         "something else, and more than 512 kB. The copy takes the place of an older one "
+         "something else, and more than 1.5 MB when compressed. The copy takes the place "
+         "of an older one "
          "of the same kind of machine.",
          "  testbed publish\n"
          "  testbed publish quickstart splitwise_faults\n",
