@@ -81,7 +81,8 @@ int export_published_head(json_t **out, const char *experiment)
     *out = NULL;
     rc = each_machine(experiment, keep_newest, out);
     if (rc == OK && !*out)
-        rc = err_set(ERR_NOTFOUND, "%s: there is no record", experiment);
+        rc = err_set(ERR_NOTFOUND, "results/%s/latest.json: there is no record",
+                     experiment);
     if (rc != OK) {
         json_decref(*out);
         *out = NULL;
