@@ -11,15 +11,16 @@ static uint64_t step(uint64_t h, uint64_t word)
     return h << 29 | h >> 35;
 }
 
-static uint64_t *lane(struct hash_stream *s)
+/* Of the next word. */
+static uint64_t *sum_of(struct hash_stream *s)
 {
-    return &s->h[s->n_bytes / 8 % HASH_STREAM_LANES];
+    return &s->h[s->n_bytes / 8 % HASH_STREAM_SUMS];
 }
 
 void hash_stream_init(struct hash_stream *s)
 {
     *s = (struct hash_stream){.n_bytes = 0};
-    for (int i = 0; i < HASH_STREAM_LANES; i++) /* digits of pi */
+    for (int i = 0; i < HASH_STREAM_SUMS; i++) /* digits of pi */
         s->h[i] = UINT64_C(0x243f6a8885a308d3) + (uint64_t)i;
 }
 
@@ -27,7 +28,7 @@ static void add_byte(struct hash_stream *s, unsigned char byte)
 {
     s->word |= (uint64_t)byte << 8 * (s->n_bytes % 8);
     if (s->n_bytes % 8 == 7) {
-        *lane(s) = step(*lane(s), s->word);
+        *sum_of(s) = step(*sum_of(s), s->word);
         s->word = 0;
     }
     s->n_bytes++;
@@ -38,22 +39,22 @@ static void add_word(struct hash_stream *s, const unsigned char *at)
     uint64_t word;
 
     memcpy(&word, at, 8);
-    *lane(s) = step(*lane(s), word);
+    *sum_of(s) = step(*sum_of(s), word);
     s->n_bytes += 8;
 }
 
-/* As many words as there are lanes, from lane 0 on; returns behind the last. */
+/* As many words as there are sums, from the first on; returns behind the last. */
 static const unsigned char *add_rows(struct hash_stream *s, const unsigned char *at,
                                      const unsigned char *end)
 {
-    uint64_t h[HASH_STREAM_LANES], word[HASH_STREAM_LANES];
+    uint64_t h[HASH_STREAM_SUMS], word[HASH_STREAM_SUMS];
     const unsigned char *from = at;
 
     memcpy(h, s->h, sizeof(h));
     for (; end - at >= (ptrdiff_t)sizeof(word); at += sizeof(word)) {
         memcpy(word, at, sizeof(word));
 #pragma GCC unroll 4
-        for (int i = 0; i < HASH_STREAM_LANES; i++)
+        for (int i = 0; i < HASH_STREAM_SUMS; i++)
             h[i] = step(h[i], word[i]);
     }
     memcpy(s->h, h, sizeof(h));
@@ -67,7 +68,7 @@ void hash_stream_add(struct hash_stream *s, const void *p, size_t n)
 
     for (; at < end && s->n_bytes % 8 != 0; at++)
         add_byte(s, *at);
-    for (; end - at >= 8 && lane(s) != s->h; at += 8)
+    for (; end - at >= 8 && sum_of(s) != s->h; at += 8)
         add_word(s, at);
     at = add_rows(s, at, end);
     for (; end - at >= 8; at += 8)
@@ -80,7 +81,7 @@ uint64_t hash_stream_end(const struct hash_stream *s)
 {
     uint64_t h = s->word;
 
-    for (int i = 0; i < HASH_STREAM_LANES; i++)
+    for (int i = 0; i < HASH_STREAM_SUMS; i++)
         h = step(h, s->h[i]);
     h = step(h, s->n_bytes);
     return h ^ h >> 32;

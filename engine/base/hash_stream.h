@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HASH_STREAM_LANES 4 /* words in turn: their products do not wait for each other */
+#define HASH_STREAM_SUMS 4 /* words in turn: their products do not wait for each other */
 
 struct hash_stream {
-    uint64_t h[HASH_STREAM_LANES];
+    uint64_t h[HASH_STREAM_SUMS];
     uint64_t word; /* the bytes that do not fill one yet */
     uint64_t n_bytes;
 };

@@ -1,5 +1,6 @@
 /* sandwich transfer: how fast keys and values go from one process to another. */
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,37 +109,55 @@ static int print(const struct transfer_flags *f, const struct transfer_result *t
 
 /* ---- two processes ---- */
 
+/* Its error goes to the parent, which prints one line. */
 static void receive_in_child(const int fd[CLUSTER_BENCH_N_SOCKETS],
-                             const struct cluster_bench_opts *o)
+                             const struct cluster_bench_opts *o, int to_parent)
 {
-    int status = cli_fail("transfer: the receiver", cluster_bench_receive(fd, o));
+    int rc = cluster_bench_receive(fd, o);
 
-    _exit(status);
+    if (rc != OK)
+        (void)!write(to_parent, err_msg(), strlen(err_msg()));
+    _exit(rc != OK);
 }
 
-/* A socket pair: transports lend files over it. */
+/* rc: of the sender. What failed first says why the other one did. */
+static int wait_for_child(pid_t pid, int from_child, int rc)
+{
+    char why[512];
+    ssize_t n = read(from_child, why, sizeof(why) - 1); /* until it ends */
+    int status;
+
+    why[n > 0 ? n : 0] = 0;
+    if (waitpid(pid, &status, 0) == pid && status == 0)
+        return rc;
+    return rc != OK && (rc != ERR_IO || !why[0])
+               ? rc
+               : err_set(ERR_STATE, "the receiver has failed: %s", why);
+}
+
+/* Socket pairs: transports lend files over them. */
 static int with_child(struct transfer_result *out, const struct cluster_bench_opts *o)
 {
-    int pair[CLUSTER_BENCH_N_SOCKETS][2], fd[CLUSTER_BENCH_N_SOCKETS], status, rc;
+    int pair[CLUSTER_BENCH_N_SOCKETS + 1][2], fd[CLUSTER_BENCH_N_SOCKETS + 1], rc;
     pid_t pid, parent = getpid();
 
-    for (int i = 0; i < CLUSTER_BENCH_N_SOCKETS; i++)
+    for (int i = 0; i <= CLUSTER_BENCH_N_SOCKETS; i++)
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair[i]) != 0)
             return err_set(ERR_IO, "cannot make a socket: %m");
     pid = fork();
     if (pid < 0)
         return err_set(ERR_IO, "cannot start a process: %m");
-    for (int i = 0; i < CLUSTER_BENCH_N_SOCKETS; i++) {
+    for (int i = 0; i <= CLUSTER_BENCH_N_SOCKETS; i++) {
         close(pair[i][pid == 0 ? 0 : 1]);
         fd[i] = pair[i][pid == 0 ? 1 : 0];
     }
     if (pid == 0) {
         child_follow(parent);
-        receive_in_child(fd, o);
+        receive_in_child(fd, o, fd[CLUSTER_BENCH_N_SOCKETS]);
     }
-    rc = cluster_bench_send(&out->r, fd, o);
-    if (waitpid(pid, &status, 0) != pid || status != 0)
-        return rc != OK ? rc : err_set(ERR_STATE, "the receiver has failed");
+    rc = wait_for_child(pid, fd[CLUSTER_BENCH_N_SOCKETS],
+                        cluster_bench_send(&out->r, fd, o));
+    close(fd[CLUSTER_BENCH_N_SOCKETS]);
     return rc;
 }
 

@@ -20,8 +20,9 @@ struct end {
     const struct cluster_bench_opts *o;
     int fd[CLUSTER_BENCH_N_SOCKETS];
     struct kv_pool *pool;
-    struct kv_slot *slots; /* [in_flight] */
-    uint64_t *transfers;   /* [in_flight] receiver: in which slot; 0: none */
+    struct kv_slot *slots;   /* [in_flight] */
+    uint64_t *transfers;     /* [in_flight] receiver: in which slot; 0: none */
+    struct kv_slot in_place; /* sender: what is offered now, until it has closed */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool has_lock, has_cond;
@@ -132,6 +133,7 @@ static void close_end(struct end *e)
         if (e->slots[i].base)
             kv_release(e->pool, &e->slots[i]);
     kv_pool_close(&e->pool);
+    mem_free((void *)e->in_place.blocks);
     mem_free(e->queue);
     mem_free(e->slots);
     mem_free(e->transfers);
@@ -256,13 +258,12 @@ static void on_send_fail(void *ctx)
 /* In place: what is offered is what would be computed in, and nothing is. */
 static int send_one(struct end *e, struct cluster_sender *s, uint64_t transfer)
 {
-    struct kv_slot in_place = {.base = NULL};
     const struct kv_slot *slot = &e->slots[0];
     bool is_in_place = e->o->transport->in_place;
 
     if (is_in_place) {
-        TRY(cluster_sender_slot(s, transfer, &in_place));
-        slot = &in_place;
+        TRY(cluster_sender_slot(s, transfer, &e->in_place));
+        slot = &e->in_place;
     }
     for (int l = 0; l < e->o->shape.n_layers; l++)
         cluster_sender_stored(s, transfer, slot, l, e->o->n_tok);
@@ -270,7 +271,8 @@ static int send_one(struct end *e, struct cluster_sender *s, uint64_t transfer)
     if (!is_in_place)
         return OK;
     TRY(wait_for_more(e, &e->n_ended, e->n_read));
-    mem_free((void *)in_place.blocks);
+    mem_free((void *)e->in_place.blocks);
+    e->in_place.blocks = NULL;
     return OK;
 }
 

@@ -25,8 +25,7 @@ struct cluster_bench_result {
     int64_t bytes, n_pieces;
     double put_s, hash_s; /* of the sender's thread */
     double sender_cpu_s, receiver_cpu_s;
-    bool same;         /* the last prompt has the same bytes at both ends */
-    char library[128]; /* MPI's name and version; "": none */
+    bool same; /* the last prompt has the same bytes at both ends */
 };
 
 enum { CLUSTER_BENCH_LINK, CLUSTER_BENCH_CONTROL, CLUSTER_BENCH_N_SOCKETS };

@@ -29,7 +29,7 @@ struct cluster_message {
     uint32_t has_hash, n_more; /* n_more: bytes that follow */
 };
 #define CLUSTER_MAGIC   0x4b565357u
-#define CLUSTER_VERSION 2
+#define CLUSTER_VERSION 3
 
 /* All bytes or an error. ERR_IO: "the other end closed the connection", or why not. */
 MUST int cluster_wire_read(int fd, void *to, size_t bytes);

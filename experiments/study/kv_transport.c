@@ -368,6 +368,8 @@ static int run(struct cell *c)
     double of[ROUNDS_MAX], median[N_VALUES];
     size_t n = (size_t)c->o->rounds;
 
+    _Static_assert(sizeof(metrics) / sizeof(metrics[0]) == N_VALUES + 1,
+                   "a value for each metric, in their order");
     if (!c->o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
     TRY(check_there(c));

@@ -420,7 +420,7 @@ def published(stem):
             heads[str(json.load(f).get("utc", ""))] = path
     if not heads:
         return None
-    print("%s: no local record: drawn from a published one" % stem)
+    print("%s: no record of your own: drawn from a published one" % stem)
     return heads[max(heads)]
 
 

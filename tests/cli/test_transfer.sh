@@ -30,6 +30,8 @@ for t in shm map socket; do
 done
 check "MPI without mpirun is refused" refuses 1 "start two processes with mpirun" \
     "$sandwich" transfer --transport mpi_put $size
+check "memory that cannot be had is said in one line" refuses 1 "cannot map" \
+    "$sandwich" transfer --tok 1048576 --n-layers 1024 --n-kv-heads 1024
 check "an unknown transport is refused" refuses 1 "pigeon" "$sandwich" transfer --transport pigeon
 for library in openmpi mpich; do
     if ! command -v mpirun.$library >/dev/null || [ ! -r "$(dirname "$sandwich")/mpi/$library.so" ]; then

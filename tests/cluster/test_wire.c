@@ -255,7 +255,7 @@ TEST(ends_that_differ)
     hello.fd = fd[1];
     assert_int_equal(pthread_create(&t, NULL, say_hello, &hello), 0);
     assert_err(cluster_sender_open(&b.sender, &so), ERR_STATE,
-               "48 bytes a key, transport socket here; 2, 3, 2, 24, socket there");
+               "48 bytes a key, transport socket here; 3, 3, 2, 24, socket there");
     pthread_join(t, NULL);
     assert_null(b.sender);
     close(fd[0]);

@@ -103,7 +103,7 @@ def draw_both(stem):
 gc.freeze()  # or each process would copy what it never changes
 for i, stem in enumerate(sys.argv[3:]):
     there = draw_both(stem)
-    if i % 4 == 0:  # what could differ, dates and the order of elements, is of lib/style.py for all
+    if i % 4 == 0:  # dates and the order of elements come from lib/style.py for all
         formats = ("svg", "pdf")
         again = run("paper-figs/%s.py" % stem, os.path.join(folder, stem + ".h5"), os.path.join(folder, "b"),
                     formats=formats) == 0

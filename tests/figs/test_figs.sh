@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every figure draws from a made-up result, with all numbers and with none, in a form that can be
-# printed; one in four is drawn twice, to the same files; every experiment has its figure and the other way round.
+# printed; one in four is drawn twice, and its files are the same; every experiment has its figure and
+# the other way round.
 # Regression: figures were up to 20 inches wide, labels crossed titles, numbers floated above their
 # bars, a table had empty cells, and panels without data were blank.
 set -u

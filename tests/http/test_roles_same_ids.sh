@@ -1,6 +1,6 @@
 #!/bin/sh
-# Show of Splitwise's split: request by request the ids of one process (roles_same_ids.py). A sample; with
-# LONG=1 every combination, 500 requests each, and 60 of a model of 160 million parameters: half an hour.
+# Prompt and token machines give the ids of one process, request by request (roles_same_ids.py). A sample;
+# with LONG=1 every combination, 500 requests each, and 60 of a model of 160 million parameters: half an hour.
 set -u
 . tests/support/tap.sh
 data=${SANDWICH_DATA:-../shared/data}/models

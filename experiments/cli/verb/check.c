@@ -172,8 +172,11 @@ static void print_claim(const struct check *k, const struct claim *c,
 
     claim_evidence(c, record, evidence);
     printf("%-28s %s%s  (%s, sec. %s%s%s%s%s)\n", c->name, claim_verdict_name(v),
-           judged && claim_is_noisy(c, record) ? ", from a noisy record" : "", c->paper,
-           c->section, c->figure ? ", " : "", c->figure ? c->figure : "",
+           !judged                                ? ""
+           : claim_is_noisy(c, record)            ? ", from a noisy record"
+           : json_object_get(record, "published") ? ", from a published record"
+                                                  : "",
+           c->paper, c->section, c->figure ? ", " : "", c->figure ? c->figure : "",
            judged ? "; " : "", judged ? evidence : "");
     if (k->in_full) {
         printf("    the paper: %s\n", c->text);

@@ -98,17 +98,20 @@ static void sum_up(struct study_fault_table *out, const struct study_fault_table
         memcpy(out->why, t->why, sizeof(out->why));
 }
 
-static int start(struct worker *all, const struct study_fault_opts *o, double *named_ms)
+/* *n_started: threads, also after an error. */
+static int start(struct worker *all, int *n_started, const struct study_fault_opts *o,
+                 double *named_ms)
 {
     for (int i = 0; i < o->n_threads; i++) {
         struct worker *w = &all[i];
 
         w->o = o;
-        w->n = (i + 1) * o->n / o->n_threads - i * o->n / o->n_threads;
+        w->n = o->n / o->n_threads + (i < o->n % o->n_threads);
         w->t.named_ms = named_ms;
         named_ms += w->n;
         rng_init(&w->rng, o->seed + (uint64_t)i, "faults");
         TRY(thread_start(&w->thread, 0, work, w, "faults"));
+        *n_started = i + 1;
     }
     return OK;
 }
@@ -117,13 +120,13 @@ int study_fault_many(struct study_fault_table *out, const struct study_fault_opt
 {
     struct worker *all = mem_new(MEM_KV, (size_t)o->n_threads, sizeof(*all));
     double *named_ms = mem_new(MEM_KV, (size_t)o->n, sizeof(*named_ms));
-    int rc = ERR_NOMEM;
+    int n_started = 0, rc = ERR_NOMEM;
 
     *out = (struct study_fault_table){
         .named_ms = mem_new(MEM_KV, (size_t)o->n, sizeof(*named_ms))};
     if (all && named_ms && out->named_ms)
-        rc = start(all, o, named_ms);
-    for (int i = 0; all && i < o->n_threads && all[i].thread; i++) {
+        rc = start(all, &n_started, o, named_ms);
+    for (int i = 0; i < n_started; i++) {
         pthread_join(all[i].thread, NULL);
         sum_up(out, &all[i].t);
         if (rc == OK && all[i].rc != OK)
