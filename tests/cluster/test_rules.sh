@@ -49,7 +49,8 @@ breaks "short prompts are sent layer by layer" $s 's/o->n_tok >= s->o.serial_bel
 breaks "a checksum is not compared" $r 's/if (hash == m->hash)/if (hash || true)/' cluster/test_wire what_is_wrong_is_named
 breaks "a layer may be missing" $r 's/in->filled\[l\] != in->n_tok/false/' cluster/test_wire what_is_wrong_is_named
 breaks "a piece may come twice" $r 's/m->lo != in->filled\[m->layer\]/m->lo > in->filled[m->layer]/' cluster/test_wire what_is_wrong_is_named
-breaks "a transfer that was dropped arrives" $r 's/ \&\& !ended.dropped//' $t dropped_at_any_time
+breaks "a transfer that was dropped arrives" $r 's/ \&\& !ended.dropped//' \
+    cluster/test_wire dropped_and_all_comes
 breaks "a sender that drops a transfer says that it is whole" $s 's/o.dropped ? CLUSTER_DROPPED : CLUSTER_END/CLUSTER_END/' \
     $t dropped_at_the_end
 breaks "memory of the sender stays with a failed transport" $s 's/^    end_all(s);//' $t the_other_end_goes_away

@@ -165,6 +165,22 @@ TEST(nothing_wrong)
     close_both(&b);
 }
 
+/* The receiver does not want it any more, and the sender does not know that yet. */
+TEST(dropped_and_all_comes)
+{
+    struct both b;
+    struct one *o = &b.all[0];
+    int fd = open_raw_sender(&b);
+
+    cluster_receiver_drop(b.receiver, o->transfer);
+    do_wrong(fd, N_WRONG, o->transfer);
+    wait_for(&b, &o->got);
+    assert_int_equal(o->got, DROPPED);
+    assert_int_equal(b.n_failed_receives, 0);
+    close(fd);
+    close_both(&b);
+}
+
 /* The hello of an end that is the test, and the pool that it lends (NULL: none), on a thread. */
 struct hello {
     int fd;
