@@ -145,6 +145,7 @@ $(call reg,cluster_transport,$(wildcard engine/cluster/transport/*.c),cluster/tr
 $(call reg,cluster_perf,$(wildcard engine/cluster/perf/*.c),cluster/perf.h,cluster_perf_kind,cluster_perfs,cluster_perf)
 $(call reg,hetero_policy,$(wildcard engine/hetero/policy/*.c),hetero/policy.h,hetero_policy,hetero_policies,hetero_policy)
 $(call reg,accel_kind,$(wildcard engine/hetero/accel/*.c),hetero/accel.h,accel_kind,accel_kinds,accel_kind)
+$(call reg,model_op,$(wildcard engine/step/op/*.c),step/op.h,model_op_kind,model_op_kinds,model_op)
 $(call reg,graph_pass,$(wildcard engine/graph/pass/*.c),graph/graph.h,graph_pass,graph_passes,graph_pass)
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=

@@ -1,5 +1,4 @@
 /* Opening and closing a phase: all that its steps need is made here. */
-#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -249,6 +248,7 @@ static int take_arrays(struct model_phase *p)
     p->views = mem_new(MEM_OTHER, views, sizeof(*p->views));
     p->mats = mem_new(MEM_OTHER, views * (size_t)model_n_layer_mats(&p->m->c),
                       sizeof(*p->mats));
+    TRY(model_ops_of(&p->ops, &p->m->c));
     return p->ranks && p->thread_slots && p->endpoints && p->views && p->mats ? OK
                                                                               : ERR_NOMEM;
 }
@@ -300,6 +300,7 @@ void model_phase_close(struct model_phase **pp)
         mem_unmap(MEM_ACTIVATIONS, p->act, p->act_bytes);
     if (p->comms)
         mem_unmap(MEM_ACTIVATIONS, p->comms, p->comms_bytes);
+    model_ops_fini(&p->ops);
     mem_free(p->schedules);
     mem_free(p->mats);
     mem_free(p->views);
@@ -310,11 +311,64 @@ void model_phase_close(struct model_phase **pp)
     *pp = NULL;
 }
 
-void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx)
+const struct model_ops *model_phase_ops(const struct model_phase *p)
 {
-    assert(p->n_ranks == 1 && !p->multiprocess);
-    p->attend = fn;
-    p->attend_ctx = ctx;
+    return &p->ops;
+}
+
+static int check_ops(const struct model_phase *p, const struct model_ops *o)
+{
+    if (p->m->procs)
+        return err_set(ERR_STATE, "the ranks' processes do not know other operators");
+    TRY(model_ops_check(o, p->m->c.n_layers));
+    for (int i = 0; i < o->n; i++)
+        if (o->op[i].kind->fits)
+            TRY(o->op[i].kind->fits(p));
+    return OK;
+}
+
+static int copy_ops(struct model_ops *out, const struct model_ops *o)
+{
+    out->op = mem_new(MEM_OTHER, (size_t)o->n, sizeof(*out->op));
+    if (!out->op)
+        return ERR_NOMEM;
+    memcpy(out->op, o->op, (size_t)o->n * sizeof(*o->op));
+    out->n = o->n;
+    return OK;
+}
+
+/* Takes *o, whatever comes of it. */
+static int take_ops(struct model_phase *p, struct model_ops *o)
+{
+    int rc = check_ops(p, o);
+    struct model_ops old = p->ops;
+
+    if (rc == OK)
+        p->ops = *o;
+    model_ops_fini(rc == OK ? &old : o);
+    return rc;
+}
+
+int model_phase_ops_set(struct model_phase *p, const struct model_ops *o)
+{
+    struct model_ops copy;
+
+    TRY(copy_ops(&copy, o));
+    return take_ops(p, &copy);
+}
+
+int model_phase_ops_replace(struct model_phase *p, const char *from, const char *to,
+                            void *ctx)
+{
+    struct model_ops copy;
+    int rc;
+
+    TRY(copy_ops(&copy, &p->ops));
+    rc = model_ops_replace(&copy, from, to, ctx, NULL);
+    if (rc == OK)
+        return take_ops(p, &copy);
+    model_ops_fini(&copy);
+    return rc;
 }
 
 int model_phase_offload_set(struct model_phase *p, const struct model_offload *o)

@@ -8,6 +8,7 @@
 #include "par/coll.h"
 #include "step/attend.h"
 #include "step/offload.h"
+#include "step/op.h"
 #include "step/stored.h"
 
 /* How the steps of a phase are computed: by n_ranks tensor-parallel ranks of n_threads
@@ -49,9 +50,16 @@ void model_phase_region(const struct model_phase *p, const void **at, size_t *by
 MUST int model_forward(struct model_phase *p, const struct model_chunk *chunks,
                        int n_chunks, float *logits);
 
-/* Steps of p, which has one rank and one chunk in each step, attend by fn; NULL: as the engine
- * does. */
-void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx);
+/* The operators of its steps: at first those of model_ops_of(). Lent. */
+const struct model_ops *model_phase_ops(const struct model_phase *p);
+/* Steps of p run these operators, which are copied; all phases that share keys and values have to
+ * store the same ones. Between steps. ERR_ARG: model_ops_check(). ERR_UNSUPPORTED: an operator
+ * that this phase cannot run. ERR_STATE: its ranks are processes already. ERR_NOMEM. On error
+ * nothing has changed. */
+MUST int model_phase_ops_set(struct model_phase *p, const struct model_ops *o);
+/* The same with every operator `from` replaced by `to` with ctx. */
+MUST int model_phase_ops_replace(struct model_phase *p, const char *from, const char *to,
+                                 void *ctx);
 
 /* Steps of p have a part of each MLP computed by o (step/offload.h), which is lent; NULL: by the
  * CPU. ERR_UNSUPPORTED: p has several ranks, or a deterministic model. */

@@ -1,5 +1,5 @@
-/* step/attend.h - replaces the attention of a layer, so that studies can time other ways
- * to compute it. Threads: see below. */
+/* step/attend.h - what the operator attention_by calls in place of the engine's attention, so that
+ * studies can time other ways to compute it. Threads: see below. */
 #ifndef STEP_ATTEND_H
 #define STEP_ATTEND_H
 
@@ -19,5 +19,10 @@ struct model_attend_args {
 /* All threads of the phase call it at once; they may meet at par_barrier(). */
 typedef void (*model_attend_fn)(void *ctx, const struct model_attend_args *a,
                                 struct par_self *self);
+/* The ctx of an operator attention_by (step/op.h). */
+struct model_attend_by {
+    model_attend_fn fn;
+    void *ctx;
+};
 
 #endif

@@ -246,8 +246,17 @@ static void look_ahead(struct model_thread_ctx *w, int layer)
                           (int64_t)cpu_cache_bytes(3) / 2 / w->n, layer_bytes(w, layer));
 }
 
-/* All rows, by what model_phase_attend_set() named. */
-static void attend_by(struct model_thread_ctx *w, int layer)
+/* What comes before attention itself. */
+static void keys_and_values(struct model_thread_ctx *w, int layer)
+{
+    if (!w->own_heads)
+        model_sync(w, MODEL_T_LINEAR);
+    each_block(w, layer, false, w->own_heads, rotate_and_store);
+    model_lap(w, MODEL_T_NORM_ROPE);
+}
+
+void model_attend_by(struct model_thread_ctx *w, int layer,
+                     const struct model_attend_by *by)
 {
     const struct model *m = w->m;
     const struct model_rank *r = w->rank;
@@ -264,31 +273,25 @@ static void attend_by(struct model_thread_ctx *w, int layer)
                                         .scale = m->attn_scale};
 
     assert(w->step->n_chunks == 1);
+    keys_and_values(w, layer);
     model_sync(w, MODEL_T_NORM_ROPE);
-    w->phase->attend(w->phase->attend_ctx, &a, w->self);
+    by->fn(by->ctx, &a, w->self);
     model_lap(w, MODEL_T_ATTN);
 }
 
-void model_attend(struct model_thread_ctx *w, int layer, bool own_heads)
+void model_attend(struct model_thread_ctx *w, int layer)
 {
-    if (!own_heads)
-        model_sync(w, MODEL_T_LINEAR);
-    each_block(w, layer, false, own_heads, rotate_and_store);
-    model_lap(w, MODEL_T_NORM_ROPE);
-    if (w->phase->attend) {
-        attend_by(w, layer);
-        return;
-    }
+    keys_and_values(w, layer);
     if (w->phase->shares_kv)
         model_sync_all(w, MODEL_T_NORM_ROPE);
-    else if (!own_heads)
+    else if (!w->own_heads)
         model_sync(w, MODEL_T_NORM_ROPE);
-    each_block(w, layer, w->last, own_heads, attend);
+    each_block(w, layer, w->last, w->own_heads, attend);
     if (w->phase->shares_seq) {
         model_sync_all(w, MODEL_T_ATTN);
         merge(w);
     }
     model_lap(w, MODEL_T_ATTN);
-    if (own_heads && w->phase->n_ranks == 1)
+    if (w->own_heads && w->phase->n_ranks == 1)
         look_ahead(w, layer + 1);
 }

@@ -11,6 +11,7 @@
 #include "step/ahead.h"
 #include "step/attend.h"
 #include "step/offload.h"
+#include "step/op.h"
 #include "step/stored.h"
 
 /* One rank of a phase. Ranks share only the memory of the collectives and, where several
@@ -50,9 +51,8 @@ struct model_phase {
     bool shares_kv;              /* a KV group has several ranks */
     bool shares_seq;             /* a query head has several ranks */
     bool multiprocess;           /* each rank is in another process */
-    model_attend_fn attend;      /* NULL: as the engine does */
-    void *attend_ctx;
-    model_stored_fn stored; /* NULL: nobody wants to know */
+    struct model_ops ops;        /* of its steps */
+    model_stored_fn stored;      /* NULL: nobody wants to know */
     void *stored_ctx;
     const struct model_offload *offload; /* NULL: the CPU computes all */
     int64_t offload_rows;                /* that the CPU computes in this layer */
@@ -97,7 +97,10 @@ struct model_thread_ctx {
     int64_t n_rows;      /* rows of x */
     const int64_t *rows; /* [n_rows] rows of rank->attn to read; NULL: the first n_rows */
     bool last;           /* in the last layer, which continues with wanted rows only */
-    int n_halves;        /* how often a half of phase->sums was used; they alternate */
+    bool
+        own_heads; /* it projected whole KV groups itself: it attends without a barrier */
+    bool done;     /* an operator has ended the step */
+    int n_halves;  /* how often a half of phase->sums was used; they alternate */
     struct model_ahead ahead; /* of the next layer's attention */
     uint64_t t_ns;            /* time when thread 0's present operation began */
 };

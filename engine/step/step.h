@@ -1,5 +1,4 @@
-/* step/step.h - one step over a batch: forward.c has the order of operators, linear.c the matrix
- * products, attention.c the attention, experts.c a mixture of experts.
+/* step/step.h - one step over a batch, by a list of operators (step/op.h): what those in op/ share.
  *   Threads: all threads of the phase call each operator. */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
@@ -64,10 +63,11 @@ void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat whi
 
 /* Normalise queries and keys (Qwen3), rotate them (RoPE), store keys and values, and compute
  * attention. Reads
- * rank->qkv and the keys and values of earlier tokens, and writes rank->attn. own_heads:
- * this thread computed the QKV projections of whole KV groups itself, so it needs no
- * barrier before it attends with them. */
-void model_attend(struct model_thread_ctx *w, int layer, bool own_heads);
+ * rank->qkv and the keys and values of earlier tokens, and writes rank->attn. */
+void model_attend(struct model_thread_ctx *w, int layer);
+/* The same, with attention itself by a function. The step has one chunk. */
+void model_attend_by(struct model_thread_ctx *w, int layer,
+                     const struct model_attend_by *by);
 
 /* The MLP of a mixture of experts: add to x its output for every row. Ends with a barrier of the
  * rank's threads. */

@@ -149,18 +149,19 @@ static int open_all(struct cell *f)
 /* ---- a trial ---- */
 
 /* The engine that computes step i, made ready for it. */
-static struct model_bench *engine_of(struct cell *f, int i, struct model_phase **phase)
+static int engine_of(struct cell *f, int i, struct model_bench **e,
+                     struct model_phase **phase)
 {
     const struct kern_variant *v = f->int4.unsigned_straight;
 
+    *e = &f->engine;
     *phase = f->engine_phase;
     if (i == TRANSPOSED)
-        return &f->engine;
+        return OK;
+    *e = &f->straight;
     *phase = f->straight_phase;
     model_variant_set(f->straight.model, i == UNSIGNED ? v : f->int4.signed_straight);
-    model_phase_attend_set(*phase, i == BASELINE ? study_unfused_attend : NULL,
-                           f->unfused);
-    return &f->straight;
+    return study_unfused_set(*phase, i == BASELINE ? f->unfused : NULL);
 }
 
 static int trial(void *arg, int i, struct measure_trial *t)
@@ -169,9 +170,10 @@ static int trial(void *arg, int i, struct measure_trial *t)
     const struct opts *o = f->o;
     int n_steps = o->phase == DECODE ? (int)o->n_decoded_tok : 1;
     struct model_phase *phase;
-    struct model_bench *e = engine_of(f, i, &phase);
+    struct model_bench *e;
     double sum[STUDY_N_CLASSES] = {0};
 
+    TRY(engine_of(f, i, &e, &phase));
     t->seconds = 0;
     for (int k = 0; k < n_steps; k++) {
         double s, of[STUDY_N_CLASSES];

@@ -94,10 +94,10 @@ static void compare_logits(struct model_bench *b, struct model_phase *p,
     double s, sum = 0, most = 0;
 
     assert_non_null(want);
-    model_phase_attend_set(p, NULL, NULL);
+    assert_ok(study_unfused_set(p, NULL));
     assert_ok(model_bench_steps_piece(&b->steps, p, n_tok, ctx_tok, &s));
     memcpy(want, b->steps.logits, (size_t)vocab * sizeof(*want));
-    model_phase_attend_set(p, study_unfused_attend, u);
+    assert_ok(study_unfused_set(p, u));
     assert_ok(model_bench_steps_piece(&b->steps, p, n_tok, ctx_tok, &s));
     for (int i = 0; i < vocab; i++) {
         sum += (double)want[i] * want[i];

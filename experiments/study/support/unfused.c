@@ -22,10 +22,11 @@ struct study_unfused {
     char *packed_keys,
         *packed_values; /* panels, key_bytes and value_bytes for each KV head */
     size_t key_bytes, value_bytes;
-    float *q;      /* [n_heads, rows, hd] */
-    float *scores; /* [n_heads, rows, keys in whole panels] */
-    float *mixed;  /* [n_heads, rows, hd_pad] */
-    char *scratch; /* [threads], each scratch_bytes */
+    float *q;                  /* [n_heads, rows, hd] */
+    float *scores;             /* [n_heads, rows, keys in whole panels] */
+    float *mixed;              /* [n_heads, rows, hd_pad] */
+    struct model_attend_by by; /* what the operator calls */
+    char *scratch;             /* [threads], each scratch_bytes */
     size_t scratch_bytes;
 };
 
@@ -342,8 +343,7 @@ static void each_head(const struct job *j, int n, void (*fn)(const struct job *j
     par_barrier(j->self);
 }
 
-void study_unfused_attend(void *ctx, const struct model_attend_args *a,
-                          struct par_self *self)
+static void attend(void *ctx, const struct model_attend_args *a, struct par_self *self)
 {
     const struct study_unfused *u = ctx;
     const int64_t n_keys = a->chunk->pos0 + a->chunk->n_tok;
@@ -366,4 +366,13 @@ void study_unfused_attend(void *ctx, const struct model_attend_args *a,
     each_head(&j, u->n_heads, softmax);
     each_head(&j, u->n_heads, weight_value);
     each_head(&j, u->n_heads, transpose_result);
+}
+
+int study_unfused_set(struct model_phase *p, struct study_unfused *u)
+{
+    if (!u)
+        return model_phase_ops_replace(p, "attention_by", "attention", NULL);
+    u->by = (struct model_attend_by){attend, u};
+    TRY(model_phase_ops_replace(p, "attention_by", "attention", NULL));
+    return model_phase_ops_replace(p, "attention", "attention_by", &u->by);
 }

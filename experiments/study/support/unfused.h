@@ -11,7 +11,7 @@
 #ifndef STUDY_UNFUSED_H
 #define STUDY_UNFUSED_H
 
-#include "step/attend.h"
+#include "ranks/phase.h"
 
 struct study_unfused;
 /* Buffers for steps of up to rows_max tokens of sequences of up to max_tok tokens, by up to
@@ -19,8 +19,7 @@ struct study_unfused;
 MUST int study_unfused_open(struct study_unfused **out, const struct model *m,
                             int64_t rows_max, int64_t max_tok, int n_threads);
 void study_unfused_close(struct study_unfused **u); /* twice is fine */
-/* model_attend_fn; ctx: the struct study_unfused. */
-void study_unfused_attend(void *ctx, const struct model_attend_args *a,
-                          struct par_self *self);
+/* Steps of p attend by u, a rewrite of the phase's list of operators; NULL: by the engine. */
+MUST int study_unfused_set(struct model_phase *p, struct study_unfused *u);
 
 #endif

@@ -1,0 +1,52 @@
+/* The projections of queries, keys and values, of normalised rows. */
+#include "step/step.h"
+
+static void run(struct model_thread_ctx *w, const struct model_op *op)
+{
+    int layer = op->layer;
+    const struct model_layer *l = &w->m->layers[layer];
+    const struct model_tp_shard *part = &w->rank->shard;
+    const struct model_rows in = {.x = w->x,
+                                  .ld = w->m->ld_x,
+                                  .k = w->m->c.dim,
+                                  .n = w->n_rows,
+                                  .norm_w = l->attn_norm};
+    const struct model_view *view = &w->rank->layers[layer];
+    struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &view->mats[MODEL_MAT_QKV]);
+    bool whole = model_groups_whole(w->m, part, w->n);
+
+    if (atomic_load_explicit(&w->rank->rc, memory_order_relaxed) != OK) {
+        w->done = true;
+        return;
+    }
+    qkv.a_packed = model_pack(w, &qkv, &in);
+    qkv.c = w->rank->qkv;
+    qkv.ldc = w->rank->ld_qkv;
+    qkv.bias = l->qkv_bias ? l->qkv_bias + part->col_lo : NULL;
+    model_linear(w, &qkv, whole ? w->m->qkv_unit / KERN_PANEL : 1);
+    w->own_heads = whole && qkv.s.pn == w->n;
+    if (!model_view_empty(&view->mats[MODEL_MAT_V])) {
+        struct kern_gemm_job v = model_job(w, MODEL_MAT_V, &view->mats[MODEL_MAT_V]);
+
+        if (v.v == qkv.v && v.s.mr == qkv.s.mr) {
+            v.a_packed = qkv.a_packed;
+        } else {
+            if (kern_a_blocks(w->n_rows, qkv.s.mr) > 1) /* shared: all have read them */
+                model_sync(w, MODEL_T_LINEAR);
+            v.a_packed = model_pack(w, &v, &in);
+        }
+        v.c = w->rank->qkv + part->col_hi - part->col_lo;
+        v.ldc = w->rank->ld_qkv;
+        v.bias = l->v_bias ? l->v_bias + part->v_lo : NULL;
+        model_linear(w, &v, whole ? w->m->v_unit / KERN_PANEL : 1);
+        w->own_heads &= v.s.pn == w->n;
+    }
+}
+
+const struct model_op_kind model_op_attn_qkv = {
+    .name = "attn_qkv",
+    .help = "RMSNorm, then queries, keys and values",
+    .in_layer = true,
+    .reads = MODEL_V_X | MODEL_V_ALL,
+    .gives = MODEL_V_QKV,
+    .run = run};

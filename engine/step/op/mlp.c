@@ -1,0 +1,57 @@
+/* The MLP of a layer, added to the residual stream: by the CPU, or in part by an accelerator. */
+#include "step/step.h"
+
+static void mlp_of(struct model_thread_ctx *w, int layer, const struct model_view *v)
+{
+    const struct model_rows in = {.x = w->x,
+                                  .ld = w->m->ld_x,
+                                  .k = w->m->c.dim,
+                                  .n = w->n_rows,
+                                  .norm_w = w->m->layers[layer].ffn_norm};
+    const struct model_rows hidden = {.x = w->rank->h,
+                                      .ld = w->rank->ld_h,
+                                      .k = v->mats[MODEL_MAT_DOWN].k,
+                                      .n = w->n_rows};
+
+    if (!model_view_empty(&v->mats[MODEL_MAT_GATE_UP])) {
+        struct kern_gemm_job gate_up =
+            model_job(w, MODEL_MAT_GATE_UP, &v->mats[MODEL_MAT_GATE_UP]);
+
+        gate_up.a_packed = model_pack(w, &gate_up, &in);
+        gate_up.c = w->rank->h;
+        gate_up.ldc = w->rank->ld_h;
+        gate_up.epilogue = KERN_SWIGLU;
+        model_linear(w, &gate_up, 2);
+        model_sync(w, MODEL_T_LINEAR);
+    }
+    if (w->m->deterministic)
+        model_linear_batch_invariant(w, MODEL_MAT_DOWN, &v->mats[MODEL_MAT_DOWN], &hidden,
+                                     &w->m->ffn_boundaries, w->rank->shard.ffn_lo);
+    else
+        model_linear_residual(w, MODEL_MAT_DOWN, &v->mats[MODEL_MAT_DOWN], &hidden);
+}
+
+static void run(struct model_thread_ctx *w, const struct model_op *op)
+{
+    int layer = op->layer;
+
+    if (w->phase->offload)
+        model_offload_ffn(w, layer, mlp_of);
+    else
+        mlp_of(w, layer, &w->rank->layers[layer]);
+}
+
+static int fits(const struct model_phase *p)
+{
+    return p->m->c.n_experts == 0
+               ? OK
+               : err_set(ERR_UNSUPPORTED, "the model's MLP is a mixture of experts");
+}
+
+const struct model_op_kind model_op_mlp = {
+    .name = "mlp",
+    .help = "RMSNorm, gate and up, SwiGLU, down, added over ranks",
+    .in_layer = true,
+    .reads = MODEL_V_X,
+    .fits = fits,
+    .run = run};
