@@ -257,11 +257,12 @@ static int copy(const char *to, const char *from)
 /* The older one goes when the newer one is there. ctx: the path of the newer one. */
 static int remove_other(void *ctx, const char *path)
 {
+    const int stem = (int)(strrchr(path, '.') - path) - 3; /* of ".h5.gz" */
     char head[PATH_MAX];
 
     if (strcmp(path, ctx) == 0)
         return OK;
-    snprintf(head, sizeof(head), "%.*s.json", (int)strlen(path) - 6, path);
+    snprintf(head, sizeof(head), "%.*s.json", stem, path);
     if (unlink(path) != 0 || unlink(head) != 0)
         return err_set(ERR_IO, "%s: cannot be removed: %m", path);
     return OK;
