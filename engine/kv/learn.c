@@ -282,8 +282,8 @@ static int train(struct kv_learned *l, struct stats_ridge *r,
 
 int kv_learn(struct kv_learned **out, const struct kv_example *examples, int64_t n)
 {
-    struct stats_ridge r = {0};
     struct kv_learned *l;
+    struct stats_ridge r;
     int rc;
 
     *out = NULL;

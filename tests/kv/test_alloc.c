@@ -251,28 +251,6 @@ TEST(every_rule_can_be_broken)
 
 /* --- single rules */
 
-TEST(limits_are_named)
-{
-    const struct kv_arena good = {ARENA};
-    struct kv_arena a = good;
-    void *regions;
-
-    a.max_tok = 250;
-    assert_err(kv_alloc_open(&kv_alloc_odma, &regions, &a), ERR_ARG, "250");
-    a = good, a.n_tok = 255;
-    assert_err(kv_alloc_open(&kv_alloc_static, &regions, &a), ERR_NOMEM,
-               "no sequence of 256");
-    a = good, a.n_fixed = 0;
-    assert_err(kv_alloc_open(&kv_alloc_s3, &regions, &a), ERR_ARG, "0 fixed buckets");
-    a = good, a.block_tok = 8;
-    assert_err(kv_alloc_open(&kv_alloc_paged, &regions, &a), ERR_ARG, "from 16 to 512");
-    a = good, a.block_tok = 96;
-    assert_err(kv_alloc_open(&kv_alloc_paged, &regions, &a), ERR_ARG, "a power of two");
-    a = good, a.max_seqs = 0;
-    assert_err(kv_alloc_open(&kv_alloc_paged, &regions, &a), ERR_ARG, "0 sequences");
-    assert_null(regions);
-}
-
 /* A refusal names what is short. */
 TEST(refusals_give_the_reason)
 {

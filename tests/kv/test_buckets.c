@@ -141,6 +141,86 @@ TEST(the_smallest_bucket_is_chosen)
     assert_int_equal(kv_bounds_bucket(&b, &need), 3);
 }
 
+/* Equal parts of the longest, each rounded up to the alignment, and none twice. */
+TEST(equal_bounds)
+{
+    static const int64_t want[] = {32, 48, 64, 80, 100};
+    struct kv_bounds b;
+
+    kv_bounds_equal(&b, 5, 100, 16);
+    assert_true(b.n == 5 && b.of_total && b.align_tok == 16 && b.epoch == 0);
+    assert_memory_equal(b.tok, want, sizeof(want));
+    kv_bounds_equal(&b, 10, 16, 16);
+    assert_true(b.n == 1 && b.tok[0] == 16);
+    kv_bounds_equal(&b, 3, 10, 1); /* thirds, rounded up */
+    assert_true(b.n == 3 && b.tok[0] == 4 && b.tok[1] == 7 && b.tok[2] == 10);
+    kv_bounds_equal(&b, 0, 10, 1);
+    assert_int_equal(b.n, 0);
+}
+
+/* Each option at its least and most, and one beyond. */
+TEST(options_at_their_bounds)
+{
+    const struct kv_bucket_opts good = {
+        .max_tok = 1, .align_tok = 1, .window = 1, .every = 1};
+    struct kv_buckets *m;
+
+    for (int i = 0; i < 14; i++) {
+        struct kv_bucket_opts o = good;
+        bool ok = i < 5;
+
+        o.n = i == 1 || i == 2 || i > 9 ? 1 : 0;
+        o.p[0] = i == 1 ? 1 : i == 10 ? 0 : i == 11 ? NAN : i == 12 ? -0.5 : 0.5;
+        if (i == 3) { /* as many as there can be */
+            o.n = KV_BUCKETS_MAX;
+            for (int k = 0; k < o.n; k++)
+                o.p[k] = (k + 1.0) / o.n;
+        }
+        o.n_first = i == 4   ? KV_BUCKETS_MAX
+                    : i == 8 ? -1
+                    : i == 9 ? KV_BUCKETS_MAX + 1
+                             : 0;
+        o.n = i == 13 ? -1 : o.n;
+        *(i == 5 ? &o.max_tok : i == 6 ? &o.align_tok : &o.every) -= i >= 5 && i <= 7;
+        if ((kv_buckets_open(&m, &o) == OK) != ok)
+            fail_msg("row %d", i);
+        kv_buckets_close(&m);
+        err_clear();
+    }
+}
+
+/* The first bounds are equal parts; the shortest and the longest lengths are counted, too. */
+TEST(lengths_at_their_bounds)
+{
+    struct kv_bucket_opts o = {.max_tok = 40,
+                               .align_tok = 16,
+                               .window = 4,
+                               .every = 2,
+                               .n = 2,
+                               .n_first = 2,
+                               .p = {0.5, 1}};
+    const struct kv_bounds *b;
+    struct kv_buckets *m;
+
+    assert_ok(kv_buckets_open(&m, &o));
+    b = kv_buckets_bounds(m);
+    assert_true(b->n == 2 && b->tok[0] == 32 && b->tok[1] == 40 && !b->of_total);
+    kv_buckets_add(m, 9, 0);
+    assert_false(kv_buckets_due(m));
+    kv_buckets_add(m, 9, 1000);
+    assert_true(kv_buckets_due(m));
+    kv_buckets_learn(m);
+    assert_true(b->n == 2 && b->tok[0] == 16 && b->tok[1] == 40 && b->epoch == 1);
+    kv_buckets_add(m, 9, 16);
+    kv_buckets_add(m, 9, 17); /* of 0, 16, 17, 1000 half is in the first bin */
+    kv_buckets_learn(m);
+    assert_true(b->n == 2 && b->tok[0] == 16 && b->tok[1] == 40);
+    kv_buckets_add(m, 9, 17); /* of 16, 17, 17, 1000 */
+    kv_buckets_learn(m);
+    assert_true(b->n == 2 && b->tok[0] == 32 && b->epoch == 3);
+    kv_buckets_close(&m);
+}
+
 TEST(options_are_checked)
 {
     const struct kv_bucket_opts good = {.max_tok = 100,
@@ -196,6 +276,16 @@ TEST(steps_above_the_last_quantile)
             assert_int_equal(bounds->tok[i], 22 << i);
         kv_buckets_close(&b);
     }
+    o.max_tok = 176; /* twice 88 is the longest, which needs no bucket of its own */
+    for (int i = 0; i < 2; i++, o.max_tok = INT64_C(1) << 24) {
+        struct kv_buckets *b;
+
+        assert_ok(kv_buckets_open(&b, &o));
+        kv_buckets_add(b, 10, 12);
+        kv_buckets_learn(b);
+        assert_int_equal(kv_buckets_bounds(b)->n, i == 0 ? 3 : KV_BUCKETS_MAX);
+        kv_buckets_close(&b);
+    }
 }
 
 TEST(devices_share_bounds)
@@ -223,4 +313,14 @@ TEST(devices_share_bounds)
     assert_int_equal(kv_cluster_choose(d, 3, 64, 4), 1);
     assert_int_equal(kv_cluster_choose(d, 1, 512, 1), -1);
     assert_int_equal(kv_cluster_choose(d, 0, 1, 1), -1);
+    /* a device may be filled to the last token, and of equal ones the first is taken */
+    assert_int_equal(kv_cluster_choose(d, 1, 192, 0), 0);
+    assert_int_equal(kv_cluster_choose(d, 1, 193, 0), -1);
+    assert_int_equal(kv_cluster_choose((const struct kv_device[]){d[1], d[1]}, 2, 1, 1),
+                     0);
+    /* a bucket as large as the smallest device stays, and all may be too large */
+    kv_cluster_bounds(&b, &learned, &(struct kv_device){.arena_tok = 512}, 1);
+    assert_int_equal(b.n, 2);
+    kv_cluster_bounds(&b, &learned, &(struct kv_device){.arena_tok = 63}, 1);
+    assert_int_equal(b.n, 0);
 }

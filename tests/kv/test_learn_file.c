@@ -260,6 +260,32 @@ TEST(numbers_are_checked)
                ERR_NOTFOUND, "none.json");
 }
 
+/* Numbers at their bounds are read. */
+TEST(bounds_are_read)
+{
+    static const struct {
+        double longest, weight;
+        int n_examples, folds, fold;
+    } all[] = {{0, 1e6, 1, 1, 0}, {20, -1e6, 1, 1, 1}, {3, 0, 2, 1000, 1000}};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        json_t *root = saved(), *p = json_object_get(root, "predictor");
+        json_t *f = json_object_get(p, "from"), *first = json_object_get(p, "log_length");
+        char *text;
+
+        json_object_set_new(p, "longest_log", json_real(all[i].longest));
+        json_array_set_new(first, 0, json_real(all[i].weight));
+        json_object_set_new(f, "n_examples", json_integer(all[i].n_examples));
+        json_object_set_new(f, "folds", json_integer(all[i].folds));
+        json_object_set_new(f, "fold", json_integer(all[i].fold));
+        text = with_checksum(root);
+        if (!reads(text, strlen(text)))
+            fail_msg("row %zu: %s", i, err_msg());
+        mem_free(text);
+        json_decref(root);
+    }
+}
+
 TEST(memory_fails)
 {
     struct kv_learned *l = learn(), *loaded;

@@ -2,6 +2,7 @@
  * keys and values, running out is ERR_NOMEM, totals add up, and no failed allocation leaks. */
 #include "tests/support/test.h"
 
+#include "base/clock.h"
 #include "kv/alloc.h"
 #include "kv/buckets.h"
 #include "kv/kv.h"
@@ -385,6 +386,94 @@ TEST(test_touch)
     for (int i = 0; i < 7; i++)
         kv_pool_touch(p, i, 7);
     kv_pool_close(&p);
+}
+
+/* Exactly one byte of each page of each part becomes 0. */
+TEST(test_touch_by_pages)
+{
+    const size_t bytes = (1 << 20) + 12345;
+    struct kv_pool *p = open_pool(NULL, bytes);
+    size_t got, n_zero = 0, n_want = 0;
+    char *base;
+    void *start;
+
+    kv_pool_memory(p, &start, &got);
+    assert_int_equal(got, bytes);
+    base = start;
+    memset(base, 1, bytes);
+    for (size_t i = 0; i < 7; i++) {
+        size_t lo = bytes / 7 * i, hi = i == 6 ? bytes : bytes / 7 * (i + 1);
+
+        kv_pool_touch(p, (int)i, 7);
+        for (size_t at = lo; at < hi; at += 4096, n_want++)
+            assert_int_equal(base[at], 0);
+    }
+    for (size_t i = 0; i < bytes; i++)
+        n_zero += base[i] == 0;
+    assert_int_equal(n_zero, n_want);
+    kv_pool_close(&p);
+}
+
+/* What is counted, and the memory's descriptor. */
+TEST(test_counts)
+{
+    struct kv_pool_opts o = opts("odma", 1 << 20);
+    uint64_t t0 = clock_ns();
+    struct kv_pool *p;
+    struct kv_slot r[2];
+    struct kv_stat st;
+
+    assert_ok(kv_pool_open(&p, &shape, &o));
+    assert_int_equal(kv_pool_fd(p), -1);
+    for (int i = 0; i < 200; i++) {
+        assert_ok(reserve(p, 16, &r[0]));
+        assert_ok(reserve(p, 16, &r[1]));
+        assert_ok(kv_grow(p, &r[0], 16, 17)); /* moves */
+        assert_ok(kv_grow(p, &r[0], 16, 20)); /* has room */
+        kv_release(p, &r[0]);
+        kv_release(p, &r[1]);
+    }
+    assert_err(reserve(p, 0, &r[0]), ERR_ARG,
+               "0 tokens"); /* no refusal for want of memory */
+    kv_pool_limit(p, 1);
+    assert_int_equal(reserve(p, 2, &r[0]), ERR_NOMEM);
+    kv_pool_stat(p, &st);
+    assert_true(st.n_reserved_total == 400 && st.n_refused_total == 1 &&
+                st.n_alloc_total == 1000 && st.n_moved_total == 200 &&
+                st.n_extended_total == 0 && st.n_live == 0);
+    assert_true(st.alloc_ns_total > 0 && st.migrate_ns_total > 0 &&
+                (uint64_t)(st.alloc_ns_total + st.migrate_ns_total) <= clock_ns() - t0);
+    kv_pool_close(&p);
+    o.shared = true;
+    assert_ok(kv_pool_open(&p, &shape, &o));
+    assert_true(kv_pool_fd(p) >= 0);
+    kv_pool_close(&p);
+}
+
+/* Sizes up to half of what a number holds. */
+TEST(test_sizes_at_their_bounds)
+{
+    const struct kv_shape least = {.n_layers = 1, .n_kv_heads = 1, .vec_bytes = 1};
+    struct kv_pool_opts o = {.max_tok = 1};
+    struct kv_pool *p;
+    size_t bytes;
+
+    assert_ok(kv_pool_bytes(&bytes, &least, &o, 1));
+    assert_int_equal(bytes, 64);
+    assert_ok(kv_pool_bytes(&bytes, &least, &o, (INT64_C(1) << 56) - 1));
+    assert_int_equal(bytes, (INT64_C(1) << 62) - 64);
+    assert_err(kv_pool_bytes(&bytes, &least, &o, INT64_C(1) << 56), ERR_LIMIT,
+               "overflow");
+    o.max_tok = INT64_MAX; /* 2^64 - 2 bytes, without the rest of a line */
+    assert_err(kv_pool_bytes(&bytes, &least, &o, 1), ERR_LIMIT, "overflow");
+    o.alloc = "odma"; /* without the rest of the alignment */
+    assert_err(kv_pool_bytes(&bytes, &least, &o, 1), ERR_LIMIT, "overflow");
+    for (int i = 0; i < 4; i++) {
+        struct kv_shape s = {i != 0, i != 1, i != 2};
+
+        o = (struct kv_pool_opts){.budget_bytes = 1 << 20, .max_tok = i != 3};
+        assert_err(kv_pool_open(&p, &s, &o), ERR_ARG, "expected all >= 1");
+    }
 }
 
 struct seen {
