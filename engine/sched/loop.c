@@ -22,7 +22,7 @@ static int enlarge(struct sched_loop *l, int n_live_max)
 
 int sched_loop_open(struct sched_loop *l, const struct sched_loop_opts *o)
 {
-    *l = (struct sched_loop){.o = *o, .bucket = o->mix_buckets ? -1 : 0};
+    *l = (struct sched_loop){.o = *o};
     return enlarge(l, o->n_live);
 }
 
@@ -159,7 +159,7 @@ static struct sched_request *next_to_admit(const struct sched_loop *l, uint64_t 
         is_first = false;
         if (is_refused)
             continue;
-        if (r->bucket == l->bucket)
+        if (r->bucket == l->bucket && !l->o.mix_buckets)
             return r;
         oldest = oldest ? oldest : r;
     }
@@ -204,7 +204,7 @@ static bool admit(struct sched_loop *l, int n)
         if (!r)
             return false;
         if (reserve(l, r)) {
-            l->bucket = l->o.mix_buckets ? -1 : r->bucket;
+            l->bucket = r->bucket;
             as_wanted = as_wanted && r->wanted;
             n--;
         } else if (!r->ended) {
@@ -340,7 +340,6 @@ void sched_loop_age(struct sched_loop *l)
         int64_t left = sched_request_n_known(r) - r->n_ctx;
 
         r->age = r->step_tok > 0 ? 0 : r->age + 1;
-        r->n_paused +=
-            r->want_tok == 0 && r->n_ctx > 0 && (r->state == SCHED_DECODE || left == 1);
+        r->n_paused += r->want_tok == 0 && r->n_ctx > 0 && left == 1; /* it decodes */
     }
 }

@@ -12,6 +12,8 @@
 #define MAX_BATCH_PROMPT_TOK 2048
 /* The paper names no value; this one is ours. */
 #define MAX_PAUSED 4
+/* An age where there is no such sequence. */
+#define NONE (-1)
 
 struct batch {
     const struct sched_view *v;
@@ -33,10 +35,10 @@ static void add(struct batch *b, int seq, int64_t n_tok, bool admit)
     b->tok += n_tok;
 }
 
-/* Of the age, and passed over often (or less often). Returns the next lower age; -1: none. */
+/* Of the age, and passed over often (or less often). Returns the next lower age, or NONE. */
 static int64_t add_decodes(struct batch *b, int64_t limit_tok, int64_t age, bool often)
 {
-    int64_t next = -1;
+    int64_t next = NONE;
 
     for (int i = 0; i < b->v->n_seqs; i++) {
         const struct sched_seq *s = &b->v->seqs[i];

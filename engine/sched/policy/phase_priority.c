@@ -14,7 +14,9 @@
  * prompt waits for the time of 4 tokens, which is short compared with its own. */
 #define PROMPT_WAIT 4
 
-/* Ages are -1 where there is no such sequence. */
+/* An age where there is no such sequence. */
+#define NONE (-1)
+
 struct waits {
     int64_t decode_age, n_decode;
     int64_t prompt_age; /* of the prompts that could be computed now */
@@ -28,7 +30,7 @@ static int64_t max(int64_t a, int64_t b)
 static struct waits look(const struct sched_view *v)
 {
     struct sched_memory left = sched_memory_of(v);
-    struct waits w = {-1, 0, -1};
+    struct waits w = {NONE, 0, NONE};
 
     for (int i = 0; i < v->n_seqs; i++) {
         const struct sched_seq *s = &v->seqs[i];
@@ -50,7 +52,7 @@ static int add_oldest(const struct sched_view *v, int64_t n_max, int64_t age,
     int n = 0;
 
     while (age >= 0 && n < n_max) {
-        int64_t next = -1;
+        int64_t next = NONE;
 
         for (int i = 0; i < v->n_seqs && n < n_max; i++) {
             const struct sched_seq *s = &v->seqs[i];
