@@ -22,11 +22,6 @@ size_t par_padded(size_t n_floats)
     return (n_floats + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
 }
 
-static size_t header_bytes(void)
-{
-    return (sizeof(struct par_comm) + PAR_LINE - 1) / PAR_LINE * PAR_LINE;
-}
-
 static bool possible(int n_ranks, size_t max_floats)
 {
     return n_ranks >= 1 && n_ranks <= PAR_RANKS_MAX && max_floats >= 1 &&
@@ -35,7 +30,7 @@ static bool possible(int n_ranks, size_t max_floats)
 
 size_t par_comm_bytes(int n_ranks, size_t max_floats)
 {
-    size_t bytes = header_bytes() + (size_t)n_ranks * sizeof(struct par_flag);
+    size_t bytes = sizeof(struct par_comm) + (size_t)n_ranks * sizeof(struct par_flag);
 
     if (!possible(n_ranks, max_floats))
         return 0;
@@ -47,7 +42,7 @@ size_t par_comm_bytes(int n_ranks, size_t max_floats)
 int par_comm_init(void *mem, int n_ranks, size_t max_floats)
 {
     struct par_comm *c = mem;
-    size_t at = header_bytes();
+    size_t at = sizeof(*c);
 
     if (!possible(n_ranks, max_floats))
         return err_set(ERR_ARG, "%d ranks and %zu floats, expected 1 to %d and 1 to %zu",

@@ -21,5 +21,6 @@ struct par_comm {
     /* Written by the first caller of par_comm_abort(). */
     _Alignas(PAR_LINE) atomic_int aborted;
 };
+_Static_assert(sizeof(struct par_comm) % PAR_LINE == 0, "what follows begins a line");
 
 #endif

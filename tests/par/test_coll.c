@@ -410,6 +410,34 @@ TEST(an_abort_ends_every_wait)
         }
 }
 
+/* With one rank, or without a number, there is nothing to wait for. */
+TEST(nothing_to_add)
+{
+    struct shared s;
+    struct par_rank r;
+    float x[2] = {3, 4};
+
+    for (int n_ranks = 1; n_ranks <= 2; n_ranks++) {
+        open_shared(&s, n_ranks, 2);
+        assert_ok(par_comm_join(&r, s.shm.base, n_ranks - 1, 0));
+        for (int i = 0; par_colls[i]; i++) {
+            assert_ok(par_allreduce(&r, par_colls[i], x, n_ranks == 1 ? 2 : 0));
+            assert_true(r.epoch[i] == 0 && x[0] == 3 && x[1] == 4);
+        }
+        par_shm_close(&s.shm);
+    }
+}
+
+TEST(limits_of_a_communicator)
+{
+    assert_true(par_comm_bytes(1, 1) > 0 && par_comm_bytes(PAR_RANKS_MAX, 1) > 0);
+    assert_true(par_comm_bytes(1, PAR_FLOATS_MAX) > 4 * PAR_FLOATS_MAX);
+    assert_int_equal(par_comm_bytes(0, 1), 0);
+    assert_int_equal(par_comm_bytes(PAR_RANKS_MAX + 1, 1), 0);
+    assert_int_equal(par_comm_bytes(1, 0), 0);
+    assert_int_equal(par_comm_bytes(1, PAR_FLOATS_MAX + 1), 0);
+}
+
 TEST(what_makes_no_sense_is_refused)
 {
     const struct par_coll *c, unknown = {.name = "unknown"};
@@ -423,6 +451,8 @@ TEST(what_makes_no_sense_is_refused)
     assert_err(par_coll_find("rank_shift", &c), ERR_NOTFOUND, "rank_shifted");
     open_shared(&s, 2, 4);
     assert_err(par_comm_join(&r, s.shm.base, 2, 0), ERR_ARG, "expected 0 to 1, found 2");
+    assert_err(par_comm_join(&r, s.shm.base, -1, 0), ERR_ARG,
+               "expected 0 to 1, found -1");
     assert_ok(par_comm_join(&r, s.shm.base, 0, 0));
     assert_err(par_allreduce(&r, par_colls[0], x, 5), ERR_ARG, "5 floats, at most 4");
     assert_err(par_comm_init(s.shm.base, 0, 4), ERR_ARG, "0 ranks");
@@ -441,9 +471,14 @@ TEST(what_makes_no_sense_is_refused)
     assert_err(par_allreduce(&r, &unknown, x, 1), ERR_ARG, "not in the list");
     par_shm_close(&s.shm);
     {
-        void *mem = mem_new(MEM_TEST, 1, 4096);
+        char *mem = mem_new(MEM_TEST, 1, 4 * PAR_LINE + 8);
+        size_t off = PAR_LINE - (uintptr_t)mem % PAR_LINE;
 
-        assert_err(par_comm_join(&r, mem, 0, 0), ERR_STATE, "expected a communicator");
+        assert_err(par_comm_join(&r, mem + off, 0, 0), ERR_STATE,
+                   "expected a communicator");
+        memcpy(mem + off + 8, "LOCWDNAS", 8); /* looks like one, at a wrong address */
+        assert_err(par_comm_join(&r, mem + off + 8, 0, 0), ERR_STATE,
+                   "expected a communicator");
         mem_free(mem);
     }
 }
