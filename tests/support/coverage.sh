@@ -1,11 +1,20 @@
 #!/bin/sh
-# Which lines and branches the tests reach, by module: build with counters, run every test, add
-# up what gcov says of our own .c files. A few minutes; prints a Markdown table.
+# Which lines and branches the tests reach, by module: builds with counters, runs the tests, adds up
+# what gcov says of our own .c files, and prints a Markdown table.
+#
+#     sh tests/support/coverage.sh [FOLDER...]    the tests of these folders of tests/; none: all
+#
+# The counters stay in build-coverage (BUILD) and add up, so that the folders can run one by one.
 set -eu
 build=${BUILD:-build-coverage}
-set -- BUILD="$build" OPT="-O1 --coverage" LDFLAGS='-fopenmp --coverage $(LINK_HARDEN)'
-make -j2 "$@" all >&2
-make -j2 "$@" test >&2
+with_counters() {
+    make -j2 BUILD="$build" OPT="-O1 --coverage" LDFLAGS='-fopenmp --coverage $(LINK_HARDEN)' \
+        ${CC:+"CC=$CC"} "$@" >&2
+}
+[ $# -gt 0 ] || set -- ""
+for folder in "$@"; do
+    with_counters test MODULE="$folder" || echo "not all tests passed: ${folder:-all}" >&2
+done
 echo "| module | lines | reached % | branches taken % |"
 echo "|---|---|---|---|"
 find "$build/obj" -name '*.gcda' ! -path '*/tests/*' ! -path '*/gen/*' | sort |
@@ -15,11 +24,11 @@ find "$build/obj" -name '*.gcda' ! -path '*/tests/*' ! -path '*/gen/*' | sort |
     file !~ /^(engine|characterize|baselines|datasets|experiments)\/.*\.c$/ { next }
     /^Lines executed/ { split($2, p, /[:%]/); add(lines, reached, p[2], $NF) }
     /^Taken at least/ { split($4, p, /[:%]/); add(branches, taken, p[2], $NF) }
-    function module(    r) {
-        r = file
-        if (!sub(/^engine\//, "", r))
-            return r ~ /^experiments/ ? gensub(/^(experiments\/[a-z]*)\/.*/, "\\1", 1, r) : substr(r, 1, index(r, "/") - 1)
-        return r ~ /\// ? substr(r, 1, index(r, "/") - 1) : "main"
+    function module(    n, part) {
+        n = split(file, part, "/")
+        if (part[1] == "engine")
+            return n > 2 ? part[2] : "main"
+        return part[1] == "experiments" && n > 2 ? part[1] "/" part[2] : part[1]
     }
     function add(all, some, percent, n) {
         all[module()] += n; some[module()] += percent * n / 100
