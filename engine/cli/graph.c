@@ -17,6 +17,7 @@ static const struct opt_row table[] = {
     OPT_ROW(BOOL, keep, NULL,
             "Run no pass: read the graph, check its sizes and print it."),
     OPT_HELP_ROW,
+    {0},
 };
 
 static int read_graph(struct graph *out, const char *path)

@@ -37,6 +37,7 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, problems, "100", "run: random problems that are compared first.",
             .min = 1, .max = 1000000),
     OPT_HELP_ROW,
+    {0},
 };
 
 static const char *const actions[] = {"print", "raise", "set", "lower", "run", NULL};
