@@ -97,7 +97,7 @@ static void quantile(const double *sorted, int n, double q, struct measure_repor
         return;
     stats_quantile95(n, q, &lo, &hi);
     r->estimate = q == 0.5 && n % 2 == 0 ? (sorted[n / 2 - 1] + sorted[n / 2]) / 2
-                                         : sorted[at < 0 ? 0 : at];
+                                         : sorted[at];
     r->best = sorted[0];
     r->lo = sorted[lo];
     r->hi = sorted[hi];

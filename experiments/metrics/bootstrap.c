@@ -18,7 +18,7 @@ static void find_gaps(struct compare_resampler *s)
         s->gap_ns[i] = r[i + 1].intended_ns - r[i].intended_ns;
         overlapped = overlapped || r[i].done_ns > r[i + 1].dispatch_ns;
     }
-    if (n > 1)
+    if (n > 0)
         s->gap_ns[n - 1] =
             overlapped ? (r[n - 1].intended_ns - r[0].intended_ns) / (int64_t)(n - 1)
                        : r[n - 1].done_ns - r[n - 1].intended_ns;

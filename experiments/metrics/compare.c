@@ -123,7 +123,7 @@ static int open_drawing(struct drawing *d, struct compare_result *out,
         return ERR_NOMEM;
     TRY(add_runs(d, a, -1));
     TRY(add_runs(d, b, 1));
-    out->n_requests = d->of[0].n;
+    out->n_requests = SIZE_MAX;
     for (size_t i = 0; i < d->n; i++) {
         most = d->of[i].n > most ? d->of[i].n : most;
         if (d->of[i].n < out->n_requests)

@@ -1,5 +1,6 @@
 #include "experiments/metrics/impl.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,12 +39,18 @@ const char *metrics_status_name(enum metrics_status s)
     return names[s];
 }
 
+/* How many values a definition is published as. */
+static size_t n_values(const struct metrics_def *d)
+{
+    return d->samples ? N_STATISTICS : 1;
+}
+
 static size_t n_published(void)
 {
     size_t n = 0;
 
     for (const struct metrics_def *d = metrics_defs; d->name; d++)
-        n += d->samples ? N_STATISTICS : 1;
+        n += n_values(d);
     return n;
 }
 
@@ -128,7 +135,7 @@ static const struct metrics_def *definition(const char *name, const struct stati
     char full[64];
 
     for (const struct metrics_def *d = metrics_defs; d->name; d++)
-        for (size_t i = 0; i < (d->samples ? N_STATISTICS : 1); i++) {
+        for (size_t i = 0; i < n_values(d); i++) {
             *s = d->samples ? &statistics[i] : NULL;
             snprintf(full, sizeof(full), "%s%s", *s ? (*s)->prefix : "", d->name);
             if (strcmp(full, name) == 0)
@@ -151,7 +158,7 @@ static int one_statistic(double *out, const struct metrics_work *w,
         return ERR_NOMEM;
     d->samples(w, x);
     if (s->q > 0)
-        *out = n < stats_percentile_floor(s->q) ? NAN : stats_percentile(x, n, s->q);
+        *out = n >= stats_percentile_floor(s->q) ? stats_percentile(x, n, s->q) : NAN;
     else
         *out = s->of(x, n);
     mem_free(x);
@@ -241,6 +248,7 @@ int metrics_compute(struct metrics *out, const struct metrics_input *in)
             goto out;
         }
     }
+    assert(out->n_values == n_published());
     rc = add_slo_scale(out, &w);
 out:
     mem_free(w.ok);
@@ -289,8 +297,8 @@ int metrics_known(const char *name)
     size_t n = 0;
 
     for (const struct metrics_def *d = metrics_defs; d->name; d++)
-        for (size_t i = 0; i < (d->samples ? N_STATISTICS : 1) && n < MAX_NAMES;
-             i++, n++) {
+        for (size_t i = 0; i < n_values(d); i++, n++) {
+            assert(n < MAX_NAMES);
             snprintf(text[n], sizeof(text[n]), "%s%s",
                      d->samples ? statistics[i].prefix : "", d->name);
             words[n] = text[n];

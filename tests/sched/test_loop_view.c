@@ -17,9 +17,8 @@ struct world {
     struct sched_loop loop;
     const struct sched_policy *under; /* the policy that is asked in turn */
     struct request q[N_REQUESTS];
-    int n_sent, n_asked;
+    int n_sent, n_asked, n_wanted, n_admitted; /* the last three: in this step */
     int64_t budget_tok, reserved_tok, n_preempted;
-    bool waits_to_grow;
 };
 
 static struct world *seen_by_policy;
@@ -89,6 +88,8 @@ static void on_event(void *ctx, enum sched_event event, const struct sched_reque
     struct world *w = ctx;
 
     w->n_preempted += event == SCHED_PREEMPTED;
+    w->n_admitted += event == SCHED_ADMITTED;
+    assert_true(w->n_admitted <= w->n_wanted); /* some memory is always held */
     assert_true(event != SCHED_PREEMPTED || r->n_ctx == 0);
 }
 
@@ -134,6 +135,8 @@ static int spy(const struct sched_view *v, struct sched_batch_entry *entries, in
     n = w->under->step(v, entries, max);
     for (int i = 0; i < n; i++)
         ((struct request *)l->live[entries[i].seq])->chosen = true;
+    for (int i = 0; i < n && w->n_asked == 1; i++)
+        w->n_wanted += entries[i].admit;
     return n;
 }
 
@@ -141,9 +144,11 @@ static void step(struct world *w)
 {
     int n;
 
-    w->n_asked = 0;
+    w->n_asked = w->n_wanted = w->n_admitted = 0;
     n = sched_loop_batch(&w->loop);
     assert_in_range(w->n_asked, 1, 2);
+    assert_true(n > 0 ||
+                w->loop.n_seqs == 0); /* where none could go on, one had to give way */
     for (int i = 0; i < w->loop.n_live; i++)
         ((struct request *)w->loop.live[i])->in_batch = false;
     for (int i = 0; i < n; i++) {
