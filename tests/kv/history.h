@@ -264,7 +264,7 @@ static const char *history_holds(const struct history *h, int64_t visited,
     if (st.n_live != h->n_live + h->n_due)
         return "the live blocks are miscounted";
     /* Some blocks, and twice those that it adds, gives or wants. */
-    if (st.n_visited - visited > 32 + 2 * n_blocks)
+    if (st.n_visited < visited || st.n_visited - visited > 32 + 2 * n_blocks)
         return "an operation takes more than constant time";
     for (int k = 0; k < h->n_live; k++) {
         const struct history_seq *s = &h->live[k];
