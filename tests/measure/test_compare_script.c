@@ -251,6 +251,12 @@ TEST(ends_at_the_bounds)
     for (int k = 0; k < ROUNDS_MAX; k++)
         script.seconds[0][k] = 0.0625 * (1 + 0.5 * (k % 2)); /* never precise */
     assert_int_equal(rounds_of((struct measure_opts){.min_rounds = 2}), 4);
+    for (int k = 0; k < ROUNDS_MAX; k++)
+        script.seconds[0][k] = k ? 1.01 : 1; /* narrow enough by default */
+    assert_int_equal(rounds_of((struct measure_opts){.budget_s = 1e9}), 6);
+    for (int k = 0; k < ROUNDS_MAX; k++)
+        script.seconds[0][k] = k ? 1.05 : 1;
+    assert_int_equal(rounds_of((struct measure_opts){.budget_s = 1e9}), 25);
     /* an interval from 1 to 1.25 is as wide as a quarter of 1 */
     for (int k = 0; k < ROUNDS_MAX; k++)
         script.seconds[0][k] = k ? 1.25 : 1;
@@ -290,6 +296,33 @@ TEST(who_leaves)
     memset(&script, 0, sizeof(script));
 }
 
+/* Who left was surely slower than the fastest then. One that becomes the fastest later may share
+ * no round with it that tells. */
+TEST(who_left_was_slower)
+{
+    struct measure_report r;
+    struct measure *m;
+
+    for (int k = 0; k < ROUNDS_MAX; k++) {
+        script.seconds[0][k] = 1;
+        script.seconds[1][k] = 2;
+        script.seconds[2][k] = k < 5 ? 2 : k == 5 ? 1 : 0.5;
+    }
+    m = compare(3, (struct measure_opts){.min_rounds = 6,
+                                         .max_rounds = 12,
+                                         .min_s = 1e9,
+                                         .budget_s = 1e9,
+                                         .clock = &clock_of_script});
+    assert_int_equal(script.n_of[1], 7);
+    assert_int_equal(measure_choose(m, NULL, 0), 2);
+    measure_ratio(m, 2, 1, &r);
+    assert_true(r.n == 6 && r.hi == 1);
+    assert_true(measure_surely_slower(m, 1, 2, 0) &&
+                !measure_surely_slower(m, 1, 2, 0.01));
+    measure_close(&m);
+    memset(&script, 0, sizeof(script));
+}
+
 /* ---- a CPU that was lost, by what the kernel counts */
 
 TEST(lost_cpus)
@@ -299,9 +332,9 @@ TEST(lost_cpus)
         double seconds;
         int rc;
         bool disturbed;
-    } all[] = {{0, 1, 0, false},      {2, 1, 0, false},   {3, 1, 0, true},
-               {1, 0.3, 0, true},     {1, 0.5, 0, false}, {25, 10.001, 0, false},
-               {26, 10.001, 0, true}, {9, 1, -1, false}};
+    } all[] = {{0, 0, 0, false},       {0, 1, 0, false},      {2, 1, 0, false},
+               {3, 1, 0, true},        {1, 0.3, 0, true},     {1, 0.5, 0, false},
+               {25, 10.001, 0, false}, {26, 10.001, 0, true}, {9, 1, -1, false}};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct measure_report r;

@@ -98,6 +98,10 @@ TEST(verdicts_round_the_margin)
 
             assert_int_equal(r.verdict, higher ? all[i].higher : all[i].lower);
             assert_int_equal(r.maybe_worse, all[i].maybe_worse[higher]);
+            /* without a margin only what is equal is the same */
+            r = compare("01", LOGS(0, 0), "01", LOGS(all[i].log_ratio, all[i].log_ratio),
+                        (struct compare_opts){.higher_is_better = higher});
+            assert_true((r.verdict == COMPARE_SAME) == (all[i].log_ratio == 0));
         }
 }
 
