@@ -450,6 +450,21 @@ TEST(the_youngest_is_preempted)
     sched_loop_close(&w.loop);
 }
 
+/* While one other goes on, patience counts as it does for more. */
+TEST(one_that_goes_on_is_enough)
+{
+    static struct world w;
+
+    open_small(&w, 17, 8);
+    add(&w, 0, 4, 20, 1); /* 5 tokens, and 12 */
+    add(&w, 1, 4, 10, 8);
+    assert_true(one_step(&w) == 2 && one_step(&w) == 2);
+    for (int i = 0; i < 4; i++)
+        assert_true(one_step(&w) == 1 && w.q[0].r.n_waited == (i + 1) % 4 &&
+                    w.n_preempted == (i == 3));
+    sched_loop_close(&w.loop);
+}
+
 /* A request whose keys and values came from elsewhere counts as computed so far, and goes on with
  * its next token. */
 TEST(what_came_counts)
