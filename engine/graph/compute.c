@@ -3,24 +3,19 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "graph/graph.h"
+#include "graph/ops.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 24)
 
-struct tensor {
-    struct graph_shape shape; /* without a dynamic size */
-    double *data;
-};
-
 struct machine {
     const struct graph *g;
-    struct tensor *t; /* [g->n] */
+    struct graph_tensor *t; /* [g->n] */
     int64_t n_dynamic;
     graph_fill_fn fill;
     void *ctx;
 };
 
-static int allocate(struct tensor *t)
+int graph_tensor_new(struct graph_tensor *t)
 {
     int64_t n = 1;
 
@@ -32,8 +27,7 @@ static int allocate(struct tensor *t)
     return t->data ? OK : ERR_NOMEM;
 }
 
-/* Elements after axis d: the distance of its neighbours. */
-static int64_t stride(const struct graph_shape *s, int d)
+int64_t graph_stride(const struct graph_shape *s, int d)
 {
     int64_t n = 1;
 
@@ -42,20 +36,20 @@ static int64_t stride(const struct graph_shape *s, int d)
     return n;
 }
 
-/* The offset in x of the element of `out` at `at`, where x broadcasts to it. */
-static int64_t broadcast_offset(const struct graph_shape *x,
-                                const struct graph_shape *out, const int64_t *at)
+int64_t graph_offset(const struct graph_shape *x, const struct graph_shape *out,
+                     const int64_t *at)
 {
-    int64_t offset = 0;
+    int64_t offset = 0, n = 1;
 
-    for (int d = 0; d < x->rank; d++)
+    for (int d = x->rank - 1; d >= 0; d--) {
         if (x->dim[d] > 1)
-            offset += at[d + out->rank - x->rank] * stride(x, d);
+            offset += at[d + out->rank - x->rank] * n;
+        n *= x->dim[d];
+    }
     return offset;
 }
 
-/* The next element in row-major order. */
-static void advance(int64_t *at, const struct graph_shape *s)
+void graph_advance(int64_t *at, const struct graph_shape *s)
 {
     for (int d = s->rank - 1; d >= 0; d--) {
         if (++at[d] < s->dim[d])
@@ -64,88 +58,149 @@ static void advance(int64_t *at, const struct graph_shape *s)
     }
 }
 
-static double binary(const char *op, double a, double b, bool integers)
+/* ---- element by element ---- */
+
+static double add(double a, double b)
 {
-    return strcmp(op, "add") == 0   ? a + b
-           : strcmp(op, "sub") == 0 ? a - b
-           : strcmp(op, "mul") == 0 ? a * b
-           : strcmp(op, "pow") == 0 ? pow(a, b)
-           : integers               ? trunc(a / b)
-                                    : a / b;
+    return a + b;
 }
 
-static double unary(const char *op, double x)
+static double sub(double a, double b)
 {
-    return strcmp(op, "sqrt") == 0         ? sqrt(x)
-           : strcmp(op, "reciprocal") == 0 ? 1 / x
-                                           : 1 / (1 + exp(-x));
+    return a - b;
 }
 
-static void compute_binary(const struct graph_node *v, struct tensor *out,
-                           const struct tensor *a, const struct tensor *b)
+static double mul(double a, double b)
 {
+    return a * b;
+}
+
+static double quotient(double a, double b)
+{
+    return a / b;
+}
+
+static double is_equal(double a, double b)
+{
+    return a == b;
+}
+
+static double is_less(double a, double b)
+{
+    return a < b;
+}
+
+static double is_less_equal(double a, double b)
+{
+    return a <= b;
+}
+
+static double reciprocal(double x)
+{
+    return 1 / x;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double neg(double x)
+{
+    return -x;
+}
+
+static const struct {
+    const char *name;
+    double (*two)(double, double);
+    double (*one)(double);
+} functions[] = {
+    {"add", add, NULL},         {"sub", sub, NULL},
+    {"mul", mul, NULL},         {"div", quotient, NULL},
+    {"pow", pow, NULL},         {"equal", is_equal, NULL},
+    {"less", is_less, NULL},    {"less_equal", is_less_equal, NULL},
+    {"sqrt", NULL, sqrt},       {"reciprocal", NULL, reciprocal},
+    {"sigmoid", NULL, sigmoid}, {"neg", NULL, neg},
+    {"exp", NULL, exp},         {"sin", NULL, sin},
+    {"cos", NULL, cos},         {"tanh", NULL, tanh},
+    {"erf", NULL, erf},
+};
+
+static int function_of(const struct graph_node *v)
+{
+    int k = 0;
+
+    while (strcmp(functions[k].name, v->op->name) != 0)
+        k++;
+    return k;
+}
+
+int graph_compute_binary(const struct graph_node *v, struct graph_tensor *out,
+                         const struct graph_tensor *const *in)
+{
+    double (*fn)(double, double) = functions[function_of(v)].two;
     int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
+    bool whole = v->type == GRAPH_I64 && fn == quotient;
 
-    for (int64_t k = 0; k < n; k++, advance(at, &out->shape))
-        out->data[k] = binary(
-            v->op->name, a->data[broadcast_offset(&a->shape, &out->shape, at)],
-            b->data[broadcast_offset(&b->shape, &out->shape, at)], v->type == GRAPH_I64);
-}
+    for (int64_t k = 0; k < n; k++, graph_advance(at, &out->shape)) {
+        double y = fn(in[0]->data[graph_offset(&in[0]->shape, &out->shape, at)],
+                      in[1]->data[graph_offset(&in[1]->shape, &out->shape, at)]);
 
-/* Whatever moves elements: the source of each. */
-static void compute_move(const struct graph_node *v, struct tensor *out,
-                         const struct tensor *x)
-{
-    int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
-    int64_t begin[GRAPH_RANK_MAX] = {0};
-    bool transposes = strcmp(v->op->name, "transpose") == 0;
-
-    for (int k = 0; !transposes && k < v->n_ints; k += 3)
-        begin[v->ints[k] < 0 ? v->ints[k] + x->shape.rank : v->ints[k]] = v->ints[k + 1];
-    for (int64_t k = 0; k < n; k++, advance(at, &out->shape)) {
-        int64_t from = 0;
-
-        for (int d = 0; d < out->shape.rank; d++)
-            from +=
-                (at[d] + begin[d]) * stride(&x->shape, transposes ? (int)v->ints[d] : d);
-        out->data[k] = x->data[from];
+        out->data[k] = whole ? trunc(y) : y;
     }
+    return OK;
 }
 
-static void compute_gather(const struct graph_node *v, struct tensor *out,
-                           const struct tensor *x)
+int graph_compute_unary(const struct graph_node *v, struct graph_tensor *out,
+                        const struct graph_tensor *const *in)
 {
-    int axis = (int)(v->ints[0] < 0 ? v->ints[0] + x->shape.rank : v->ints[0]);
-    int64_t inner = stride(&x->shape, axis), n = graph_n_elements(&out->shape);
+    double (*fn)(double) = functions[function_of(v)].one;
+    int64_t n = graph_n_elements(&out->shape);
 
     for (int64_t k = 0; k < n; k++)
-        out->data[k] = x->data[k / inner * inner * x->shape.dim[axis] +
-                               v->ints[1] * inner + k % inner];
+        out->data[k] = fn(in[0]->data[k]);
+    return OK;
 }
 
-static void compute_concat(const struct machine *m, const struct graph_node *v,
-                           struct tensor *out)
+int graph_compute_swiglu(const struct graph_node *v, struct graph_tensor *out,
+                         const struct graph_tensor *const *in)
 {
-    int axis = (int)(v->ints[0] < 0 ? v->ints[0] + out->shape.rank : v->ints[0]);
-    int64_t inner = stride(&out->shape, axis), row = inner * out->shape.dim[axis],
-            begin = 0;
+    int64_t n = graph_n_elements(&out->shape);
 
-    for (int a = 0; a < v->n_in; a++) {
-        const struct tensor *x = &m->t[v->in[a]];
-        int64_t part = inner * x->shape.dim[axis], n = graph_n_elements(&x->shape);
-
-        for (int64_t k = 0; k < n; k++)
-            out->data[k / part * row + begin + k % part] = x->data[k];
-        begin += part;
-    }
+    (void)v;
+    for (int64_t k = 0; k < n; k++)
+        out->data[k] = in[0]->data[k] * sigmoid(in[0]->data[k]) * in[1]->data[k];
+    return OK;
 }
+
+/* x cos + rotated x sin, where the rotated has the second half, negative, and then the first. */
+int graph_compute_rope(const struct graph_node *v, struct graph_tensor *out,
+                       const struct graph_tensor *const *in)
+{
+    int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
+    int64_t half = out->shape.dim[out->shape.rank - 1] / 2;
+
+    (void)v;
+    for (int64_t k = 0; k < n; k++, graph_advance(at, &out->shape)) {
+        bool first = at[out->shape.rank - 1] < half;
+        double rotated = first ? -in[0]->data[k + half] : in[0]->data[k - half];
+
+        out->data[k] =
+            in[0]->data[k] * in[1]->data[graph_offset(&in[1]->shape, &out->shape, at)] +
+            rotated * in[2]->data[graph_offset(&in[2]->shape, &out->shape, at)];
+    }
+    return OK;
+}
+
+/* ---- along an axis ---- */
 
 /* Rows along an axis: softmax, mean. */
-static void compute_along_axis(const struct graph_node *v, struct tensor *out,
-                               const struct tensor *x)
+int graph_compute_along_axis(const struct graph_node *v, struct graph_tensor *out,
+                             const struct graph_tensor *const *in)
 {
+    const struct graph_tensor *x = in[0];
     int axis = (int)(v->ints[0] < 0 ? v->ints[0] + x->shape.rank : v->ints[0]);
-    int64_t inner = stride(&x->shape, axis), n = x->shape.dim[axis];
+    int64_t inner = graph_stride(&x->shape, axis), n = x->shape.dim[axis];
     int64_t n_rows = graph_n_elements(&x->shape) / n;
     bool mean = strcmp(v->op->name, "reduce_mean") == 0;
 
@@ -163,32 +218,38 @@ static void compute_along_axis(const struct graph_node *v, struct tensor *out,
         for (int64_t k = 0; !mean && k < n; k++)
             to[k * inner] = exp(from[k * inner] - most) / sum;
     }
+    return OK;
 }
 
-static void compute_matmul(struct tensor *out, const struct tensor *a,
-                           const struct tensor *b)
+int graph_compute_matmul(const struct graph_node *v, struct graph_tensor *out,
+                         const struct graph_tensor *const *in)
 {
-    int r = out->shape.rank;
-    int64_t m = out->shape.dim[r - 2], n = out->shape.dim[r - 1];
+    const struct graph_tensor *a = in[0], *b = in[1];
+    int rank = out->shape.rank;
+    int64_t m = out->shape.dim[rank - 2], n = out->shape.dim[rank - 1];
     int64_t k = a->shape.dim[a->shape.rank - 1];
     int64_t at[GRAPH_RANK_MAX] = {0}, n_out = graph_n_elements(&out->shape);
     struct graph_shape lead = out->shape, la = a->shape, lb = b->shape;
 
+    (void)v;
     lead.rank -= 2, la.rank -= 2, lb.rank -= 2;
-    for (int64_t i = 0; i < n_out / (m * n); i++, advance(at, &lead)) {
-        const double *x = a->data + broadcast_offset(&la, &lead, at) * m * k;
-        const double *y = b->data + broadcast_offset(&lb, &lead, at) * k * n;
+    for (int64_t i = 0; i < n_out / (m * n); i++, graph_advance(at, &lead)) {
+        const double *x = a->data + graph_offset(&la, &lead, at) * m * k;
+        const double *y = b->data + graph_offset(&lb, &lead, at) * k * n;
+        double *to = out->data + i * m * n;
 
-        for (int64_t e = 0; e < m * n; e++)
+        for (int64_t r = 0; r < m; r++)
             for (int64_t j = 0; j < k; j++)
-                out->data[i * m * n + e] += x[e / n * k + j] * y[j * n + e % n];
+                for (int64_t c = 0; c < n; c++)
+                    to[r * n + c] += x[r * k + j] * y[j * n + c];
     }
+    return OK;
 }
 
-static void compute_norm(const struct machine *m, const struct graph_node *v,
-                         struct tensor *out)
+int graph_compute_norm(const struct graph_node *v, struct graph_tensor *out,
+                       const struct graph_tensor *const *in)
 {
-    const struct tensor *x = &m->t[v->in[0]];
+    const struct graph_tensor *x = in[0];
     int64_t n = x->shape.dim[x->shape.rank - 1], total = graph_n_elements(&x->shape);
     bool layer = v->n_in == 3;
 
@@ -201,9 +262,10 @@ static void compute_norm(const struct machine *m, const struct graph_node *v,
             square += pow(x->data[row + k] - mean, 2) / (double)n;
         for (int64_t k = 0; k < n; k++)
             out->data[row + k] =
-                (x->data[row + k] - mean) / sqrt(square + v->x) * m->t[v->in[1]].data[k] +
-                (layer ? m->t[v->in[2]].data[k] : 0);
+                (x->data[row + k] - mean) / sqrt(square + v->x) * in[1]->data[k] +
+                (layer ? in[2]->data[k] : 0);
     }
+    return OK;
 }
 
 /* One query: the softmax of its scores, times the values. */
@@ -231,25 +293,25 @@ static void attend(double *out, const double *q, const double *k, const double *
         out[j] /= sum;
 }
 
-static int compute_attention(const struct machine *m, const struct graph_node *v,
-                             struct tensor *out)
+int graph_compute_attention(const struct graph_node *v, struct graph_tensor *out,
+                            const struct graph_tensor *const *in)
 {
-    const struct tensor *q = &m->t[v->in[0]], *k = &m->t[v->in[1]], *u = &m->t[v->in[2]];
+    const struct graph_tensor *q = in[0], *k = in[1], *u = in[2];
     int r = q->shape.rank;
     int64_t d = q->shape.dim[r - 1], t = q->shape.dim[r - 2], s = k->shape.dim[r - 2];
     int64_t e = u->shape.dim[r - 1], n_rows = graph_n_elements(&q->shape) / d;
-    struct tensor mask = {0};
+    struct graph_tensor mask = {0};
     struct graph_shape scores = q->shape;
     int64_t at[GRAPH_RANK_MAX] = {0};
 
     scores.dim[r - 1] = s;
     if (v->n_in == 4) { /* as large as the scores */
-        const struct tensor *x = &m->t[v->in[3]];
+        const struct graph_tensor *x = in[3];
 
         mask.shape = scores;
-        TRY(allocate(&mask));
-        for (int64_t i = 0; i < n_rows * s; i++, advance(at, &scores))
-            mask.data[i] = x->data[broadcast_offset(&x->shape, &scores, at)];
+        TRY(graph_tensor_new(&mask));
+        for (int64_t i = 0; i < n_rows * s; i++, graph_advance(at, &scores))
+            mask.data[i] = x->data[graph_offset(&x->shape, &scores, at)];
     }
     for (int64_t i = 0; i < n_rows; i++)
         attend(out->data + i * e, q->data + i * d, k->data + i / t * s * d,
@@ -262,49 +324,52 @@ static int compute_attention(const struct machine *m, const struct graph_node *v
 static int compute_node(struct machine *m, int i)
 {
     const struct graph_node *v = &m->g->nodes[i];
-    struct tensor *out = &m->t[i], *x = v->n_in > 0 ? &m->t[v->in[0]] : NULL,
-                  *y = v->n_in > 1 ? &m->t[v->in[1]] : NULL;
-    const char *op = v->op->name;
-    int64_t n;
+    const struct graph_tensor *in[GRAPH_IN_MAX];
+    struct graph_tensor *out = &m->t[i];
 
     out->shape = v->shape;
     for (int d = 0; d < v->shape.rank; d++)
         if (v->shape.dim[d] == GRAPH_DYNAMIC)
             out->shape.dim[d] = m->n_dynamic;
-    TRY(allocate(out));
-    n = graph_n_elements(&out->shape);
+    TRY(graph_tensor_new(out));
     if (v->data)
-        memcpy(out->data, v->data, (size_t)n * sizeof(*out->data));
-    else if (v->n_in == 0)
+        memcpy(out->data, v->data,
+               (size_t)graph_n_elements(&out->shape) * sizeof(*out->data));
+    else if (!v->op->compute)
         m->fill(m->ctx, v->name, &out->shape, out->data);
-    else if (strcmp(op, "shape") == 0)
-        for (int64_t k = 0; k < n; k++)
-            out->data[k] = (double)x->shape.dim[k];
-    else if (strcmp(op, "gather") == 0)
-        compute_gather(v, out, x);
-    else if (strcmp(op, "concat") == 0)
-        compute_concat(m, v, out);
-    else if (strcmp(op, "transpose") == 0 || strcmp(op, "slice") == 0)
-        compute_move(v, out, x);
-    else if (strcmp(op, "softmax") == 0 || strcmp(op, "reduce_mean") == 0)
-        compute_along_axis(v, out, x);
-    else if (strcmp(op, "matmul") == 0)
-        compute_matmul(out, x, y);
-    else if (strcmp(op, "layer_norm") == 0 || strcmp(op, "rms_norm") == 0)
-        compute_norm(m, v, out);
-    else if (strcmp(op, "attention") == 0)
-        return compute_attention(m, v, out);
-    else if (strcmp(op, "swiglu") == 0)
-        for (int64_t k = 0; k < n; k++)
-            out->data[k] = x->data[k] * unary("sigmoid", x->data[k]) * y->data[k];
-    else if (strcmp(op, "reshape") == 0 || strcmp(op, "squeeze") == 0 ||
-             strcmp(op, "unsqueeze") == 0)
-        memcpy(out->data, x->data, (size_t)n * sizeof(*out->data));
-    else if (y)
-        compute_binary(v, out, x, y);
-    else
-        for (int64_t k = 0; k < n; k++)
-            out->data[k] = unary(op, x->data[k]);
+    if (!v->op->compute)
+        return OK;
+    for (int a = 0; a < v->n_in; a++)
+        in[a] = &m->t[v->in[a]];
+    return v->op->compute(v, out, in);
+}
+
+/* Nodes that no later one reads give their memory back: last[i] is the last that reads node i. */
+static void find_last(int *last, const struct graph *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        last[i] = i;
+        for (int a = 0; a < g->nodes[i].n_in; a++)
+            last[g->nodes[i].in[a]] = i;
+    }
+    for (int a = 0; a < g->n_out; a++)
+        last[g->out[a]] = g->n;
+}
+
+static int compute_nodes(struct machine *m, const int *last)
+{
+    for (int i = 0; i < m->g->n; i++) {
+        const struct graph_node *v = &m->g->nodes[i];
+        int rc = compute_node(m, i);
+
+        if (rc != OK)
+            return rc == ERR_NOMEM ? rc : err_prefix(rc, "%%%d = %s", i, v->op->name);
+        for (int a = 0; a < v->n_in; a++)
+            if (last[v->in[a]] == i) {
+                mem_free(m->t[v->in[a]].data);
+                m->t[v->in[a]].data = NULL;
+            }
+    }
     return OK;
 }
 
@@ -312,17 +377,17 @@ int graph_compute(double **out, int64_t *out_n, const struct graph *g, int64_t n
                   graph_fill_fn fill, void *ctx)
 {
     struct machine m = {.g = g, .n_dynamic = n_dynamic, .fill = fill, .ctx = ctx};
-    int rc = OK;
+    int rc, *last;
 
     for (int a = 0; a < g->n_out; a++)
         out[a] = NULL;
     m.t = mem_new(MEM_OTHER, (size_t)g->n, sizeof(*m.t));
-    if (!m.t)
-        return ERR_NOMEM;
-    for (int i = 0; i < g->n && rc == OK; i++)
-        rc = compute_node(&m, i);
+    last = mem_new(MEM_OTHER, (size_t)g->n, sizeof(*last));
+    if (last)
+        find_last(last, g);
+    rc = m.t && last ? compute_nodes(&m, last) : ERR_NOMEM;
     for (int a = 0; a < g->n_out && rc == OK; a++) {
-        const struct tensor *t = &m.t[g->out[a]];
+        const struct graph_tensor *t = &m.t[g->out[a]];
 
         out_n[a] = graph_n_elements(&t->shape);
         out[a] = mem_new(MEM_OTHER, (size_t)out_n[a], sizeof(**out));
@@ -331,9 +396,10 @@ int graph_compute(double **out, int64_t *out_n, const struct graph *g, int64_t n
         else
             rc = ERR_NOMEM;
     }
-    for (int i = 0; i < g->n; i++)
+    for (int i = 0; m.t && i < g->n; i++)
         mem_free(m.t[i].data);
     mem_free(m.t);
+    mem_free(last);
     for (int a = 0; a < g->n_out && rc != OK; a++) {
         mem_free(out[a]);
         out[a] = NULL;

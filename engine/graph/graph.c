@@ -4,6 +4,8 @@
 
 #include "base/mem.h"
 
+#define NODES_MAX (1 << 20)
+
 void graph_fini(struct graph *g)
 {
     for (int i = 0; i < g->n; i++)
@@ -19,7 +21,8 @@ int64_t graph_n_elements(const struct graph_shape *s)
     for (int d = 0; d < s->rank; d++) {
         if (s->dim[d] == GRAPH_DYNAMIC)
             return GRAPH_DYNAMIC;
-        n *= s->dim[d];
+        if (__builtin_mul_overflow(n, s->dim[d], &n))
+            return INT64_MAX;
     }
     return n;
 }
@@ -52,6 +55,48 @@ int graph_copy(struct graph *out, const struct graph *g)
         }
     }
     return OK;
+}
+
+int graph_add(struct graph *g, const char *op, int *out)
+{
+    *out = g->n;
+    if (g->n == NODES_MAX)
+        return err_set(ERR_LIMIT, "more than %d nodes", NODES_MAX);
+    if (g->n == g->max) {
+        int max = 2 * g->max + 16;
+        struct graph_node *nodes =
+            mem_resize(MEM_OTHER, g->nodes, (size_t)max, sizeof(*nodes));
+
+        if (!nodes)
+            return ERR_NOMEM;
+        g->nodes = nodes;
+        g->max = max;
+    }
+    g->nodes[g->n++] = (struct graph_node){.op = graph_op_find(op), .n_value = -1};
+    return OK;
+}
+
+int graph_add_op(struct graph *g, const char *op, const int *in, int n_in,
+                 const int64_t *ints, int n_ints, int *out)
+{
+    struct graph_node *v;
+
+    TRY(graph_add(g, op, out));
+    v = &g->nodes[*out];
+    v->n_in = n_in;
+    v->n_ints = n_ints;
+    for (int a = 0; a < n_in; a++)
+        v->in[a] = in[a];
+    for (int k = 0; k < n_ints; k++)
+        v->ints[k] = ints[k];
+    return v->op->infer(g, *out);
+}
+
+int graph_add_const(struct graph *g, enum graph_type type,
+                    const struct graph_shape *shape, const double *data, int *out)
+{
+    TRY(graph_add(g, "const", out));
+    return graph_become_const(g, *out, type, shape, data);
 }
 
 int graph_infer(struct graph *g)
@@ -208,7 +253,8 @@ static bool is_one_of(const struct graph_node *v, const char *const *names)
 struct graph_cost graph_cost_of(const struct graph *g, int64_t n_dynamic)
 {
     static const char *const views[] = {"reshape", "squeeze", "unsqueeze", NULL};
-    static const char *const copies[] = {"transpose", "slice", "concat", "gather", NULL};
+    static const char *const copies[] = {"transpose", "slice",  "concat", "gather",
+                                         "take",      "expand", NULL};
     struct graph_cost c = {.n_nodes = g->n};
 
     for (int i = 0; i < g->n; i++) {

@@ -27,7 +27,7 @@
 #define GRAPH_IN_MAX   8
 #define GRAPH_INTS_MAX 24
 #define GRAPH_NAME_MAX 48
-#define GRAPH_DYNAMIC  (-1) /* a size that is not known */
+#define GRAPH_DYNAMIC  INT64_MIN /* the size that is not known: T in a text */
 
 enum graph_type { GRAPH_F32, GRAPH_I64 };
 
@@ -59,6 +59,12 @@ struct graph {
     int n_out, out[GRAPH_IN_MAX];
 };
 
+/* Compute a node from its inputs' tensors, in f64 (ops.h). ERR_FORMAT: sizes or numbers of elements
+ * that turn out not to fit. */
+struct graph_tensor;
+typedef int graph_compute_fn(const struct graph_node *v, struct graph_tensor *out,
+                             const struct graph_tensor *const *in);
+
 /* An operator: a row of the table in ops.c. */
 struct graph_op {
     const char *name;
@@ -66,6 +72,7 @@ struct graph_op {
     bool has_x;
     /* Set type, shape and value of node i from its inputs. ERR_FORMAT: they do not fit. */
     int (*infer)(struct graph *g, int i);
+    graph_compute_fn *compute; /* NULL: of inputs, weights and consts */
 };
 extern const struct graph_op graph_ops[];               /* ends with a NULL name */
 const struct graph_op *graph_op_find(const char *name); /* NULL: there is none */
@@ -79,6 +86,17 @@ MUST int graph_copy(struct graph *out, const struct graph *g);
 MUST int graph_parse(struct graph *out, const char *text, size_t n);
 /* The text, NUL-terminated; mem_free(). Two equal graphs have the same text. ERR_NOMEM. */
 MUST int graph_print(char **out, const struct graph *g);
+
+/* ---- for those who build a graph ---- */
+
+/* Add a node at the end, without type and sizes; *out is its number. ERR_LIMIT, ERR_NOMEM. */
+MUST int graph_add(struct graph *g, const char *op, int *out);
+/* The same with its inputs and integers, and find its type and sizes. ERR_FORMAT. */
+MUST int graph_add_op(struct graph *g, const char *op, const int *in, int n_in,
+                      const int64_t *ints, int n_ints, int *out);
+/* A const; data [elements of shape] is copied. */
+MUST int graph_add_const(struct graph *g, enum graph_type type,
+                         const struct graph_shape *shape, const double *data, int *out);
 
 /* ---- for passes ---- */
 
@@ -96,7 +114,8 @@ void graph_become(struct graph *g, int i, const char *op, const int *in, int n_i
 /* Make it a const; data [n] is copied. ERR_NOMEM. */
 MUST int graph_become_const(struct graph *g, int i, enum graph_type type,
                             const struct graph_shape *shape, const double *data);
-int64_t graph_n_elements(const struct graph_shape *s); /* GRAPH_DYNAMIC: not known */
+/* GRAPH_DYNAMIC: not known. INT64_MAX: as many and more. */
+int64_t graph_n_elements(const struct graph_shape *s);
 
 struct graph_pass {
     const char *name, *help;

@@ -47,3 +47,15 @@ bool graph_match_scale(const struct graph *g, int w, int x)
     return g->nodes[w].type == GRAPH_F32 && s->rank == 1 && of->rank > 0 &&
            s->dim[0] == of->dim[of->rank - 1] && s->dim[0] != GRAPH_DYNAMIC;
 }
+
+bool graph_match_same_size(const struct graph *g, int a, int b)
+{
+    const struct graph_shape *x = &g->nodes[a].shape, *y = &g->nodes[b].shape;
+
+    if (x->rank != y->rank)
+        return false;
+    for (int d = 0; d < x->rank; d++)
+        if (x->dim[d] != y->dim[d])
+            return false;
+    return true;
+}

@@ -14,5 +14,6 @@ bool graph_match_other(const struct graph *g, int i, const char *op, int one, in
 bool graph_match_last_axis(const struct graph *g, int i);
 /* Node w is a vector with an element for each of x's last axis. */
 bool graph_match_scale(const struct graph *g, int w, int x);
+bool graph_match_same_size(const struct graph *g, int a, int b);
 
 #endif

@@ -1,9 +1,9 @@
 /* The operators: their arguments, and the sizes of their results. */
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/ops.h"
 
-static struct graph_node *input(struct graph *g, int i, int a)
+struct graph_node *graph_input(struct graph *g, int i, int a)
 {
     return &g->nodes[g->nodes[i].in[a]];
 }
@@ -13,8 +13,7 @@ static int wrong(const char *what)
     return err_set(ERR_FORMAT, "%s", what);
 }
 
-/* An axis, counted from the end where it is negative, of `rank` axes. */
-static int axis_of(int64_t axis, int rank, int *out)
+int graph_axis(int64_t axis, int rank, int *out)
 {
     *out = 0;
     if (axis < -rank || axis >= rank)
@@ -37,9 +36,9 @@ static int given(struct graph *g, int i)
     return OK;
 }
 
-static int same_as_first(struct graph *g, int i)
+int graph_same_as_first(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0);
+    const struct graph_node *x = graph_input(g, i, 0);
 
     g->nodes[i].type = x->type;
     g->nodes[i].shape = x->shape;
@@ -49,7 +48,7 @@ static int same_as_first(struct graph *g, int i)
 
 static int infer_shape(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0);
+    const struct graph_node *x = graph_input(g, i, 0);
     struct graph_node *v = &g->nodes[i];
 
     v->type = GRAPH_I64;
@@ -61,16 +60,16 @@ static int infer_shape(struct graph *g, int i)
 
 static int infer_gather(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0);
+    const struct graph_node *x = graph_input(g, i, 0);
     struct graph_node *v = &g->nodes[i];
     int axis;
 
-    TRY(axis_of(v->ints[0], x->shape.rank, &axis));
+    TRY(graph_axis(v->ints[0], x->shape.rank, &axis));
     if (v->ints[1] < 0 ||
         (x->shape.dim[axis] != GRAPH_DYNAMIC && v->ints[1] >= x->shape.dim[axis]))
         return err_set(ERR_FORMAT, "element %lld of %lld", (long long)v->ints[1],
                        (long long)x->shape.dim[axis]);
-    TRY(same_as_first(g, i));
+    TRY(graph_same_as_first(g, i));
     memmove(&v->shape.dim[axis], &v->shape.dim[axis + 1],
             (size_t)(x->shape.rank - 1 - axis) * sizeof(v->shape.dim[0]));
     v->shape.rank--;
@@ -86,12 +85,12 @@ static int infer_concat(struct graph *g, int i)
     struct graph_node *v = &g->nodes[i];
     int axis;
 
-    TRY(same_as_first(g, i));
-    TRY(axis_of(v->ints[0], v->shape.rank, &axis));
+    TRY(graph_same_as_first(g, i));
+    TRY(graph_axis(v->ints[0], v->shape.rank, &axis));
     v->shape.dim[axis] = 0;
     v->n_value = v->shape.rank == 1 ? 0 : -1;
     for (int a = 0; a < v->n_in; a++) {
-        const struct graph_node *x = input(g, i, a);
+        const struct graph_node *x = graph_input(g, i, a);
 
         if (x->type != v->type || x->shape.rank != v->shape.rank ||
             x->shape.dim[axis] == GRAPH_DYNAMIC)
@@ -113,14 +112,14 @@ static int infer_concat(struct graph *g, int i)
 
 static int infer_unsqueeze(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0);
+    const struct graph_node *x = graph_input(g, i, 0);
     struct graph_node *v = &g->nodes[i];
     int axis;
 
     if (x->shape.rank == GRAPH_RANK_MAX)
         return wrong("too many axes");
-    TRY(axis_of(v->ints[0], x->shape.rank + 1, &axis));
-    TRY(same_as_first(g, i));
+    TRY(graph_axis(v->ints[0], x->shape.rank + 1, &axis));
+    TRY(graph_same_as_first(g, i));
     memmove(&v->shape.dim[axis + 1], &v->shape.dim[axis],
             (size_t)(x->shape.rank - axis) * sizeof(v->shape.dim[0]));
     v->shape.dim[axis] = 1;
@@ -134,14 +133,14 @@ static int infer_unsqueeze(struct graph *g, int i)
 
 static int infer_squeeze(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0);
+    const struct graph_node *x = graph_input(g, i, 0);
     struct graph_node *v = &g->nodes[i];
     int axis;
 
-    TRY(axis_of(v->ints[0], x->shape.rank, &axis));
+    TRY(graph_axis(v->ints[0], x->shape.rank, &axis));
     if (x->shape.dim[axis] != 1)
         return wrong("the axis is not of size 1");
-    TRY(same_as_first(g, i));
+    TRY(graph_same_as_first(g, i));
     memmove(&v->shape.dim[axis], &v->shape.dim[axis + 1],
             (size_t)(x->shape.rank - 1 - axis) * sizeof(v->shape.dim[0]));
     v->shape.rank--;
@@ -152,57 +151,64 @@ static int infer_squeeze(struct graph *g, int i)
     return OK;
 }
 
-/* The product of the known sizes, and how many are dynamic. */
-static int64_t product(const int64_t *dim, int n, int *n_dynamic)
+/* The product of the known sizes; how many are dynamic, and how many are what is left (-1). */
+static int64_t product(const int64_t *dim, int n, int *n_dynamic, int *n_left)
 {
     int64_t p = 1;
 
-    *n_dynamic = 0;
+    *n_dynamic = *n_left = 0;
     for (int d = 0; d < n; d++) {
         if (dim[d] == GRAPH_DYNAMIC)
             ++*n_dynamic;
-        else if (__builtin_mul_overflow(p, dim[d], &p))
+        else if (dim[d] == -1)
+            ++*n_left;
+        else if (dim[d] < 0 || __builtin_mul_overflow(p, dim[d], &p))
             return -1;
     }
     return p;
 }
 
+/* One size may be -1: what is left. */
 static int infer_reshape(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0), *s = input(g, i, 1);
+    const struct graph_node *x = graph_input(g, i, 0), *s = graph_input(g, i, 1);
     struct graph_node *v = &g->nodes[i];
-    int n_from, n_to;
-    int64_t from, to;
+    int n_from, n_to, n_left;
+    int64_t from, to, left;
 
-    if (s->n_value < 0)
+    if (s->type != GRAPH_I64 || s->n_value < 0)
         return wrong("the new sizes are not known");
-    from = product(x->shape.dim, x->shape.rank, &n_from);
-    to = product(s->value, s->n_value, &n_to);
+    from = product(x->shape.dim, x->shape.rank, &n_from, &n_left);
+    to = product(s->value, s->n_value, &n_to, &n_left);
     v->type = x->type;
     v->n_value = -1;
     v->shape.rank = s->n_value;
     memcpy(v->shape.dim, s->value, sizeof(v->shape.dim));
-    if (n_from == n_to && n_from <= 1 && from == to)
-        return OK;
-    if (n_from == 0 && n_to == 1 && to > 0 &&
-        from % to == 0) { /* the size that is left */
-        for (int d = 0; d < v->shape.rank; d++)
-            if (v->shape.dim[d] == GRAPH_DYNAMIC)
-                v->shape.dim[d] = from / to;
-        return OK;
+    if (from < 0 || to < 0 || n_left > 1 || (n_left == 1 && to == 0))
+        return wrong("the elements do not fit the new sizes");
+    left = n_left == 0 ? 1 : n_from == n_to + 1 ? GRAPH_DYNAMIC : from / to;
+    if (n_from != n_to + (left == GRAPH_DYNAMIC) ||
+        from != (left == GRAPH_DYNAMIC ? to : to * left))
+        return wrong("the elements do not fit the new sizes");
+    for (int d = 0; d < v->shape.rank; d++)
+        if (v->shape.dim[d] == -1)
+            v->shape.dim[d] = left;
+    if (v->shape.rank <= 1 && x->n_value >= 0) {
+        v->n_value = x->n_value;
+        memcpy(v->value, x->value, sizeof(v->value));
     }
-    return wrong("the elements do not fit the new sizes");
+    return OK;
 }
 
 static int infer_transpose(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0);
+    const struct graph_node *x = graph_input(g, i, 0);
     struct graph_node *v = &g->nodes[i];
     bool seen[GRAPH_RANK_MAX] = {false};
 
     if (v->n_ints != x->shape.rank)
         return wrong("expected one axis for each of the input");
-    TRY(same_as_first(g, i));
+    TRY(graph_same_as_first(g, i));
     for (int d = 0; d < v->n_ints; d++) {
         if (v->ints[d] < 0 || v->ints[d] >= x->shape.rank || seen[v->ints[d]])
             return wrong("expected each axis once");
@@ -212,37 +218,8 @@ static int infer_transpose(struct graph *g, int i)
     return OK;
 }
 
-/* Triples of axis, begin and end; each axis at most once. */
-static int infer_slice(struct graph *g, int i)
-{
-    const struct graph_node *x = input(g, i, 0);
-    struct graph_node *v = &g->nodes[i];
-    bool seen[GRAPH_RANK_MAX] = {false};
-
-    if (v->n_ints % 3 != 0)
-        return wrong("expected triples of axis, begin and end");
-    TRY(same_as_first(g, i));
-    for (int k = 0; k < v->n_ints; k += 3) {
-        int axis;
-        int64_t begin = v->ints[k + 1], end = v->ints[k + 2];
-
-        TRY(axis_of(v->ints[k], x->shape.rank, &axis));
-        if (seen[axis] || begin < 0 || end <= begin || end > x->shape.dim[axis])
-            return err_set(ERR_FORMAT, "elements %lld to %lld of an axis of %lld",
-                           (long long)begin, (long long)end,
-                           (long long)x->shape.dim[axis]);
-        seen[axis] = true;
-        v->shape.dim[axis] = end - begin;
-        if (x->n_value >= 0 && x->shape.rank == 1) {
-            v->n_value = (int)(end - begin);
-            memcpy(v->value, &x->value[begin], (size_t)v->n_value * sizeof(v->value[0]));
-        }
-    }
-    return OK;
-}
-
-static int broadcast(struct graph_shape *out, const struct graph_shape *a,
-                     const struct graph_shape *b)
+int graph_broadcast(struct graph_shape *out, const struct graph_shape *a,
+                    const struct graph_shape *b)
 {
     int rank = a->rank > b->rank ? a->rank : b->rank;
 
@@ -258,16 +235,19 @@ static int broadcast(struct graph_shape *out, const struct graph_shape *a,
     return OK;
 }
 
-static bool is_known(const struct graph_node *v)
-{
-    for (int k = 0; k < v->n_value; k++)
-        if (v->value[k] == GRAPH_DYNAMIC)
-            return false;
-    return v->n_value >= 0;
-}
-
+/* Of a dynamic size: itself plus 0, times 1. */
 static bool arithmetic(const char *op, int64_t a, int64_t b, int64_t *out)
 {
+    bool sums = strcmp(op, "add") == 0 || strcmp(op, "sub") == 0;
+
+    if (a == GRAPH_DYNAMIC || b == GRAPH_DYNAMIC) {
+        bool swapped = a != GRAPH_DYNAMIC;
+
+        *out = GRAPH_DYNAMIC;
+        return (swapped ? a : b) == !sums &&
+               (!swapped || strcmp(op, "add") == 0 || strcmp(op, "mul") == 0) &&
+               strcmp(op, "pow") != 0;
+    }
     if (strcmp(op, "add") == 0)
         return !__builtin_add_overflow(a, b, out);
     if (strcmp(op, "sub") == 0)
@@ -282,28 +262,34 @@ static bool arithmetic(const char *op, int64_t a, int64_t b, int64_t *out)
 
 static int infer_binary(struct graph *g, int i)
 {
-    const struct graph_node *a = input(g, i, 0), *b = input(g, i, 1);
+    const struct graph_node *a = graph_input(g, i, 0), *b = graph_input(g, i, 1);
     struct graph_node *v = &g->nodes[i];
+    int n;
 
     if (a->type != b->type)
         return wrong("inputs of two types");
     v->type = a->type;
     v->n_value = -1;
-    TRY(broadcast(&v->shape, &a->shape, &b->shape));
-    if (v->type == GRAPH_F32 || !is_known(a) || !is_known(b) || a->n_value != b->n_value)
+    TRY(graph_broadcast(&v->shape, &a->shape, &b->shape));
+    n = a->n_value > b->n_value ? a->n_value : b->n_value;
+    if (v->type == GRAPH_F32 || v->shape.rank > 1 || a->n_value < 0 || b->n_value < 0 ||
+        (a->n_value != n && a->n_value != 1) || (b->n_value != n && b->n_value != 1))
         return OK;
-    v->n_value = a->n_value;
-    for (int k = 0; k < a->n_value; k++)
-        if (!arithmetic(v->op->name, a->value[k], b->value[k], &v->value[k]))
+    v->n_value = n;
+    for (int k = 0; k < n; k++)
+        if (!arithmetic(v->op->name, a->value[a->n_value == 1 ? 0 : k],
+                        b->value[b->n_value == 1 ? 0 : k], &v->value[k])) {
             v->n_value = -1;
+            break;
+        }
     return OK;
 }
 
 static int infer_unary(struct graph *g, int i)
 {
-    if (input(g, i, 0)->type != GRAPH_F32)
+    if (graph_input(g, i, 0)->type != GRAPH_F32)
         return wrong("expected f32");
-    return same_as_first(g, i);
+    return graph_same_as_first(g, i);
 }
 
 static int infer_along_axis(struct graph *g, int i)
@@ -311,7 +297,7 @@ static int infer_along_axis(struct graph *g, int i)
     int axis;
 
     TRY(infer_unary(g, i));
-    return axis_of(g->nodes[i].ints[0], g->nodes[i].shape.rank, &axis);
+    return graph_axis(g->nodes[i].ints[0], g->nodes[i].shape.rank, &axis);
 }
 
 static int infer_reduce(struct graph *g, int i)
@@ -320,7 +306,7 @@ static int infer_reduce(struct graph *g, int i)
     int axis;
 
     TRY(infer_unary(g, i));
-    TRY(axis_of(v->ints[0], v->shape.rank, &axis));
+    TRY(graph_axis(v->ints[0], v->shape.rank, &axis));
     v->shape.dim[axis] = 1;
     return OK;
 }
@@ -328,7 +314,7 @@ static int infer_reduce(struct graph *g, int i)
 /* [.., m, k] and [.., k, n], where the leading sizes broadcast. */
 static int infer_matmul(struct graph *g, int i)
 {
-    const struct graph_node *a = input(g, i, 0), *b = input(g, i, 1);
+    const struct graph_node *a = graph_input(g, i, 0), *b = graph_input(g, i, 1);
     struct graph_node *v = &g->nodes[i];
     struct graph_shape x = a->shape, y = b->shape;
 
@@ -339,7 +325,7 @@ static int infer_matmul(struct graph *g, int i)
                        (long long)y.dim[y.rank - 2]);
     x.rank -= 2;
     y.rank -= 2;
-    TRY(broadcast(&v->shape, &x, &y));
+    TRY(graph_broadcast(&v->shape, &x, &y));
     v->shape.dim[v->shape.rank++] = x.dim[x.rank];
     v->shape.dim[v->shape.rank++] = y.dim[y.rank + 1];
     v->type = GRAPH_F32;
@@ -350,11 +336,11 @@ static int infer_matmul(struct graph *g, int i)
 /* Scale and offset are of the last axis. */
 static int infer_norm(struct graph *g, int i)
 {
-    const struct graph_node *x = input(g, i, 0);
+    const struct graph_node *x = graph_input(g, i, 0);
 
     TRY(infer_unary(g, i));
     for (int a = 1; a < g->nodes[i].n_in; a++) {
-        const struct graph_node *w = input(g, i, a);
+        const struct graph_node *w = graph_input(g, i, a);
 
         if (w->type != GRAPH_F32 || w->shape.rank != 1 || x->shape.rank < 1 ||
             w->shape.dim[0] != x->shape.dim[x->shape.rank - 1])
@@ -365,7 +351,7 @@ static int infer_norm(struct graph *g, int i)
 
 static int infer_swiglu(struct graph *g, int i)
 {
-    const struct graph_node *a = input(g, i, 0), *b = input(g, i, 1);
+    const struct graph_node *a = graph_input(g, i, 0), *b = graph_input(g, i, 1);
 
     TRY(infer_unary(g, i));
     if (b->type != GRAPH_F32 || a->shape.rank != b->shape.rank ||
@@ -378,8 +364,9 @@ static int infer_swiglu(struct graph *g, int i)
 /* Queries [.., t, d], keys [.., s, d], values [.., s, e], and a mask to add to the scores. */
 static int infer_attention(struct graph *g, int i)
 {
-    const struct graph_shape *q = &input(g, i, 0)->shape, *k = &input(g, i, 1)->shape,
-                             *u = &input(g, i, 2)->shape;
+    const struct graph_shape *q = &graph_input(g, i, 0)->shape,
+                             *k = &graph_input(g, i, 1)->shape,
+                             *u = &graph_input(g, i, 2)->shape;
     int r = q->rank;
 
     TRY(infer_unary(g, i));
@@ -394,32 +381,53 @@ static int infer_attention(struct graph *g, int i)
 }
 
 const struct graph_op graph_ops[] = {
-    {"input", 0, 0, 0, 0, false, given},
-    {"weight", 0, 0, 0, 0, false, given},
-    {"const", 0, 0, 0, 0, false, given},
-    {"shape", 1, 1, 0, 0, false, infer_shape},
-    {"gather", 1, 1, 2, 2, false, infer_gather}, /* axis, element */
-    {"concat", 1, GRAPH_IN_MAX, 1, 1, false, infer_concat},
-    {"unsqueeze", 1, 1, 1, 1, false, infer_unsqueeze},
-    {"squeeze", 1, 1, 1, 1, false, infer_squeeze},
-    {"reshape", 2, 2, 0, 0, false, infer_reshape},
-    {"transpose", 1, 1, 0, GRAPH_RANK_MAX, false, infer_transpose},
-    {"slice", 1, 1, 3, GRAPH_INTS_MAX, false, infer_slice},
-    {"add", 2, 2, 0, 0, false, infer_binary},
-    {"sub", 2, 2, 0, 0, false, infer_binary},
-    {"mul", 2, 2, 0, 0, false, infer_binary},
-    {"div", 2, 2, 0, 0, false, infer_binary},
-    {"pow", 2, 2, 0, 0, false, infer_binary},
-    {"sqrt", 1, 1, 0, 0, false, infer_unary},
-    {"reciprocal", 1, 1, 0, 0, false, infer_unary},
-    {"sigmoid", 1, 1, 0, 0, false, infer_unary},
-    {"softmax", 1, 1, 1, 1, false, infer_along_axis},
-    {"reduce_mean", 1, 1, 1, 1, false, infer_reduce},
-    {"matmul", 2, 2, 0, 0, false, infer_matmul},
-    {"layer_norm", 3, 3, 0, 0, true, infer_norm},
-    {"rms_norm", 2, 2, 0, 0, true, infer_norm},
-    {"swiglu", 2, 2, 0, 0, false, infer_swiglu},
-    {"attention", 3, 4, 0, 0, true, infer_attention},
+    {"input", 0, 0, 0, 0, false, given, NULL},
+    {"weight", 0, 0, 0, 0, false, given, NULL},
+    {"const", 0, 0, 0, 0, false, given, NULL},
+    {"shape", 1, 1, 0, 0, false, infer_shape, graph_compute_shape},
+    {"gather", 1, 1, 2, 2, false, infer_gather, graph_compute_gather}, /* axis, element */
+    {"take", 2, 2, 1, 1, false, graph_infer_take,
+     graph_compute_take}, /* of x, numbers; axis */
+    {"concat", 1, GRAPH_IN_MAX, 1, 1, false, infer_concat, graph_compute_concat},
+    {"unsqueeze", 1, 1, 1, 1, false, infer_unsqueeze, graph_compute_copy},
+    {"squeeze", 1, 1, 1, 1, false, infer_squeeze, graph_compute_copy},
+    {"reshape", 2, 2, 0, 0, false, infer_reshape, graph_compute_copy},
+    {"expand", 2, 2, 0, 0, false, graph_infer_expand,
+     graph_compute_expand}, /* x, sizes */
+    {"transpose", 1, 1, 0, GRAPH_RANK_MAX, false, infer_transpose, graph_compute_move},
+    {"slice", 1, 1, 3, GRAPH_INTS_MAX, false, graph_infer_slice, graph_compute_move},
+    {"range", 3, 3, 0, 0, false, graph_infer_range,
+     graph_compute_range}, /* start, limit, step */
+    {"trilu", 1, 1, 2, 2, false, graph_infer_trilu,
+     graph_compute_trilu}, /* upper, diagonal */
+    {"cast", 1, 1, 1, 1, false, graph_infer_cast, graph_compute_cast},
+    {"equal", 2, 2, 0, 0, false, graph_infer_compare, graph_compute_binary},
+    {"less", 2, 2, 0, 0, false, graph_infer_compare, graph_compute_binary},
+    {"less_equal", 2, 2, 0, 0, false, graph_infer_compare, graph_compute_binary},
+    {"where", 3, 3, 0, 0, false, graph_infer_where, graph_compute_where},
+    {"add", 2, 2, 0, 0, false, infer_binary, graph_compute_binary},
+    {"sub", 2, 2, 0, 0, false, infer_binary, graph_compute_binary},
+    {"mul", 2, 2, 0, 0, false, infer_binary, graph_compute_binary},
+    {"div", 2, 2, 0, 0, false, infer_binary, graph_compute_binary},
+    {"pow", 2, 2, 0, 0, false, infer_binary, graph_compute_binary},
+    {"sqrt", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"reciprocal", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"sigmoid", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"neg", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"exp", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"sin", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"cos", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"tanh", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"erf", 1, 1, 0, 0, false, infer_unary, graph_compute_unary},
+    {"softmax", 1, 1, 1, 1, false, infer_along_axis, graph_compute_along_axis},
+    {"reduce_mean", 1, 1, 1, 1, false, infer_reduce, graph_compute_along_axis},
+    {"matmul", 2, 2, 0, 0, false, infer_matmul, graph_compute_matmul},
+    {"layer_norm", 3, 3, 0, 0, true, infer_norm, graph_compute_norm},
+    {"rms_norm", 2, 2, 0, 0, true, infer_norm, graph_compute_norm},
+    {"rope", 3, 3, 0, 0, false, graph_infer_rope,
+     graph_compute_rope}, /* x, cosines, sines */
+    {"swiglu", 2, 2, 0, 0, false, infer_swiglu, graph_compute_swiglu},
+    {"attention", 3, 4, 0, 0, true, infer_attention, graph_compute_attention},
     {0},
 };
 

@@ -12,7 +12,6 @@
 #include "graph/graph.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 16) /* of a const in a text */
-#define NODES_MAX    (1 << 20)
 
 /* ---- reading ---- */
 
@@ -95,6 +94,15 @@ static int need_number(struct reader *r, double *out)
     return OK;
 }
 
+/* Of a const: masks are made of infinities. */
+static int need_element(struct reader *r, double *out)
+{
+    bool infinite = take(r, "inf"), negative = !infinite && take(r, "-inf");
+
+    *out = infinite ? INFINITY : -INFINITY;
+    return infinite || negative ? OK : need_number(r, out);
+}
+
 static int need_node(struct reader *r, int *out)
 {
     int64_t i;
@@ -157,7 +165,7 @@ static int need_data(struct reader *r, struct graph_node *v)
         if (k > 0)
             TRY(need(r, ","));
         if (v->type == GRAPH_F32) {
-            TRY(need_number(r, &v->data[k]));
+            TRY(need_element(r, &v->data[k]));
             continue;
         }
         TRY(need_int(r, -((int64_t)1 << 53), (int64_t)1 << 53,
@@ -179,7 +187,10 @@ static int need_arguments(struct reader *r, struct graph_node *v)
             do {
                 if (v->n_ints == GRAPH_INTS_MAX)
                     return expected(r, "no more integers");
-                TRY(need_int(r, INT32_MIN, INT64_MAX, &v->ints[v->n_ints++]));
+                if (take(r, "T"))
+                    v->ints[v->n_ints++] = GRAPH_DYNAMIC;
+                else
+                    TRY(need_int(r, INT32_MIN, INT64_MAX, &v->ints[v->n_ints++]));
             } while (take(r, ","));
         if (take(r, ";")) {
             if (!v->op->has_x)
@@ -198,43 +209,25 @@ static int need_arguments(struct reader *r, struct graph_node *v)
     return OK;
 }
 
-static int add_node(struct graph *g)
-{
-    if (g->n == NODES_MAX)
-        return err_set(ERR_LIMIT, "more than %d nodes", NODES_MAX);
-    if (g->n == g->max) {
-        int max = 2 * g->max + 16;
-        struct graph_node *nodes =
-            mem_resize(MEM_OTHER, g->nodes, (size_t)max, sizeof(*nodes));
-
-        if (!nodes)
-            return ERR_NOMEM;
-        g->nodes = nodes;
-        g->max = max;
-    }
-    g->nodes[g->n] = (struct graph_node){.n_value = -1};
-    return OK;
-}
-
 static int read_node(struct reader *r)
 {
     struct graph *g = r->g;
     char word[GRAPH_NAME_MAX];
     struct graph_node *v;
     int64_t number;
-    int rc;
+    int i, rc;
 
     TRY(need_int(r, 0, INT32_MAX, &number));
     if (number != g->n)
         return err_set(ERR_FORMAT, "line %d: expected %%%d, found %%%" PRId64, r->line,
                        g->n, number);
-    TRY(add_node(g));
-    v = &g->nodes[g->n];
     TRY(need(r, "="));
     TRY(need_name(r, word));
-    v->op = graph_op_find(word);
-    if (!v->op)
+    if (!graph_op_find(word))
         return err_set(ERR_FORMAT, "line %d: no operator \"%s\"", r->line, word);
+    TRY(graph_add(g, word, &i));
+    g->n--; /* its inputs come before it */
+    v = &g->nodes[i];
     if (v->op->max_in > 0) {
         rc = need_arguments(r, v);
     } else if (strcmp(word, "const") == 0) {
@@ -337,7 +330,10 @@ static void put_arguments(struct text *t, const struct graph_node *v)
     if (v->n_ints > 0 || v->op->has_x)
         text_puts(t, ";");
     for (int k = 0; k < v->n_ints; k++)
-        text_printf(t, "%s%" PRId64, k ? ", " : " ", v->ints[k]);
+        if (v->ints[k] == GRAPH_DYNAMIC)
+            text_puts(t, k ? ", T" : " T");
+        else
+            text_printf(t, "%s%" PRId64, k ? ", " : " ", v->ints[k]);
     if (v->op->has_x) {
         text_puts(t, v->n_ints > 0 ? "; " : " ; ");
         put_number(t, v->x);

@@ -1,84 +1,7 @@
 /* Graphs as text, and passes: what they keep, what they leave alone, and the rewrites that
  * MNN-LLM prints, with their numbers of nodes. */
-#include <math.h>
-
-#include "graph/graph.h"
+#include "tests/graph/graphs.h"
 #include "tests/support/mutate.h"
-#include "tests/support/test.h"
-
-static void parse(struct graph *g, const char *text)
-{
-    assert_ok(graph_parse(g, text, strlen(text)));
-}
-
-static char *print(const struct graph *g)
-{
-    char *text;
-
-    assert_ok(graph_print(&text, g));
-    return text;
-}
-
-/* The same elements for a name, whatever the graph. */
-static void fill(void *ctx, const char *name, const struct graph_shape *shape,
-                 double *data)
-{
-    struct rng r;
-    int64_t n = graph_n_elements(shape);
-
-    rng_init(&r, *(const uint64_t *)ctx, name);
-    for (int64_t k = 0; k < n; k++)
-        data[k] = rng_normal(&r);
-}
-
-struct results {
-    double *x[GRAPH_IN_MAX];
-    int64_t n[GRAPH_IN_MAX];
-    int n_out;
-};
-
-static void compute(struct results *out, const struct graph *g, int64_t n_dynamic,
-                    uint64_t seed)
-{
-    out->n_out = g->n_out;
-    assert_ok(graph_compute(out->x, out->n, g, n_dynamic, fill, &seed));
-}
-
-static void free_results(struct results *r)
-{
-    for (int a = 0; a < r->n_out; a++)
-        mem_free(r->x[a]);
-}
-
-static bool close_to(double a, double b)
-{
-    return (isnan(a) && isnan(b)) || a == b ||
-           fabs(a - b) <= 1e-9 * (1 + fabs(a) + fabs(b));
-}
-
-static void assert_same_results(const struct graph *a, const struct graph *b,
-                                uint64_t seed)
-{
-    for (int64_t n_dynamic = 1; n_dynamic <= 5; n_dynamic += 2) {
-        struct results x, y;
-
-        compute(&x, a, n_dynamic, seed);
-        compute(&y, b, n_dynamic, seed);
-        assert_int_equal(x.n_out, y.n_out);
-        for (int k = 0; k < x.n_out; k++) {
-            assert_int_equal(x.n[k], y.n[k]);
-            for (int64_t i = 0; i < x.n[k]; i++)
-                if (!close_to(x.x[k][i], y.x[k][i])) {
-                    char *before = print(a), *after = print(b);
-
-                    fail_msg("result %d, element %lld: %.17g, then %.17g, of\n%sand\n%s",
-                             k, (long long)i, x.x[k][i], y.x[k][i], before, after);
-                }
-        }
-        free_results(&x);
-        free_results(&y);
-    }
-}
 
 /* ---- what the paper prints ---- */
 
@@ -185,10 +108,6 @@ TEST(look_alikes_stay)
             "%8 = add(%7, %3)\n%9 = sqrt(%8)\n%10 = div(%5, %9)\n%11 = mul(%10, %1)\n"
             "%12 = add(%11, %1)\nreturn %12\n",
           "layer_norm");
-    stays("slices of one axis",
-          "%0 = input x: f32[4, 8]\n%1 = slice(%0; 1, 1, 7)\n%2 = slice(%1; -1, 2, 4)\n"
-          "return %2\n",
-          "none");
     stays("the sigmoid of another tensor",
           "%0 = input a: f32[2, 4]\n%1 = input b: f32[2, 4]\n%2 = input c: f32[2, 4]\n%3 "
           "= sigmoid(%1)\n"
@@ -216,6 +135,52 @@ TEST(look_alikes_stay)
             "matmul(%0, %5)\n"
             "%7 = softmax(%6; 3)\n%8 = matmul(%7, %0)\nreturn %8\n",
           "attention");
+}
+
+#define ROPE_HEAD                                                                        \
+    "%0 = input x: f32[1, 4, T, 8]\n%1 = weight cos: f32[8]\n%2 = weight sin: f32[8]\n"
+#define ROPE_REST "%7 = mul(%6, %2)\n%8 = mul(%0, %1)\n%9 = add(%8, %7)\nreturn %9\n"
+
+TEST(rope_is_one)
+{
+    struct graph g, before;
+
+    parse(&g,
+          ROPE_HEAD "%3 = slice(%0; -1, 4, 8)\n%4 = neg(%3)\n%5 = slice(%0; 3, 0, 4)\n"
+                    "%6 = concat(%4, %5; -1)\n" ROPE_REST);
+    assert_ok(graph_copy(&before, &g));
+    assert_ok(graph_rewrite(&g, NULL));
+    assert_int_equal(before.n, 10);
+    assert_int_equal(g.n, 4);
+    assert_true(graph_is(&g, 3, "rope"));
+    assert_same_results(&before, &g, 5);
+    graph_fini(&before);
+    graph_fini(&g);
+}
+
+TEST(look_alikes_of_rope_stay)
+{
+    stays("the halves in their order",
+          ROPE_HEAD "%3 = slice(%0; -1, 0, 4)\n%4 = neg(%3)\n%5 = slice(%0; 3, 4, 8)\n"
+                    "%6 = concat(%4, %5; -1)\n" ROPE_REST,
+          "rope");
+    stays("the first half negative",
+          ROPE_HEAD "%3 = slice(%0; -1, 4, 8)\n%4 = slice(%0; 3, 0, 4)\n%5 = neg(%4)\n"
+                    "%6 = concat(%3, %5; -1)\n" ROPE_REST,
+          "rope");
+    stays("unequal parts",
+          ROPE_HEAD "%3 = slice(%0; -1, 2, 8)\n%4 = neg(%3)\n%5 = slice(%0; 3, 0, 2)\n"
+                    "%6 = concat(%4, %5; -1)\n" ROPE_REST,
+          "rope");
+    stays("halves of another axis",
+          ROPE_HEAD "%3 = slice(%0; 1, 2, 4)\n%4 = neg(%3)\n%5 = slice(%0; 1, 0, 2)\n"
+                    "%6 = concat(%4, %5; 1)\n" ROPE_REST,
+          "rope");
+    stays("cosines of more axes than x",
+          "%0 = input x: f32[8]\n%1 = input cos: f32[T, 8]\n%2 = weight sin: f32[8]\n"
+          "%3 = slice(%0; -1, 4, 8)\n%4 = neg(%3)\n%5 = slice(%0; 0, 0, 4)\n"
+          "%6 = concat(%4, %5; -1)\n" ROPE_REST,
+          "rope");
 }
 
 /* Two slices of one axis stay two; one that others read as well stays, too. */
@@ -427,6 +392,35 @@ TEST(random_graphs)
             strcmp(graph_passes[p]->name, "fuse_swiglu") == 0)
             assert_true(n_changed[p] > 20);
     assert_int_equal(mem_used_bytes(MEM_OTHER), 0);
+}
+
+/* Each pass alone: the same results, no node more, and nothing to do the second time. */
+TEST(each_pass_alone)
+{
+    static struct writer w;
+
+    rng_init(&w.r, test_seed(), "passes");
+    for (int n_graphs = 0; n_graphs < 1000;) {
+        struct graph g;
+
+        if (!random_graph(&g, &w))
+            continue;
+        n_graphs++;
+        for (int p = 0; graph_passes[p]; p++) {
+            const struct graph_pass *const one[] = {graph_passes[p], NULL};
+            struct graph rewritten;
+            int n = 0;
+
+            assert_ok(graph_copy(&rewritten, &g));
+            assert_ok(graph_rewrite_by(&rewritten, one, NULL));
+            assert_true(rewritten.n <= g.n);
+            assert_same_results(&g, &rewritten, test_seed() + (uint64_t)n_graphs);
+            assert_ok(graph_passes[p]->run(&rewritten, &n));
+            assert_int_equal(n, 0);
+            graph_fini(&rewritten);
+        }
+        graph_fini(&g);
+    }
 }
 
 /* ---- texts that are wrong ---- */

@@ -9,14 +9,16 @@ rule() { # rule, file, sed script, test
     breaks "$1" "engine/graph/$2" "$3" graph/test_graph "$4"
 }
 
-rule "a dynamic size is a const for reshapes only" pass/fold.c 's/dynamic \&\& !only_sizes_of_reshapes(g, i)/false/' \
+rule "a dynamic size is a const as a size only" pass/fold.c 's/!only_sizes(g, i, \&user)/!only_sizes(g, i, \&user) \&\& user < -1/' \
     a_dynamic_size_is_no_const
 rule "the mean is along the last axis" pass/fuse_norm.c 's/ || !graph_match_last_axis(g, i))/)/' look_alikes_stay
 rule "the power is two" pass/fuse_norm.c 's/other == d \&\& power == 2/other == d/' look_alikes_stay
 rule "squares are of what is divided" pass/fuse_norm.c 's/other == d \&\& power == 2/power == 2/; s/in\[0\] == d \&\&/in[0] >= 0 \&\&/; s/in\[1\] == d;/in[1] >= 0;/' \
     look_alikes_stay
 rule "slices are along other axes" pass/fuse_slices.c 's/return true;/return false;/' slices_that_stay
-rule "gate and product are of one size" pass/fuse_swiglu.c 's/|| !same_size(g, gate, up)/|| false/' look_alikes_stay
+rule "gate and product are of one size" pass/fuse_swiglu.c 's/!graph_match_same_size(g, gate, up))/false)/' look_alikes_stay
+rule "rotated is the second half before the first" pass/fuse_rope.c 's/ \&\& v->ints\[1\] == begin \&\& v->ints\[2\] == end;/;/' \
+    look_alikes_of_rope_stay
 rule "softmax is along the keys" pass/fuse_attention.c 's/ || !graph_match_last_axis(g, soft))/)/' look_alikes_stay
 rule "keys are transposed" pass/fuse_attention.c 's/v->ints\[r - 1\] != r - 2 ||/false ||/; s/v->ints\[r - 2\] != r - 1)/false)/' \
     look_alikes_stay

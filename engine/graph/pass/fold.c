@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "graph/graph.h"
+#include "graph/match.h"
 
 #define ELEMENTS_MAX 4096 /* of a const that a pass makes */
 
@@ -13,39 +13,62 @@ static bool is_made(const struct graph_node *v)
     return v->n_in > 0;
 }
 
-static bool only_sizes_of_reshapes(const struct graph *g, int i)
+/* Is node i nothing but the sizes that others get? Gives one of these. */
+static bool only_sizes(const struct graph *g, int i, int *user)
 {
+    *user = -1;
     for (int k = i + 1; k < g->n; k++)
-        for (int a = 0; a < g->nodes[k].n_in; a++)
-            if (g->nodes[k].in[a] == i && !(graph_is(g, k, "reshape") && a == 1))
+        for (int a = 0; a < g->nodes[k].n_in; a++) {
+            if (g->nodes[k].in[a] != i)
+                continue;
+            if (a != 1 || !(graph_is(g, k, "reshape") || graph_is(g, k, "expand")))
                 return false;
+            if (*user >= 0 && !graph_match_same_size(g, k, *user))
+                return false;
+            *user = k;
+        }
     for (int a = 0; a < g->n_out; a++)
         if (g->out[a] == i)
             return false;
-    return true;
+    return *user >= 0;
 }
 
+/* The dynamic size is -1 then, and what was left for a size has one. */
 static int fold_value(struct graph *g, int i, int *n_changes)
 {
     struct graph_node *v = &g->nodes[i];
     double data[GRAPH_RANK_MAX];
-    bool dynamic = false;
+    int n_dynamic = 0, n_left = 0, user;
 
     for (int k = 0; k < v->n_value; k++) {
         data[k] = (double)v->value[k];
-        dynamic = dynamic || v->value[k] == GRAPH_DYNAMIC;
+        n_dynamic += v->value[k] == GRAPH_DYNAMIC;
     }
-    if (dynamic && !only_sizes_of_reshapes(g, i))
-        return OK;
+    if (n_dynamic > 0) {
+        const struct graph_shape *to;
+
+        if (!only_sizes(g, i, &user))
+            return OK;
+        to = &g->nodes[user].shape;
+        if (to->rank != v->n_value)
+            return OK;
+        for (int k = 0; k < v->n_value; k++) {
+            data[k] = to->dim[k] == GRAPH_DYNAMIC ? -1 : (double)to->dim[k];
+            n_left += to->dim[k] == GRAPH_DYNAMIC;
+        }
+        if (n_left > 1 && graph_is(g, user, "reshape"))
+            return OK;
+    }
     ++*n_changes;
     return graph_become_const(
         g, i, GRAPH_I64, &(struct graph_shape){v->shape.rank, {v->shape.dim[0]}}, data);
 }
 
-static bool all_finite(const double *data, int64_t n)
+/* Can a text hold it? */
+static bool is_text(const double *data, int64_t n, enum graph_type type)
 {
     for (int64_t k = 0; k < n; k++)
-        if (!isfinite(data[k]))
+        if (isnan(data[k]) || (type == GRAPH_I64 && !(fabs(data[k]) <= 0x1p53)))
             return false;
     return true;
 }
@@ -67,7 +90,7 @@ static int fold_computed(struct graph *g, int i, int *n_changes)
     for (int a = 0; a < v.n_in; a++)
         nodes[v.n_in].in[a] = a;
     rc = graph_compute(&data, &n, &alone, 1, NULL, NULL);
-    if (rc == OK && all_finite(data, n)) { /* a text has no others */
+    if (rc == OK && is_text(data, n, v.type)) {
         ++*n_changes;
         rc = graph_become_const(g, i, v.type, &shape, data);
     }

@@ -14,18 +14,6 @@ static bool is_silu(const struct graph *g, int i, int *gate)
     return false;
 }
 
-static bool same_size(const struct graph *g, int a, int b)
-{
-    const struct graph_shape *x = &g->nodes[a].shape, *y = &g->nodes[b].shape;
-
-    if (x->rank != y->rank)
-        return false;
-    for (int d = 0; d < x->rank; d++)
-        if (x->dim[d] != y->dim[d])
-            return false;
-    return true;
-}
-
 static int run(struct graph *g, int *n_changes)
 {
     for (int i = 0; i < g->n; i++) {
@@ -34,7 +22,8 @@ static int run(struct graph *g, int *n_changes)
         for (int a = 0; a < 2 && graph_is(g, i, "mul"); a++) {
             int up = g->nodes[i].in[a];
 
-            if (!is_silu(g, g->nodes[i].in[1 - a], &gate) || !same_size(g, gate, up))
+            if (!is_silu(g, g->nodes[i].in[1 - a], &gate) ||
+                !graph_match_same_size(g, gate, up))
                 continue;
             graph_become(g, i, "swiglu", (int[]){gate, up}, 2);
             ++*n_changes;
