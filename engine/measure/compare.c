@@ -96,8 +96,8 @@ static void quantile(const double *sorted, int n, double q, struct measure_repor
     if (n == 0)
         return;
     stats_quantile95(n, q, &lo, &hi);
-    r->estimate = q == 0.5 && n % 2 == 0 ? (sorted[n / 2 - 1] + sorted[n / 2]) / 2
-                                         : sorted[at];
+    r->estimate =
+        q == 0.5 && n % 2 == 0 ? (sorted[n / 2 - 1] + sorted[n / 2]) / 2 : sorted[at];
     r->best = sorted[0];
     r->lo = sorted[lo];
     r->hi = sorted[hi];

@@ -7,6 +7,7 @@
 # The counters stay in build-coverage (BUILD) and add up, so that the folders can run one by one.
 set -eu
 build=${BUILD:-build-coverage}
+export COVERAGE=1 # a test that calls make would build all without counters
 with_counters() {
     make -j2 BUILD="$build" OPT="-O1 --coverage" LDFLAGS='-fopenmp --coverage $(LINK_HARDEN)' \
         ${CC:+"CC=$CC"} "$@" >&2
