@@ -62,6 +62,8 @@ struct token_request {
     uint64_t transfer;
 };
 static struct token_request token_requests[N_REQUESTS];
+/* Of their transfers: one thread asks for them, another hears of them. */
+static pthread_mutex_t transfers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct serve *token_engine;
 static struct cluster_receiver *receiver;
 
@@ -80,17 +82,25 @@ static void token_on_memory(void *ctx, int64_t request, const struct kv_slot *sl
     int32_t ids[PAIR_PROMPT_MAX];
 
     (void)request;
+    pthread_mutex_lock(&transfers_lock);
     must(cluster_receiver_expect(
         receiver, &q->transfer, slot,
         pair_request(q->i, serve_vocab(token_engine), ids).n_prompt, q->i));
+    pthread_mutex_unlock(&transfers_lock);
 }
 
 static void token_on_arrived(void *ctx, uint64_t transfer, int32_t first_id)
 {
+    int found = -1;
+
     (void)ctx;
+    pthread_mutex_lock(&transfers_lock);
     for (int i = 0; i < N_REQUESTS; i++)
         if (token_requests[i].transfer == transfer)
-            must(serve_arrived(token_engine, token_requests[i].id, first_id));
+            found = i;
+    pthread_mutex_unlock(&transfers_lock);
+    if (found >= 0)
+        must(serve_arrived(token_engine, token_requests[found].id, first_id));
 }
 
 static void token_on_dropped(void *ctx, uint64_t transfer, int rc)
