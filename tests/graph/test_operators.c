@@ -112,3 +112,26 @@ TEST(elements_that_are_not_there)
     fails_for(SIZE_OF_X "%6 = const f32[2]: 1, 2\n%7 = take(%6, %5; 0)\nreturn %7\n", 3,
               "element 2 of 2");
 }
+
+/* A graph that a program builds is the one that its text gives; sizes that do not fit are refused. */
+TEST(a_graph_is_built)
+{
+    const struct graph_shape two = {1, {2}}, three = {1, {3}};
+    struct graph g = {0};
+    int a, b, c, sum;
+    char *text;
+
+    assert_ok(graph_add_const(&g, GRAPH_F32, &two, (const double[]){1, 2}, &a));
+    assert_ok(graph_add_const(&g, GRAPH_F32, &three, (const double[]){1, 2, 3}, &b));
+    assert_ok(graph_add_op(&g, "slice", &b, 1, (const int64_t[]){0, 1, 3}, 3, &c));
+    assert_ok(graph_add_op(&g, "add", (int[]){a, c}, 2, NULL, 0, &sum));
+    g.out[g.n_out++] = sum;
+    text = print(&g);
+    assert_string_equal(text, "%0 = const f32[2]: 1, 2\n%1 = const f32[3]: 1, 2, 3\n"
+                              "%2 = slice(%1; 0, 1, 3)\n%3 = add(%0, %2)\nreturn %3\n");
+    mem_free(text);
+    assert_err(graph_add_op(&g, "add", (int[]){a, b}, 2, NULL, 0, &sum), ERR_FORMAT,
+               "sizes 2 and 3");
+    graph_fini(&g);
+    assert_int_equal(mem_used_bytes(MEM_OTHER), 0);
+}
