@@ -9,8 +9,7 @@ set -eu
 build=${BUILD:-build-coverage}
 export COVERAGE=1 # a test that calls make would build all without counters
 with_counters() {
-    make -j2 BUILD="$build" OPT="-O1 --coverage" LDFLAGS='-fopenmp --coverage $(LINK_HARDEN)' \
-        ${CC:+"CC=$CC"} "$@" >&2
+    make -j2 BUILD="$build" OPT=-O1 CC="${CC:-gcc} --coverage" "$@" >&2
 }
 [ $# -gt 0 ] || set -- ""
 for folder in "$@"; do
