@@ -113,7 +113,7 @@ TEST(elements_that_are_not_there)
               "element 2 of 2");
 }
 
-/* A graph that a program builds is the one that its text gives; sizes that do not fit are refused. */
+/* What a program builds is what its text says; sizes that do not fit are refused. */
 TEST(a_graph_is_built)
 {
     const struct graph_shape two = {1, {2}}, three = {1, {3}};
