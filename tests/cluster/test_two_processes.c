@@ -62,7 +62,7 @@ struct token_request {
     uint64_t transfer;
 };
 static struct token_request token_requests[N_REQUESTS];
-/* Of their transfers: one thread asks for them, another hears of them. */
+/* Of their transfers: one thread asks for them, another is told of them. */
 static pthread_mutex_t transfers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct serve *token_engine;
 static struct cluster_receiver *receiver;
