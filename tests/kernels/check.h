@@ -5,7 +5,8 @@
  * These programs print TAP themselves and need nothing but base and kernels, so that they
  * also run cross-compiled under an emulator (test_arm.sh). A buffer ends at a page that
  * cannot be touched and begins after bytes that are checked; reading or writing past its
- * end is caught as a failure of the case. TEST_SEED chooses the seed. */
+ * end is caught as a failure of the case. TEST_SEED chooses the seed,
+ * TEST_FEWER=4 draws one in four of the cases. */
 #ifndef TESTS_KERNELS_CHECK_H
 #define TESTS_KERNELS_CHECK_H
 
@@ -62,6 +63,15 @@ static inline void check_on_signal(int sig)
     check_fail("%s", sig == SIGSEGV  ? "touched memory outside its buffers"
                      : sig == SIGILL ? "an instruction this CPU lacks"
                                      : "a fatal signal");
+}
+
+/* n random cases, or one in TEST_FEWER of them, as where a processor is emulated. */
+static inline int check_cases(int n)
+{
+    const char *s = getenv("TEST_FEWER");
+    int fewer = s ? atoi(s) : 1;
+
+    return fewer > 1 ? (n + fewer - 1) / fewer : n;
 }
 
 static inline uint64_t check_init(void)

@@ -311,7 +311,7 @@ static struct shape any_shape(struct rng *r)
 
 static void test_attn(const struct kern_variant *v, struct rng *r)
 {
-    for (int n = 0; n < test_cases(160); n++) {
+    for (int n = 0; n < check_cases(160); n++) {
         struct shape s = any_shape(r);
 
         if (n % 16 >= 14) { /* several tiles, of 512 keys the longest */
@@ -358,7 +358,7 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
 /* A batch-invariant variant's row has the same bits alone as among others. */
 static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
 {
-    for (int n = 0; v->batch_invariant && n < test_cases(60); n++) {
+    for (int n = 0; v->batch_invariant && n < check_cases(60); n++) {
         struct shape s = any_shape(r);
         struct kern_attn_args all = make_args(v, r, &s), one;
         float out[KERN_HEAD_DIM_MAX];
@@ -492,7 +492,7 @@ static void same_in_blocks(const struct kern_variant *v, struct rng *r,
 
 static void test_blocks(const struct kern_variant *v, struct rng *r)
 {
-    for (int n = 0; n < test_cases(240); n++) {
+    for (int n = 0; n < check_cases(240); n++) {
         int64_t block_tok = KERN_ATTN_BLOCK_TOK_MIN << rng_below(r, 6);
         struct shape s = any_shape(r);
 

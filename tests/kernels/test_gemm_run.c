@@ -188,7 +188,7 @@ static void test_run(const struct kern_variant *v, struct rng *r)
     const bool quantised = kern_type_quantised(type_of_op(v->op));
 
     for (int64_t m = 1; m <= 40; m += quantised ? 3 : 1) {
-        for (int n = 0; n < test_cases(3); n++) {
+        for (int n = 0; n < check_cases(3); n++) {
             struct shape s = any_shape(r, v, m, 180, 200);
 
             run_once(v, r, &s);
@@ -234,7 +234,7 @@ static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
     static float first[CHECK_M_MAX * (CHECK_N_MAX + 64)];
     static float again[CHECK_M_MAX * (CHECK_N_MAX + 64)];
 
-    for (int n = 0; v->batch_invariant && n < test_cases(30); n++) {
+    for (int n = 0; v->batch_invariant && n < check_cases(30); n++) {
         struct shape s = {.m = rng_range(r, 1, 40), .n = rng_range(r, 1, 180)};
         int64_t row = rng_range(r, 0, s.m - 1);
         size_t row_bytes;

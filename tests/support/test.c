@@ -153,11 +153,3 @@ uint64_t test_seed(void)
 
     return s ? strtoull(s, NULL, 0) : 1;
 }
-
-int test_cases(int n)
-{
-    const char *s = getenv("TEST_FEWER");
-    int fewer = s ? atoi(s) : 1;
-
-    return fewer > 1 ? (n + fewer - 1) / fewer : n;
-}

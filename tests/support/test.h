@@ -102,8 +102,5 @@ bool test_warned(const char *code);
 /* The seed of this run: TEST_SEED from the environment, else 1. Printed on failure by
  * you. */
 uint64_t test_seed(void);
-/* n random cases, or one in TEST_FEWER of them (from the environment), as where a processor is
- * emulated. */
-int test_cases(int n);
 
 #endif
