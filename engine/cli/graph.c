@@ -1,10 +1,11 @@
 /* sandwich graph: a graph of operators, with the passes run over it. */
 #include <stdio.h>
 
-#include "base/file.h"
+#include "base/file_map.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "graph/graph.h"
+#include "graph/onnx.h"
 
 #define FILE_MAX ((size_t)64 << 20)
 
@@ -20,15 +21,31 @@ static const struct opt_row table[] = {
     {0},
 };
 
-static int read_graph(struct graph *out, const char *path)
+static int read_onnx(struct graph *out, const void *bytes, size_t n)
 {
-    char *text;
-    size_t n;
+    struct graph_onnx *f;
     int rc;
 
-    TRY(file_read(&text, &n, path, FILE_MAX));
-    rc = graph_parse(out, text, n);
-    mem_free(text);
+    TRY(graph_onnx_open(&f, bytes, n));
+    rc = graph_copy(out, graph_onnx_graph(f));
+    graph_onnx_close(&f);
+    return rc;
+}
+
+static int read_graph(struct graph *out, const char *path)
+{
+    struct file_map m;
+    int rc;
+
+    TRY(file_map_open(&m, path));
+    rc = graph_onnx_probe(m.base, (size_t)m.bytes)
+             ? read_onnx(out, m.base, (size_t)m.bytes)
+         : m.bytes > FILE_MAX
+             ? err_set(ERR_LIMIT, "a text of more than %zu bytes", FILE_MAX)
+             : graph_parse(out, (const char *)m.base, (size_t)m.bytes);
+    if (rc == OK)
+        rc = file_map_check();
+    file_map_close(&m);
     return rc == OK ? OK : err_prefix(rc, "%s", path);
 }
 
@@ -58,12 +75,13 @@ int cli_graph(int argc, char **argv)
     static const struct opt_usage usage = {
         .line = "sandwich graph FILE [options]",
         .about =
-            "Read a graph of operators (engine/graph/graph.h describes the text), "
-            "rewrite it "
+            "Read a graph of operators, an ONNX file or a text (engine/graph/graph.h "
+            "describes it; weights stay in the ONNX file), rewrite it "
             "until no pass changes anything, and print it. How often each pass changed "
             "something goes to standard error.",
         .examples = "  sandwich graph tests/graph/golden/block.graph\n"
-                    "  sandwich graph block.graph --keep\n",
+                    "  sandwich graph block.graph --keep\n"
+                    "  sandwich graph model.onnx\n",
         .exit_status = CLI_EXIT_STATUS};
     struct flags f;
     struct graph g = {0};

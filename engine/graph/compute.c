@@ -300,6 +300,8 @@ int graph_compute_attention(const struct graph_node *v, struct graph_tensor *out
     int r = q->shape.rank;
     int64_t d = q->shape.dim[r - 1], t = q->shape.dim[r - 2], s = k->shape.dim[r - 2];
     int64_t e = u->shape.dim[r - 1], n_rows = graph_n_elements(&q->shape) / d;
+    /* Heads, the third axis from the end, may share keys and values. */
+    int64_t group = r > 2 ? q->shape.dim[r - 3] / k->shape.dim[r - 3] : 1;
     struct graph_tensor mask = {0};
     struct graph_shape scores = q->shape;
     int64_t at[GRAPH_RANK_MAX] = {0};
@@ -314,9 +316,9 @@ int graph_compute_attention(const struct graph_node *v, struct graph_tensor *out
             mask.data[i] = x->data[graph_offset(&x->shape, &scores, at)];
     }
     for (int64_t i = 0; i < n_rows; i++)
-        attend(out->data + i * e, q->data + i * d, k->data + i / t * s * d,
-               u->data + i / t * s * e, mask.data ? mask.data + i * s : NULL, s, d, e,
-               v->x);
+        attend(out->data + i * e, q->data + i * d, k->data + i / t / group * s * d,
+               u->data + i / t / group * s * e, mask.data ? mask.data + i * s : NULL, s,
+               d, e, v->x);
     mem_free(mask.data);
     return OK;
 }

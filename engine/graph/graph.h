@@ -26,7 +26,7 @@
 #define GRAPH_RANK_MAX 8
 #define GRAPH_IN_MAX   8
 #define GRAPH_INTS_MAX 24
-#define GRAPH_NAME_MAX 48
+#define GRAPH_NAME_MAX 96
 #define GRAPH_DYNAMIC  INT64_MIN /* the size that is not known: T in a text */
 
 enum graph_type { GRAPH_F32, GRAPH_I64 };

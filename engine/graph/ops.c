@@ -361,7 +361,8 @@ static int infer_swiglu(struct graph *g, int i)
     return OK;
 }
 
-/* Queries [.., t, d], keys [.., s, d], values [.., s, e], and a mask to add to the scores. */
+/* Queries [.., h, t, d], keys [.., h / g, s, d], values [.., h / g, s, e], and a mask to add to the
+ * scores. */
 static int infer_attention(struct graph *g, int i)
 {
     const struct graph_shape *q = &graph_input(g, i, 0)->shape,
@@ -374,7 +375,9 @@ static int infer_attention(struct graph *g, int i)
         k->dim[r - 2] != u->dim[r - 2])
         return wrong("queries, keys and values do not fit");
     for (int d = 0; d < r - 2; d++)
-        if (q->dim[d] != k->dim[d] || q->dim[d] != u->dim[d])
+        if (k->dim[d] != u->dim[d] ||
+            (q->dim[d] != k->dim[d] &&
+             (d != r - 3 || k->dim[d] < 1 || q->dim[d] < 1 || q->dim[d] % k->dim[d])))
             return wrong("queries, keys and values do not fit");
     g->nodes[i].shape.dim[r - 1] = u->dim[r - 1];
     return OK;

@@ -82,6 +82,45 @@ static void stays(const char *what, const char *text, const char * not )
 #define RMS_REST                                                                         \
     "%6 = add(%5, %3)\n%7 = sqrt(%6)\n%8 = div(%0, %7)\n%9 = mul(%8, %1)\nreturn %9\n"
 
+/* Keys that are copied for the heads that share them, and in another order. */
+#define GROUPED(heads, axis, expanded, sizes)                                            \
+    "%0 = input q: f32[1, " heads ", 3, 8]\n%1 = input k: f32[1, 2, 3, 8]\n"             \
+    "%2 = unsqueeze(%1; " axis ")\n%3 = const i64[5]: " expanded "\n"                    \
+    "%4 = expand(%2, %3)\n%5 = const i64[4]: " sizes "\n%6 = reshape(%4, %5)\n"          \
+    "%7 = transpose(%6; 0, 1, 3, 2)\n%8 = matmul(%0, %7)\n%9 = softmax(%8; 3)\n"         \
+    "%10 = matmul(%9, %6)\nreturn %10\n"
+
+TEST(heads_share_keys)
+{
+    struct graph g, before;
+
+    parse(&g, GROUPED("4", "2", "1, 2, 2, 3, 8", "1, 4, 3, 8"));
+    assert_ok(graph_copy(&before, &g));
+    assert_ok(graph_rewrite(&g, NULL));
+    assert_int_equal(g.n, 3);
+    assert_same_results(&before, &g, 5);
+    graph_fini(&before);
+    graph_fini(&g);
+}
+
+/* What is made along another axis is no copy of heads. */
+TEST(other_heads_stay)
+{
+    struct graph g, before;
+
+    parse(&g, GROUPED("6", "3", "1, 2, 3, 1, 8", "1, 6, 1, 8"));
+    assert_ok(graph_copy(&before, &g));
+    assert_ok(graph_rewrite(&g, NULL));
+    assert_same_results(&before, &g, 6);
+    for (int i = 0; i < g.n; i++)
+        if (graph_is(&g, i, "expand"))
+            goto out;
+    fail_msg("the copies are gone");
+out:
+    graph_fini(&before);
+    graph_fini(&g);
+}
+
 TEST(look_alikes_stay)
 {
     stays("a mean along another axis",

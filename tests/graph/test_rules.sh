@@ -22,6 +22,8 @@ rule "rotated is the second half before the first" pass/fuse_rope.c 's/ \&\& v->
 rule "softmax is along the keys" pass/fuse_attention.c 's/ || !graph_match_last_axis(g, soft))/)/' look_alikes_stay
 rule "keys are transposed" pass/fuse_attention.c 's/v->ints\[r - 1\] != r - 2 ||/false ||/; s/v->ints\[r - 2\] != r - 1)/false)/' \
     look_alikes_stay
+rule "heads are copied along an axis of their own" pass/fuse_group.c 's/u->ints\[0\]) != 2)/u->ints[0]) < 0)/' \
+    other_heads_stay
 rule "equal nodes have equal numbers" pass/merge.c 's/a->x != b->x ||/false ||/; s/memcmp(a->data, b->data, [^;]*) != 0)/false)/' \
     random_graphs
 rule "only sums and products commute" pass/merge.c 's/return commutes(a) \&\&/return a->n_in == 2 \&\&/' random_graphs

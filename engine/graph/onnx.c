@@ -1,0 +1,561 @@
+/* An ONNX file: its graph, in the order in which it is written. */
+#include "graph/onnx.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "graph/onnx_parts.h"
+
+#define CONST_MAX 64 /* elements of an initializer that becomes a const */
+
+bool graph_onnx_is(struct onnx_text t, const char *s)
+{
+    return t.n == strlen(s) && memcmp(t.p, s, t.n) == 0;
+}
+
+static struct onnx_text text_of(const struct graph_wire_field *f)
+{
+    return (struct onnx_text){(const char *)f->p, f->n};
+}
+
+/* For messages: of a text that may be of any length. */
+static int shown(struct onnx_text t)
+{
+    return (int)(t.n < 80 ? t.n : 80);
+}
+
+/* ---- names ---- */
+
+static int value_put(struct graph_onnx *f, struct onnx_text name, int node)
+{
+    int64_t old;
+
+    if (name.n == 0)
+        return OK; /* an output that nobody reads */
+    if (map_find(&f->values, hash_bytes(name.p, name.n), &old))
+        return err_set(ERR_FORMAT, "\"%.*s\" is computed twice", shown(name), name.p);
+    return map_put(&f->values, hash_bytes(name.p, name.n), node);
+}
+
+static bool value_find(const struct graph_onnx *f, struct onnx_text name, int *node)
+{
+    int64_t v;
+
+    if (!map_find(&f->values, hash_bytes(name.p, name.n), &v))
+        return false;
+    *node = (int)v;
+    return true;
+}
+
+/* A name as our text has it. */
+static int own_name(struct onnx_text t, char out[GRAPH_NAME_MAX])
+{
+    if (t.n == 0 || t.n >= GRAPH_NAME_MAX)
+        return err_set(ERR_LIMIT, "a name of %zu characters: expected 1 to %d: \"%.*s\"",
+                       t.n, GRAPH_NAME_MAX - 1, shown(t), t.p);
+    for (size_t i = 0; i < t.n; i++)
+        out[i] = isalnum((unsigned char)t.p[i]) || strchr("_./-", t.p[i]) ? t.p[i] : '_';
+    out[t.n] = '\0';
+    return OK;
+}
+
+/* ---- attributes and nodes ---- */
+
+static int put_int(const struct graph_wire *w, struct onnx_attr *a, uint64_t x)
+{
+    if (a->n_ints == GRAPH_INTS_MAX)
+        return graph_wire_expected(w, "at most 24 integers in an attribute");
+    a->ints[a->n_ints++] = (int64_t)x;
+    return OK;
+}
+
+static int read_ints(const struct graph_wire *w, const struct graph_wire_field *f,
+                     struct onnx_attr *a)
+{
+    struct graph_wire in = graph_wire_in(w, f);
+    uint64_t x;
+    bool more;
+
+    if (!f->is_bytes)
+        return put_int(w, a, f->value);
+    for (;;) {
+        TRY(graph_wire_varint(&in, &x, &more));
+        if (!more)
+            return OK;
+        TRY(put_int(&in, a, x));
+    }
+}
+
+static double f32_of(const uint8_t *p)
+{
+    float x;
+
+    memcpy(&x, p, sizeof(x));
+    return (double)x;
+}
+
+static int read_floats(const struct graph_wire *w, const struct graph_wire_field *f,
+                       struct onnx_attr *a)
+{
+    uint32_t bits = (uint32_t)f->value;
+    const uint8_t *p = f->is_bytes ? f->p : (const uint8_t *)&bits;
+    size_t n = f->is_bytes ? f->n : sizeof(bits);
+
+    if (n % 4 != 0 || n / 4 > (size_t)(GRAPH_INTS_MAX - a->n_floats))
+        return graph_wire_expected(w, "at most 24 numbers in an attribute");
+    for (size_t i = 0; i < n; i += 4)
+        a->floats[a->n_floats++] = f32_of(p + i);
+    return OK;
+}
+
+static int read_attr(struct graph_wire w, struct onnx_attr *a)
+{
+    struct graph_wire_field f;
+    uint32_t bits;
+    bool more;
+
+    *a = (struct onnx_attr){0};
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return OK;
+        switch (f.number) {
+        case 1:
+            a->name = text_of(&f);
+            break;
+        case 2:
+            bits = (uint32_t)f.value;
+            a->f = f32_of((const uint8_t *)&bits);
+            a->has_f = true;
+            break;
+        case 3:
+            a->i = (int64_t)f.value;
+            a->has_i = true;
+            break;
+        case 4:
+            a->s = text_of(&f);
+            break;
+        case 5:
+            if (!f.is_bytes)
+                return graph_wire_expected(&w, "a tensor");
+            TRY(graph_onnx_read_tensor(graph_wire_in(&w, &f), &a->t));
+            a->has_tensor = true;
+            break;
+        case 6:
+        case 11:
+            return err_set(ERR_UNSUPPORTED, "attribute \"%.*s\" holds a graph",
+                           shown(a->name), a->name.p);
+        case 7:
+            TRY(read_floats(&w, &f, a));
+            break;
+        case 8:
+            TRY(read_ints(&w, &f, a));
+            break;
+        default:
+            break; /* its type follows from what it holds; the rest is for people */
+        }
+    }
+}
+
+static int put_text(const struct graph_wire *w, struct onnx_text *list, int *n,
+                    const struct graph_wire_field *f)
+{
+    if (*n == ONNX_IN_MAX)
+        return graph_wire_expected(w, "at most 16 inputs and outputs");
+    list[(*n)++] = text_of(f);
+    return OK;
+}
+
+static int read_node(struct graph_wire w, struct onnx_node *v)
+{
+    struct graph_wire_field f;
+    bool more;
+
+    *v = (struct onnx_node){0};
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return OK;
+        if (f.number <= 7 && !f.is_bytes)
+            return graph_wire_expected(&w, "a text or a message");
+        switch (f.number) {
+        case 1:
+            TRY(put_text(&w, v->in, &v->n_in, &f));
+            break;
+        case 2:
+            TRY(put_text(&w, v->out, &v->n_out, &f));
+            break;
+        case 3:
+            v->name = text_of(&f);
+            break;
+        case 4:
+            v->op = text_of(&f);
+            break;
+        case 5:
+            if (v->n_attrs == ONNX_ATTRS_MAX)
+                return graph_wire_expected(&w, "at most 16 attributes");
+            TRY(read_attr(graph_wire_in(&w, &f), &v->attrs[v->n_attrs++]));
+            break;
+        case 7:
+            v->domain = text_of(&f);
+            break;
+        default:
+            break; /* for people */
+        }
+    }
+}
+
+static int convert_node(struct graph_onnx *o, const struct onnx_node *v)
+{
+    int in[ONNX_IN_MAX], out[ONNX_IN_MAX];
+
+    for (int a = 0; a < v->n_in; a++) {
+        in[a] = -1;
+        if (v->in[a].n > 0 && !value_find(o, v->in[a], &in[a]))
+            return err_set(ERR_FORMAT, "no node before it computes \"%.*s\"",
+                           shown(v->in[a]), v->in[a].p);
+    }
+    TRY(graph_onnx_convert(o, v, in, out));
+    for (int a = 0; a < v->n_out; a++)
+        TRY(value_put(o, v->out[a], out[a]));
+    return OK;
+}
+
+/* ---- inputs, initializers, outputs ---- */
+
+/* An input or a weight. */
+static int put_given(struct graph *g, const char *op, const char *name,
+                     enum graph_type type, const struct graph_shape *shape, int *out)
+{
+    struct graph_node *v;
+
+    TRY(graph_add(g, op, out));
+    v = &g->nodes[*out];
+    memcpy(v->name, name, strlen(name) + 1);
+    v->type = type;
+    v->shape = *shape;
+    return v->op->infer(g, *out);
+}
+
+/* dim: a number, or a name. */
+static int read_dim(struct graph_wire w, int64_t *dim)
+{
+    struct graph_wire_field f;
+    bool more;
+
+    *dim = GRAPH_DYNAMIC;
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return OK;
+        if (f.number == 1 && !f.is_bytes && (int64_t)f.value > 0)
+            *dim = (int64_t)f.value;
+        else if (f.number == 2 && f.is_bytes && f.n >= 5 && memcmp(f.p, "batch", 5) == 0)
+            *dim = 1;
+    }
+}
+
+/* The message in the field of this number, the last one of it; empty: there is none. */
+static int find_message(struct graph_wire w, uint32_t number, struct graph_wire *out)
+{
+    struct graph_wire_field f;
+    bool more;
+
+    *out = (struct graph_wire){w.base, w.end, w.end};
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return OK;
+        if (f.number == number && f.is_bytes)
+            *out = graph_wire_in(&w, &f);
+    }
+}
+
+static int read_shape(struct graph_wire w, struct graph_shape *s)
+{
+    struct graph_wire_field f;
+    int n_dynamic = 0;
+    bool more;
+
+    *s = (struct graph_shape){0};
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            break;
+        if (f.number != 1 || !f.is_bytes)
+            continue;
+        if (s->rank == GRAPH_RANK_MAX)
+            return graph_wire_expected(&w, "at most 8 axes");
+        TRY(read_dim(graph_wire_in(&w, &f), &s->dim[s->rank]));
+        n_dynamic += s->dim[s->rank++] == GRAPH_DYNAMIC;
+    }
+    if (n_dynamic == 2 && s->dim[0] == GRAPH_DYNAMIC) { /* the batch, without a name */
+        s->dim[0] = 1;
+        n_dynamic--;
+    }
+    return n_dynamic < 2 ? OK : graph_wire_expected(&w, "one size that is not a number");
+}
+
+static int read_input(struct graph_onnx *o, struct graph_wire w)
+{
+    struct graph_wire type, tensor, shape;
+    struct graph_wire_field f;
+    struct onnx_text name = {0};
+    struct onnx_tensor like = {0};
+    char own[GRAPH_NAME_MAX];
+    bool more;
+    int node;
+
+    for (struct graph_wire v = w;;) {
+        TRY(graph_wire_next(&v, &f, &more));
+        if (!more)
+            break;
+        if (f.number == 1 && f.is_bytes)
+            name = text_of(&f);
+    }
+    if (value_find(o, name, &node))
+        return OK; /* an initializer, which old files repeat here */
+    TRY(find_message(w, 2, &type));
+    TRY(find_message(type, 1, &tensor));
+    TRY(find_message(tensor, 2, &shape));
+    for (struct graph_wire v = tensor;;) {
+        TRY(graph_wire_next(&v, &f, &more));
+        if (!more)
+            break;
+        if (f.number == 1)
+            like.type = (int64_t)f.value;
+    }
+    if (like.type == 0)
+        return err_set(ERR_FORMAT, "input \"%.*s\": expected a tensor", shown(name),
+                       name.p);
+    TRY(read_shape(shape, &like.shape));
+    TRY(own_name(name, own));
+    TRY(put_given(&o->g, "input", own, graph_onnx_is_real(&like) ? GRAPH_F32 : GRAPH_I64,
+                  &like.shape, &node));
+    return value_put(o, name, node);
+}
+
+static const struct onnx_weight *find_weight(const struct graph_onnx *o, const char *name)
+{
+    for (int i = 0; i < o->n_weights; i++)
+        if (strcmp(o->weights[i].name, name) == 0)
+            return &o->weights[i];
+    return NULL;
+}
+
+static int put_weight(struct graph_onnx *o, const struct onnx_tensor *t, int *node)
+{
+    struct onnx_weight *w;
+
+    if (o->n_weights == o->max_weights) {
+        int max = 2 * o->max_weights + 16;
+
+        w = mem_resize(MEM_OTHER, o->weights, (size_t)max, sizeof(*w));
+        if (!w)
+            return ERR_NOMEM;
+        o->weights = w;
+        o->max_weights = max;
+    }
+    w = &o->weights[o->n_weights];
+    w->t = *t;
+    TRY(own_name(t->name, w->name));
+    if (find_weight(o, w->name))
+        return err_set(ERR_FORMAT, "two tensors are \"%s\"", w->name);
+    o->n_weights++;
+    return put_given(&o->g, "weight", w->name, GRAPH_F32, &t->shape, node);
+}
+
+static int read_initializer(struct graph_onnx *o, struct graph_wire w)
+{
+    struct onnx_tensor t;
+    int node;
+
+    TRY(graph_onnx_read_tensor(w, &t));
+    if (!graph_onnx_is_real(&t) || graph_n_elements(&t.shape) <= CONST_MAX)
+        TRY(graph_onnx_put_const(o, &t, &node));
+    else
+        TRY(put_weight(o, &t, &node));
+    return value_put(o, t.name, node);
+}
+
+static int read_output(struct graph_onnx *o, struct graph_wire w)
+{
+    struct graph_wire_field f;
+    bool more;
+
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return err_set(ERR_FORMAT, "an output without a name");
+        if (f.number == 1 && f.is_bytes)
+            break;
+    }
+    if (o->g.n_out == GRAPH_IN_MAX)
+        return err_set(ERR_LIMIT, "more than %d outputs", GRAPH_IN_MAX);
+    if (!value_find(o, text_of(&f), &o->g.out[o->g.n_out]))
+        return err_set(ERR_FORMAT, "no node computes the output \"%.*s\"",
+                       shown(text_of(&f)), (const char *)f.p);
+    o->g.n_out++;
+    return OK;
+}
+
+/* ---- the file ---- */
+
+static int read_a_node(struct graph_onnx *o, struct graph_wire w)
+{
+    size_t offset = (size_t)(w.at - w.base);
+    struct onnx_node *v = mem_new(MEM_OTHER, 1, sizeof(*v)); /* large for a stack */
+    int rc;
+
+    if (!v)
+        return ERR_NOMEM;
+    rc = read_node(w, v);
+    if (rc == OK)
+        rc = convert_node(o, v);
+    if (rc != OK)
+        rc = err_prefix(rc, "offset %zu: node \"%.*s\", %.*s", offset, shown(v->name),
+                        v->name.p ? v->name.p : "", shown(v->op), v->op.p ? v->op.p : "");
+    mem_free(v);
+    return rc;
+}
+
+/* Fields of one kind of GraphProto, in their order. */
+static int each(struct graph_onnx *o, struct graph_wire w, uint32_t number,
+                int (*read)(struct graph_onnx *o, struct graph_wire w))
+{
+    struct graph_wire_field f;
+    bool more;
+
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return OK;
+        if (f.number != number)
+            continue;
+        if (!f.is_bytes)
+            return graph_wire_expected(&w, "a message");
+        TRY(read(o, graph_wire_in(&w, &f)));
+    }
+}
+
+static int read_opset(struct graph_onnx *o, struct graph_wire w)
+{
+    struct graph_wire_field f;
+    struct onnx_text domain = {0};
+    int64_t version = 0;
+    bool more;
+
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            break;
+        if (f.number == 1 && f.is_bytes)
+            domain = text_of(&f);
+        else if (f.number == 2)
+            version = (int64_t)f.value;
+    }
+    if (domain.n == 0 || graph_onnx_is(domain, "ai.onnx"))
+        o->opset = version;
+    return OK;
+}
+
+static int read_sparse(struct graph_onnx *o, struct graph_wire w)
+{
+    (void)o;
+    (void)w;
+    return err_set(ERR_UNSUPPORTED, "a sparse tensor");
+}
+
+static int read_model(struct graph_onnx *o, struct graph_wire w)
+{
+    struct graph_wire graph;
+
+    TRY(each(o, w, 8, read_opset));
+    if (o->opset < 11 || o->opset > 23)
+        return err_set(ERR_UNSUPPORTED, "opset_import: expected 11 to 23, found %lld",
+                       (long long)o->opset);
+    TRY(find_message(w, 7, &graph));
+    if (graph.at == graph.end)
+        return err_set(ERR_FORMAT, "no graph");
+    TRY(each(o, graph, 15, read_sparse));
+    TRY(each(o, graph, 5, read_initializer));
+    TRY(each(o, graph, 11, read_input));
+    TRY(each(o, graph, 1, read_a_node));
+    TRY(each(o, graph, 12, read_output));
+    return o->g.n_out > 0 ? OK : err_set(ERR_FORMAT, "no output");
+}
+
+int graph_onnx_open(struct graph_onnx **out, const void *bytes, size_t n)
+{
+    struct graph_onnx *o = mem_new(MEM_OTHER, 1, sizeof(*o));
+    int rc;
+
+    *out = NULL;
+    if (!o)
+        return ERR_NOMEM;
+    rc = read_model(o, graph_wire_of(bytes, n));
+    if (rc == OK)
+        *out = o;
+    else
+        graph_onnx_close(&o);
+    return rc;
+}
+
+void graph_onnx_close(struct graph_onnx **f)
+{
+    struct graph_onnx *o = *f;
+
+    if (!o)
+        return;
+    graph_fini(&o->g);
+    map_fini(&o->values);
+    mem_free(o->weights);
+    mem_free(o);
+    *f = NULL;
+}
+
+struct graph *graph_onnx_graph(struct graph_onnx *f)
+{
+    return &f->g;
+}
+
+void graph_onnx_fill(void *f, const char *name, const struct graph_shape *shape,
+                     double *data)
+{
+    const struct onnx_weight *w = find_weight(f, name);
+    int64_t n = graph_n_elements(shape);
+
+    if (!w || graph_n_elements(&w->t.shape) != n ||
+        graph_onnx_elements(&w->t, data) != OK)
+        memset(data, 0, (size_t)n * sizeof(*data));
+}
+
+int graph_onnx_weight(const struct graph_onnx *f, const char *name, float *out)
+{
+    const struct onnx_weight *w = find_weight(f, name);
+    int64_t n = w ? graph_n_elements(&w->t.shape) : 0;
+    double *data;
+    int rc;
+
+    if (!w)
+        return err_set(ERR_NOTFOUND, "no tensor \"%s\"", name);
+    data = mem_new(MEM_OTHER, (size_t)n, sizeof(*data));
+    if (!data)
+        return ERR_NOMEM;
+    rc = graph_onnx_elements(&w->t, data);
+    for (int64_t k = 0; rc == OK && k < n; k++)
+        out[k] = (float)data[k];
+    mem_free(data);
+    return rc;
+}
+
+/* ModelProto begins with ir_version, a small number, and then has other fields of its own. */
+bool graph_onnx_probe(const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    return n > 4 && p[0] == 0x08 && p[1] >= 3 && p[1] <= 20 &&
+           (p[2] == 0x12 || p[2] == 0x3a || p[2] == 0x42);
+}

@@ -1,0 +1,75 @@
+/* graph/onnx_parts.h - shared by the files that read ONNX. Private to them.
+ * Threads: one owner per import. */
+#ifndef GRAPH_ONNX_PARTS_H
+#define GRAPH_ONNX_PARTS_H
+
+#include "base/map.h"
+#include "graph/onnx.h"
+#include "graph/wire.h"
+
+#define ONNX_IN_MAX    16
+#define ONNX_ATTRS_MAX 16
+
+struct onnx_text { /* in the file; not NUL-terminated */
+    const char *p;
+    size_t n;
+};
+bool graph_onnx_is(struct onnx_text t, const char *s);
+
+struct onnx_tensor {
+    struct onnx_text name;
+    int64_t type; /* TensorProto.DataType */
+    struct graph_shape shape;
+    const uint8_t *raw; /* NULL: in typed fields */
+    size_t raw_bytes;
+    struct graph_wire whole; /* the message, for typed fields */
+};
+
+struct onnx_attr {
+    struct onnx_text name, s;
+    bool has_i, has_f, has_tensor;
+    int64_t i;
+    double f;
+    struct onnx_tensor t;
+    int n_ints;
+    int64_t ints[GRAPH_INTS_MAX];
+    int n_floats;
+    double floats[GRAPH_INTS_MAX];
+};
+
+struct onnx_node {
+    struct onnx_text name, op, domain;
+    int n_in, n_out, n_attrs;
+    struct onnx_text in[ONNX_IN_MAX], out[ONNX_IN_MAX];
+    struct onnx_attr attrs[ONNX_ATTRS_MAX];
+};
+
+struct graph_onnx {
+    struct graph g;
+    int64_t opset;
+    struct map values; /* hash of a name -> node + 1 */
+    int n_weights, max_weights;
+    struct onnx_weight {
+        char name[GRAPH_NAME_MAX];
+        struct onnx_tensor t;
+    } * weights;
+};
+
+/* ---- onnx_tensor.c ---- */
+
+MUST int graph_onnx_read_tensor(struct graph_wire w, struct onnx_tensor *out);
+bool graph_onnx_is_real(const struct onnx_tensor *t); /* f32 in our graph, else i64 */
+/* All elements: out [elements], as f64. ERR_FORMAT: fewer or more than its sizes say. */
+MUST int graph_onnx_elements(const struct onnx_tensor *t, double *out);
+
+/* ---- onnx_ops.c ---- */
+
+/* The nodes of our graph that compute what `v` does: one for each of its outputs, to out. in[a]:
+ * the node of input a, -1 where it is left out. */
+MUST int graph_onnx_convert(struct graph_onnx *f, const struct onnx_node *v,
+                            const int *in, int *out);
+/* A const of a tensor. */
+MUST int graph_onnx_put_const(struct graph_onnx *f, const struct onnx_tensor *t,
+                              int *out);
+
+#endif
