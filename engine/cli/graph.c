@@ -4,49 +4,81 @@
 #include "base/file_map.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "graph/graph.h"
+#include "graph/decoder.h"
 #include "graph/onnx.h"
 
 #define FILE_MAX ((size_t)64 << 20)
 
 struct flags {
-    bool keep, help;
+    bool keep, ops, help;
 };
 
 #define OPT_OF struct flags
 static const struct opt_row table[] = {
     OPT_ROW(BOOL, keep, NULL,
             "Run no pass: read the graph, check its sizes and print it."),
+    OPT_ROW(
+        BOOL, ops, NULL,
+        "Print the operators of the engine that compute it, in place of the graph. An "
+        "ONNX file that has them can be run: sandwich run --model FILE."),
     OPT_HELP_ROW,
     {0},
 };
 
-static int read_onnx(struct graph *out, const void *bytes, size_t n)
-{
-    struct graph_onnx *f;
-    int rc;
+/* A graph and the file that holds its weights. */
+struct source {
+    struct file_map map;
+    struct graph_onnx *onnx; /* NULL: the graph is a text */
+    struct graph text;
+};
 
-    TRY(graph_onnx_open(&f, bytes, n));
-    rc = graph_copy(out, graph_onnx_graph(f));
-    graph_onnx_close(&f);
-    return rc;
+static struct graph *graph_of(struct source *s)
+{
+    return s->onnx ? graph_onnx_graph(s->onnx) : &s->text;
 }
 
-static int read_graph(struct graph *out, const char *path)
+static int source_open(struct source *s, const char *path)
 {
-    struct file_map m;
+    size_t n;
     int rc;
 
-    TRY(file_map_open(&m, path));
-    rc = graph_onnx_probe(m.base, (size_t)m.bytes)
-             ? read_onnx(out, m.base, (size_t)m.bytes)
-         : m.bytes > FILE_MAX
-             ? err_set(ERR_LIMIT, "a text of more than %zu bytes", FILE_MAX)
-             : graph_parse(out, (const char *)m.base, (size_t)m.bytes);
+    TRY(file_map_open(&s->map, path));
+    n = (size_t)s->map.bytes;
+    rc = graph_onnx_probe(s->map.base, n) ? graph_onnx_open(&s->onnx, s->map.base, n)
+         : n > FILE_MAX ? err_set(ERR_LIMIT, "a text of more than %zu bytes", FILE_MAX)
+                        : graph_parse(&s->text, (const char *)s->map.base, n);
     if (rc == OK)
         rc = file_map_check();
-    file_map_close(&m);
     return rc == OK ? OK : err_prefix(rc, "%s", path);
+}
+
+static void source_close(struct source *s)
+{
+    graph_onnx_close(&s->onnx);
+    graph_fini(&s->text);
+    if (s->map.base)
+        file_map_close(&s->map);
+}
+
+/* A text has no weights: what follows from them is computed from zeros. */
+static void fill(void *source, const char *name, const struct graph_shape *shape,
+                 double *data)
+{
+    const struct source *s = source;
+
+    if (s->onnx)
+        graph_onnx_fill(s->onnx, name, shape, data);
+}
+
+static int print_ops(char **text, struct source *s)
+{
+    struct graph_decoder d;
+    int rc;
+
+    TRY(graph_decoder_of(&d, graph_of(s), fill, s));
+    rc = graph_decoder_ops(text, &d);
+    graph_decoder_fini(&d);
+    return rc;
 }
 
 /* On standard error, so that the output is a graph. */
@@ -81,10 +113,10 @@ int cli_graph(int argc, char **argv)
             "something goes to standard error.",
         .examples = "  sandwich graph tests/graph/golden/block.graph\n"
                     "  sandwich graph block.graph --keep\n"
-                    "  sandwich graph model.onnx\n",
+                    "  sandwich graph model.onnx --ops\n",
         .exit_status = CLI_EXIT_STATUS};
     struct flags f;
-    struct graph g = {0};
+    struct source s = {0};
     char *text = NULL;
     int rc = opt_init(table, &f), status;
 
@@ -93,14 +125,14 @@ int cli_graph(int argc, char **argv)
     status = cli_flags(&usage, table, &f, &f.help, argc, argv, 1);
     if (status >= 0)
         return status;
-    rc = read_graph(&g, argv[0]);
+    rc = source_open(&s, argv[0]);
     if (rc == OK && !f.keep)
-        rc = rewrite(&g);
+        rc = f.ops ? graph_rewrite(graph_of(&s), NULL) : rewrite(graph_of(&s));
     if (rc == OK)
-        rc = graph_print(&text, &g);
+        rc = f.ops ? print_ops(&text, &s) : graph_print(&text, graph_of(&s));
     if (rc == OK)
         fputs(text, stdout);
     mem_free(text);
-    graph_fini(&g);
+    source_close(&s);
     return cli_fail("graph", rc);
 }

@@ -51,11 +51,12 @@ struct format_tensor {
     enum kern_type type;
     int64_t rows, cols;
     int64_t planes; /* matrices one after another; 0 counts as 1 */
+    bool in_memory; /* the reader made them: no file has these bytes, see format_drop() */
 };
 
 struct format_file {
     struct model_config config;
-    char format[16]; /* "gguf", "safetensors", "llama2c" */
+    char format[16]; /* "gguf", "safetensors", "llama2c", "onnx" */
     char path[512];
     /* Q and K rows (and norm weights) of a head are interleaved pairs (2i, 2i+1), not halves. */
     bool rope_interleaved;
@@ -81,7 +82,7 @@ format_expert_tensor(const struct format_file *f, int layer, int expert,
     return &f->expert[layer * f->config.n_experts + expert][role - FORMAT_EXPERT_GATE];
 }
 
-/* Open a .gguf file, a directory with config.json, or a llama2.c .bin. Every tensor that
+/* Open a .gguf file, a directory with config.json, a llama2.c .bin, or ONNX. Every tensor that
  * the configuration needs is present with the right shape, or the open fails.
  * *out is owned by the caller. */
 MUST int format_open(struct format_file **out, const char *path);
@@ -95,7 +96,8 @@ void format_tensor_name(const struct format_file *f, enum format_role role, int 
                         int expert, char out[MODEL_NAME_BYTES]);
 
 /* Drop the pages of a tensor whose bytes are no longer needed (they are read from disk again
- * if touched). This keeps peak resident memory near one copy of the weights. */
+ * if touched; what is in memory alone stays). This keeps peak resident memory near one copy of
+ * the weights. */
 void format_drop(const struct format_tensor *t);
 
 struct format_reader {

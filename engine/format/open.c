@@ -41,8 +41,8 @@ int format_open(struct format_file **out, const char *path)
     if (!f->reader) {
         rc = err_set(
             ERR_FORMAT,
-            "%s: expected a GGUF file, a directory with config.json, or a llama2.c "
-            ".bin, found none of them",
+            "%s: expected a GGUF file, a directory with config.json, a llama2.c .bin, "
+            "or an ONNX file, found none of them",
             path);
         goto out;
     }
@@ -70,5 +70,7 @@ void format_close(struct format_file **f)
 
 void format_drop(const struct format_tensor *t)
 {
+    if (t->in_memory)
+        return;
     file_map_drop(t->data, (uint64_t)t->rows * kern_type_size(t->type, t->cols));
 }

@@ -36,8 +36,8 @@ static const char *predictor_name(int i)
 #define OPT_OF struct serve_opts
 const struct opt_row serve_opt_table[] = {
     OPT_ROW(STR, model, NULL,
-            "Model to run: a .gguf file, a folder with config.json and safetensors, or "
-            "a llama2.c .bin file.",
+            "Model to run: a .gguf file, a folder with config.json and safetensors, "
+            "a llama2.c .bin file, or an ONNX file of a decoder.",
             .unit = "FILE"),
     OPT_ROW(STR, tokenizer, NULL,
             "Tokenizer file to use in place of the model's own, such as tokenizer.json, "
