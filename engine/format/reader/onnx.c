@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file_map.h"
 #include "base/mem.h"
@@ -24,12 +25,18 @@ struct opened {
 
 static int onnx_probe(const char *path)
 {
+    struct stat st;
     uint8_t head[16];
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(head, 1, sizeof(head), f) : 0;
+    size_t n;
+    FILE *f;
 
-    if (f)
-        fclose(f);
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return 0; /* opening a pipe would wait */
+    f = fopen(path, "rb");
+    if (!f)
+        return 0;
+    n = fread(head, 1, sizeof(head), f);
+    fclose(f);
     return graph_onnx_probe(head, n);
 }
 
