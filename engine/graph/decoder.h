@@ -3,8 +3,8 @@
  *
  * Recognised from the result back: logits = rms_norm(x) W; x = x + W swiglu(..) and
  * x + W attention(..) of rms_norm(x), layer by layer to the rows of the embedding. What depends on
- * positions alone (mask, cosines, sines) is computed for a few tokens and has to be causal, and a
- * rotation by frequencies.
+ * positions alone (mask, cosines, sines) is computed for GRAPH_DECODER_TOK tokens and has to be
+ * causal, and a rotation by frequencies: a window of fewer tokens, for instance, is found.
  * Paper: MNN-LLM III (a graph is rewritten, then run by the engine's operators).
  * Threads: stateless. */
 #ifndef GRAPH_DECODER_H
@@ -13,6 +13,7 @@
 #include "graph/graph.h"
 
 #define GRAPH_HEAD_DIM_MAX 1024
+#define GRAPH_DECODER_TOK  2048
 
 /* A matrix of the graph: a weight or a const. */
 struct graph_matrix {

@@ -20,33 +20,42 @@ static struct onnx_text text_of(const struct graph_wire_field *f)
     return (struct onnx_text){(const char *)f->p, f->n};
 }
 
-/* For messages: of a text that may be of any length. */
-static int shown(struct onnx_text t)
-{
-    return (int)(t.n < 80 ? t.n : 80);
-}
-
 /* ---- names ---- */
+
+/* Equal hashes are not equal names: whoever finds a place looks at the name. */
+static bool value_find(const struct graph_onnx *f, struct onnx_text name, int *node)
+{
+    const struct onnx_value *v;
+    int64_t place;
+
+    if (!map_find(&f->places, hash_bytes(name.p, name.n), &place))
+        return false;
+    v = &f->values[place];
+    *node = v->node;
+    return v->name.n == name.n && memcmp(v->name.p, name.p, name.n) == 0;
+}
 
 static int value_put(struct graph_onnx *f, struct onnx_text name, int node)
 {
-    int64_t old;
+    int64_t place;
 
     if (name.n == 0)
         return OK; /* an output that nobody reads */
-    if (map_find(&f->values, hash_bytes(name.p, name.n), &old))
-        return err_set(ERR_FORMAT, "\"%.*s\" is computed twice", shown(name), name.p);
-    return map_put(&f->values, hash_bytes(name.p, name.n), node);
-}
+    if (map_find(&f->places, hash_bytes(name.p, name.n), &place))
+        return err_set(ERR_FORMAT, "\"%.*s\" is computed twice", onnx_shown(name),
+                       name.p);
+    if (f->n_values == f->max_values) {
+        int max = 2 * f->max_values + 64;
+        struct onnx_value *values =
+            mem_resize(MEM_OTHER, f->values, (size_t)max, sizeof(*values));
 
-static bool value_find(const struct graph_onnx *f, struct onnx_text name, int *node)
-{
-    int64_t v;
-
-    if (!map_find(&f->values, hash_bytes(name.p, name.n), &v))
-        return false;
-    *node = (int)v;
-    return true;
+        if (!values)
+            return ERR_NOMEM;
+        f->values = values;
+        f->max_values = max;
+    }
+    f->values[f->n_values] = (struct onnx_value){name, node};
+    return map_put(&f->places, hash_bytes(name.p, name.n), f->n_values++);
 }
 
 /* A name as our text has it. */
@@ -54,7 +63,7 @@ static int own_name(struct onnx_text t, char out[GRAPH_NAME_MAX])
 {
     if (t.n == 0 || t.n >= GRAPH_NAME_MAX)
         return err_set(ERR_LIMIT, "a name of %zu characters: expected 1 to %d: \"%.*s\"",
-                       t.n, GRAPH_NAME_MAX - 1, shown(t), t.p);
+                       t.n, GRAPH_NAME_MAX - 1, onnx_shown(t), t.p);
     for (size_t i = 0; i < t.n; i++)
         out[i] = isalnum((unsigned char)t.p[i]) || strchr("_./-", t.p[i]) ? t.p[i] : '_';
     out[t.n] = '\0';
@@ -146,7 +155,7 @@ static int read_attr(struct graph_wire w, struct onnx_attr *a)
         case 6:
         case 11:
             return err_set(ERR_UNSUPPORTED, "attribute \"%.*s\" holds a graph",
-                           shown(a->name), a->name.p);
+                           onnx_shown(a->name), a->name.p);
         case 7:
             TRY(read_floats(&w, &f, a));
             break;
@@ -215,7 +224,7 @@ static int convert_node(struct graph_onnx *o, const struct onnx_node *v)
         in[a] = -1;
         if (v->in[a].n > 0 && !value_find(o, v->in[a], &in[a]))
             return err_set(ERR_FORMAT, "no node before it computes \"%.*s\"",
-                           shown(v->in[a]), v->in[a].p);
+                           onnx_shown(v->in[a]), v->in[a].p);
     }
     TRY(graph_onnx_convert(o, v, in, out));
     for (int a = 0; a < v->n_out; a++)
@@ -328,7 +337,7 @@ static int read_input(struct graph_onnx *o, struct graph_wire w)
             like.type = (int64_t)f.value;
     }
     if (like.type == 0)
-        return err_set(ERR_FORMAT, "input \"%.*s\": expected a tensor", shown(name),
+        return err_set(ERR_FORMAT, "input \"%.*s\": expected a tensor", onnx_shown(name),
                        name.p);
     TRY(read_shape(shape, &like.shape));
     TRY(own_name(name, own));
@@ -396,7 +405,7 @@ static int read_output(struct graph_onnx *o, struct graph_wire w)
         return err_set(ERR_LIMIT, "more than %d outputs", GRAPH_IN_MAX);
     if (!value_find(o, text_of(&f), &o->g.out[o->g.n_out]))
         return err_set(ERR_FORMAT, "no node computes the output \"%.*s\"",
-                       shown(text_of(&f)), (const char *)f.p);
+                       onnx_shown(text_of(&f)), (const char *)f.p);
     o->g.n_out++;
     return OK;
 }
@@ -415,8 +424,9 @@ static int read_a_node(struct graph_onnx *o, struct graph_wire w)
     if (rc == OK)
         rc = convert_node(o, v);
     if (rc != OK)
-        rc = err_prefix(rc, "offset %zu: node \"%.*s\", %.*s", offset, shown(v->name),
-                        v->name.p ? v->name.p : "", shown(v->op), v->op.p ? v->op.p : "");
+        rc = err_prefix(rc, "offset %zu: node \"%.*s\", %.*s", offset,
+                        onnx_shown(v->name), v->name.p ? v->name.p : "",
+                        onnx_shown(v->op), v->op.p ? v->op.p : "");
     mem_free(v);
     return rc;
 }
@@ -510,7 +520,8 @@ void graph_onnx_close(struct graph_onnx **f)
     if (!o)
         return;
     graph_fini(&o->g);
-    map_fini(&o->values);
+    map_fini(&o->places);
+    mem_free(o->values);
     mem_free(o->weights);
     mem_free(o);
     *f = NULL;

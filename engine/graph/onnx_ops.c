@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "graph/onnx_parts.h"
+#include "graph/ops.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 16) /* of a const */
 
@@ -121,14 +122,6 @@ static int one_axis(const struct job *j, int input, int64_t otherwise, int64_t *
     return OK;
 }
 
-static int from_front(int64_t axis, int rank, int *out)
-{
-    *out = (int)(axis < 0 ? axis + rank : axis);
-    return *out >= 0 && *out < rank
-               ? OK
-               : err_set(ERR_FORMAT, "axis %lld of %d axes", (long long)axis, rank);
-}
-
 /* ---- conversions ---- */
 
 /* As many inputs as ours has. */
@@ -165,7 +158,7 @@ static int put_numbers(const struct job *j, enum graph_type type, int n,
     double data[GRAPH_INTS_MAX];
 
     for (int k = 0; k < n; k++)
-        data[k] = type == GRAPH_I64 ? (double)ints[k] : floats[k];
+        data[k] = type == GRAPH_I64 ? graph_onnx_exact(ints[k]) : floats[k];
     return graph_add_const(j->g, type, &shape, data, j->out);
 }
 
@@ -186,7 +179,7 @@ static int constant(const struct job *j)
         return put_numbers(j, GRAPH_I64, a->n_ints, a->ints, NULL, false);
     if (graph_onnx_is(a->name, "value_floats"))
         return put_numbers(j, GRAPH_F32, a->n_floats, NULL, a->floats, false);
-    return err_set(ERR_UNSUPPORTED, "attribute \"%.*s\"", (int)a->name.n, a->name.p);
+    return err_set(ERR_UNSUPPORTED, "attribute \"%.*s\"", onnx_shown(a->name), a->name.p);
 }
 
 static int concat(const struct job *j)
@@ -224,7 +217,7 @@ static int squeeze(const struct job *j)
     if (n == 0)
         return err_set(ERR_UNSUPPORTED, "expected axes");
     for (int k = 0; k < n; k++)
-        TRY(from_front(axes[k], adds ? rank + n : rank, &at[k]));
+        TRY(graph_axis(axes[k], adds ? rank + n : rank, &at[k]));
     sort(at, n);
     j->out[0] = j->in[0];
     for (int k = 0; k < n; k++)
@@ -297,7 +290,7 @@ static int slice_axis(const struct job *j, int64_t axis, int64_t begin, int64_t 
     int d;
     int64_t size;
 
-    TRY(from_front(axis, shape_of(j, j->out[0])->rank, &d));
+    TRY(graph_axis(axis, shape_of(j, j->out[0])->rank, &d));
     size = shape_of(j, j->out[0])->dim[d];
     if (begin == GRAPH_DYNAMIC)
         return err_set(ERR_UNSUPPORTED, "a start at the number of tokens");
@@ -342,9 +335,9 @@ static int gather(const struct job *j)
     const struct graph_node *at = &j->g->nodes[j->in[1]];
     const struct graph_shape *x = shape_of(j, j->in[0]);
     int axis;
-    bool one = at->data && graph_n_elements(&at->shape) == 1;
+    bool one = at->data && at->type == GRAPH_I64 && graph_n_elements(&at->shape) == 1;
 
-    TRY(from_front(attr_int(j, "axis", 0), x->rank, &axis));
+    TRY(graph_axis(attr_int(j, "axis", 0), x->rank, &axis));
     if (one && at->shape.rank <= 1) {
         int64_t i = (int64_t)at->data[0], size = x->dim[axis];
         bool keep = at->shape.rank == 1;
@@ -366,7 +359,7 @@ static int reduce_mean(const struct job *j)
     int axis;
 
     TRY(one_axis(j, 1, -1, &given));
-    TRY(from_front(given, shape_of(j, j->in[0])->rank, &axis));
+    TRY(graph_axis(given, shape_of(j, j->in[0])->rank, &axis));
     if (shape_of(j, j->in[0])->rank > 1 && !attr(j, "axes") && !has(j, 1))
         return err_set(ERR_UNSUPPORTED, "the mean of all axes");
     TRY(put_along(j, "reduce_mean", j->in[0], axis, j->out));
@@ -379,7 +372,7 @@ static int softmax(const struct job *j)
     int64_t axis = attr_int(j, "axis", j->f->opset < 13 ? 1 : -1);
     int d, rank = shape_of(j, j->in[0])->rank;
 
-    TRY(from_front(axis, rank, &d));
+    TRY(graph_axis(axis, rank, &d));
     if (j->f->opset < 13 && d != rank - 1)
         return err_set(ERR_UNSUPPORTED, "over axis %d and those after it", d);
     return put_along(j, "softmax", j->in[0], axis, j->out);
@@ -411,7 +404,7 @@ static int split(const struct job *j)
     int n, axis, parts = j->v->n_out;
 
     TRY(list(j, "split", 1, sizes, &n));
-    TRY(from_front(attr_int(j, "axis", 0), shape_of(j, j->in[0])->rank, &axis));
+    TRY(graph_axis(attr_int(j, "axis", 0), shape_of(j, j->in[0])->rank, &axis));
     size = shape_of(j, j->in[0])->dim[axis];
     if (n != 0 && n != parts)
         return err_set(ERR_FORMAT, "%d sizes of %d parts", n, parts);
@@ -450,7 +443,8 @@ static int trilu(const struct job *j)
 {
     double k = 0;
 
-    if (has(j, 1) && !graph_scalar(j->g, j->in[1], &k))
+    if (has(j, 1) &&
+        (!graph_scalar(j->g, j->in[1], &k) || j->g->nodes[j->in[1]].type != GRAPH_I64))
         return err_set(ERR_UNSUPPORTED, "expected a const diagonal");
     return graph_add_op(j->g, "trilu", j->in, 1,
                         (int64_t[]){attr_int(j, "upper", 1) != 0, (int64_t)k}, 2, j->out);
@@ -461,7 +455,7 @@ static int norm(const struct job *j)
     int axis, rank = shape_of(j, j->in[0])->rank;
     int n_in = strcmp(j->arg, "layer_norm") == 0 ? 3 : 2;
 
-    TRY(from_front(attr_int(j, "axis", -1), rank, &axis));
+    TRY(graph_axis(attr_int(j, "axis", -1), rank, &axis));
     if (axis != rank - 1)
         return err_set(ERR_UNSUPPORTED, "over axis %d and those after it", axis);
     if (j->v->n_in != n_in)
@@ -557,8 +551,8 @@ int graph_onnx_convert(struct graph_onnx *f, const struct onnx_node *v, const in
     const struct job job = {.f = f, .g = &f->g, .v = v, .in = in, .out = out};
 
     if (v->domain.n > 0 && !graph_onnx_is(v->domain, "ai.onnx"))
-        return err_set(ERR_UNSUPPORTED, "of domain \"%.*s\"",
-                       (int)(v->domain.n < 80 ? v->domain.n : 80), v->domain.p);
+        return err_set(ERR_UNSUPPORTED, "of domain \"%.*s\"", onnx_shown(v->domain),
+                       v->domain.p);
     for (size_t i = 0; i < sizeof(onnx_ops) / sizeof(onnx_ops[0]); i++) {
         const struct onnx_op *op = &onnx_ops[i];
         struct job j = job;

@@ -15,6 +15,11 @@ struct onnx_text { /* in the file; not NUL-terminated */
     size_t n;
 };
 bool graph_onnx_is(struct onnx_text t, const char *s);
+/* How much of it a message quotes, for %.*s. */
+static inline int onnx_shown(struct onnx_text t)
+{
+    return (int)(t.n < 80 ? t.n : 80);
+}
 
 struct onnx_tensor {
     struct onnx_text name;
@@ -47,7 +52,12 @@ struct onnx_node {
 struct graph_onnx {
     struct graph g;
     int64_t opset;
-    struct map values; /* hash of a name -> node + 1 */
+    struct map places; /* hash of a name -> its place among values */
+    int n_values, max_values;
+    struct onnx_value {
+        struct onnx_text name;
+        int node;
+    } * values;
     int n_weights, max_weights;
     struct onnx_weight {
         char name[GRAPH_NAME_MAX];
@@ -59,6 +69,8 @@ struct graph_onnx {
 
 MUST int graph_onnx_read_tensor(struct graph_wire w, struct onnx_tensor *out);
 bool graph_onnx_is_real(const struct onnx_tensor *t); /* f32 in our graph, else i64 */
+/* As f64: the nearest that is exact, as exporters write 2^63 - 1 for "to the end". */
+double graph_onnx_exact(int64_t x);
 /* All elements: out [elements], as f64. ERR_FORMAT: fewer or more than its sizes say. */
 MUST int graph_onnx_elements(const struct onnx_tensor *t, double *out);
 

@@ -111,19 +111,18 @@ int graph_onnx_read_tensor(struct graph_wire w, struct onnx_tensor *out)
                 ERR_UNSUPPORTED,
                 "offset %zu: tensor \"%.*s\" has its data in another file or in "
                 "segments",
-                (size_t)(w.at - w.base), (int)out->name.n, out->name.p);
+                (size_t)(w.at - w.base), onnx_shown(out->name), out->name.p);
     }
     if (type_bytes(out->type) == 0)
         return err_set(ERR_UNSUPPORTED, "tensor \"%.*s\" has elements of type %lld",
-                       (int)(out->name.n < 80 ? out->name.n : 80), out->name.p,
-                       (long long)out->type);
+                       onnx_shown(out->name), out->name.p, (long long)out->type);
     for (int d = 0; d < out->shape.rank; d++) /* an element is a byte at least */
         if (__builtin_mul_overflow(n, out->shape.dim[d], &n) ||
             (uint64_t)n > (uint64_t)(w.end - out->whole.at))
             return graph_wire_expected(&w, "no more elements than bytes");
     if (out->raw && out->raw_bytes != (size_t)n * type_bytes(out->type))
         return err_set(ERR_FORMAT, "tensor \"%.*s\": expected %zu bytes, found %zu",
-                       (int)(out->name.n < 80 ? out->name.n : 80), out->name.p,
+                       onnx_shown(out->name), out->name.p,
                        (size_t)n * type_bytes(out->type), out->raw_bytes);
     return OK;
 }
@@ -154,6 +153,11 @@ static double real_of(uint64_t bits, int64_t type)
     return (double)x;
 }
 
+double graph_onnx_exact(int64_t x)
+{
+    return fmax(-0x1p53, fmin(0x1p53, (double)x));
+}
+
 static double element_of(uint64_t bits, int64_t type)
 {
     switch (type) {
@@ -161,8 +165,8 @@ static double element_of(uint64_t bits, int64_t type)
         return (int8_t)bits;
     case TYPE_I32:
         return (int32_t)bits;
-    case TYPE_I64: /* to those that are exact: exporters write 2^63 - 1 for "to the end" */
-        return fmax(-0x1p53, fmin(0x1p53, (double)(int64_t)bits));
+    case TYPE_I64:
+        return graph_onnx_exact((int64_t)bits);
     case TYPE_U8:
     case TYPE_BOOL:
         return (double)(uint8_t)bits;
@@ -227,11 +231,11 @@ static int typed_elements(const struct onnx_tensor *t, int64_t n, double *out)
                 out[have] = element_of(bits, t->type);
         }
     }
-    return have == n ? OK
-                     : err_set(ERR_FORMAT,
-                               "tensor \"%.*s\": expected %lld elements, found %lld",
-                               (int)(t->name.n < 80 ? t->name.n : 80), t->name.p,
-                               (long long)n, (long long)have);
+    return have == n
+               ? OK
+               : err_set(ERR_FORMAT,
+                         "tensor \"%.*s\": expected %lld elements, found %lld",
+                         onnx_shown(t->name), t->name.p, (long long)n, (long long)have);
 }
 
 int graph_onnx_elements(const struct onnx_tensor *t, double *out)

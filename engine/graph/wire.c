@@ -9,13 +9,13 @@ struct graph_wire graph_wire_of(const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
 
-    return (struct graph_wire){p, p, p + n};
+    return (struct graph_wire){p, p, n > 0 ? p + n : p};
 }
 
 struct graph_wire graph_wire_in(const struct graph_wire *w,
                                 const struct graph_wire_field *f)
 {
-    return (struct graph_wire){w->base, f->p, f->p + f->n};
+    return (struct graph_wire){w->base, f->p, f->n > 0 ? f->p + f->n : f->p};
 }
 
 int graph_wire_expected(const struct graph_wire *w, const char *what)

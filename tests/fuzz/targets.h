@@ -18,7 +18,8 @@
 #include "format/format.h"
 #include "format/hf_config.h"
 #include "format/safet.h"
-#include "graph/graph.h"
+#include "graph/decoder.h"
+#include "graph/onnx.h"
 #include "ir/ir.h"
 #include "http/request.h"
 #include "tokenizer/tokenizer.h"
@@ -439,6 +440,28 @@ static inline int fuzz_graph(const uint8_t *data, size_t n)
     return 0;
 }
 
+/* An ONNX file that is read is rewritten, and is a decoder or not. */
+static inline int fuzz_onnx(const uint8_t *data, size_t n)
+{
+    struct graph_onnx *f;
+    struct graph_decoder d;
+    char *text = NULL;
+
+    if (graph_onnx_open(&f, data, n) != OK) {
+        if (!err_msg()[0] || strchr(err_msg(), '\n'))
+            abort();
+        return 0;
+    }
+    if (graph_rewrite(graph_onnx_graph(f), NULL) == OK) {
+        if (graph_print(&text, graph_onnx_graph(f)) == OK)
+            mem_free(text);
+        if (graph_decoder_of(&d, graph_onnx_graph(f), graph_onnx_fill, f) == OK)
+            graph_decoder_fini(&d);
+    }
+    graph_onnx_close(&f);
+    return 0;
+}
+
 /* A kernel that is read is printed as the same one; raised, changed and lowered without harm. */
 static inline int fuzz_ir_level(enum ir_level level, const uint8_t *data, size_t n)
 {
@@ -496,6 +519,7 @@ static const struct {
     {"journal", fuzz_journal},
     {"llama2c", fuzz_llama2c},
     {"machine_params", fuzz_machine_params},
+    {"onnx", fuzz_onnx},
     {"plan", fuzz_plan},
     {"record", fuzz_record},
     {"request", fuzz_request},

@@ -246,7 +246,7 @@ static void constants(struct writer *w)
 }
 
 /* Positions, the mask and sizes follow from the number of tokens. */
-static void tables(struct writer *w)
+static void tables(struct writer *w, int64_t window)
 {
     onnx_node(&w->g, "Shape", "ids_shape", "input_ids", "");
     onnx_node(&w->g, "Gather", "n_tok", "ids_shape one_number", "axis=0");
@@ -254,7 +254,13 @@ static void tables(struct writer *w)
     onnx_node(&w->g, "Unsqueeze", "pos_rows", "pos one", "");
     onnx_node(&w->g, "Unsqueeze", "pos_cols", "pos zero", "");
     onnx_node(&w->g, "Greater", "later", "pos_cols pos_rows", "");
-    onnx_node(&w->g, "Where", "mask", "later never none", "");
+    onnx_node(&w->g, "Where", window ? "causal" : "mask", "later never none", "");
+    if (window) {
+        integers(w, "window", 1, &window);
+        onnx_node(&w->g, "Sub", "begin", "pos_rows window", "");
+        onnx_node(&w->g, "LessOrEqual", "early", "pos_cols begin", "");
+        onnx_node(&w->g, "Where", "mask", "early never causal", "");
+    }
     onnx_node(&w->g, "Cast", "pos_real", "pos_rows", "to=1");
     onnx_node(&w->g, "Mul", "angles", "pos_real inv_freq", "");
     onnx_node(&w->g, "Concat", "both_angles", "angles angles", "axis=-1");
@@ -264,7 +270,8 @@ static void tables(struct writer *w)
     onnx_node(&w->g, "Concat", "repeated", "groups n_tok_row head_size", "axis=0");
 }
 
-static inline struct text decoder(const struct format_file *f)
+/* window: how many tokens a token attends to; 0: all. */
+static inline struct text decoder(const struct format_file *f, int64_t window)
 {
     struct writer w = {.f = f, .c = &f->config};
     const int64_t ids[] = {1, -1}, logits[] = {1, -1, f->config.vocab};
@@ -277,7 +284,7 @@ static inline struct text decoder(const struct format_file *f)
     onnx_initializer(&w.g, "embed", 1, (int64_t[]){embed->rows, embed->cols}, 2,
                      embed->data);
     onnx_value(&w.g, 11, "input_ids", 7, ids, 2);
-    tables(&w);
+    tables(&w, window);
     snprintf(x, sizeof(x), "%s", node(&w, "Gather", "axis=0", "embed input_ids"));
     for (int l = 0; l < w.c->n_layers; l++)
         layer_of(&w, x, l);

@@ -103,7 +103,7 @@ TEST(heads_share_keys)
     graph_fini(&g);
 }
 
-/* What is made along another axis is no copy of heads. */
+/* Elements that are repeated along another axis are not copies of heads. */
 TEST(other_heads_stay)
 {
     struct graph g, before;

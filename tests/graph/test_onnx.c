@@ -96,7 +96,7 @@ static void one_decoder(const char *arch)
     assert_ok(make_model(&o));
     assert_ok(format_open(&file, path));
     n_layers = file->config.n_layers;
-    onnx = decoder(file);
+    onnx = decoder(file, 0);
     ref_model_of_file(&ref, file);
     assert_true(graph_onnx_probe(onnx.p, onnx.n));
     assert_ok(graph_onnx_open(&f, onnx.p, onnx.n));
@@ -176,6 +176,30 @@ TEST(refused_by_name)
     onnx_initializer(&g, "w", 1, (int64_t[]){3}, 1, (float[]){1, 2, 3});
     onnx_node(&g, "Add", "y", "x w", "");
     refuses(ERR_FORMAT, &g, 17, "sizes 4 and 3");
+}
+
+/* An f64 cannot hold 2^63 - 1, which exporters write for "to the end". */
+TEST(integers_stay_exact)
+{
+    struct text g = with_input(), m;
+    struct graph_onnx *f;
+
+    onnx_node(&g, "Constant", "end", "", "value_int=9223372036854775807");
+    onnx_initializer(&g, "low", 7, (int64_t[]){1}, 1, (int64_t[]){INT64_MIN});
+    onnx_initializer(&g, "front", 7, (int64_t[]){1}, 1, (int64_t[]){0});
+    onnx_node(&g, "Unsqueeze", "ends", "end front", "");
+    onnx_initializer(&g, "from", 7, (int64_t[]){1}, 1, (int64_t[]){1});
+    onnx_node(&g, "Slice", "y", "x from ends", "");
+    onnx_value(&g, 12, "y", 1, (int64_t[]){1, 4}, 2);
+    onnx_value(&g, 12, "low", 7, (int64_t[]){1}, 1);
+    m = onnx_model(&g, 17);
+    assert_ok(graph_onnx_open(&f, m.p, m.n));
+    assert_int_equal(graph_onnx_graph(f)->nodes[graph_onnx_graph(f)->out[0]].shape.dim[0],
+                     1);
+    assert_true(graph_onnx_graph(f)->nodes[graph_onnx_graph(f)->out[1]].data[0] ==
+                -0x1p53);
+    graph_onnx_close(&f);
+    text_fini(&m);
 }
 
 TEST(not_onnx)

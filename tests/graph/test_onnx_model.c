@@ -75,7 +75,7 @@ static void one_model(const char *arch)
     snprintf(onnx_path, sizeof(onnx_path), "%s/%s.onnx", test_dir(), arch);
     assert_ok(make_model(&o));
     assert_ok(format_open(&file, path));
-    onnx = decoder(file);
+    onnx = decoder(file, 0);
     test_write(onnx_path, onnx.p, onnx.n);
     engine_ids(path, want, &of_file);
     engine_ids(onnx_path, got, &of_engine);
@@ -105,7 +105,7 @@ TEST(the_engine_runs_qwen2)
     one_model("tiny-qwen2");
 }
 
-/* A graph that is another model in one place is no decoder, and the node is named. */
+/* A graph that differs in one place is not recognised, and the node is named. */
 static void no_decoder(const char *from, const char *to, const char *part)
 {
     char path[300];
@@ -126,7 +126,7 @@ static void no_decoder(const char *from, const char *to, const char *part)
     snprintf(path, sizeof(path), "%s/other.gguf", test_dir());
     assert_ok(make_model(&o));
     assert_ok(format_open(&file, path));
-    onnx = decoder(file);
+    onnx = decoder(file, 0);
     assert_ok(graph_onnx_open(&f, onnx.p, onnx.n));
     assert_ok(graph_rewrite(graph_onnx_graph(f), NULL));
     assert_ok(graph_print(&text, graph_onnx_graph(f)));
@@ -152,4 +152,29 @@ TEST(other_models_are_named)
     no_decoder("= swiglu(", "= add(", "expected the residual stream and an MLP");
     no_decoder("-inf", "-1", "the mask is not causal");
     no_decoder("= cos(", "= tanh(", "angles are not in proportion");
+}
+
+/* What differs only far from the first tokens differs. */
+TEST(a_window_is_found)
+{
+    char path[300];
+    const struct make_opts o = {.arch = "tiny",
+                                .type = KERN_F32,
+                                .seed = 3,
+                                .format = "gguf",
+                                .out = path,
+                                .n_threads = 1};
+    struct format_file *file, *none;
+    struct text onnx;
+
+    snprintf(path, sizeof(path), "%s/window.gguf", test_dir());
+    assert_ok(make_model(&o));
+    assert_ok(format_open(&file, path));
+    onnx = decoder(file, 1000);
+    format_close(&file);
+    snprintf(path, sizeof(path), "%s/window.onnx", test_dir());
+    test_write(path, onnx.p, onnx.n);
+    assert_err(format_open(&none, path), ERR_UNSUPPORTED,
+               "window.onnx: the mask is not causal: token 1000 to 0");
+    text_fini(&onnx);
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "ranks/phase.h"
+#include "tests/support/mutate.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
 
@@ -78,6 +79,37 @@ TEST(test_not_text)
     not_text("99999999999999999999 mlp\n", "line 1: expected a layer");
     not_text("embed 0\n", "line 1: expected the end of the line, found \"0\"");
     not_text("0 a_name_that_is_longer_than_any_operator_has\n", "expected an operator");
+}
+
+/* Damaged lists are read or refused, and checked, without harm. */
+TEST(test_damaged)
+{
+    const size_t n = strlen(TWO_LAYERS);
+    uint8_t *out = mem_new(MEM_TEST, n + MUTATE_EXTRA, 1);
+    int n_read = 0, n_legal = 0;
+    struct rng r;
+
+    assert_non_null(out);
+    rng_init(&r, test_seed(), "lists");
+    for (int k = 0; k < 5000; k++) {
+        size_t m = mutate(&r, (const uint8_t *)TWO_LAYERS, n, out);
+        struct model_ops o, again;
+        char *text;
+
+        if (model_ops_parse(&o, (const char *)out, m) == OK) {
+            n_read++;
+            n_legal += model_ops_check(&o, 2) == OK;
+            assert_ok(model_ops_print(&text, &o));
+            parse(&again, text);
+            assert_int_equal(again.n, o.n);
+            model_ops_fini(&again);
+            mem_free(text);
+            model_ops_fini(&o);
+        }
+        err_clear();
+    }
+    assert_true(n_read > n_legal && n_legal > 0);
+    mem_free(out);
 }
 
 static void illegal(const char *text, const char *why)

@@ -1,6 +1,7 @@
 /* ONNX files of decoders: the graph is read and rewritten (graph/), and has to be a decoder of the
  * Llama family (graph/decoder.h). Its weights are copied to f32, as [out, in]. An ONNX file has no
- * tokenizer, no tokens that end a text, and no longest context: ONNX_MAX_TOK stands for it. */
+ * tokenizer, no tokens that end a text, and no longest context: up to how many
+ * tokens its mask and its angles were looked at stands for that. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,6 @@
 #include "format/fill.h"
 #include "graph/decoder.h"
 #include "graph/onnx.h"
-
-#define ONNX_MAX_TOK 4096
 
 struct opened {
     struct file_map map;
@@ -132,21 +131,22 @@ static int copy_layer(struct format_file *f, struct opened *o, int layer)
 
 /* ---- the configuration ---- */
 
-/* theta ^ (-i / half) is the i-th frequency, but for what a long context divides it by. */
+/* theta ^ (-i / half) / factor[i] is the i-th frequency, exactly: theta is what people write where
+ * it is near, and a factor that is not 1 makes up for the difference. */
 static void set_rope(struct model_config *c, const struct graph_decoder *d)
 {
     int half = d->head_dim / 2;
     char rounded[32];
     double theta = half > 1 ? pow(d->freq[1], -half) : 10000;
 
-    snprintf(rounded, sizeof(rounded), "%.4g", theta); /* as people write it */
+    snprintf(rounded, sizeof(rounded), "%.4g", theta);
     c->rope_theta = (float)theta;
     if (fabs(strtod(rounded, NULL) / theta - 1) < 1e-4)
         c->rope_theta = strtof(rounded, NULL);
     for (int i = 0; i < half; i++) {
         double factor = pow((double)c->rope_theta, -(double)i / half) / d->freq[i];
 
-        c->rope_factor[i] = fabs(factor - 1) < 1e-4 ? 1 : (float)factor;
+        c->rope_factor[i] = fabs(factor - 1) < 1e-6 ? 1 : (float)factor;
     }
 }
 
@@ -163,7 +163,7 @@ static int set_config(struct format_file *f, const struct graph_decoder *d)
     c->head_dim = d->head_dim;
     c->vocab = d->vocab;
     c->hidden = d->hidden;
-    c->max_tok = ONNX_MAX_TOK;
+    c->max_tok = GRAPH_DECODER_TOK;
     c->norm_eps = (float)d->norm_eps;
     c->tied = d->tied;
     c->qkv_bias = d->qkv_bias;
