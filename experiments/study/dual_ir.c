@@ -1,5 +1,6 @@
 /* Micro-kernels that engine/ir generates from the reference product, against those that are
- * written by hand: one matrix, one number of rows, the same schedule, in turn.
+ * written by hand: one matrix, one number of rows, the same schedule, in turn. How far ahead the
+ * generated ones ask for weights is a parameter that is tuned first, in rounds of its own.
  * Paper: Sandwich 7.1. */
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,10 @@ struct opts {
 enum { COLD, WARM };
 enum { BITS, FAST };
 #define SEED 1
+/* Bytes between what a generated micro-kernel multiplies and what it asks for. */
+static const int64_t distances[] = {4096, 16384, 65536};
+#define N_DISTANCES  (int)(sizeof(distances) / sizeof(*distances))
+#define TUNING_SHARE 0.5 /* of the time for a cell */
 
 static const struct opt_row table[] = {
     ROW_MATRIX_SPLIT,
@@ -61,20 +66,24 @@ static const struct study_metric metrics[] = {
     {"error_handwritten", "", "", "that of the one written by hand"},
     {"tile_rows_used", "", "", "rows of the micro-kernel of both"},
     {"tile_panels_used", "", "", "its panels"},
+    {"ahead_bytes", "B", "", "distance at which the generated one asks for weights"},
     {"n_rounds", "", "", "measured rounds"},
     {0},
 };
 
 enum { GENERATED, HANDWRITTEN, N };
+/* Those that are generated, one a distance, and that written by hand: each has its own copies of
+ * the weights, which rotate. */
+#define N_KERNELS (N_DISTANCES + 1)
 
 /* Kept from cell to cell: threads, weights and kernels take long to make. */
 struct cache {
     bool warm;
     struct study_threads threads;
     int64_t n_threads, cache_mb;
-    struct tune_bench *bench[N]; /* two, so that each rotates its own copies */
-    struct ir_kernel kernel;
-    const struct ir_target *target; /* of the kernel, with its form and tiles */
+    struct tune_bench *bench[N_KERNELS];
+    struct ir_kernel kernel[N_DISTANCES];
+    const struct ir_target *target; /* of the kernels, with their form and tiles */
     int form;
     int64_t tile_rows, tile_panels;
 };
@@ -83,9 +92,11 @@ struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct cache *kept;
-    struct tune_shape shape[N];
+    struct tune_shape shape[N_KERNELS];
     struct kern_schedule schedule;
-    struct study_compare rounds;
+    struct study_compare tuning, rounds;
+    int at
+        [N]; /* which kernels are compared: the fastest of those generated, and the last */
     double error[N];
 };
 
@@ -93,14 +104,15 @@ static void close_kept(void *arg)
 {
     struct cache *kept = arg;
 
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N_KERNELS; i++)
         tune_bench_close(&kept->bench[i]);
     study_threads_close(&kept->threads);
-    ir_unload(&kept->kernel);
+    for (int i = 0; i < N_DISTANCES; i++)
+        ir_unload(&kept->kernel[i]);
     memset(kept, 0, sizeof(*kept));
 }
 
-static int open_kernel(struct cache *kept, const struct opts *o)
+static int open_kernels(struct cache *kept, const struct opts *o)
 {
     const struct ir_target *target;
     struct ir high;
@@ -110,7 +122,6 @@ static int open_kernel(struct cache *kept, const struct opts *o)
     if (kept->target == target && kept->form == o->form &&
         kept->tile_rows == o->tile_rows && kept->tile_panels == o->tile_panels)
         return OK;
-    ir_unload(&kept->kernel);
     kept->target = NULL;
     TRY(study_raise(&high, "gemm_f32"));
     rc = ir_set_product(&high, target, o->form == BITS);
@@ -118,8 +129,12 @@ static int open_kernel(struct cache *kept, const struct opts *o)
         rc = ir_set(&high, "uM", o->tile_rows);
     if (rc == OK)
         rc = ir_set(&high, "uN", o->tile_panels);
-    if (rc == OK)
-        rc = study_build(&kept->kernel, &high, target);
+    for (int i = 0; rc == OK && i < N_DISTANCES; i++) {
+        ir_unload(&kept->kernel[i]);
+        rc = ir_set(&high, "aK", distances[i]);
+        if (rc == OK)
+            rc = study_build(&kept->kernel[i], &high, target);
+    }
     ir_fini(&high);
     if (rc != OK)
         return rc;
@@ -137,7 +152,7 @@ static int open_kept(struct cache *kept, const struct opts *o)
     if (kept->threads.team &&
         (kept->n_threads != o->threads || kept->cache_mb != o->cache_mb))
         close_kept(kept);
-    for (int i = 0; i < N && kept->warm != b.warm; i++)
+    for (int i = 0; i < N_KERNELS && kept->warm != b.warm; i++)
         tune_bench_close(&kept->bench[i]);
     kept->warm = b.warm;
     if (!kept->threads.team) {
@@ -146,17 +161,17 @@ static int open_kept(struct cache *kept, const struct opts *o)
         kept->cache_mb = o->cache_mb;
     }
     b.cache_bytes = kept->threads.cache_bytes;
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N_KERNELS; i++)
         if (!kept->bench[i])
             TRY(tune_bench_open(&kept->bench[i], kept->threads.team, &b));
-    return open_kernel(kept, o);
+    return open_kernels(kept, o);
 }
 
 /* The cost model's schedule for tiles that both have. */
 static void choose_schedule(struct cell *c)
 {
-    struct kern_variant both = *c->shape[HANDWRITTEN].v;
-    const struct kern_variant *generated = c->shape[GENERATED].v;
+    struct kern_variant both = *c->shape[N_DISTANCES].v;
+    const struct kern_variant *generated = c->shape[0].v;
 
     for (int np = 1; np <= KERN_NP_MAX; np++)
         if (both.rows[np - 1] > generated->rows[np - 1])
@@ -170,7 +185,7 @@ static void nothing(void *arg, struct par_self *self)
     (void)arg, (void)self;
 }
 
-static int trial(void *arg, int i, struct measure_trial *t)
+static int trial_kernel(void *arg, int i, struct measure_trial *t)
 {
     struct cell *c = arg;
 
@@ -179,11 +194,30 @@ static int trial(void *arg, int i, struct measure_trial *t)
                          &t->seconds);
 }
 
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct cell *c = arg;
+
+    return trial_kernel(arg, c->at[i], t);
+}
+
+/* The fastest distance; of near equals the shortest. */
+static int tune_distance(struct cell *c)
+{
+    c->tuning = (struct study_compare){
+        .how = {.max_rounds = (int)c->o->rounds,
+                .budget_s = fmax(TUNING_SHARE * c->o->cell_s, 1e-9)}};
+    TRY(study_compare(&c->tuning, NULL, N_DISTANCES, 0, trial_kernel, c));
+    c->at[GENERATED] = measure_choose(c->tuning.measure, distances, 0);
+    c->at[HANDWRITTEN] = N_DISTANCES;
+    return OK;
+}
+
 static int open_shapes(struct cell *c)
 {
     double bytes;
 
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N_KERNELS; i++)
         TRY(study_matrix_parse(c->o->matrix, c->o->m, &c->shape[i]));
     bytes = 4.0 * (double)c->shape[0].n * (double)c->shape[0].k;
     TRY(open_kept(c->kept, c->o));
@@ -191,12 +225,13 @@ static int open_shapes(struct cell *c)
         return err_set(ERR_NOTFOUND,
                        "%.1f MB of weights do not stay in a cache of %.1f MB",
                        bytes / 1e6, (double)c->kept->threads.cache_bytes / 1e6);
-    c->shape[GENERATED].v = &c->kept->kernel.v;
-    c->shape[HANDWRITTEN].v = study_handwritten(KERN_GEMM_F32, c->kept->target);
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N_DISTANCES; i++)
+        c->shape[i].v = &c->kept->kernel[i].v;
+    c->shape[N_DISTANCES].v = study_handwritten(KERN_GEMM_F32, c->kept->target);
+    for (int i = 0; i < N_KERNELS; i++)
         TRY(tune_bench_shape(c->kept->bench[i], &c->shape[i]));
     choose_schedule(c);
-    return OK;
+    return tune_distance(c);
 }
 
 static void report(struct cell *c)
@@ -205,7 +240,7 @@ static void report(struct cell *c)
     const struct study_threads *t = &c->kept->threads;
 
     for (int i = 0; i < N; i++)
-        gflops[i] = study_gflops(&c->shape[i], c->rounds.time[i].estimate);
+        gflops[i] = study_gflops(&c->shape[c->at[i]], c->rounds.time[i].estimate);
     if (c->o->weights == COLD)
         read = study_read_gbps(t, 4 * t->cache_bytes, 0.04);
     roof = study_peak_gflops(study_machine(c->out), STUDY_F32, t->n);
@@ -213,20 +248,22 @@ static void report(struct cell *c)
         roof =
             study_roof_gflops(roof, study_memory_roof_gflops(STUDY_F32, c->o->m, read));
     study_compare_ratio(&c->rounds, "ratio", HANDWRITTEN, GENERATED, 0);
-    const struct study_number all[] = {{"generated_gflops", gflops[GENERATED]},
-                                       {"handwritten_gflops", gflops[HANDWRITTEN]},
-                                       {"error", c->error[GENERATED]},
-                                       {"error_handwritten", c->error[HANDWRITTEN]},
-                                       {"tile_rows_used", c->schedule.mr},
-                                       {"tile_panels_used", c->schedule.np},
-                                       {"n_rounds", c->rounds.n_rounds}};
+    const struct study_number all[] = {
+        {"generated_gflops", gflops[GENERATED]},
+        {"handwritten_gflops", gflops[HANDWRITTEN]},
+        {"error", c->error[GENERATED]},
+        {"error_handwritten", c->error[HANDWRITTEN]},
+        {"tile_rows_used", c->schedule.mr},
+        {"tile_panels_used", c->schedule.np},
+        {"ahead_bytes", (double)distances[c->at[GENERATED]]},
+        {"n_rounds", c->rounds.n_rounds}};
     const struct study_number bounds[] = {{"roof_gflops", roof},
                                           {"roof_frac", gflops[GENERATED] / roof}};
 
     STUDY_VALUES(c->out, all, "a time was not a number");
     STUDY_VALUES(c->out, bounds, "no trusted bound of this machine");
-    study_note_setting(c->out, t, STUDY_F32, c->shape[GENERATED].v);
-    study_note_text(c->out, "handwritten", c->shape[HANDWRITTEN].v->name);
+    study_note_setting(c->out, t, STUDY_F32, c->shape[c->at[GENERATED]].v);
+    study_note_text(c->out, "handwritten", c->shape[N_DISTANCES].v->name);
 }
 
 static int run(struct cell *c)
@@ -245,8 +282,10 @@ static int run(struct cell *c)
                                        .from = 0.3};
     TRY(study_compare(&c->rounds, c->out, N, 0, trial, c));
     for (int i = 0; i < N; i++) {
-        TRY(tune_run_once(c->kept->bench[i], &c->schedule, c->kept->threads.n, &seconds));
-        TRY(study_gemm_error(c->kept->bench[i], &c->shape[i], SEED, &c->error[i]));
+        struct tune_bench *b = c->kept->bench[c->at[i]];
+
+        TRY(tune_run_once(b, &c->schedule, c->kept->threads.n, &seconds));
+        TRY(study_gemm_error(b, &c->shape[c->at[i]], SEED, &c->error[i]));
     }
     report(c);
     return OK;
@@ -254,6 +293,7 @@ static int run(struct cell *c)
 
 static void end(struct cell *c)
 {
+    study_compare_close(&c->tuning);
     study_compare_close(&c->rounds);
 }
 

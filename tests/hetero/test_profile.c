@@ -55,7 +55,8 @@ TEST(given_times_are_found)
     assert_true(near(m.accel_macs_per_s, given.accel_macs_per_s));
     assert_true(m.launch_s == p->launch_s && m.link_s_per_byte == p->link.s_per_unit);
     assert_true(m.cpu_contention == 0 && m.link_contention == 0); /* virtual time */
-    assert_true(m.cpu_s_per_mac > 0 && p95 > 0);
+    /* The CPU's own times are real: on a loaded machine they may show no slope. */
+    assert_true(isfinite(m.cpu_s_per_mac) && m.cpu_s_per_mac >= 0 && p95 > 0);
 }
 
 TEST(what_was_not_measured)
