@@ -10,6 +10,7 @@
 #include "format/quantize.h"
 #include "make/make.h"
 #include "model/inspect.h"
+#include "step/op.h"
 
 /* ---- sandwich model quantize: copies a model with its matrices in 4, 5 or 8 bits a weight ---- */
 
@@ -180,13 +181,16 @@ static int cli_make(int argc, char **argv)
 }
 
 struct inspect_flags {
-    bool json, help;
+    bool json, operators, help;
 };
 
 #undef OPT_OF
 #define OPT_OF struct inspect_flags
 static const struct opt_row inspect_table[] = {
     OPT_ROW(BOOL, json, NULL, "Print JSON, with bytes and FLOP as whole numbers."),
+    OPT_ROW(BOOL, operators, NULL,
+            "Print the operators of a step, a list that can be changed and run: sandwich "
+            "run --operators FILE."),
     OPT_HELP_ROW,
     {0},
 };
@@ -197,22 +201,37 @@ static const struct opt_usage inspect_usage = {
         "Print what a model file holds (shape, tensors, types) and how many bytes and "
         "FLOP its steps cost.",
     .examples = "  sandwich model inspect llama-160m.gguf\n"
-                "  sandwich model inspect --json llama-160m.gguf\n",
+                "  sandwich model inspect --json llama-160m.gguf\n"
+                "  sandwich model inspect --operators llama-160m.gguf\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
-static int inspect(const char *path, bool as_json)
+static int print_operators(char **text, const struct format_file *f)
+{
+    struct model_ops o;
+    int rc;
+
+    TRY(model_ops_of(&o, &f->config));
+    rc = model_ops_print(text, &o);
+    model_ops_fini(&o);
+    return rc;
+}
+
+static int inspect(const char *path, const struct inspect_flags *flags)
 {
     struct format_file *f = NULL;
     json_t *j = NULL;
     char *text = NULL;
     int rc;
 
+    if (flags->json && flags->operators)
+        return err_set(ERR_ARG, "--operators prints a list, --json prints JSON: expected "
+                                "one of them");
     rc = format_open(&f, path);
     if (rc != OK)
         goto out;
-    if (!as_json) {
-        rc = model_inspect_text(f, &text);
+    if (!flags->json) {
+        rc = flags->operators ? print_operators(&text, f) : model_inspect_text(f, &text);
         if (rc == OK)
             fputs(text, stdout);
         goto out;
@@ -232,7 +251,7 @@ static int cli_inspect(int argc, char **argv)
     struct inspect_flags f = {0};
     int status = cli_flags(&inspect_usage, inspect_table, &f, &f.help, argc, argv, 1);
 
-    return status == -1 ? cli_fail("model inspect", inspect(argv[0], f.json)) : status;
+    return status == -1 ? cli_fail("model inspect", inspect(argv[0], &f)) : status;
 }
 
 static const char help[] =

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -216,6 +217,25 @@ static json_t *describe_schedules(const struct serve *s)
                      "hash", hash);
 }
 
+/* "hash" differs where the list does. */
+static json_t *describe_operators(const struct serve *s)
+{
+    const struct model_ops *o = model_phase_ops(s->prefill);
+    uint64_t all = HASH_FNV1A;
+    char hash[9];
+
+    for (int i = 0; i < o->n; i++) {
+        char line[64];
+
+        snprintf(line, sizeof(line), "%d %s\n", o->op[i].layer, o->op[i].kind->name);
+        all = hash_fnv1a(all, line);
+    }
+    snprintf(hash, sizeof(hash), "%08x", (unsigned)(all ^ all >> 32));
+    return json_pack("{s:o, s:i, s:s}", "file",
+                     s->o.operators ? json_string_lossy(s->o.operators) : json_null(),
+                     "n", o->n, "hash", hash);
+}
+
 static json_t *describe_budget(const struct serve *s)
 {
     const struct cpu_budget *b = &s->budget;
@@ -343,13 +363,14 @@ int serve_describe(struct serve *s, json_t **out)
     if (s->front.submit)
         return err_set(ERR_UNSUPPORTED, "engines in other processes are not described");
     *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, "
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, "
         "s:s, s:s, s:i, s:i}",
         "system", "sandwich", "model", describe_model(s), "kernels", describe_kernels(s),
         "plan", describe_plan(s), "phase_choice", describe_choice(s), "schedules",
-        describe_schedules(s), "cpu_budget", describe_budget(s), "placement",
-        serve_describe_placement(s), "memory", describe_memory(s), "work",
-        describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
+        describe_schedules(s), "operators", describe_operators(s), "cpu_budget",
+        describe_budget(s), "placement", serve_describe_placement(s), "memory",
+        describe_memory(s), "work", describe_work(s), "options",
+        opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
         serve_precision_name(&s->o), "prefill_threads", n_threads(&s->plan.prefill),

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -266,6 +267,28 @@ static int open_schedules(struct serve *s)
     return rc;
 }
 
+#define OPERATORS_MAX ((size_t)1 << 20)
+
+static int set_operators(struct serve *s)
+{
+    struct model_ops o = {0};
+    char *text;
+    size_t n;
+    int rc = file_read(&text, &n, s->o.operators, OPERATORS_MAX);
+
+    if (rc == OK)
+        rc = model_ops_parse(&o, text, n);
+    if (rc == OK)
+        rc = model_phase_ops_set(s->prefill, &o);
+    if (rc == OK && s->decode != s->prefill)
+        rc = model_phase_ops_set(s->decode, &o);
+    if (rc != OK && !strstr(err_msg(), s->o.operators))
+        rc = err_prefix(rc, "%s", s->o.operators);
+    model_ops_fini(&o);
+    mem_free(text);
+    return rc;
+}
+
 static void touch_pool(void *arg, struct par_self *self)
 {
     kv_pool_touch(arg, self->id, self->n);
@@ -406,6 +429,8 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
         rc = open_phases(s);
     if (rc == OK)
         rc = open_sums(s);
+    if (rc == OK && o->operators)
+        rc = set_operators(s);
     if (rc == OK)
         rc = open_schedules(s);
     if (rc == OK)

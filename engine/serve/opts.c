@@ -84,6 +84,10 @@ const struct opt_row serve_opt_table[] = {
             "Tuned schedules of the matrix products, a file written by `sandwich tune`. "
             "Without it those of the plan, or a cost model's.",
             .unit = "FILE"),
+    OPT_ROW(STR, operators, NULL,
+            "Operators that a step runs in place of the model's own: a list such as "
+            "`sandwich model inspect --operators` prints.",
+            .unit = "FILE"),
     OPT_ROW(STR, policy, "fcfs", "Scheduling policy.", .unit = "NAME",
             .names = policy_name),
     OPT_ROW(INT, max_tok, NULL,

@@ -34,6 +34,7 @@ struct serve_opts {
     int rank_mode;         /* enum serve_rank_mode */
     char *plan;            /* path of a plan, NULL: default */
     char *schedules;       /* path of a cache of tuned schedules, NULL: none */
+    char *operators;       /* path of a list of operators (step/op.h), NULL: the model's */
     char *policy;          /* scheduling policy */
     int64_t max_tok;       /* longest sequence; 0: the model's, at most 4096 */
     int64_t max_seqs;      /* most sequences that may hold memory at once */
