@@ -21,29 +21,29 @@ struct serve;
 /* The options of the engine. Flags, JSON keys, help and records are made from their
  * table. */
 struct serve_opts {
-    char *model;           /* path */
-    char *tokenizer;       /* NULL: from the model's file */
-    char *pre_tokenizer;   /* NULL: the one that the tokenizer's file names */
-    char *isa;             /* "auto", "ref", "avx2", ... */
-    int precision;         /* enum kern_precision */
-    bool deterministic;    /* same tokens for any batch, threads, ranks and plan */
-    char *weight_type;     /* "file", "f32", "bf16" */
-    int kv_type;           /* enum kern_kv_type */
-    int64_t threads;       /* 0: the plan's, or all CPUs of the budget */
-    int64_t ranks;         /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
-    int rank_mode;         /* enum serve_rank_mode */
-    char *plan;            /* path of a plan, NULL: default */
-    char *schedules;       /* path of a cache of tuned schedules, NULL: none */
-    char *operators;       /* path of a list of operators (step/op.h), NULL: the model's */
-    char *policy;          /* scheduling policy */
-    int64_t max_tok;       /* longest sequence; 0: the model's, at most 4096 */
-    int64_t max_seqs;      /* most sequences that may hold memory at once */
-    int kv_admit;          /* enum serve_kv_admit */
-    int64_t kv_budget_tok; /* most tokens that may be reserved; 0: all of the memory */
-    int64_t kv_budget;     /* bytes of memory; 0: of max_seqs sequences of max_tok */
-    char *kv_alloc;        /* how it is divided: the name of an allocator */
-    int64_t kv_block;      /* paged: tokens of a block */
-    char *kv_predict;      /* name of a length predictor; NULL: none */
+    char *model;         /* path */
+    char *tokenizer;     /* NULL: from the model's file */
+    char *pre_tokenizer; /* NULL: the one that the tokenizer's file names */
+    char *isa;           /* "auto", "ref", "avx2", ... */
+    int precision;       /* enum kern_precision */
+    bool deterministic;  /* same tokens for any batch, threads, ranks and plan */
+    char *weight_type;   /* "file", "f32", "bf16" */
+    int kv_type;         /* enum kern_kv_type */
+    int64_t threads;     /* 0: the plan's, or all CPUs of the budget */
+    int64_t ranks;       /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
+    int rank_mode;       /* enum serve_rank_mode */
+    char *plan;          /* path of a plan, NULL: default */
+    char *schedules;     /* path of a cache of tuned schedules, NULL: none */
+    char *operators;     /* path of a list of operators (step/op.h), NULL: the model's */
+    char *policy;        /* scheduling policy */
+    int64_t max_tok;     /* longest sequence; 0: the model's, at most 4096 */
+    int64_t max_seqs;    /* most sequences that may hold memory at once */
+    int kv_admit;        /* enum serve_kv_admit */
+    int64_t kv_budget_tok;   /* most tokens that may be reserved; 0: all of the memory */
+    int64_t kv_budget;       /* bytes of memory; 0: of max_seqs sequences of max_tok */
+    char *kv_alloc;          /* how it is divided: the name of an allocator */
+    int64_t kv_block;        /* paged: tokens of a block */
+    char *kv_predict;        /* name of a length predictor; NULL: none */
     int64_t kv_predict_tok;  /* constant: what it predicts */
     double kv_predict_sigma; /* noisy: size of its errors */
     char *kv_predict_file;   /* learned: path of what was learned */
