@@ -1,5 +1,6 @@
 #include "tests/support/faults.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -119,6 +120,19 @@ int test_mutants(const struct test_document *d, int n)
         n_refused += test_parse(d, mutant, mutate(&r, d->data, d->n, mutant)) != OK;
     mem_free(mutant);
     return n_refused;
+}
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+void test_one_thread(void)
+{
+    pthread_t t;
+
+    assert_int_equal(pthread_create(&t, NULL, nothing, NULL), 0);
+    assert_int_equal(pthread_join(t, NULL), 0);
 }
 
 void test_no_more_threads(int n)

@@ -76,6 +76,7 @@ int test_mutants(const struct test_document *d, int n);
     ({                                                                                   \
         int fds_ = left_fds();                                                           \
         long n_ = 0;                                                                     \
+        test_one_thread();                                                               \
         for (;; n_++) {                                                                  \
             int tasks_ = left_files("/proc/self/task"), rc_;                             \
             err_clear();                                                                 \
@@ -93,6 +94,8 @@ int test_mutants(const struct test_document *d, int n);
         }                                                                                \
         n_;                                                                              \
     })
+/* Make a thread and wait for its end: a sanitizer's own thread begins with the first one. */
+void test_one_thread(void);
 /* Wait until this process has at most n threads: one that was joined may have a moment to go. */
 void test_no_more_threads(int n);
 
