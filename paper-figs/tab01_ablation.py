@@ -16,8 +16,8 @@ WAYS = [("raw_", "raw: each step as it comes"), ("", "kept: what a step slows do
 def name(c):
     """What is served, where, and what its numbers rest on."""
     target = os.path.basename(str(study.setting(c, "model"))).removesuffix(".gguf")
-    return "%s, batch %s (%s)" % (target, study.setting(c, "batch"),
-                                  c.kind("raw_tok_s_service_config").replace("_", " "))
+    return "%s, batch %s, %s (%s)" % (target, study.setting(c, "batch"), study.setting(c, "policy"),
+                                      c.kind("raw_tok_s_service_config").replace("_", " "))
 
 
 def rates(c, way, step):

@@ -17,7 +17,7 @@
 #include "tune/validate.h"
 
 struct opts {
-    char *model;
+    char *model, *policy;
     int precision;
     int64_t batch, n_prompt_tok, n_output_tok, rounds, seed;
     double tune_s, search_s;
@@ -33,6 +33,7 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, n_output_tok, "32", "Output tokens of each sequence.", .min = 2,
             .max = 65536),
     OPT_ROW(INT, rounds, "6", "Rounds of all steps, interleaved.", .min = 3, .max = 99),
+    OPT_ROW(STR, policy, "sandwich", "Tuning policy."),
     OPT_ROW(F64, tune_s, "2", "Time to tune each shape of matrix.", .unit = "s", .min = 0,
             .max = 3600),
     OPT_ROW(F64, search_s, "25", "Limit of the plan search in each phase.", .unit = "s",
@@ -241,7 +242,7 @@ static int tune(struct cell *f, struct product *x, int n_threads)
     o.split_k = f->split_k;
     o.budget_s = f->o->tune_s;
     o.seed = f->o->seed;
-    rc = study_tune_on(f->bench, "sandwich", &o, n_threads, &x->shape, 1, &x->found);
+    rc = study_tune_on(f->bench, f->o->policy, &o, n_threads, &x->shape, 1, &x->found);
     opt_free(tune_opt_table, &o);
     x->kept = x->found;
     if (rc == OK)

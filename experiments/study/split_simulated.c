@@ -2,29 +2,19 @@
  * switches between the configurations of both phases, has one, or mixes both phases in its batches:
  * the highest rate at which requests keep their objectives.
  *
- * Times of steps are the simulator's of engine/simulate for the cores that a role has in each
- * memory node; they go through the performance model `host` into the simulated cluster, whose two
- * machines share the memory controllers and hand keys and values over in memory.
+ * Times of steps are those of the cores that a role has in each memory node; the two roles share
+ * the memory controllers and hand keys and values over in memory (simulated_serving.h).
  * Paper: Sandwich 3.1, Splitwise IV. */
 #include <math.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "base/stats.h"
 #include "base/stats_interval.h"
-#include "cluster/cluster.h"
-#include "experiments/study/support/topo.h"
-#include "plan/trace.h"
-#include "plan/workload.h"
+#include "experiments/study/support/simulated_serving.h"
 
-#define NODES_MAX   8
-#define CORES_MAX   256
-#define SEEDS_MAX   32
-#define LINK_ALPHA  5e4 /* ns: a hand-over between processes; assumed */
-#define KV_TOK      (1 << 24)
-#define TOLERANCE   0.02
-#define RATE_MAX    1e5
-#define TARGET_FRAC 0.9
+#define NODES_MAX 8
+#define CORES_MAX 256
+#define SEEDS_MAX 32
 
 struct opts {
     STUDY_TOPO_OPTS
@@ -89,22 +79,20 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct engine {
-    struct cluster_perf perf;
-    double prompt_s, prompt_bytes, token_s,
-        token_bytes; /* of a mean prompt, a mean token */
-    int prompt_cores, token_cores;
-};
-
 struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_topo topo;
-    int pus[NODES_MAX][CORES_MAX]; /* of each memory node */
-    int n_pus;                     /* of one */
-    struct engine whole;           /* all cores: what objectives refer to */
+    int pus[NODES_MAX][CORES_MAX];     /* of each memory node */
+    int n_pus;                         /* of one */
+    struct study_serving_engine whole; /* all cores: what objectives refer to */
     double slowdown;
 };
+
+static enum kern_type type_of(const struct cell *c)
+{
+    return c->o->type ? KERN_BF16 : KERN_F32;
+}
 
 /* ---- times of steps ---- */
 
@@ -143,85 +131,25 @@ static int config_of(const struct cell *c, struct topo_tree **tree,
     return topo_config_cut(out, *tree, 1, &c->topo.limits);
 }
 
-static int prompt_s(const struct cell *c, const struct topo_config *f, int64_t n_tok,
-                    double *seconds, double *bytes)
-{
-    const struct model_cost_types types = {c->o->type ? KERN_BF16 : KERN_F32,
-                                           KERN_KV_F32};
-    struct simulate_workload w;
-
-    plan_piece_workload(&w, &c->topo.model, types, n_tok, 0);
-    *bytes = w.v[0].weight_bytes + w.v[0].kv_bytes;
-    return simulate_seconds(c->topo.sim, f, NULL, &w, seconds);
-}
-
-static int token_s(const struct cell *c, const struct topo_config *f, int batch,
-                   double ctx_tok, double *seconds, double *bytes)
-{
-    const struct model_cost_types types = {c->o->type ? KERN_BF16 : KERN_F32,
-                                           KERN_KV_F32};
-    const struct plan_trace one = {.contexts = {.n = 1, .v = {{ctx_tok, 1}}}};
-    struct simulate_workload w;
-
-    TRY(plan_workload(&w, &c->topo.model, types, TOPO_DECODE, &one, batch));
-    *bytes = w.v[0].weight_bytes + w.v[0].kv_bytes;
-    return simulate_seconds(c->topo.sim, f, NULL, &w, seconds);
-}
-
-static int fit_perf(const struct cell *c, struct engine *e,
-                    const struct topo_config *prefill, const struct topo_config *decode)
-{
-    static const int prompts[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
-    static const int batches[] = {1, 2, 4, 8, 16, 32, 64, 128};
-    enum { N_PROMPTS = sizeof(prompts) / sizeof(prompts[0]) };
-    enum { N_BATCHES = sizeof(batches) / sizeof(batches[0]) };
-    struct cluster_point p[N_PROMPTS + 2 * N_BATCHES];
-    double s, bytes;
-    int n = 0;
-
-    for (int i = 0; i < N_PROMPTS; i++) {
-        TRY(prompt_s(c, prefill, prompts[i], &s, &bytes));
-        p[n++] = (struct cluster_point){prompts[i], 1, 1, 1e3 * s, NAN, NAN, NAN, NAN};
-    }
-    for (int i = 0; i < 2 * N_BATCHES; i++) {
-        int ctx = i % 2 ? 1024 : 64;
-
-        TRY(token_s(c, decode, batches[i / 2], ctx, &s, &bytes));
-        p[n++] =
-            (struct cluster_point){ctx, batches[i / 2], 1, NAN, 1e3 * s, NAN, NAN, NAN};
-    }
-    TRY(cluster_perf_find("host", &e->perf.kind));
-    return e->perf.kind->fit(&e->perf, p, n);
-}
-
 /* prefill on the cores [lo, hi) of each cluster, decode on [dlo, dhi). */
-static int open_engine(const struct cell *c, struct engine *e, const int64_t lanes[4])
+static int open_engine(const struct cell *c, struct study_serving_engine *e,
+                       const int64_t lanes[4])
 {
     struct topo_tree *trees[2] = {NULL, NULL};
     struct topo_config prefill, decode;
-    double ctx = c->topo.prompt_tok + c->topo.output_tok / 2;
     int rc = config_of(c, &trees[0], &prefill, lanes[0], lanes[1]);
 
     if (rc == OK)
         rc = config_of(c, &trees[1], &decode, lanes[2], lanes[3]);
     if (rc == OK)
-        rc = fit_perf(c, e, &prefill, &decode);
-    if (rc == OK)
-        rc = prompt_s(c, &prefill, (int64_t)c->topo.prompt_tok, &e->prompt_s,
-                      &e->prompt_bytes);
-    if (rc == OK)
-        rc = token_s(c, &decode, 8, ctx, &e->token_s, &e->token_bytes);
-    if (rc == OK) {
-        e->prompt_cores = prefill.n_ranks * prefill.n_threads;
-        e->token_cores = decode.n_ranks * decode.n_threads;
-    }
+        rc = study_serving_engine_open(e, &c->topo, type_of(c), &prefill, &decode);
     mem_free(trees[0]);
     mem_free(trees[1]);
     return rc;
 }
 
 /* The engine whose decode has the fastest step of those with 1 to all cores of each cluster. */
-static int open_switch(const struct cell *c, struct engine *e)
+static int open_switch(const struct cell *c, struct study_serving_engine *e)
 {
     int64_t lo = c->o->decode_lanes > 0 ? c->o->decode_lanes : 1;
     int64_t hi = c->o->decode_lanes > 0 ? lo : c->o->cluster;
@@ -230,7 +158,7 @@ static int open_switch(const struct cell *c, struct engine *e)
         return err_set(ERR_ARG, "study.decode_lanes: expected at most study.cluster, %d",
                        (int)c->o->cluster);
     for (int64_t k = lo; k <= hi; k++) {
-        struct engine x = {0};
+        struct study_serving_engine x = {0};
 
         TRY(open_engine(c, &x, (const int64_t[]){0, c->o->cluster, 0, k}));
         if (k == lo || x.token_s < e->token_s)
@@ -239,152 +167,68 @@ static int open_switch(const struct cell *c, struct engine *e)
     return OK;
 }
 
-/* ---- a load ---- */
+/* ---- objectives ---- */
 
-struct load {
-    const struct cell *c;
-    double rate, t_s;
-    int64_t n_left, at;
-    struct rng arrivals, sizes;
-    int64_t n, n_ttft, n_tpot, n_both; /* kept */
-};
-
-static bool next_request(void *ctx, struct cluster_arrival *a)
+/* Against the request alone on all cores. */
+static struct study_serving_kept kept(void *ctx, const struct cluster_done *d)
 {
-    struct load *l = ctx;
-    int64_t n = l->c->topo.trace->n_items;
-    int64_t i = (int64_t)rng_below(&l->sizes, (uint64_t)n);
-
-    if (l->n_left-- <= 0)
-        return false;
-    l->t_s += rng_exp(&l->arrivals) / l->rate;
-    *a = (struct cluster_arrival){(int64_t)(1e9 * l->t_s), l->c->topo.lengths[i],
-                                  l->c->topo.lengths[n + i]};
-    return true;
-}
-
-static void on_done(void *ctx, const struct cluster_done *d)
-{
-    struct load *l = ctx;
-    const struct cluster_perf *p = &l->c->whole.perf;
-    const struct opts *o = l->c->o;
+    const struct cell *c = ctx;
+    const struct cluster_perf *p = &c->whole.perf;
     struct cluster_work prompt = {.n_prompt_tok = d->n_prompt,
                                   .sum_prompt_sq =
                                       (double)d->n_prompt * (double)d->n_prompt};
     struct cluster_work token = {.n_decode = 1, .ctx_tok = d->n_prompt};
     double first = (double)(d->first_ns - d->arrival_ns);
     double later = (double)(d->last_ns - d->first_ns);
-    bool ttft = first <= o->ttft_factor * (double)cluster_perf_step_ns(p, &prompt);
-    bool tpot = later <= o->tpot_factor * (double)cluster_perf_step_ns(p, &token) *
-                             (double)(d->n_output - 1);
 
-    l->n++;
-    l->n_ttft += ttft && !d->refused;
-    l->n_tpot += tpot && !d->refused;
-    l->n_both += ttft && tpot && !d->refused;
+    return (struct study_serving_kept){
+        .ttft = first <= c->o->ttft_factor * (double)cluster_perf_step_ns(p, &prompt),
+        .tpot = later <= c->o->tpot_factor * (double)cluster_perf_step_ns(p, &token) *
+                             (double)(d->n_output - 1)};
 }
 
-struct design {
-    const struct engine *prompt, *token; /* token NULL: one engine */
-    const char *policy;
-    int64_t max_step_tok;
-};
-
-static int run_load(struct load *l, const struct cell *c, const struct design *d,
-                    double rate, uint64_t seed)
+static struct study_serving serving(struct cell *c,
+                                    const struct study_serving_engine *prompt,
+                                    const struct study_serving_engine *token)
 {
-    const struct cluster_contention x = {
-        {{1, c->slowdown}, {c->slowdown, 1}}}; /* one of each kind */
-    struct cluster_machine_opts m[2];
-    struct cluster_stat stat;
-    struct cluster_opts o;
-
-    *l = (struct load){.c = c, .rate = rate, .n_left = c->topo.trace->n_items};
-    rng_init(&l->arrivals, seed, "arrival");
-    rng_init(&l->sizes, seed, "sample");
-    for (int i = 0; i < 2; i++)
-        m[i] = (struct cluster_machine_opts){
-            .home = !d->token ? CLUSTER_MIXED
-                    : i       ? CLUSTER_TOKEN
-                              : CLUSTER_PROMPT,
-            .perf = i ? &d->token->perf : &d->prompt->perf,
-            .kv_tok = KV_TOK,
-            .link_gbps = simulate_params(c->topo.sim)->core_gbps,
-            .link_alpha_ns = LINK_ALPHA,
-            .controller = 1};
-    TRY(cluster_opts_init(&o));
-    TRY(sched_policy_find(d->policy, &o.policy));
-    o.machines = m;
-    o.n_machines = d->token ? 2 : 1;
-    o.n_layers = c->topo.model.n_layers;
-    o.kv_bytes_per_tok = (int64_t)c->topo.model.n_layers * 2 * c->topo.model.n_kv_heads *
-                         c->topo.model.head_dim * (int64_t)sizeof(float);
-    o.prompt_threshold = o.token_threshold = INT64_MAX;
-    o.max_step_tok = d->max_step_tok;
-    o.max_seqs = c->o->max_seqs;
-    o.reserve_first = true;
-    o.layer_wise_tok = 0;
-    o.contention = d->token ? &x : NULL;
-    o.next = next_request;
-    o.next_ctx = l;
-    o.observer = (struct cluster_observer){.ctx = l, .done = on_done};
-    return cluster_run(&stat, &o);
-}
-
-/* Of one seed, to 2 %. */
-static int goodput(double *out, const struct cell *c, const struct design *d,
-                   uint64_t seed)
-{
-    double lo = 0, hi = 1e-3;
-    struct load l;
-
-    while (hi < RATE_MAX) {
-        TRY(run_load(&l, c, d, hi, seed));
-        if ((double)l.n_both < TARGET_FRAC * (double)l.n)
-            break;
-        lo = hi;
-        hi *= 2;
-    }
-    while (lo > 0 && hi > lo * (1 + TOLERANCE)) {
-        double mid = sqrt(lo * hi);
-
-        TRY(run_load(&l, c, d, mid, seed));
-        if ((double)l.n_both < TARGET_FRAC * (double)l.n)
-            hi = mid;
-        else
-            lo = mid;
-    }
-    *out = lo;
-    return OK;
+    return (struct study_serving){.topo = &c->topo,
+                                  .prompt = prompt,
+                                  .token = token,
+                                  .slowdown = token ? c->slowdown : 1,
+                                  .policy = "continuous",
+                                  .max_seqs = c->o->max_seqs,
+                                  .kept = kept,
+                                  .kept_ctx = c};
 }
 
 /* ---- the cell ---- */
 
 struct result {
     double v[SEEDS_MAX], mean, ttft_kept, tpot_kept, slowdown;
-    struct engine prompt, token;
+    struct study_serving_engine prompt, token;
 };
 
-static int measure(struct cell *c, struct result *r, const struct design *d)
+static int measure(const struct cell *c, struct result *r, const struct study_serving *s)
 {
-    struct load l;
+    struct study_serving_counts n;
 
     for (int64_t i = 0; i < c->o->n_seeds; i++)
-        TRY(goodput(&r->v[i], c, d, (uint64_t)(c->o->seed + i)));
+        TRY(study_serving_goodput(&r->v[i], s, (uint64_t)(c->o->seed + i)));
     r->mean = stats_mean(r->v, (size_t)c->o->n_seeds);
     r->ttft_kept = r->tpot_kept = NAN;
-    r->slowdown = d->token ? c->slowdown : 1;
+    r->slowdown = s->slowdown;
     if (!(r->mean > 0))
         return OK;
-    TRY(run_load(&l, c, d, 1.05 * r->mean, (uint64_t)c->o->seed));
-    r->ttft_kept = (double)l.n_ttft / (double)l.n;
-    r->tpot_kept = (double)l.n_tpot / (double)l.n;
+    TRY(study_serving_run(&n, s, 1.05 * r->mean, (uint64_t)c->o->seed));
+    r->ttft_kept = (double)n.n_ttft / (double)n.n;
+    r->tpot_kept = (double)n.n_tpot / (double)n.n;
     return OK;
 }
 
 /* What both roles read while they compute, over what all of their cores can. Both get less in
  * proportion to what they ask for. */
-static int find_slowdown(struct cell *c, const struct engine *p, const struct engine *t)
+static int find_slowdown(struct cell *c, const struct study_serving_engine *p,
+                         const struct study_serving_engine *t)
 {
     int pus[NODES_MAX * CORES_MAX], n = 0;
     double gbps, want;
@@ -409,12 +253,13 @@ static int run_split(struct cell *c, struct result *best)
                        (int)all);
     for (int64_t k = lo; k <= hi; k++) {
         struct result r = {0};
-        const struct design d = {&r.prompt, &r.token, "continuous", 0};
+        struct study_serving s;
 
         TRY(open_engine(c, &r.prompt, (const int64_t[]){0, k, 0, k}));
         TRY(open_engine(c, &r.token, (const int64_t[]){k, all, k, all}));
         TRY(find_slowdown(c, &r.prompt, &r.token));
-        TRY(measure(c, &r, &d));
+        s = serving(c, &r.prompt, &r.token);
+        TRY(measure(c, &r, &s));
         if (k == lo || r.mean > best->mean)
             *best = r;
     }
@@ -425,17 +270,16 @@ static int run_one(struct cell *c, struct result *r)
 {
     static const char *const policies[] = {"", "continuous", "continuous", "mixed",
                                            "chunked"};
-    const struct design d = {.prompt = &r->prompt,
-                             .policy = policies[c->o->system],
-                             .max_step_tok =
-                                 c->o->system == CHUNKED ? c->o->chunk_tok : 0};
+    struct study_serving s = serving(c, &r->prompt, NULL);
 
+    s.policy = policies[c->o->system];
+    s.max_step_tok = c->o->system == CHUNKED ? c->o->chunk_tok : 0;
     if (c->o->system == SWITCH)
         TRY(open_switch(c, &r->prompt));
     else
         r->prompt = c->whole;
     r->token = r->prompt;
-    return measure(c, r, &d);
+    return measure(c, r, &s);
 }
 
 /* v: [n_seeds] */
@@ -452,12 +296,12 @@ static void report_mean(struct cell *c, const char *name, const double *v)
 static int compare(struct cell *c, const struct result *r)
 {
     struct result base = {0};
-    const struct design d = {.prompt = &base.prompt, .policy = "continuous"};
+    const struct study_serving s = serving(c, &base.prompt, NULL);
     double ratio[SEEDS_MAX];
 
     TRY(open_switch(c, &base.prompt));
     for (int64_t i = 0; i < c->o->n_seeds; i++) {
-        TRY(goodput(&base.v[i], c, &d, (uint64_t)(c->o->seed + i)));
+        TRY(study_serving_goodput(&base.v[i], &s, (uint64_t)(c->o->seed + i)));
         ratio[i] = base.v[i] > 0 ? r->v[i] / base.v[i] : NAN;
     }
     report_mean(c, "over_switch", ratio);

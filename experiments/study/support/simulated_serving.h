@@ -1,0 +1,62 @@
+/* experiments/study/support/simulated_serving.h - requests that one simulated machine serves: times
+ * of steps of engine/simulate for the cores of both phases, which go through the performance model
+ * `host` into the simulated cluster, and the highest rate at which objectives are kept.
+ *   Threads: one. */
+#ifndef STUDY_SIMULATED_SERVING_H
+#define STUDY_SIMULATED_SERVING_H
+
+#include "cluster/cluster.h"
+#include "experiments/study/support/topo.h"
+
+#define STUDY_SERVING_TARGET_FRAC 0.9
+#define STUDY_SERVING_TOLERANCE   0.02
+
+/* A step of a prompt of n_tok tokens, and of `batch` sequences of ctx_tok tokens: its seconds, and
+ * the bytes that it reads. type: of the weights. */
+MUST int study_serving_prompt_s(const struct study_topo *t, enum kern_type type,
+                                const struct topo_config *f, int64_t n_tok,
+                                double *seconds, double *bytes);
+MUST int study_serving_token_s(const struct study_topo *t, enum kern_type type,
+                               const struct topo_config *f, int batch, double ctx_tok,
+                               double *seconds, double *bytes);
+
+/* An engine on given cores. */
+struct study_serving_engine {
+    struct cluster_perf perf;
+    double prompt_s, prompt_bytes; /* of the trace's mean prompt, alone */
+    double token_s, token_bytes;   /* of a step of eight sequences of its mean length */
+    int prompt_cores, token_cores;
+};
+MUST int study_serving_engine_open(struct study_serving_engine *out,
+                                   const struct study_topo *t, enum kern_type type,
+                                   const struct topo_config *prefill,
+                                   const struct topo_config *decode);
+
+struct study_serving_kept {
+    bool ttft, tpot;
+};
+/* One engine, or a prompt machine and a token machine on the same memory controllers. */
+struct study_serving {
+    const struct study_topo *topo;                     /* its trace is drawn from */
+    const struct study_serving_engine *prompt, *token; /* token NULL: one engine */
+    double slowdown;      /* of both machines while both compute; 1: none */
+    const char *policy;   /* scheduling policy */
+    int64_t max_step_tok; /* of "chunked"; 0: no limit */
+    int64_t max_seqs;
+    /* Which objectives a request has met. */
+    struct study_serving_kept (*kept)(void *ctx, const struct cluster_done *d);
+    void *kept_ctx;
+};
+
+struct study_serving_counts {
+    int64_t n, n_ttft, n_tpot,
+        n_both; /* requests; those that kept an objective, or both */
+};
+/* As many requests as the trace has, drawn from it, at Poisson times of a rate. */
+MUST int study_serving_run(struct study_serving_counts *out,
+                           const struct study_serving *s, double rate_rps, uint64_t seed);
+/* The highest rate at which STUDY_SERVING_TARGET_FRAC of them keep both objectives, to
+ * STUDY_SERVING_TOLERANCE. 0: none. */
+MUST int study_serving_goodput(double *out, const struct study_serving *s, uint64_t seed);
+
+#endif
