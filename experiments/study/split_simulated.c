@@ -142,7 +142,7 @@ static int open_engine(const struct cell *c, struct study_serving_engine *e,
     if (rc == OK)
         rc = config_of(c, &trees[1], &decode, lanes[2], lanes[3]);
     if (rc == OK)
-        rc = study_serving_engine_open(e, &c->topo, type_of(c), &prefill, &decode);
+        rc = study_serving_engine_open(e, &c->topo, type_of(c), &prefill, &decode, NULL);
     mem_free(trees[0]);
     mem_free(trees[1]);
     return rc;

@@ -99,6 +99,13 @@ def split_simulated(rng, nodes, system, tpot_factor, **_):
     return summary, {"goodputs": rng.uniform(1, 2, 5)}, {}, {"*": "simulated"}
 
 
+def plans_simulated(rng, method, **_):
+    summary = {n: rng.uniform(0.8, 1) for n in "slo_scale_p90 goodput_rps ttft_ms tpot_ms".split()}
+    summary.update(prefill_ranks=1, prefill_threads=52, decode_ranks=2, decode_threads=20,
+                   over_one_plan=(2.1, 1.9, 2.3) if method != "one_plan" else (1, 1, 1))
+    return summary, {"goodputs": rng.uniform(1, 2, 5)}, {}, {"*": "simulated"}
+
+
 def kv_faults(rng, checksums, **_):
     faults = ["unknown_id", "partial_layer", "peer_killed", "corrupted", "slow"]
     series = {}
@@ -128,6 +135,9 @@ STUDIES = {
     "splitwise_sim_vs_real": (roles_vs_sim, {"load": [0.5, 0.8, 1.5]}),
     "split_or_switch_simulated": (split_simulated, {
         "nodes": [2, 4], "system": ["split", "switch", "one_configuration", "mixed", "chunked"], "tpot_factor": [1.5, 3]}),
+    "plans_simulated": (plans_simulated, {
+        "machine": ["xeon8272clx2", "kunpeng920x4"], "model": ["llama-160m", "sheared-llama-1.3b"],
+        "method": ["one_plan", "even_split", "vllmpp", "search"]}),
     "splitwise_fig04_active_tokens": (active_tokens, {"source": ["llama2-70b", "engine"], "trace": TRACES,
                                                       "seed": [1, 2]}),
     "splitwise_fig07_memory": (kv_memory, {"what": ["engine", "llama2-70b", "llama2-70b-mha", "bloom-176b"]}),

@@ -3,7 +3,8 @@
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
 
-extern const struct study study_roles_vs_sim, study_split_simulated;
+extern const struct study study_roles_vs_sim, study_split_simulated,
+    study_plans_simulated;
 
 TEST_GROUP(NULL, capture_end);
 
@@ -78,4 +79,36 @@ TEST(the_cores_of_a_simulated_machine)
                "less than study.cluster, 4");
     assert_err(capture_run(&study_split_simulated, "{\"nodes\": 8, \"cluster\": 5}"),
                ERR_ARG, "24 cores of a memory node are not clusters");
+}
+
+static double plans_goodput(const char *method)
+{
+    assert_ok(
+        capture_run(&study_plans_simulated,
+                    "{\"model\": \"llama-160m\", \"type\": \"bf16\", \"method\": \"%s\", "
+                    "\"n_seeds\": 2, \"n_requests\": 60, \"search_s\": 3}",
+                    method));
+    return value_of("goodput_rps");
+}
+
+/* One plan is what all are compared with; the search finds a better one where ranks on their own
+ * memory nodes read more. */
+TEST(plans_on_a_simulated_machine)
+{
+    double one = plans_goodput("one_plan"), one_scale, one_tpot_ms;
+
+    assert_value("over_one_plan", 1);
+    assert_value("prefill_threads", 52);
+    assert_value("decode_ranks", 1);
+    one_scale = value_of("slo_scale_p90");
+    one_tpot_ms = value_of("tpot_ms");
+    assert_true(plans_goodput("even_split") > one);
+    assert_value("prefill_ranks", 2);
+    assert_true(value_of("tpot_ms") < one_tpot_ms);
+    assert_true(plans_goodput("search") > one);
+    assert_true(value_of("slo_scale_p90") <= one_scale);
+    assert_err(capture_run(&study_plans_simulated, "{\"model\": \"llama-3-8b\"}"),
+               ERR_ARG, "the paper has no objectives for llama-3-8b");
+    assert_int_equal(capture_run(&study_plans_simulated, "{\"method\": \"serch\"}"),
+                     ERR_NOTFOUND);
 }

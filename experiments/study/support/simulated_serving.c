@@ -13,15 +13,16 @@
 /* ---- times of steps ---- */
 
 int study_serving_prompt_s(const struct study_topo *t, enum kern_type type,
-                           const struct topo_config *f, int64_t n_tok, double *seconds,
-                           double *bytes)
+                           const struct topo_config *f,
+                           const struct topo_config *placed_by, int64_t n_tok,
+                           double *seconds, double *bytes)
 {
     const struct model_cost_types types = {type, KERN_KV_F32};
     struct simulate_workload w;
 
     plan_piece_workload(&w, &t->model, types, n_tok, 0);
     *bytes = w.v[0].weight_bytes + w.v[0].kv_bytes;
-    return simulate_seconds(t->sim, f, NULL, &w, seconds);
+    return simulate_seconds(t->sim, f, placed_by, &w, seconds);
 }
 
 int study_serving_token_s(const struct study_topo *t, enum kern_type type,
@@ -39,7 +40,7 @@ int study_serving_token_s(const struct study_topo *t, enum kern_type type,
 
 static int fit_perf(struct cluster_perf *perf, const struct study_topo *t,
                     enum kern_type type, const struct topo_config *prefill,
-                    const struct topo_config *decode)
+                    const struct topo_config *decode, const struct topo_config *placed_by)
 {
     static const int prompts[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
     static const int batches[] = {1, 2, 4, 8, 16, 32, 64, 128};
@@ -50,7 +51,7 @@ static int fit_perf(struct cluster_perf *perf, const struct study_topo *t,
     int n = 0;
 
     for (int i = 0; i < N_PROMPTS; i++) {
-        TRY(study_serving_prompt_s(t, type, prefill, prompts[i], &s, &bytes));
+        TRY(study_serving_prompt_s(t, type, prefill, placed_by, prompts[i], &s, &bytes));
         p[n++] = (struct cluster_point){prompts[i], 1, 1, 1e3 * s, NAN, NAN, NAN, NAN};
     }
     for (int i = 0; i < 2 * N_BATCHES; i++) {
@@ -67,13 +68,14 @@ static int fit_perf(struct cluster_perf *perf, const struct study_topo *t,
 int study_serving_engine_open(struct study_serving_engine *out,
                               const struct study_topo *t, enum kern_type type,
                               const struct topo_config *prefill,
-                              const struct topo_config *decode)
+                              const struct topo_config *decode,
+                              const struct topo_config *placed_by)
 {
     double ctx = t->prompt_tok + t->output_tok / 2;
 
-    TRY(fit_perf(&out->perf, t, type, prefill, decode));
-    TRY(study_serving_prompt_s(t, type, prefill, (int64_t)t->prompt_tok, &out->prompt_s,
-                               &out->prompt_bytes));
+    TRY(fit_perf(&out->perf, t, type, prefill, decode, placed_by));
+    TRY(study_serving_prompt_s(t, type, prefill, placed_by, (int64_t)t->prompt_tok,
+                               &out->prompt_s, &out->prompt_bytes));
     TRY(study_serving_token_s(t, type, decode, 8, ctx, &out->token_s, &out->token_bytes));
     out->prompt_cores = prefill->n_ranks * prefill->n_threads;
     out->token_cores = decode->n_ranks * decode->n_threads;

@@ -12,9 +12,10 @@
 #define STUDY_SERVING_TOLERANCE   0.02
 
 /* A step of a prompt of n_tok tokens, and of `batch` sequences of ctx_tok tokens: its seconds, and
- * the bytes that it reads. type: of the weights. */
+ * the bytes that it reads. type: of the weights, which placed_by has placed; NULL: f has. */
 MUST int study_serving_prompt_s(const struct study_topo *t, enum kern_type type,
-                                const struct topo_config *f, int64_t n_tok,
+                                const struct topo_config *f,
+                                const struct topo_config *placed_by, int64_t n_tok,
                                 double *seconds, double *bytes);
 MUST int study_serving_token_s(const struct study_topo *t, enum kern_type type,
                                const struct topo_config *f, int batch, double ctx_tok,
@@ -27,10 +28,12 @@ struct study_serving_engine {
     double token_s, token_bytes;   /* of a step of eight sequences of its mean length */
     int prompt_cores, token_cores;
 };
+/* placed_by: of prefill's steps; decode always reads what is placed for it. */
 MUST int study_serving_engine_open(struct study_serving_engine *out,
                                    const struct study_topo *t, enum kern_type type,
                                    const struct topo_config *prefill,
-                                   const struct topo_config *decode);
+                                   const struct topo_config *decode,
+                                   const struct topo_config *placed_by);
 
 struct study_serving_kept {
     bool ttft, tpot;
