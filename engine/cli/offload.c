@@ -91,9 +91,13 @@ static int check(const struct cli_offload_flags *f, const struct serve_opts *s)
                        f->accel);
     if ((f->cg > -1 && f->cg < 0) || (f->gg > -1 && f->gg < 0))
         return err_set(ERR_ARG, "--accel-cg, --accel-gg: expected -1 or 0 to 1");
-    if (s->plan || s->ranks > 1)
-        return err_set(ERR_ARG, "--accel has one rank and makes its own plan: leave out "
-                                "--plan and --ranks");
+    if (s->plan || s->ranks > 1 || s->rank_mode == SERVE_RANKS_PROCESSES)
+        return err_set(ERR_ARG,
+                       "--accel has one rank, in this process, and makes its own "
+                       "plan: leave out --plan, --ranks and --rank-mode");
+    if (s->deterministic)
+        return err_set(ERR_ARG, "--accel changes the order of sums: leave out "
+                                "--deterministic");
     return OK;
 }
 

@@ -1,5 +1,5 @@
-/* cli/offload.h - `sandwich run` with an accelerator: its options, its plan before anything is
- * loaded, and the engine's steps by that plan. */
+/* cli/offload.h - `sandwich run` and `sandwich serve` with an accelerator: its options, its plan
+ * before anything is loaded, and the engine's steps by that plan. */
 #ifndef CLI_OFFLOAD_H
 #define CLI_OFFLOAD_H
 

@@ -1,5 +1,6 @@
 /* sandwich serve: the engine behind an OpenAI-compatible HTTP server. */
 #include "cli/cli.h"
+#include "cli/offload.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,22 +14,33 @@ struct serve_flags {
     struct serve_opts serve; /* first: its table's offsets hold here */
     struct http_opts http;
     struct roles_opts roles;
+    struct cli_offload_flags offload;
     bool help;
 };
 #define OPT_OF struct serve_flags
-static const struct opt_row help_row[] = {OPT_HELP_ROW};
+static const struct opt_row own_rows[] = {CLI_OFFLOAD_ROWS, OPT_HELP_ROW};
+#define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
 #define ROWS_MAX 96
+
+/* The request for which --explain and --dry-run predict the speed. */
+#define ABOUT_PROMPT 512
+#define ABOUT_NEW    128
 
 static const struct opt_usage usage = {
     .line = "sandwich serve --model FILE [options]",
     .about =
         "Serve a model over HTTP with OpenAI's API: /v1/completions, "
         "/v1/chat/completions, /v1/models, and /health and /metrics. SIGTERM, SIGINT or "
-        "SIGHUP ends it when the running requests have ended.",
+        "SIGHUP ends it when the running requests have ended. With --accel the speed is "
+        "predicted for one request with a prompt of 512 tokens and 128 new ones; what "
+        "clients and /metrics see is the clock on the wall, in which values of sim and "
+        "paced are computed as well.",
     .examples = "  sandwich serve --model llama-160m.gguf --max-seqs 4\n"
                 "  sandwich serve --model llama-160m.gguf --roles prompt=1,token=1\n"
                 "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", "
-                "\"max_tokens\": 32}'\n",
+                "\"max_tokens\": 32}'\n"
+                "  sandwich serve --model m.gguf --accel paced --accel-profile p.json "
+                "--explain\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
@@ -46,7 +58,8 @@ static const struct opt_row *table(void)
         own[n] = roles_opt_table[i];
         own[n].offset += offsetof(struct serve_flags, roles);
     }
-    own[n++] = help_row[0];
+    for (int i = 0; i < N_OWN; i++)
+        own[n++] = own_rows[i];
     (void)cli_join(rows, ROWS_MAX, serve_opt_table, own, n);
     for (struct opt_row *r = rows; r->name; r++) {
         if (strcmp(r->name, "policy") == 0)
@@ -72,23 +85,26 @@ static int announce(const struct serve_flags *f, const struct http *h)
     return OK;
 }
 
-static int serve(const struct serve_flags *f)
+/* The engine of this process, or the one in front of machines. */
+static int open_engine(struct serve **out, const struct serve_flags *f,
+                       struct cli_offload *offload)
 {
     static char doing[] = "loading";
+
+    return f->roles.roles
+               ? roles_open(out, &f->serve, &f->roles)
+               : serve_open_offloaded(out, &f->serve, cli_offload_hook(offload),
+                                      cli_progress, doing);
+}
+
+static int serve(const struct serve_flags *f, struct cli_offload *offload)
+{
     struct serve *s = NULL;
     struct http *h = NULL;
-    int rc;
+    int rc = http_bind(&h, &f->http);
 
-    if (!f->serve.model)
-        return err_set(ERR_ARG, "--model is needed: the file of the model to serve");
-    serve_warn_one_seq(&f->serve, "--max-seqs");
-    if (roles_is_machine(&f->roles))
-        return roles_machine_serve(&f->serve, &f->roles);
-    rc = http_bind(&h, &f->http);
-    if (rc == OK && f->roles.roles)
-        rc = roles_open(&s, &f->serve, &f->roles);
-    else if (rc == OK)
-        rc = serve_open_shown(&s, &f->serve, cli_progress, doing);
+    if (rc == OK)
+        rc = open_engine(&s, f, offload);
     cli_catch_interrupts();
     if (rc == OK)
         rc = http_start(h, s, &f->serve);
@@ -101,6 +117,28 @@ static int serve(const struct serve_flags *f)
     return rc;
 }
 
+static int serve_flags(const struct serve_flags *f)
+{
+    struct cli_offload *offload = NULL;
+    bool machine;
+    int rc;
+
+    if (!f->serve.model)
+        return err_set(ERR_ARG, "--model is needed: the file of the model to serve");
+    serve_warn_one_seq(&f->serve, "--max-seqs");
+    machine = roles_is_machine(&f->roles);
+    if ((machine || f->roles.roles) && strcmp(f->offload.accel, "none") != 0)
+        return err_set(ERR_ARG, "--accel is for an engine of one process: leave out "
+                                "--roles, --role and mpirun");
+    if (machine)
+        return roles_machine_serve(&f->serve, &f->roles);
+    rc = cli_offload_open(&offload, &f->offload, &f->serve, ABOUT_PROMPT, ABOUT_NEW);
+    if (rc == OK)
+        rc = f->offload.dry_run ? cli_offload_print(offload) : serve(f, offload);
+    cli_offload_close(&offload);
+    return rc;
+}
+
 int cli_serve(int argc, char **argv)
 {
     struct serve_flags f;
@@ -109,7 +147,7 @@ int cli_serve(int argc, char **argv)
     if (status == 0)
         status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
     if (status == -1)
-        status = cli_fail("serve", serve(&f));
+        status = cli_fail("serve", serve_flags(&f));
     opt_free(table(), &f);
     return status;
 }

@@ -1,0 +1,108 @@
+"""MLPs in slices on the CPU and an accelerator, as a client of `sandwich serve` meets them: the ids of the
+CPU alone, one request at a time and many at once, for any slices."""
+import json
+import os
+import subprocess
+import threading
+
+from serving import Server, Tap, arguments
+
+sandwich, tiny = arguments()
+tap = Tap()
+ENGINE = ("--threads", "1", "--max-step-tok", "32")
+PROMPTS = [[1 + (7 * i + k) % 200 for k in range(3 + 11 * i)] for i in range(5)]
+N_NEW = 24
+SLICES = [(-1, -1), (0, 0), (1, 0), (0, 1), (0.5, 0), (0.3, 0.4)]
+
+
+def flags(accel, cg, gg):
+    profile = os.path.join(os.path.dirname(tiny), accel + ".json")
+    return ("--accel", accel, "--accel-profile", profile, "--accel-cg", str(cg), "--accel-gg", str(gg))
+
+
+def answer(s, prompt):
+    body = dict(prompt=prompt, max_tokens=N_NEW, temperature=0, ignore_eos=True, return_token_ids=True)
+    return s.complete(**body)["choices"][0]["token_ids"]
+
+
+def served(*more):
+    """The ids of each prompt, alone, and then of all at once."""
+    s = Server(sandwich, tiny, *ENGINE, *more)
+    try:
+        alone, together = [answer(s, p) for p in PROMPTS], [None] * len(PROMPTS)
+
+        def ask(i):
+            together[i] = answer(s, PROMPTS[i])
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(PROMPTS))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        status, err = s.stop()
+    assert status == 0, err
+    return alone, together
+
+
+def command(verb, *more):
+    return subprocess.run([sandwich, verb, "--model", tiny, *ENGINE, *more], capture_output=True, text=True)
+
+
+def run(prompt, *more):
+    r = command("run", "--prompt-ids", ",".join(map(str, prompt)), "-n", str(N_NEW), "--ids", "--ignore-eos",
+                *more)
+    assert r.returncode == 0, r.stderr
+    return [int(i) for i in r.stdout.split()]
+
+
+want, same = served()
+assert want == same and all(len(ids) == N_NEW for ids in want), (want, same)
+
+
+def ids(accel, cg, gg):
+    alone, together = served(*flags(accel, cg, gg))
+    assert alone == want, (alone, want)
+    assert together == want, (together, want)
+
+
+def ids_of_run(accel):
+    for cg, gg in SLICES:
+        got = run(PROMPTS[2], *flags(accel, cg, gg))
+        assert got == want[2], (cg, gg, got, want[2])
+
+
+def plans():
+    """Both verbs have the same slices; --explain says them."""
+    more = (*flags("sim", -1, -1), "--dry-run", "--gpu-budget", "1MB")
+    plan = [json.loads(command(v, *a, *more).stdout)
+            for v, a in (("serve", ()), ("run", ("--prompt-ids", "1,2")))]
+    assert plan[0]["layers"] == plan[1]["layers"] and plan[0]["layers"], plan
+    s = Server(sandwich, tiny, *ENGINE, *flags("sim", 0.5, 0.5), "--explain")
+    answer(s, PROMPTS[0])
+    status, err = s.stop()
+    assert status == 0 and "predicted: " in err, err
+
+
+def refused():
+    accel = flags("sim", -1, -1)
+    for more, text in (((*accel, "--roles", "prompt=1,token=1"), "--roles"),
+                       ((*accel, "--ranks", "2"), "--ranks"),
+                       ((*accel, "--rank-mode", "processes"), "--rank-mode"),
+                       ((*accel, "--deterministic"), "--deterministic"),
+                       (("--accel", "sim"), "--accel-profile"),
+                       (("--dry-run",), "need --accel")):
+        r = command("serve", "--port", "0", *more)
+        lines = [l for l in r.stderr.splitlines() if l.startswith("sandwich serve: ")]
+        assert r.returncode == 2 and len(lines) == 1 and text in lines[0], (more, r.stderr)
+        assert not r.stdout, r.stdout
+
+
+for cg, gg in SLICES:
+    tap.check("sim with %g sent and %g there: the ids of the CPU alone" % (cg, gg), ids, "sim", cg, gg)
+tap.check("paced: the ids of the CPU alone", ids, "paced", 0.5, 0.25)
+tap.check("sandwich run on sim", ids_of_run, "sim")
+tap.check("sandwich run on paced", ids_of_run, "paced")
+tap.check("serve and run have one plan", plans)
+tap.check("what an accelerator is refused with", refused)
+tap.finish()
