@@ -38,14 +38,21 @@ static int open_hook(void *ctx, struct model *m, struct model_phase **phases,
                      int n_phases)
 {
     struct cli_offload *o = ctx;
-    const struct hetero_offload_opts opts = {
+    struct hetero_offload_opts opts = {
         .kind = o->kind,
         .accel = {.machine = &o->plan.machines[0], .cpu = o->accel_cpu},
-        .units = o->plan.units,
-        .n_units = o->plan.n_layers,
+        .n_units = o->plan.n_layers * hetero_n_mlps(&o->config),
         .machines = o->plan.machines};
+    struct hetero_units *units = mem_new(MEM_OTHER, (size_t)opts.n_units, sizeof(*units));
+    int rc;
 
-    return hetero_offload_open(&o->offload, m, phases, n_phases, &opts);
+    if (!units)
+        return ERR_NOMEM;
+    hetero_plan_units(units, &o->plan, &o->config);
+    opts.units = units;
+    rc = hetero_offload_open(&o->offload, m, phases, n_phases, &opts);
+    mem_free(units);
+    return rc;
 }
 
 static void close_hook(void *ctx)

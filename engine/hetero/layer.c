@@ -84,15 +84,15 @@ struct hetero_device {
     const struct accel_kind *k;
     struct accel *a;
     int n_layers;
-    int64_t ld, max_tok;
+    int64_t ld, max_tok, max_rows;
     struct layer *layers;
     int x, y;
     int gate_up[N_SLICES], h[N_SLICES]; /* activations of each slice, of any layer */
     int staging[2];
     int used[2]; /* the event after which a staging buffer is free; -1: it is */
     int n_sent;
-    float *part;              /* the result, [max_tok, ld] */
-    int64_t first_tok, n_tok; /* that the accelerator computes; of the step */
+    float *part;    /* the result, [max_rows, ld] */
+    int64_t lo, hi; /* rows that the accelerator computes; none: lo == hi */
 };
 
 static int alloc_weights(struct hetero_device *d, struct slice *s)
@@ -155,9 +155,10 @@ static size_t most_sent_bytes(const struct hetero_device *d)
 static int alloc_activations(struct hetero_device *d)
 {
     size_t rows = (size_t)d->max_tok * sizeof(float);
+    size_t all = (size_t)(d->max_rows * d->ld) * sizeof(float);
 
-    TRY(d->k->alloc(d->a, rows * (size_t)d->ld, &d->x));
-    TRY(d->k->alloc(d->a, rows * (size_t)d->ld, &d->y));
+    TRY(d->k->alloc(d->a, all, &d->x));
+    TRY(d->k->alloc(d->a, all, &d->y));
     for (int i = 0; i < N_SLICES; i++) {
         size_t n = (size_t)most_pairs(d, i) * KERN_PANEL;
 
@@ -184,8 +185,9 @@ int hetero_device_open(struct hetero_device **out, const struct hetero_device_op
     d->n_layers = o->n_layers;
     d->ld = o->ld;
     d->max_tok = o->max_tok;
+    d->max_rows = o->max_rows > 0 ? o->max_rows : o->max_tok;
     d->layers = mem_new(MEM_OTHER, (size_t)o->n_layers, sizeof(*d->layers));
-    d->part = mem_new(MEM_OTHER, (size_t)(o->max_tok * o->ld), sizeof(*d->part));
+    d->part = mem_new(MEM_OTHER, (size_t)(d->max_rows * o->ld), sizeof(*d->part));
     rc = d->layers && d->part ? o->kind->open(&d->a, &o->accel) : ERR_NOMEM;
     for (int i = 0; i < o->n_layers && rc == OK; i++)
         rc = open_layer(d, &d->layers[i], &o->layers[i], o->units[i]);
@@ -222,11 +224,20 @@ bool hetero_device_has(const struct hetero_device *d, int layer, int64_t n_accel
     return is_used(l, CG, 0) || is_used(l, GG, 0) || is_used(l, CG_PRIME, n_accel_tok);
 }
 
-int hetero_device_send(struct hetero_device *d, const float *x, int64_t n_tok)
+int64_t hetero_device_from(const struct hetero_device *d, int layer, struct hetero_rows r)
+{
+    const struct layer *l = &d->layers[layer];
+
+    if (is_used(l, CG, 0) || is_used(l, GG, 0))
+        return 0;
+    return is_used(l, CG_PRIME, r.n_accel) ? r.n - r.n_accel : r.n;
+}
+
+int hetero_device_send(struct hetero_device *d, const float *x, int64_t n_rows)
 {
     d->k->launch(d->a, 1);
     TRY(d->k->copy(d->a, (struct accel_at){d->x, 0}, x,
-                   (size_t)(n_tok * d->ld) * sizeof(*x)));
+                   (size_t)(n_rows * d->ld) * sizeof(*x)));
     d->k->wait(d->a, ACCEL_COMPUTE, d->k->record(d->a, ACCEL_COPY));
     return OK;
 }
@@ -250,12 +261,12 @@ static struct accel_at row_at(int buffer, int64_t row, int64_t ld, int64_t colum
     return (struct accel_at){buffer, (size_t)(row * ld + column) * sizeof(float)};
 }
 
-/* Product i of a slice for tokens from tok0 on. */
+/* Product i of a slice for these rows; the first slice of the layer sets y. */
 static int compute(struct hetero_device *d, int slice, const struct slice *s, int i,
-                   int weights, int64_t tok0, bool first)
+                   int weights, struct hetero_rows r, bool first)
 {
     int64_t pairs = s->mlp.gate_up.n_panels / 2, ldh = pairs * KERN_PANEL;
-    struct accel_gemm g = {.n_tok = d->n_tok - tok0,
+    struct accel_gemm g = {.n_tok = r.n,
                            .layout = matrix(&s->mlp, i),
                            .w = {weights, 0},
                            .accumulate = i == 2 && !first};
@@ -263,17 +274,16 @@ static int compute(struct hetero_device *d, int slice, const struct slice *s, in
                                    .n_pairs = pairs,
                                    .ldh = ldh,
                                    .ld = 2 * ldh,
-                                   .h = row_at(d->h[slice], tok0, ldh, 0),
-                                   .gate_up =
-                                       row_at(d->gate_up[slice], tok0, 2 * ldh, 0)};
+                                   .h = {d->h[slice], 0},
+                                   .gate_up = {d->gate_up[slice], 0}};
 
     g.layout.data = NULL;
     if (i == 2) {
         g.x = f.h, g.ldx = ldh;
-        g.y = row_at(d->y, tok0, d->ld, 0), g.ldy = d->ld;
+        g.y = row_at(d->y, r.first, d->ld, 0), g.ldy = d->ld;
     } else {
-        g.x = row_at(d->x, tok0, d->ld, 0), g.ldx = d->ld;
-        g.y = row_at(d->gate_up[slice], tok0, 2 * ldh, i * (pairs / 2) * 2 * KERN_PANEL);
+        g.x = row_at(d->x, r.first, d->ld, 0), g.ldx = d->ld;
+        g.y = row_at(d->gate_up[slice], 0, 2 * ldh, i * (pairs / 2) * 2 * KERN_PANEL);
         g.ldy = 2 * ldh;
     }
     if (g.layout.n_panels > 0)
@@ -283,25 +293,25 @@ static int compute(struct hetero_device *d, int slice, const struct slice *s, in
 
 /* One product of each slice: all launches, then what is sent, then what is computed. */
 static int one_gemm(struct hetero_device *d, const struct layer *l, int i,
-                    int64_t n_accel_tok)
+                    struct hetero_rows r)
 {
+    const struct hetero_rows taken = {r.first + r.n - r.n_accel, r.n_accel, 0};
     bool first = true;
 
     for (int k = 0; k < N_SLICES; k++)
-        if (is_used(l, k, n_accel_tok))
+        if (is_used(l, k, r.n_accel))
             d->k->launch(d->a, k == GG ? 1 : 2);
     for (int k = 0; k < N_SLICES; k++) {
         const struct slice *s = &l->slices[k];
         int weights = s->weights[i];
         struct kern_mat w;
 
-        if (!is_used(l, k, n_accel_tok))
+        if (!is_used(l, k, r.n_accel))
             continue;
         w = matrix(&s->mlp, i);
         if (k != GG)
             TRY(send(d, &w, &weights));
-        TRY(compute(d, k, s, i, weights, k == CG_PRIME ? d->n_tok - n_accel_tok : 0,
-                    first));
+        TRY(compute(d, k, s, i, weights, k == CG_PRIME ? taken : r, first));
         if (k != GG)
             d->used[(d->n_sent - 1) % 2] = d->k->record(d->a, ACCEL_COMPUTE);
         first = false;
@@ -309,16 +319,14 @@ static int one_gemm(struct hetero_device *d, const struct layer *l, int i,
     return OK;
 }
 
-int hetero_device_begin(struct hetero_device *d, int layer, int64_t n_tok,
-                        int64_t n_accel_tok)
+int hetero_device_begin(struct hetero_device *d, int layer, struct hetero_rows r)
 {
-    const struct layer *l = &d->layers[layer];
-    bool all = is_used(l, CG, 0) || is_used(l, GG, 0);
+    int64_t lo = r.first + hetero_device_from(d, layer, r);
 
-    d->n_tok = n_tok;
-    d->first_tok = all ? 0 : n_tok - n_accel_tok;
+    d->lo = d->lo < d->hi && d->lo < lo ? d->lo : lo;
+    d->hi = r.first + r.n;
     for (int i = 0; i < HETERO_N_GEMMS; i++)
-        TRY(one_gemm(d, l, i, n_accel_tok));
+        TRY(one_gemm(d, &d->layers[layer], i, r));
     return OK;
 }
 
@@ -327,17 +335,27 @@ int hetero_device_wait(struct hetero_device *d, double *seconds)
     return d->k->finish(d->a, seconds);
 }
 
-int hetero_device_end(struct hetero_device *d, float *y, double *seconds)
+int hetero_device_take(struct hetero_device *d, const float **y, double *seconds)
 {
-    int64_t lo = d->first_tok * d->ld, n = d->n_tok * d->ld - lo;
+    int64_t lo = d->lo, n = d->hi - d->lo;
 
+    *y = d->part;
+    d->lo = d->hi = 0;
     d->k->launch(d->a, 1);
     d->k->wait(d->a, ACCEL_COPY, d->k->record(d->a, ACCEL_COMPUTE));
-    TRY(d->k->fetch(d->a, d->part, row_at(d->y, d->first_tok, d->ld, 0),
-                    (size_t)n * sizeof(*y)));
-    TRY(d->k->finish(d->a, seconds));
-    for (int64_t i = 0; i < n; i++)
-        y[lo + i] += d->part[i];
+    TRY(d->k->fetch(d->a, d->part + lo * d->ld, row_at(d->y, lo, d->ld, 0),
+                    (size_t)(n * d->ld) * sizeof(**y)));
+    return d->k->finish(d->a, seconds);
+}
+
+int hetero_device_end(struct hetero_device *d, float *y, double *seconds)
+{
+    int64_t lo = d->lo * d->ld, hi = d->hi * d->ld;
+    const float *part;
+
+    TRY(hetero_device_take(d, &part, seconds));
+    for (int64_t i = lo; i < hi; i++)
+        y[i] += part[i];
     return OK;
 }
 
@@ -393,7 +411,7 @@ static int run_both(struct hetero_device *d, struct cpu_part *cpu, bool has_cpu,
     TRY(hetero_device_wait(d, &before_s));
     begin_s = cpu->end_s = now_s();
     if (hetero_device_has(d, 0, n_accel_tok))
-        TRY(hetero_device_begin(d, 0, n_tok, n_accel_tok));
+        TRY(hetero_device_begin(d, 0, (struct hetero_rows){0, n_tok, n_accel_tok}));
     if (has_cpu && team)
         par_team_run(team, cpu->work.n_threads, cpu_phase, cpu);
     else if (has_cpu)

@@ -28,12 +28,13 @@ static inline int hetero_mlp_units(const struct hetero_mlp *m)
 /* Units [lo, hi), as a layer of its own. lo < hi. */
 void hetero_mlp_slice(struct hetero_mlp *out, const struct hetero_mlp *m, int lo, int hi);
 
-/* Of a layer; CC has the units that are left. */
+/* Of an MLP; CC has the units that are left. */
 struct hetero_units {
     int cg, gg;
 };
 
-/* All layers of a model on one accelerator. */
+/* All MLPs of a model on one accelerator: one of each layer, or its experts. They are called
+ * layers here, since each runs as one. */
 struct hetero_device;
 struct hetero_device_opts {
     const struct accel_kind *kind;
@@ -41,7 +42,8 @@ struct hetero_device_opts {
     const struct hetero_mlp *layers;  /* [n_layers], lent until the device is closed */
     const struct hetero_units *units; /* [n_layers], lent for the call */
     int n_layers;
-    int64_t max_tok, ld; /* of a step; floats from a row of x and of y to the next */
+    int64_t max_tok, ld; /* of a layer; floats from a row of x and of y to the next */
+    int64_t max_rows; /* of x and y in a step, which several layers divide; 0: max_tok */
 };
 /* Copies GG. ERR_ARG: a layer has fewer units. Errors of the accelerator. */
 MUST int hetero_device_open(struct hetero_device **out,
@@ -49,14 +51,25 @@ MUST int hetero_device_open(struct hetero_device **out,
 void hetero_device_close(struct hetero_device **d);
 /* Does the accelerator compute anything of the layer for n_accel_tok tokens? */
 bool hetero_device_has(const struct hetero_device *d, int layer, int64_t n_accel_tok);
-/* Send x[n_tok, ld], which stays as it is until hetero_device_end(). */
-MUST int hetero_device_send(struct hetero_device *d, const float *x, int64_t n_tok);
-/* Give the accelerator its slices of the layer, and the last n_accel_tok of n_tok tokens of CC.
- * Returns while it works. */
-MUST int hetero_device_begin(struct hetero_device *d, int layer, int64_t n_tok,
-                             int64_t n_accel_tok);
-/* y[n_tok, ld] += what the accelerator computed since hetero_device_begin(). *seconds: of
+/* Send x[n_rows, ld], which stays as it is until hetero_device_end()
+ * or hetero_device_take(). */
+MUST int hetero_device_send(struct hetero_device *d, const float *x, int64_t n_rows);
+/* Rows of x and y that a layer has, of which the accelerator takes the last n_accel over from
+ * CC. */
+struct hetero_rows {
+    int64_t first, n, n_accel;
+};
+/* Give the accelerator its slices of the layer. Returns while it works; layers may follow each
+ * other. */
+MUST int hetero_device_begin(struct hetero_device *d, int layer, struct hetero_rows r);
+/* The first of a layer's rows for which the accelerator computes anything. */
+int64_t hetero_device_from(const struct hetero_device *d, int layer,
+                           struct hetero_rows r);
+/* What the accelerator computed since it was given the first layer: *y [rows, ld], of which those
+ * that a layer has a part of are set; lent until the next call. *seconds: of
  * accel_kind.finish(), with the way back of the result. */
+MUST int hetero_device_take(struct hetero_device *d, const float **y, double *seconds);
+/* Add it to y[rows, ld] where one layer was given. */
 MUST int hetero_device_end(struct hetero_device *d, float *y, double *seconds);
 /* Wait for all that was given. */
 MUST int hetero_device_wait(struct hetero_device *d, double *seconds);

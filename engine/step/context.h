@@ -56,7 +56,8 @@ struct model_phase {
     void *stored_ctx;
     const struct model_offload *offload; /* NULL: the CPU computes all */
     int64_t offload_rows;                /* that the CPU computes in this layer */
-    atomic_int n_stored; /* in this step: ranks that stored a layer, over all layers */
+    const float *offload_y; /* what it computed of this layer's experts; NULL: nothing */
+    atomic_int n_stored;    /* in this step: ranks that stored a layer, over all layers */
     struct model_rank *ranks;
     struct model_thread_slot *thread_slots; /* [m->n_threads], by the team's thread */
     int n_team; /* a step uses the team's threads 0 .. n_team - 1 */

@@ -5,7 +5,8 @@
  * multiplies all its rows at once, and every thread computes its own columns of all experts: of
  * (gate, up) in a first pass, of down in a second one. Since a thread has whole columns of down
  * it adds up what it computed itself, and the sum of a row is in the order of its experts'
- * weights, whatever rows are in the step. A shared expert is one more, which all rows have.
+ * weights, whatever rows are in the step. A shared expert is one more, which all rows have. Where
+ * an accelerator computes a part (step/offload.h), its own sum is added to that of the CPU.
  *   Threads: see step.h. */
 #include <math.h>
 #include <string.h>
@@ -95,6 +96,20 @@ static void choose(const struct model_thread_ctx *w)
 
 /* ---- the groups ---- */
 
+/* What the CPU computes of a layer's matrices. */
+static const struct kern_mat *mats_of(const struct model_thread_ctx *w, int layer)
+{
+    const struct model_offload *o = w->phase->offload;
+
+    return o ? o->views[layer].mats : w->rank->layers[layer].mats;
+}
+
+/* How many rows of a group of n the CPU computes. */
+static int64_t n_cpu_of(const struct model_thread_ctx *w, int g, int64_t n)
+{
+    return w->phase->offload ? w->phase->offload->groups[g].n_cpu : n;
+}
+
 /* The group of expert g; the number after the last is the shared expert's. */
 static struct group group_of(const struct model_thread_ctx *w, int g)
 {
@@ -105,13 +120,13 @@ static struct group group_of(const struct model_thread_ctx *w, int g)
 
     if (g == c->n_experts)
         return (struct group){.mat = MODEL_MAT_GATE_UP,
-                              .n = c->hidden > 0 ? w->n_rows : 0,
+                              .n = c->hidden > 0 ? n_cpu_of(w, g, w->n_rows) : 0,
                               .at = all,
                               .h = k->h,
                               .ld_h = k->ld_h,
                               .y = k->expert_y + all * w->m->ld_x};
     return (struct group){.mat = model_expert_mat(g),
-                          .n = s->first[g + 1] - s->first[g],
+                          .n = n_cpu_of(w, g, s->first[g + 1] - s->first[g]),
                           .at = s->first[g],
                           .rows = s->row + s->first[g],
                           .h = k->expert_h + s->first[g] * k->ld_expert_h,
@@ -158,7 +173,7 @@ static struct model_rows input_of(const struct group *g, const struct model_rows
 static void pack_all(struct model_thread_ctx *w, int layer, const struct model_rows *x,
                      bool down)
 {
-    const struct kern_mat *mats = w->rank->layers[layer].mats;
+    const struct kern_mat *mats = mats_of(w, layer);
     int n_groups = w->m->c.n_experts + 1;
     int64_t all = 0, lo = 0, hi = 0, at = 0;
 
@@ -202,7 +217,7 @@ static const void *packed_of(struct model_thread_ctx *w, const struct group *g,
 
 static void gate_up(struct model_thread_ctx *w, int layer, const struct model_rows *x)
 {
-    const struct kern_mat *mats = w->rank->layers[layer].mats;
+    const struct kern_mat *mats = mats_of(w, layer);
 
     if (w->n_rows > 1)
         pack_all(w, layer, x, false);
@@ -237,7 +252,7 @@ static bool has_group(const struct down_part *d, const struct model_thread_ctx *
 
 static void down(struct model_thread_ctx *w, int layer, const struct down_part *d)
 {
-    const struct kern_mat *mats = w->rank->layers[layer].mats;
+    const struct kern_mat *mats = mats_of(w, layer);
 
     for (int i = 0; i <= w->m->c.n_experts; i++) {
         const struct group g = group_of(w, i);
@@ -271,9 +286,22 @@ static void add_weighted(float *sum, const float *y, float weight, int64_t n, bo
             sum[i] = weight * y[i];
 }
 
-static float sigmoid(float x)
+/* The sigmoid of the router's last product. */
+static float shared_weight(const struct model_thread_ctx *w, int64_t r)
 {
+    float x = w->rank->router[r * w->rank->ld_router + w->m->c.n_experts];
+
     return (float)(1 / (1 + exp(-(double)x)));
+}
+
+/* Did down() compute the pair of a row and expert e that is the at-th of the step's? */
+static bool has_pair(const struct model_thread_ctx *w, const struct kern_mat *mats, int e,
+                     int32_t at)
+{
+    int32_t first = w->own->first[e];
+
+    return !model_view_empty(&mats[model_expert_mat(e) + 1]) &&
+           at - first < n_cpu_of(w, e, w->own->first[e + 1] - first);
 }
 
 /* The weighted sum over what down() computed for row r, columns [lo, hi). */
@@ -281,20 +309,22 @@ static void sum_row(const struct model_thread_ctx *w, int layer,
                     const struct down_part *d, int64_t r, int64_t lo, int64_t hi,
                     float *sum)
 {
-    const struct kern_mat *mats = w->rank->layers[layer].mats;
+    const struct kern_mat *mats = mats_of(w, layer);
     const struct model_config *c = &w->m->c;
     int64_t k = c->n_active, ld = w->m->ld_x;
     const float *y = w->rank->expert_y + lo;
     bool add = false;
 
-    if (d->experts && !model_view_empty(&mats[MODEL_MAT_EXPERT_DOWN]))
-        for (int64_t i = 0; i < k; i++, add = true)
-            add_weighted(sum, y + w->own->at[r * k + i] * ld, w->own->weight[r * k + i],
-                         hi - lo, add);
-    if (d->shared && !model_view_empty(&mats[MODEL_MAT_DOWN])) {
-        const float *scale = w->rank->router + r * w->rank->ld_router + c->n_experts;
-
-        add_weighted(sum, y + (w->n_rows * k + r) * ld, sigmoid(*scale), hi - lo, add);
+    for (int64_t i = r * k; i < (r + 1) * k && d->experts; i++) {
+        if (!has_pair(w, mats, w->own->expert[i], w->own->at[i]))
+            continue;
+        add_weighted(sum, y + w->own->at[i] * ld, w->own->weight[i], hi - lo, add);
+        add = true;
+    }
+    if (d->shared && !model_view_empty(&mats[MODEL_MAT_DOWN]) &&
+        r < n_cpu_of(w, c->n_experts, w->n_rows)) {
+        add_weighted(sum, y + (w->n_rows * k + r) * ld, shared_weight(w, r), hi - lo,
+                     add);
         add = true;
     }
     if (!add)
@@ -354,6 +384,45 @@ static void part(struct model_thread_ctx *w, void *ctx, int i, int64_t p_lo, int
                 out + (r * (p_hi - p_lo) + lo) * KERN_PANEL);
 }
 
+/* ---- what an accelerator computes ---- */
+
+static void begin_offload(struct model_thread_ctx *w, int layer,
+                          const struct model_rows *in)
+{
+    const struct model_offload *o = w->phase->offload;
+    const struct model_expert_rows rows = {
+        .x = in->x, .n_rows = w->n_rows, .first = w->own->first, .row = w->own->row};
+
+    if (w->id == 0)
+        o->begin_experts(o->ctx, layer, &rows);
+    model_sync(w, MODEL_T_LINEAR);
+}
+
+/* Add its weighted rows to x, each thread to rows of its own. */
+static void end_offload(struct model_thread_ctx *w, int layer)
+{
+    const struct model_config *c = &w->m->c;
+    const struct model_offload *o = w->phase->offload;
+    const struct model_scratch *s = w->own;
+    int64_t k = c->n_active, ld = w->m->ld_x, lo, hi;
+    const float *y = NULL;
+
+    if (w->id == 0)
+        model_fail(w, o->end_experts(o->ctx, layer, &w->phase->offload_y));
+    model_sync(w, MODEL_T_WAIT);
+    y = w->phase->offload_y;
+    par_share(w->n_rows, w->id, w->n, &lo, &hi);
+    for (int64_t r = lo; r < hi && y; r++) {
+        for (int64_t i = r * k; i < (r + 1) * k; i++)
+            if (s->at[i] - s->first[s->expert[i]] >= o->groups[s->expert[i]].from)
+                add_weighted(w->x + r * ld, y + s->at[i] * ld, s->weight[i], ld, true);
+        if (c->hidden > 0 && r >= o->groups[c->n_experts].from)
+            add_weighted(w->x + r * ld, y + (w->n_rows * k + r) * ld, shared_weight(w, r),
+                         ld, true);
+    }
+    model_sync(w, MODEL_T_LINEAR);
+}
+
 /* ---- the operator ---- */
 
 /* Normalise the rows once, since several products read each of them; a single row each thread for
@@ -399,6 +468,8 @@ void model_experts(struct model_thread_ctx *w, int layer)
 
     normalise(w, &in);
     route(w, layer, &in);
+    if (w->phase->offload)
+        begin_offload(w, layer, &in);
     gate_up(w, layer, &in);
     if (w->n_rows > 1)
         pack_all(w, layer, NULL, true);
@@ -406,4 +477,6 @@ void model_experts(struct model_thread_ctx *w, int layer)
         model_sum_parts(w, m->expert_boundaries.n + m->ffn_boundaries.n, part, &layer);
     else
         residual(w, layer);
+    if (w->phase->offload)
+        end_offload(w, layer);
 }

@@ -1,6 +1,6 @@
-/* Steps of models whose MLPs are sliced between the CPU and an accelerator compute what float64
- * loops do, for every shape of model and type of weights, any slices and any accelerator; a plan
- * says what is where, and its file what is wrong. */
+/* Steps of models whose MLPs or experts are sliced between the CPU and an accelerator compute what
+ * float64 loops do, for every shape of model and type of weights, any slices and any accelerator;
+ * a plan says what is where, and its file what is wrong. */
 #include <math.h>
 
 #include "hetero/offload.h"
@@ -8,6 +8,8 @@
 #include "model/state.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
+
+#define MLPS_MAX 300
 
 /* Neither side is so much faster that all tokens of a prompt go there. */
 static const struct hetero_machine machines[2] = {{.launch_s = 1e-7,
@@ -29,29 +31,42 @@ static int offload(struct hetero_offload **out, struct step_model *x, const char
     return hetero_offload_open(out, x->model, x->phases, x->n_phases, &o);
 }
 
+/* Of each MLP; some have all units on one side. */
+static int random_slices(const struct step_model *x, struct hetero_units *units,
+                         struct rng *r)
+{
+    const struct model_config *c = &x->model->c;
+    int n_mlps = hetero_n_mlps(c), n = n_mlps * c->n_layers;
+
+    for (int i = 0; i < n; i++) {
+        int e = i % n_mlps;
+        int mat = e < c->n_experts ? model_expert_mat(e) : MODEL_MAT_GATE_UP;
+        uint64_t all = (uint64_t)x->model->layers[i / n_mlps].mats[mat + 1].n_units;
+
+        units[i].gg = (int)(rng_below(r, 3) ? rng_below(r, all + 1) : 0);
+        units[i].cg = (int)rng_below(r, all - (uint64_t)units[i].gg + 1);
+        if (rng_below(r, 6) == 0)
+            units[i] = (struct hetero_units){0, 0};
+    }
+    return n;
+}
+
 static void run_trait(const struct step_trait *t, const char *kind, int n_threads,
                       struct rng *r, int64_t *n_taken_over)
 {
     struct model_opts o = step_model_opts();
-    struct hetero_units units[MODEL_MAX_LAYERS];
+    static struct hetero_units units[MLPS_MAX];
     struct hetero_offload *off;
     struct step_model x;
     char what[160];
 
-    if (t->n_experts > 0)
-        return;
+    assert_true(t->n_layers * (t->n_experts + 1) <= MLPS_MAX);
     step_model_open(&x, t, &o, n_threads);
     step_model_phase(&x, 1, n_threads);
-    for (int i = 0; i < t->n_layers; i++) {
-        int n = (int)x.model->layers[i].mats[MODEL_MAT_DOWN].n_units;
-
-        units[i].gg = (int)rng_below(r, (uint64_t)n + 1);
-        units[i].cg = (int)rng_below(r, (uint64_t)(n - units[i].gg) + 1);
-    }
-    assert_ok(offload(&off, &x, kind, units, t->n_layers));
+    assert_ok(offload(&off, &x, kind, units, random_slices(&x, units, r)));
     snprintf(what, sizeof(what), "%s on %s", t->name, kind);
     step_model_run(&x, 1, o.max_step_tok, 1e-4, test_seed(), what);
-    step_model_run(&x, 3, o.max_step_tok, 1e-4, test_seed() + 1, what);
+    step_model_run(&x, 5, o.max_step_tok, 1e-4, test_seed() + 1, what);
     for (int64_t n = 2; n <= o.max_step_tok; n++)
         *n_taken_over += hetero_offload_tokens(off, n);
     hetero_offload_close(&off);
@@ -72,6 +87,20 @@ TEST(steps_of_every_model)
     assert_true(n_taken_over > 0);
 }
 
+/* Whichever experts a token has, and all of them. */
+TEST(steps_of_experts)
+{
+    int64_t n_taken_over = 0;
+    struct rng r;
+
+    rng_init(&r, test_seed(), "experts");
+    for (int round = 0; round < 3; round++)
+        for (int t = 0; t < step_n_expert_traits; t++)
+            run_trait(&step_expert_traits[t], "sim", 1 + (t + round) % 2, &r,
+                      &n_taken_over);
+    assert_true(n_taken_over > 0);
+}
+
 TEST(steps_in_real_time)
 {
     int64_t n_taken_over = 0;
@@ -80,6 +109,8 @@ TEST(steps_in_real_time)
     rng_init(&r, test_seed(), "paced");
     run_trait(&step_traits[0], "paced", 1, &r, &n_taken_over);
     run_trait(&step_quant_traits[0], "paced", 2, &r, &n_taken_over);
+    run_trait(&step_expert_traits[0], "paced", 1, &r, &n_taken_over);
+    run_trait(&step_expert_traits[7], "paced", 2, &r, &n_taken_over);
 }
 
 TEST(what_cannot_be_sliced)
@@ -95,7 +126,7 @@ TEST(what_cannot_be_sliced)
                "one rank");
     step_model_close_phases(&x);
     step_model_phase(&x, 1, 2);
-    assert_err(offload(&off, &x, "sim", units, 1), ERR_ARG, "slices of 1 layers");
+    assert_err(offload(&off, &x, "sim", units, 1), ERR_ARG, "slices of 1 MLPs");
     units[0].cg = 1000;
     assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_ARG, "1000");
     step_model_close(&x);
@@ -105,23 +136,6 @@ TEST(what_cannot_be_sliced)
     step_model_phase(&x, 1, 1);
     assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_UNSUPPORTED,
                "deterministic");
-    step_model_close(&x);
-}
-
-TEST(experts_are_refused)
-{
-    struct model_opts o = step_model_opts();
-    struct hetero_units units[MODEL_MAX_LAYERS] = {{0, 0}};
-    struct hetero_offload *off;
-    struct step_model x;
-    int t = 0;
-
-    while (step_traits[t].n_experts == 0)
-        t++;
-    step_model_open(&x, &step_traits[t], &o, 1);
-    step_model_phase(&x, 1, 1);
-    assert_err(offload(&off, &x, "sim", units, step_traits[t].n_layers), ERR_UNSUPPORTED,
-               "experts are not built");
     step_model_close(&x);
 }
 
@@ -215,6 +229,45 @@ TEST(a_step_of_the_cpu_alone)
         fabs(plan.decode.step_s / (weights * 2 / 10e9 + kv / 10e9 + (8 * 5 + 1) * 1e-6) -
              1) < 1e-3);
     assert_true(plan.decode.step_s == 1 / plan.cpu_only_tokens_per_s);
+}
+
+/* The same of experts, all sliced alike, and a shared one, whose bytes come first. */
+TEST(plans_of_experts)
+{
+    static struct hetero_plan plan;
+    struct hetero_units units[8 * 9];
+    struct hetero_profile p = made_profile();
+    struct hetero_plan_opts o = plan_opts(&p, 0.06);
+    struct model_config c = config;
+    double mlps = 2 * 3.0 * 1024 * 1024 + 3.0 * 1024 * 512, before = 0;
+    double weights = 8 * (4.0 * 1024 * 1024 + mlps) + 1024 * 8192.0;
+    double kv = 8.0 * (64 + 16 + 1) * 2 * 1024 * 4, router = 8 * 9 * 1024.0 * 4;
+
+    c.n_experts = 8, c.n_active = 2, c.expert_hidden = 1024, c.hidden = 512;
+    o.config = &c;
+    o.fixed_cg = o.fixed_gg = 0;
+    assert_ok(hetero_plan_make(&plan, &o));
+    assert_true(fabs(plan.decode.step_s / ((weights * 2 + kv + router) / 10e9 +
+                                           (8 * (2 + 1 + 3 * 3) + 1) * 1e-6) -
+                     1) < 1e-3);
+    for (double gb = 0.02; gb < 0.6; gb += 0.02) {
+        o = plan_opts(&p, gb);
+        o.config = &c;
+        assert_ok(hetero_plan_make(&plan, &o));
+        assert_true(plan.tokens_per_s >= before * (1 - 1e-9));
+        assert_true(plan.used_bytes + plan.reserved_bytes <= gb * 1e9 + 1);
+        assert_true(plan.tokens_per_s > plan.cpu_only_tokens_per_s);
+        before = plan.tokens_per_s;
+        if (plan.units[0].gg > 0) /* then every shared expert has what is best */
+            assert_true(plan.shared[7].gg > plan.n_shared_units / 2);
+    }
+    assert_true(plan.units[7].gg > plan.n_units / 2);
+    hetero_plan_units(units, &plan, &c);
+    for (int i = 0; i < 8 * 9; i++) {
+        const struct hetero_units *of = i % 9 < 8 ? plan.units : plan.shared;
+
+        assert_memory_equal(&units[i], &of[i / 9], sizeof(units[i]));
+    }
 }
 
 TEST(plans_that_cannot_be)

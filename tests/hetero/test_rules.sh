@@ -59,4 +59,16 @@ breaks "a kernel's time is waited for" engine/hetero/accel/paced.c 's/\*stream_s
     hetero/test_layer real_time_has_the_same_values
 breaks "a launch is waited for" engine/hetero/accel/paced.c 's/+ n \* p->machine.launch_s/;/' \
     hetero/test_layer real_time_has_the_same_values
+# Experts.
+expert() { # what is missing, file, sed script
+    breaks "$1" "$2" "$3" hetero/test_offload steps_of_experts
+}
+
+expert "an expert's rows begin where the last one's end" engine/hetero/layer.c 's/g.y = row_at(d->y, r.first,/g.y = row_at(d->y, 0,/'
+expert "rows are gathered by expert" engine/hetero/offload.c 's/e->x + e->row\[i\] \* ld/e->x/'
+expert "a shared expert has all rows" engine/hetero/offload.c 's/memcpy(o->hook.x + n \* ld, e->x, .*/;/'
+expert "rows that were taken over are not the CPU's" engine/hetero/offload.c 's/group->n_cpu = r.n - r.n_accel;/group->n_cpu = r.n;/'
+expert "rows without a part are not read" engine/hetero/offload.c 's/group->from = hetero_device_from(o->device, first + g, r);/group->from = 0;/'
+expert "the accelerator's rows are weighted" engine/step/experts.c 's/y + s->at\[i\] \* ld, s->weight\[i\], ld, true/y + s->at[i] * ld, 1, ld, true/'
+expert "what is nowhere on the CPU is not added" engine/step/experts.c 's/return !model_view_empty(&mats\[model_expert_mat(e) + 1\]) \&\&/return/'
 finish_broken

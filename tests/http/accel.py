@@ -1,4 +1,4 @@
-"""MLPs in slices on the CPU and an accelerator, as a client of `sandwich serve` meets them: the ids of the
+"""MLPs and experts in slices on the CPU and an accelerator, as a client of `sandwich serve` meets them: the ids of the
 CPU alone, one request at a time and many at once, for any slices."""
 import json
 import os
@@ -8,6 +8,7 @@ import threading
 from serving import Server, Tap, arguments
 
 sandwich, tiny = arguments()
+moe = os.path.join(os.path.dirname(tiny), "tiny-moe.gguf")
 tap = Tap()
 ENGINE = ("--threads", "1", "--max-step-tok", "32")
 PROMPTS = [[1 + (7 * i + k) % 200 for k in range(3 + 11 * i)] for i in range(5)]
@@ -25,9 +26,9 @@ def answer(s, prompt):
     return s.complete(**body)["choices"][0]["token_ids"]
 
 
-def served(*more):
+def served(model, *more):
     """The ids of each prompt, alone, and then of all at once."""
-    s = Server(sandwich, tiny, *ENGINE, *more)
+    s = Server(sandwich, model, *ENGINE, *more)
     try:
         alone, together = [answer(s, p) for p in PROMPTS], [None] * len(PROMPTS)
 
@@ -45,31 +46,33 @@ def served(*more):
     return alone, together
 
 
-def command(verb, *more):
-    return subprocess.run([sandwich, verb, "--model", tiny, *ENGINE, *more], capture_output=True, text=True)
+def command(verb, *more, model=tiny):
+    return subprocess.run([sandwich, verb, "--model", model, *ENGINE, *more], capture_output=True, text=True)
 
 
-def run(prompt, *more):
+def run(model, prompt, *more):
     r = command("run", "--prompt-ids", ",".join(map(str, prompt)), "-n", str(N_NEW), "--ids", "--ignore-eos",
-                *more)
+                *more, model=model)
     assert r.returncode == 0, r.stderr
     return [int(i) for i in r.stdout.split()]
 
 
-want, same = served()
-assert want == same and all(len(ids) == N_NEW for ids in want), (want, same)
+want = {}
+for model in tiny, moe:
+    want[model], together = served(model)
+    assert want[model] == together and all(len(ids) == N_NEW for ids in together), (want, together)
 
 
-def ids(accel, cg, gg):
-    alone, together = served(*flags(accel, cg, gg))
-    assert alone == want, (alone, want)
-    assert together == want, (together, want)
+def ids(model, accel, cg, gg):
+    alone, together = served(model, *flags(accel, cg, gg))
+    assert alone == want[model], (alone, want[model])
+    assert together == want[model], (together, want[model])
 
 
-def ids_of_run(accel):
+def ids_of_run(model, accel):
     for cg, gg in SLICES:
-        got = run(PROMPTS[2], *flags(accel, cg, gg))
-        assert got == want[2], (cg, gg, got, want[2])
+        got = run(model, PROMPTS[2], *flags(accel, cg, gg))
+        assert got == want[model][2], (cg, gg, got, want[model][2])
 
 
 def plans():
@@ -98,11 +101,13 @@ def refused():
         assert not r.stdout, r.stdout
 
 
-for cg, gg in SLICES:
-    tap.check("sim with %g sent and %g there: the ids of the CPU alone" % (cg, gg), ids, "sim", cg, gg)
-tap.check("paced: the ids of the CPU alone", ids, "paced", 0.5, 0.25)
-tap.check("sandwich run on sim", ids_of_run, "sim")
-tap.check("sandwich run on paced", ids_of_run, "paced")
+for model, what in (tiny, "MLPs"), (moe, "experts"):
+    for cg, gg in SLICES:
+        tap.check("%s on sim with %g sent and %g there: the ids of the CPU alone" % (what, cg, gg), ids, model,
+                  "sim", cg, gg)
+    tap.check("%s on paced: the ids of the CPU alone" % what, ids, model, "paced", 0.5, 0.25)
+    for accel in "sim", "paced":
+        tap.check("%s: sandwich run on %s" % (what, accel), ids_of_run, model, accel)
 tap.check("serve and run have one plan", plans)
 tap.check("what an accelerator is refused with", refused)
 tap.finish()
