@@ -18,11 +18,13 @@ struct cli_offload_flags {
 const char *cli_accel_name(int i); /* "none" first */
 /* Rows of a table whose struct has a member `offload`. */
 #define CLI_OFFLOAD_ROWS                                                                 \
-    OPT_ROW_AS("accel", STR, offload.accel, "none",                                      \
-               "Accelerator that computes a part of each MLP. sim and paced are not "    \
-               "there: their values are computed here and their times are those of the " \
-               "profile.",                                                               \
-               .names = cli_accel_name),                                                 \
+    OPT_ROW_AS(                                                                          \
+        "accel", STR, offload.accel, "none",                                             \
+        "Accelerator that computes a part of each MLP or expert. sim and paced "         \
+        "are not there: their values are computed here and their times are those "       \
+        "of the profile. opencl: the first device of libOpenCL.so.1, a GPU if "          \
+        "there is one; PoCL's is the CPU itself, for tests.",                            \
+        .names = cli_accel_name),                                                        \
         OPT_ROW_AS("accel_profile", STR, offload.profile, NULL,                          \
                    "What CPU and accelerator take, by `sandwich profile --out FILE`.",   \
                    .unit = "FILE"),                                                      \

@@ -43,9 +43,12 @@ static const struct opt_row rows[] = {
             .min = 1, .max = 1024),
     OPT_ROW(F64, min_ms, "10", "Each point is timed for at least so long.", .unit = "ms",
             .min = 0, .max = 1e4),
-    OPT_ROW(STR, accel, "none",
-            "Accelerator whose launches, copies and products are timed as well.",
-            .names = accel_name),
+    OPT_ROW(
+        STR, accel, "none",
+        "Accelerator whose launches, copies and products are timed as well. opencl: "
+        "the first device of libOpenCL.so.1; where PoCL makes it of the CPU, its times "
+        "are those of no accelerator.",
+        .names = accel_name),
     OPT_ROW(ENUM, testbed, "A",
             "sim, paced: the times of an accelerator that is not there are those of this "
             "machine of ScheInfer's Table I.",

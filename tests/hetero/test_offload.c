@@ -3,76 +3,8 @@
  * a plan says what is where, and its file what is wrong. */
 #include <math.h>
 
-#include "hetero/offload.h"
 #include "hetero/plan.h"
-#include "model/state.h"
-#include "tests/support/step_model.h"
-#include "tests/support/test.h"
-
-#define MLPS_MAX 300
-
-/* Neither side is so much faster that all tokens of a prompt go there. */
-static const struct hetero_machine machines[2] = {{.launch_s = 1e-7,
-                                                   .link_s_per_byte = 1e-10,
-                                                   .accel_s_per_mac = 1e-10,
-                                                   .cpu_s_per_mac = 1e-10},
-                                                  {.launch_s = 1e-7,
-                                                   .link_s_per_byte = 1e-10,
-                                                   .accel_s_per_mac = 1e-10,
-                                                   .cpu_s_per_mac = 4e-10}};
-
-static int offload(struct hetero_offload **out, struct step_model *x, const char *kind,
-                   const struct hetero_units *units, int n)
-{
-    struct hetero_offload_opts o = {
-        .accel = {&machines[0], -1}, .units = units, .n_units = n, .machines = machines};
-
-    assert_ok(accel_find(kind, &o.kind));
-    return hetero_offload_open(out, x->model, x->phases, x->n_phases, &o);
-}
-
-/* Of each MLP; some have all units on one side. */
-static int random_slices(const struct step_model *x, struct hetero_units *units,
-                         struct rng *r)
-{
-    const struct model_config *c = &x->model->c;
-    int n_mlps = hetero_n_mlps(c), n = n_mlps * c->n_layers;
-
-    for (int i = 0; i < n; i++) {
-        int e = i % n_mlps;
-        int mat = e < c->n_experts ? model_expert_mat(e) : MODEL_MAT_GATE_UP;
-        uint64_t all = (uint64_t)x->model->layers[i / n_mlps].mats[mat + 1].n_units;
-
-        units[i].gg = (int)(rng_below(r, 3) ? rng_below(r, all + 1) : 0);
-        units[i].cg = (int)rng_below(r, all - (uint64_t)units[i].gg + 1);
-        if (rng_below(r, 6) == 0)
-            units[i] = (struct hetero_units){0, 0};
-    }
-    return n;
-}
-
-static void run_trait(const struct step_trait *t, const char *kind, int n_threads,
-                      struct rng *r, int64_t *n_taken_over)
-{
-    struct model_opts o = step_model_opts();
-    static struct hetero_units units[MLPS_MAX];
-    struct hetero_offload *off;
-    struct step_model x;
-    char what[160];
-
-    assert_true(t->n_layers * (t->n_experts + 1) <= MLPS_MAX);
-    step_model_open(&x, t, &o, n_threads);
-    step_model_phase(&x, 1, n_threads);
-    assert_ok(offload(&off, &x, kind, units, random_slices(&x, units, r)));
-    snprintf(what, sizeof(what), "%s on %s", t->name, kind);
-    step_model_run(&x, 1, o.max_step_tok, 1e-4, test_seed(), what);
-    step_model_run(&x, 5, o.max_step_tok, 1e-4, test_seed() + 1, what);
-    for (int64_t n = 2; n <= o.max_step_tok; n++)
-        *n_taken_over += hetero_offload_tokens(off, n);
-    hetero_offload_close(&off);
-    step_model_run(&x, 1, o.max_step_tok, 1e-4, test_seed() + 2, what); /* without it */
-    step_model_close(&x);
-}
+#include "tests/hetero/sliced.h"
 
 TEST(steps_of_every_model)
 {
@@ -81,9 +13,9 @@ TEST(steps_of_every_model)
 
     rng_init(&r, test_seed(), "offload");
     for (int t = 0; t < step_n_traits; t++)
-        run_trait(&step_traits[t], "sim", 1 + t % 2, &r, &n_taken_over);
+        sliced_run(&step_traits[t], "sim", 1 + t % 2, &r, &n_taken_over);
     for (int t = 0; t < step_n_quant_traits; t++)
-        run_trait(&step_quant_traits[t], "sim", 1 + t % 2, &r, &n_taken_over);
+        sliced_run(&step_quant_traits[t], "sim", 1 + t % 2, &r, &n_taken_over);
     assert_true(n_taken_over > 0);
 }
 
@@ -96,8 +28,8 @@ TEST(steps_of_experts)
     rng_init(&r, test_seed(), "experts");
     for (int round = 0; round < 3; round++)
         for (int t = 0; t < step_n_expert_traits; t++)
-            run_trait(&step_expert_traits[t], "sim", 1 + (t + round) % 2, &r,
-                      &n_taken_over);
+            sliced_run(&step_expert_traits[t], "sim", 1 + (t + round) % 2, &r,
+                       &n_taken_over);
     assert_true(n_taken_over > 0);
 }
 
@@ -107,10 +39,10 @@ TEST(steps_in_real_time)
     struct rng r;
 
     rng_init(&r, test_seed(), "paced");
-    run_trait(&step_traits[0], "paced", 1, &r, &n_taken_over);
-    run_trait(&step_quant_traits[0], "paced", 2, &r, &n_taken_over);
-    run_trait(&step_expert_traits[0], "paced", 1, &r, &n_taken_over);
-    run_trait(&step_expert_traits[7], "paced", 2, &r, &n_taken_over);
+    sliced_run(&step_traits[0], "paced", 1, &r, &n_taken_over);
+    sliced_run(&step_quant_traits[0], "paced", 2, &r, &n_taken_over);
+    sliced_run(&step_expert_traits[0], "paced", 1, &r, &n_taken_over);
+    sliced_run(&step_expert_traits[7], "paced", 2, &r, &n_taken_over);
 }
 
 TEST(what_cannot_be_sliced)
@@ -122,20 +54,21 @@ TEST(what_cannot_be_sliced)
 
     step_model_open(&x, &step_traits[0], &o, 2);
     step_model_phase(&x, 2, 1);
-    assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_UNSUPPORTED,
-               "one rank");
+    assert_err(sliced_open(&off, &x, "sim", units, step_traits[0].n_layers),
+               ERR_UNSUPPORTED, "one rank");
     step_model_close_phases(&x);
     step_model_phase(&x, 1, 2);
-    assert_err(offload(&off, &x, "sim", units, 1), ERR_ARG, "slices of 1 MLPs");
+    assert_err(sliced_open(&off, &x, "sim", units, 1), ERR_ARG, "slices of 1 MLPs");
     units[0].cg = 1000;
-    assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_ARG, "1000");
+    assert_err(sliced_open(&off, &x, "sim", units, step_traits[0].n_layers), ERR_ARG,
+               "1000");
     step_model_close(&x);
     o.deterministic = true;
     units[0].cg = 0;
     step_model_open(&x, &step_traits[0], &o, 1);
     step_model_phase(&x, 1, 1);
-    assert_err(offload(&off, &x, "sim", units, step_traits[0].n_layers), ERR_UNSUPPORTED,
-               "deterministic");
+    assert_err(sliced_open(&off, &x, "sim", units, step_traits[0].n_layers),
+               ERR_UNSUPPORTED, "deterministic");
     step_model_close(&x);
 }
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import threading
 
-from serving import Server, Tap, arguments
+from serving import Server, Skip, Tap, arguments
 
 sandwich, tiny = arguments()
 moe = os.path.join(os.path.dirname(tiny), "tiny-moe.gguf")
@@ -75,6 +75,32 @@ def ids_of_run(model, accel):
         assert got == want[model][2], (cg, gg, got, want[model][2])
 
 
+def ids_of_opencl(model):
+    """By a profile of other times, since to measure PoCL takes a minute."""
+    if os.environ.get("SAN"):
+        raise Skip("OpenCL's library is not built with a sanitizer")
+    folder = os.path.dirname(tiny)
+    with open(os.path.join(folder, "sim.json")) as f:
+        profile = json.load(f)
+    profile["accel"]["name"] = "opencl"
+    with open(os.path.join(folder, "opencl.json"), "w") as f:
+        json.dump(profile, f)
+    r = command("run", "--prompt-ids", "1,2", "-n", "1", "--ids", *flags("opencl", 1, 0), model=model)
+    if r.returncode == 1 and "accelerator opencl: " in r.stderr:
+        raise Skip(r.stderr.strip())
+    ids_of_run(model, "opencl")
+    ids(model, "opencl", 0.5, 0.25)
+
+
+def no_device():
+    """One line where there is no device: no library, or no platform."""
+    r = subprocess.run([sandwich, "profile", "--types", "f32", "--threads", "1", "--max-tok", "2", "--min-ms", "0",
+                        "--accel", "opencl"], env=dict(os.environ, OCL_ICD_VENDORS="/nonexistent"),
+                       capture_output=True, text=True)
+    lines = r.stderr.splitlines()
+    assert r.returncode == 1 and len(lines) == 1 and "accelerator opencl: " in lines[0], r.stderr
+
+
 def plans():
     """Both verbs have the same slices; --explain says them."""
     more = (*flags("sim", -1, -1), "--dry-run", "--gpu-budget", "1MB")
@@ -108,6 +134,8 @@ for model, what in (tiny, "MLPs"), (moe, "experts"):
     tap.check("%s on paced: the ids of the CPU alone" % what, ids, model, "paced", 0.5, 0.25)
     for accel in "sim", "paced":
         tap.check("%s: sandwich run on %s" % (what, accel), ids_of_run, model, accel)
+    tap.check("%s on OpenCL" % what, ids_of_opencl, model)
 tap.check("serve and run have one plan", plans)
+tap.check("no OpenCL device", no_device)
 tap.check("what an accelerator is refused with", refused)
 tap.finish()
