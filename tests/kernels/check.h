@@ -6,7 +6,7 @@
  * also run cross-compiled under an emulator (test_arm.sh). A buffer ends at a page that
  * cannot be touched and begins after bytes that are checked; reading or writing past its
  * end is caught as a failure of the case. TEST_SEED chooses the seed,
- * TEST_FEWER=4 draws one in four of the cases. */
+ * TEST_FEWER=8 draws one in eight of the cases. */
 #ifndef TESTS_KERNELS_CHECK_H
 #define TESTS_KERNELS_CHECK_H
 

@@ -4,7 +4,7 @@
 CC=${ARM_CC:-aarch64-linux-gnu-gcc}
 RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
-export TEST_FEWER=4
+export TEST_FEWER=8
 OUT=$BUILD/arm
 PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_error test_kv_type test_pack test_table test_quant
           test_peak test_int4"
