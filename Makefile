@@ -136,6 +136,7 @@ $(call reg,kv_predictor,$(wildcard engine/kv/predict/*.c),kv/predict.h,kv_predic
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,format_reader,$(wildcard engine/format/reader/*.c),format/format.h,format_reader,format_readers,format_reader)
 $(call reg,par_coll,$(wildcard engine/par/coll/*.c),par/coll.h,par_coll,par_colls,par_coll)
+$(call reg,par_team,$(wildcard engine/par/team/*.c),par/team.h,par_team_kind,par_team_kinds,par_team_kind)
 $(call reg,plan_evaluator,$(wildcard engine/plan/evaluator/*.c),plan/evaluator.h,plan_evaluator,plan_evaluators,plan_evaluator)
 $(call reg,plan_method,$(wildcard engine/plan/method/*.c),plan/method.h,plan_method,plan_methods,plan_method)
 $(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_policy,sched_policies,sched_policy)

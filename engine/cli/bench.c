@@ -38,6 +38,8 @@ static const struct opt_row table[] = {
             "Numbers of tensor-parallel ranks that share the threads; each number must "
             "divide each number of threads.",
             .unit = "LIST", .joins = ','),
+    OPT_ROW(STR, team, "pthread", "Threads, as in `sandwich run`.", .unit = "NAME",
+            .names = par_team_kind_name),
     OPT_ROW(INT, repetitions, "5", "Number of times each test is measured.", .min = 1,
             .max = CLI_BENCH_ROUNDS_MAX, .letter = 'r'),
     /* in the order of enum cli_bench_output */
@@ -54,9 +56,11 @@ static const struct opt_row table[] = {
     OPT_ROW(BOOL, deterministic, NULL,
             "Compute the same tokens for any batch, number of threads and ranks, as in "
             "`sandwich run`."),
-    OPT_ROW(BOOL, ops, NULL,
-            "Measure kernels instead of a model: each variant of each operator that this "
-            "processor can execute. -t, -r, -o, --only and --isa apply."),
+    OPT_ROW(
+        BOOL, ops, NULL,
+        "Measure kernels instead of a model: each variant of each operator that this "
+        "processor can execute, and phases of the threads in which nothing is computed "
+        "(dispatch, barrier). -t, -r, -o, --team, --only and --isa apply."),
     OPT_ROW(STR, only, NULL,
             "With --ops: the operators to measure, e.g. gemm_bf16,attn_f32,rmsnorm.",
             .unit = "LIST", .joins = ','),
@@ -168,6 +172,7 @@ static int parse(struct cli_bench *b)
     if (!f->ops && (!f->model || !*f->model))
         return err_set(ERR_ARG, "-m is needed: the file of the model to measure");
     TRY(cpu_isa_limit(f->isa));
+    TRY(par_team_find(f->team, &b->team_kind));
     TRY(cpu_budget_get(&b->budget));
     TRY(parse_list(&b->threads, "-t", f->threads, 0, CPU_MAX));
     for (int i = 0; i < b->threads.n; i++) {
@@ -229,6 +234,7 @@ static int open_model(struct cli_bench *b, const struct format_file *f)
                                  .one_rank = largest(&b->ranks) == 1,
                                  .deterministic = b->f->deterministic,
                                  .n_seqs = 1,
+                                 .kind = b->team_kind,
                                  .max_tok = n_prompt > n_gen ? n_prompt : n_gen,
                                  .step_tok = STEP_TOK,
                                  .seed = SEED};

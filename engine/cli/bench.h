@@ -16,7 +16,7 @@
 enum cli_bench_output { CLI_BENCH_MD, CLI_BENCH_JSON, CLI_BENCH_CSV };
 
 struct cli_bench_flags {
-    char *model, *n_prompt, *n_gen, *threads, *batch, *ranks, *only, *isa;
+    char *model, *n_prompt, *n_gen, *threads, *batch, *ranks, *team, *only, *isa;
     int64_t repetitions;
     int output, precision, kv_type;
     bool deterministic, ops, help;
@@ -41,6 +41,7 @@ struct cli_bench_test {
 struct cli_bench {
     const struct cli_bench_flags *f;
     struct cpu_budget budget;
+    const struct par_team_kind *team_kind;
     struct cli_bench_list prompt, gen, threads, batch, ranks;
     struct cli_bench_test tests[CLI_BENCH_TESTS_MAX];
     int n_tests, n_trials; /* n_trials: of this model so far */

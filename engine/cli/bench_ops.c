@@ -66,11 +66,13 @@ static double bound_of(const struct cli_bench *b, const struct op_case *c,
     return roof;
 }
 
-static int add_row(struct op_bench *o, const struct op_case *c, int i)
+/* Of alternative i; v: of a kernel, NULL: of the team. */
+static int add_row(struct op_bench *o, const struct op_case *c, int i, const char *op,
+                   const struct kern_variant *v)
 {
     struct cli_bench *b = o->b;
-    const char *bound_name;
-    double bound = bound_of(b, c, o->v[i], &bound_name);
+    const char *bound_name = NULL;
+    double bound = v ? bound_of(b, c, v, &bound_name) : NAN;
     json_t *row = cli_bench_new_row(b), *all_ns = json_array();
     struct measure_report r;
     int n_rounds;
@@ -81,8 +83,9 @@ static int add_row(struct op_bench *o, const struct op_case *c, int i)
     measure_report(b->measure, i, &r);
     for (int k = 0; k < n_rounds; k++)
         json_array_append_new(all_ns, cli_bench_number(1e9 * seconds[k]));
-    json_object_set_new(row, "op", json_string(kern_op_name(c->op)));
-    json_object_set_new(row, "variant", json_string(o->v[i]->name));
+    json_object_set_new(row, "op", json_string(op));
+    json_object_set_new(row, "variant",
+                        json_string(v ? v->name : par_team_name(o->team)));
     json_object_set_new(row, "shape", json_string(c->shape));
     json_object_set_new(row, "n_threads", json_integer(c->n_threads));
     json_object_set_new(row, "unit", json_string(c->unit));
@@ -117,7 +120,7 @@ static int measure_case(struct op_bench *o, const struct op_case *c, measure_fn 
         return err_set(ERR_CANCELED, "interrupted");
     TRY(measure_compare(b->measure, o->n_variants, &mo, fn, arg));
     for (int i = 0; i < o->n_variants; i++)
-        TRY(add_row(o, c, i));
+        TRY(add_row(o, c, i, kern_op_name(c->op), o->v[i]));
     cli_bench_print(b, first);
     return OK;
 }
@@ -338,6 +341,59 @@ static int row_op(struct op_bench *o, enum kern_op op)
     return rc;
 }
 
+/* ---- the team: phases in which nothing is computed ---- */
+
+static const char *const team_ops[] = {"dispatch", "barrier"};
+#define N_TEAM_OPS   2
+#define TEAM_REPEATS 1000
+
+struct team_bench {
+    struct par_team *team;
+    int n_threads, n_barriers; /* of each phase */
+};
+
+static void meet_often(void *arg, struct par_self *self)
+{
+    const struct team_bench *x = arg;
+
+    for (int i = 0; i < x->n_barriers; i++)
+        par_barrier(self);
+}
+
+static int team_trial(void *arg, int i, struct measure_trial *t)
+{
+    struct team_bench *x = arg;
+    int n_runs = x->n_barriers ? 1 : TEAM_REPEATS;
+    uint64_t t0 = clock_ns();
+
+    (void)i;
+    for (int k = 0; k < n_runs; k++)
+        par_team_run(x->team, x->n_threads, meet_often, x);
+    t->seconds = (double)(clock_ns() - t0) * 1e-9 / TEAM_REPEATS;
+    return OK;
+}
+
+/* dispatch: phases from beginning to end, one after the other. barrier: of one phase. */
+static int team_op(struct op_bench *o, int which)
+{
+    struct cli_bench *b = o->b;
+    const struct measure_opts mo = {MEASURE_EXACTLY((int)b->f->repetitions)};
+    size_t first = json_array_size(b->rows);
+
+    for (int t = 0; t < b->threads.n; t++) {
+        struct team_bench x = {o->team, (int)b->threads.v[t], which ? TEAM_REPEATS : 0};
+        const struct op_case c = {
+            .shape = "-", .n_threads = x.n_threads, .work = 1e3, .unit = "calls/us"};
+
+        if (cli_interrupted)
+            return err_set(ERR_CANCELED, "interrupted");
+        TRY(measure_compare(b->measure, 1, &mo, team_trial, &x));
+        TRY(add_row(o, &c, 0, team_ops[which], NULL));
+    }
+    cli_bench_print(b, first);
+    return OK;
+}
+
 /* ---- all of them ---- */
 
 static int measure_op(struct op_bench *o, enum kern_op op)
@@ -351,15 +407,16 @@ static int measure_op(struct op_bench *o, enum kern_op op)
     return attn(o, op, 128, 1, 512);
 }
 
-/* wanted[op]: is it in the list of --only, or is there no list? */
-static int parse_only(bool wanted[KERN_N_OPS], const char *list)
+/* wanted[op]: is it in the list of --only, or is there no list? Those of the team come last. */
+static int parse_only(bool wanted[KERN_N_OPS + N_TEAM_OPS], const char *list)
 {
-    const char *names[KERN_N_OPS + 1] = {NULL};
+    const char *names[KERN_N_OPS + N_TEAM_OPS + 1] = {NULL};
     char *copy = list ? mem_strdup(MEM_OTHER, list) : NULL, *save = NULL;
     int rc = list && !copy ? ERR_NOMEM : OK;
 
-    for (int op = 0; op < KERN_N_OPS; op++) {
-        names[op] = kern_op_name((enum kern_op)op);
+    for (int op = 0; op < KERN_N_OPS + N_TEAM_OPS; op++) {
+        names[op] =
+            op < KERN_N_OPS ? kern_op_name((enum kern_op)op) : team_ops[op - KERN_N_OPS];
         wanted[op] = !list;
     }
     for (char *p = copy ? strtok_r(copy, ",", &save) : NULL; p && rc == OK;
@@ -378,16 +435,19 @@ static int parse_only(bool wanted[KERN_N_OPS], const char *list)
 int cli_bench_ops(struct cli_bench *b)
 {
     struct op_bench o = {.b = b};
-    bool wanted[KERN_N_OPS];
+    bool wanted[KERN_N_OPS + N_TEAM_OPS];
     int rc = OK;
 
     TRY(parse_only(wanted, b->f->only));
     if (b->f->output == CLI_BENCH_MD)
         cli_bench_print_head(b);
-    TRY(par_team_open(&o.team, b->budget.cpus, b->budget.n, 1));
+    TRY(par_team_open_by(&o.team, b->team_kind, b->budget.cpus, b->budget.n, 1));
     for (enum kern_op op = 0; op < KERN_N_OPS && rc == OK; op++)
         if (wanted[op])
             rc = measure_op(&o, op);
+    for (int i = 0; i < N_TEAM_OPS && rc == OK; i++)
+        if (wanted[KERN_N_OPS + i])
+            rc = team_op(&o, i);
     par_team_close(&o.team);
     return rc;
 }

@@ -124,17 +124,18 @@ int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i)
 
     cli_bench_type(f, type, sizeof(type));
     cli_bench_test_name(b, t, name, sizeof(name));
-    own = json_pack("{s:o, s:o, s:I, s:I, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:s}",
-                    "model_filename", json_string_lossy(b->path), "model_type",
-                    json_string_lossy(type), "model_size",
-                    (json_int_t)model_load_stat_of(b->engine.model)->tensor_bytes,
-                    "model_n_params", (json_int_t)model_n_params(&f->config), "precision",
-                    kern_precision_name(b->f->precision), "kv_type",
-                    kern_kv_type_name((enum kern_kv_type)b->f->kv_type), "deterministic",
-                    b->f->deterministic, "n_threads", p->n_threads, "n_ranks", p->n_ranks,
-                    "n_prompt", (json_int_t)(t->n_seqs ? 0 : t->n_tok), "n_gen",
-                    (json_int_t)(t->n_seqs ? t->n_tok : 0), "n_seqs",
-                    (json_int_t)(t->n_seqs ? t->n_seqs : 1), "test", name);
+    own = json_pack(
+        "{s:o, s:o, s:I, s:I, s:s, s:s, s:b, s:s, s:i, s:i, s:I, s:I, s:I, s:s}",
+        "model_filename", json_string_lossy(b->path), "model_type",
+        json_string_lossy(type), "model_size",
+        (json_int_t)model_load_stat_of(b->engine.model)->tensor_bytes, "model_n_params",
+        (json_int_t)model_n_params(&f->config), "precision",
+        kern_precision_name(b->f->precision), "kv_type",
+        kern_kv_type_name((enum kern_kv_type)b->f->kv_type), "deterministic",
+        b->f->deterministic, "team", b->team_kind->name, "n_threads", p->n_threads,
+        "n_ranks", p->n_ranks, "n_prompt", (json_int_t)(t->n_seqs ? 0 : t->n_tok),
+        "n_gen", (json_int_t)(t->n_seqs ? t->n_tok : 0), "n_seqs",
+        (json_int_t)(t->n_seqs ? t->n_seqs : 1), "test", name);
     if (!row || !own || json_object_update(row, own) != 0) {
         json_decref(own);
         return err_set(ERR_NOMEM, "no memory for the result");

@@ -37,6 +37,31 @@ typedef void (*par_fn)(void *arg, struct par_self *self);
  * *out: owned by the caller, closed with par_team_close(). ERR_ARG: n < 1. ERR_IO: a
  * thread cannot be started or pinned to its CPU. */
 MUST int par_team_open(struct par_team **out, const int *cpus, int n, int pin);
+
+/* How a team has its threads. A file in par/team/ ends in one
+ * `const struct par_team_kind par_team_kind_<stem>`. The numbering of threads, their CPUs and what
+ * they compute are the same with every kind. */
+struct par_team_kind {
+    const char *name, *help;
+    /* Have threads 1 .. n - 1, pinned where t->pin says so. After an error stop() is still
+     * called. ERR_NOMEM, ERR_IO. */
+    int (*start)(struct par_team *t);
+    void (*stop)(struct par_team *t);
+    /* As par_team_run(), for n > 1. */
+    void (*run)(struct par_team *t, int n, par_fn fn, void *arg);
+    /* As par_barrier(), for phases of several threads. NULL: the teams' own. */
+    void (*barrier)(struct par_self *self);
+};
+extern const struct par_team_kind *const par_team_kinds[];
+extern const struct par_team_kind par_team_kind_pthread; /* what par_team_open() takes */
+/* ERR_NOTFOUND names the nearest. */
+MUST int par_team_find(const char *name, const struct par_team_kind **out);
+const char *par_team_kind_name(int i); /* of par_team_kinds[i]; NULL: past the last */
+/* par_team_open() with threads of this kind. */
+MUST int par_team_open_by(struct par_team **out, const struct par_team_kind *kind,
+                          const int *cpus, int n, int pin);
+const char *par_team_name(const struct par_team *t); /* of its kind */
+
 /* End the threads and wait for them, so that none is left that could hold a lock and the
  * caller may fork. Sets *t to NULL. */
 void par_team_close(struct par_team **t);

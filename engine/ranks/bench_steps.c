@@ -184,8 +184,9 @@ int model_bench_open(struct model_bench *out, const struct format_file *f,
     out->team = o->team;
     out->team_lent = o->team;
     if (rc == OK && !o->team)
-        rc = par_team_open(&out->team, o->cpus ? o->cpus : out->budget.cpus,
-                           o->cpus ? o->n_cpus : out->budget.n, 1);
+        rc = par_team_open_by(&out->team, o->kind ? o->kind : &par_team_kind_pthread,
+                              o->cpus ? o->cpus : out->budget.cpus,
+                              o->cpus ? o->n_cpus : out->budget.n, 1);
     if (rc == OK)
         rc = model_open(&out->model, f, out->team, &mo);
     if (rc == OK)

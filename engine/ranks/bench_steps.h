@@ -68,7 +68,8 @@ struct model_bench_opts {
     const int *cpus;  /* [n_cpus] those of the team's threads, in this order; NULL: the
                          budget's */
     int n_cpus;
-    struct par_team *team; /* lent; NULL: the bench opens one */
+    const struct par_team_kind *kind; /* of the team; NULL: pthread */
+    struct par_team *team;            /* lent; NULL: the bench opens one */
 };
 /* `f` is lent for the call; weights keep their type. On error *out is closed. */
 MUST int model_bench_open(struct model_bench *out, const struct format_file *f,

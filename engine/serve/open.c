@@ -39,10 +39,24 @@ static int check_opts(const struct serve_opts *o)
     return check_kv_opts(o);
 }
 
+static bool in_processes(const struct serve *s)
+{
+    return s->o.rank_mode == SERVE_RANKS_PROCESSES;
+}
+
 static int open_team(struct serve *s)
 {
-    int rc;
+    const struct par_team_kind *kind = &par_team_kind_pthread;
+    int rc = s->o.team ? par_team_find(s->o.team, &kind) : OK;
 
+    if (rc != OK)
+        return rc;
+    if (in_processes(s) && kind != &par_team_kind_pthread)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "team: ranks that are processes have threads of kind pthread only, "
+            "found %s",
+            kind->name);
     rc = cpu_isa_limit(s->o.isa ? s->o.isa : "auto");
     if (rc != OK)
         return rc;
@@ -58,7 +72,7 @@ static int open_team(struct serve *s)
         rc = plan_runnable(&s->plan, &s->budget);
     if (rc != OK)
         return rc;
-    return par_team_open(&s->team, s->plan.cpus, s->plan.n_cpus, s->o.pin);
+    return par_team_open_by(&s->team, kind, s->plan.cpus, s->plan.n_cpus, s->o.pin);
 }
 
 static int parse_types(const struct serve_opts *o, struct model_opts *out)
@@ -70,11 +84,6 @@ static int parse_types(const struct serve_opts *o, struct model_opts *out)
     if (o->weight_type && strcmp(o->weight_type, "file") != 0)
         rc = kern_type_parse(o->weight_type, &out->weight_type);
     return rc == OK ? OK : err_prefix(rc, "weight_type");
-}
-
-static bool in_processes(const struct serve *s)
-{
-    return s->o.rank_mode == SERVE_RANKS_PROCESSES;
 }
 
 /* The pool of keys and values: as large as asked for, or for max_seqs sequences of max_tok. */

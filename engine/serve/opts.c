@@ -78,6 +78,11 @@ const struct opt_row serve_opt_table[] = {
         ENUM, rank_mode, "threads",
         "Whether a rank is a group of threads in one process or a process of its own.",
         .values = "threads|processes"),
+    OPT_ROW(
+        STR, team, "pthread",
+        "Threads: pthread, which spin for a moment and then sleep, or openmp, those of "
+        "OpenMP's runtime, which OMP_WAIT_POLICY and GOMP_SPINCOUNT control.",
+        .unit = "NAME", .names = par_team_kind_name),
     OPT_ROW(STR, plan, NULL, "Phase plan to follow, a file written by `sandwich plan`.",
             .unit = "FILE"),
     OPT_ROW(STR, schedules, NULL,

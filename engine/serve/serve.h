@@ -31,6 +31,7 @@ struct serve_opts {
     int kv_type;         /* enum kern_kv_type */
     int64_t threads;     /* 0: the plan's, or all CPUs of the budget */
     int64_t ranks;       /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
+    char *team;          /* kind of the threads (par/team.h) */
     int rank_mode;       /* enum serve_rank_mode */
     char *plan;          /* path of a plan, NULL: default */
     char *schedules;     /* path of a cache of tuned schedules, NULL: none */
