@@ -160,6 +160,18 @@ def ablation(rng, model, batch, n_output_tok, **_):
     return summary, series, {}, {"*": "simulated"} if simulated else {}
 
 
+def team_runtimes(rng, busy, **_):
+    summary, series = {}, {}
+    for part in "dispatch_us barrier_us prefill_tok_s decode_tok_s".split():
+        for i, setting in enumerate("pthread openmp openmp_active openmp_passive".split()):
+            rounds = (1 + i + busy) * rng.uniform(0.9, 1.1, 5)
+            summary["%s_%s" % (part, setting)] = np.median(rounds)
+            series["%s_%s_by_round" % (part, setting)] = rounds
+    summary.update(dispatch_openmp_over_pthread=2, decode_openmp_over_pthread=0.9,
+                   prefill_openmp_over_pthread=1, best_decode_openmp_over_pthread=0.95)
+    return summary, series
+
+
 def allreduce(rng, bytes, ranks, **_):
     summary = {"slept_frac": 0.01, "gbps_by_size": bytes / 1e3, "by_size_over_best": 0.99,
                "rank_shifted_over_master_copy": 1.5, "ratio_p25": 1.4, "ratio_p75": 1.7}
@@ -336,6 +348,7 @@ STUDIES = {
     "tab01_ablation": (ablation, {"model": ["a-bf16.gguf", "llama-3.2-3b@xeon8272clx2"],
                                   "batch": [1, 8], "n_output_tok": [32],
                                   "policy": ["sandwich", "sandwich_paper"]}),
+    "team_runtimes": (team_runtimes, {"busy": [0, 2]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),
     **made_up_machine.STUDIES,

@@ -1,11 +1,11 @@
-/* The threads of OpenMP's runtime, as other engines use them: each phase is a parallel region of the
- * whole team, for a region of fewer threads makes libgomp end those left over and start new ones
- * later. Threads that a phase does not use go straight to the region's end.
+/* The threads of OpenMP's runtime, as other engines use them: each phase is a parallel region of
+ * the whole team, for a region of fewer threads makes libgomp end those left over and start new
+ * ones later. Threads that a phase does not use go straight to the region's end.
  *
- * A thread is known by its number in the region, and is pinned when it first has that number, so that
- * OMP_PLACES plays no part. How it waits is the runtime's matter: OMP_WAIT_POLICY, GOMP_SPINCOUNT.
- * Another region of another size in between, such as a GEMM library's, costs new threads, which are
- * pinned again. Where no thread is to be had, OpenMP ends the program. */
+ * A thread is known by its number in the region, and is pinned when it first has that number, so
+ * that OMP_PLACES plays no part. How it waits is the runtime's matter: OMP_WAIT_POLICY,
+ * GOMP_SPINCOUNT. Another region of another size in between, such as a GEMM library's, costs new
+ * threads, which are pinned again. Where no thread is to be had, OpenMP ends the program. */
 #include <omp.h>
 
 #include "base/clock.h"
