@@ -23,7 +23,8 @@ const char *cli_accel_name(int i); /* "none" first */
         "Accelerator that computes a part of each MLP or expert. sim and paced "         \
         "are not there: their values are computed here and their times are those "       \
         "of the profile. opencl: the first device of libOpenCL.so.1, a GPU if "          \
-        "there is one; PoCL's is the CPU itself, for tests.",                            \
+        "there is one; PoCL's is the CPU itself, for tests. cuda: the first GPU of "     \
+        "libcuda.so.1.",                                                                 \
         .names = cli_accel_name),                                                        \
         OPT_ROW_AS("accel_profile", STR, offload.profile, NULL,                          \
                    "What CPU and accelerator take, by `sandwich profile --out FILE`.",   \

@@ -47,7 +47,7 @@ static const struct opt_row rows[] = {
         STR, accel, "none",
         "Accelerator whose launches, copies and products are timed as well. opencl: "
         "the first device of libOpenCL.so.1; where PoCL makes it of the CPU, its times "
-        "are those of no accelerator.",
+        "are those of no accelerator. cuda: the first GPU of libcuda.so.1.",
         .names = accel_name),
     OPT_ROW(ENUM, testbed, "A",
             "sim, paced: the times of an accelerator that is not there are those of this "
