@@ -28,6 +28,7 @@ int cli_tune(int argc, char **argv);
 int cli_profile(int argc, char **argv);
 int cli_transfer(int argc, char **argv);
 int cli_graph(int argc, char **argv);
+int cli_explain(int argc, char **argv);
 int cli_kernel(int argc, char **argv);
 int cli_predictor(int argc, char **argv);
 

@@ -26,6 +26,8 @@ static const struct {
      cli_profile},
     {"transfer", "Time keys and values on their way from one process to another.",
      cli_transfer},
+    {"explain", "Say which kernels compute a model, or which instructions a library has.",
+     cli_explain},
     {"graph", "Rewrite a graph of operators into a smaller one.", cli_graph},
     {"kernel", "Raise a kernel, change its parameters, lower and time it.", cli_kernel},
     {"predictor", "Train or evaluate a predictor of output lengths.", cli_predictor},

@@ -114,7 +114,7 @@ static int make_weights(struct tune_bench *b)
 
     b->copy_bytes = (b->mat.bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
     b->n_copies = b->o.warm ? 1 : (int64_t)((over + b->copy_bytes - 1) / b->copy_bytes);
-    b->next_copy = 0;
+    b->next_copy %= b->n_copies; /* goes on, where only the variant is another */
     bytes = (size_t)b->n_copies * b->copy_bytes;
     if (b->weights && b->weights_bytes >= bytes && b->filled == b->mat.type)
         return OK;

@@ -1,0 +1,365 @@
+/* sandwich explain: which kernel computes each matrix of a model and what the others measured, and
+ * which instructions a program or library contains. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/census.h"
+#include "cli/cli.h"
+#include "cpu/cpu.h"
+#include "format/format.h"
+#include "kernels/kern.h"
+#include "measure/card.h"
+#include "model/choose.h"
+#include "model/model.h"
+#include "par/team.h"
+#include "tune/measure.h"
+
+#define VARIANTS_MAX 16
+#define ROWS_MAX     16
+
+struct flags {
+    char *model, *library, *rows, *isa;
+    int64_t threads, rounds;
+    int precision;
+    bool json, help;
+};
+
+#define OPT_OF struct flags
+static const struct opt_row table[] = {
+    OPT_ROW(STR, model, NULL, "Model file: its matrix products are explained.",
+            .unit = "FILE", .letter = 'm'),
+    OPT_ROW(
+        STR, library, NULL,
+        "Program or library, of any engine: its instructions that multiply are counted, "
+        "by objdump (Debian: binutils).",
+        .unit = "FILE"),
+    OPT_ROW(STR, rows, "1,16,512",
+            "Numbers of rows: of sequences that decode, of tokens of a prompt.",
+            .unit = "LIST", .joins = ','),
+    OPT_ROW(ENUM, precision, "exact", "Arithmetic, as in `sandwich run`.",
+            .values = KERN_PRECISIONS),
+    OPT_ROW(INT, threads, NULL, "Number of threads. 0: one per available CPU core.",
+            .min = 0, .max = CPU_MAX, .letter = 't'),
+    OPT_ROW(INT, rounds, "5", "Rounds of all variants in turn.", .min = 3, .max = 99),
+    CPU_ISA_ROW,
+    OPT_ROW(BOOL, json, NULL, "Print JSON."),
+    OPT_HELP_ROW,
+    {0},
+};
+
+static const struct opt_usage usage = {
+    .line = "sandwich explain --model FILE|--library FILE [options]",
+    .about = "With --model: each matrix product with the kernel that the engine takes "
+             "for it and "
+             "how fast the other kernels of this processor are, measured in turn on "
+             "weights that "
+             "are not cached, under the cost model's schedule. With --library: which "
+             "instructions "
+             "for products a program contains, the widest registers they use, and the "
+             "function "
+             "that has most of them. What is there need not be what runs.",
+    .examples =
+        "  sandwich explain --model llama-160m-q4_0.gguf --precision a8\n"
+        "  sandwich explain --library /usr/lib/x86_64-linux-gnu/libopenblas.so.0\n",
+    .exit_status = CLI_EXIT_STATUS,
+};
+
+/* ---- a library ---- */
+
+static void print_census(const struct cli_census *c, const char *path)
+{
+    printf("%s: %lld instructions\n", path, c->n_all);
+    printf("| %-12s | %9s | registers | most of them in\n", "class", "number");
+    printf("| ------------ | --------: | --------: | ---------------\n");
+    for (int i = 0; cli_census_classes[i].name; i++) {
+        char bits[16] = "";
+
+        if (c->bits[i] > 0)
+            snprintf(bits, sizeof(bits), "%d bits", c->bits[i]);
+        if (c->n[i] > 0)
+            printf("| %-12s | %9lld | %9s | %s\n", cli_census_classes[i].name, c->n[i],
+                   bits, c->most[i]);
+    }
+    for (int i = 0; cli_census_classes[i].name; i++)
+        if (c->n[i] == 0)
+            printf("no %s inside (%s)\n", cli_census_classes[i].name,
+                   cli_census_classes[i].help);
+}
+
+static json_t *census_json(const struct cli_census *c, const char *path)
+{
+    json_t *o = json_pack("{s:o, s:I, s:{}}", "file", json_string_lossy(path), "n_all",
+                          (json_int_t)c->n_all, "classes");
+
+    for (int i = 0; cli_census_classes[i].name; i++)
+        json_object_set_new(
+            json_object_get(o, "classes"), cli_census_classes[i].name,
+            json_pack("{s:I, s:o, s:o}", "n", (json_int_t)c->n[i], "register_bits",
+                      c->bits[i] > 0 ? json_integer(c->bits[i]) : json_null(), "most_in",
+                      c->n[i] > 0 ? json_string_lossy(c->most[i]) : json_null()));
+    return o;
+}
+
+static int explain_library(const struct flags *f)
+{
+    struct cli_census c;
+    json_t *j;
+    int rc;
+
+    TRY(cli_census_take(&c, f->library));
+    if (!f->json) {
+        print_census(&c, f->library);
+        return OK;
+    }
+    j = census_json(&c, f->library);
+    rc = j ? cli_print_json(j) : ERR_NOMEM;
+    json_decref(j);
+    return rc;
+}
+
+/* ---- a model ---- */
+
+struct explained {
+    const struct flags *f;
+    struct par_team *team;
+    struct tune_bench *bench;
+    struct measure *measure;
+    enum kern_type type;
+    struct model_variants chosen;
+    json_t *card, *all; /* card NULL: bounds are unknown */
+    struct tune_shape shape;
+    const struct kern_variant *v[VARIANTS_MAX];
+    struct kern_schedule schedule[VARIANTS_MAX];
+    int n, n_threads;
+};
+
+static void find_variants(struct explained *x)
+{
+    uint64_t usable = cpu_isa_usable();
+
+    x->n = 0;
+    for (int i = 0; kern_variants[i] && x->n < VARIANTS_MAX; i++) {
+        const struct kern_variant *v = kern_variants[i];
+
+        if (v->op == KERN_GEMM_F32 + x->type && !(v->isa & ~usable) &&
+            v->precision <= (enum kern_precision)x->f->precision && (v->isa || !usable))
+            x->v[x->n++] = v;
+    }
+}
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct explained *x = arg;
+
+    if (cli_interrupted)
+        return err_set(ERR_CANCELED, "interrupted");
+    x->shape.v = x->v[i];
+    TRY(tune_bench_shape(x->bench, &x->shape));
+    return tune_run_once(x->bench, &x->schedule[i], x->n_threads, &t->seconds);
+}
+
+/* The share of the card's bound that a rate in GFLOP/s reaches; NaN: unknown, or it is above the
+ * bound, which then is wrong: memory that is shared with others is faster at times. */
+static double share_of_bound(const struct explained *x, double gflops, double flop,
+                             double bytes)
+{
+    const char *precision = kern_precision_name(x->f->precision);
+    double peak = measure_card_peak_gflops(x->card, kern_type_name(x->type), precision,
+                                           x->n_threads);
+    double roof = measure_card_read_gbps(x->card, x->n_threads) * flop / bytes;
+    double share = gflops / (roof < peak ? roof : peak);
+
+    return share <= 1 ? share : NAN;
+}
+
+static int explain_rows(struct explained *x, const char *name, int64_t rows, json_t *out)
+{
+    const struct measure_opts mo = {MEASURE_EXACTLY((int)x->f->rounds)};
+    const struct kern_variant *chosen = model_variants_at(&x->chosen, rows);
+    double flop = 2.0 * (double)rows * (double)x->shape.n * (double)x->shape.k, gflops;
+    struct measure_report r[VARIANTS_MAX];
+    json_t *others = json_array();
+    char text[128] = "";
+    int at = 0;
+
+    x->shape.m = rows;
+    for (int i = 0; i < x->n; i++) {
+        x->shape.v = x->v[i];
+        TRY(tune_bench_shape(x->bench, &x->shape));
+        kern_schedule_default(&x->schedule[i], x->v[i], tune_bench_mat(x->bench), rows,
+                              x->n_threads);
+        at = x->v[i] == chosen ? i : at;
+    }
+    TRY(measure_compare(x->measure, x->n, &mo, trial, x));
+    for (int i = 0; i < x->n; i++)
+        measure_report(x->measure, i, &r[i]);
+    for (int i = 0; i < x->n; i++)
+        if (i != at)
+            json_array_append_new(others,
+                                  json_pack("{s:s, s:f, s:f}", "variant", x->v[i]->name,
+                                            "gflops", 1e-9 * flop / r[i].estimate,
+                                            "of_chosen", r[at].estimate / r[i].estimate));
+    kern_schedule_print(&x->schedule[at], text, sizeof(text));
+    gflops = 1e-9 * flop / r[at].estimate;
+    json_array_append_new(
+        out,
+        json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:o, s:o}", "matrix", name,
+                  "n", (json_int_t)x->shape.n, "k", (json_int_t)x->shape.k, "rows",
+                  (json_int_t)rows, "variant", chosen->name, "schedule", text, "gflops",
+                  gflops, "us", 1e6 * r[at].estimate, "share_of_bound",
+                  json_number(share_of_bound(x, gflops, flop,
+                                             (double)tune_bench_mat(x->bench)->bytes)),
+                  "others", others));
+    return OK;
+}
+
+static int parse_rows(int64_t rows[ROWS_MAX], int *n, const char *text)
+{
+    const char *p = text;
+
+    for (*n = 0; *n < ROWS_MAX; p++) {
+        char *end;
+        long long v = strtoll(p, &end, 10);
+
+        if (end == p || (*end && *end != ',') || v < 1 || v > 65536)
+            return err_set(ERR_ARG,
+                           "--rows: expected numbers in [1, 65536] separated by commas, "
+                           "found \"%.40s\"",
+                           text);
+        rows[(*n)++] = v;
+        p = end;
+        if (!*p)
+            return OK;
+    }
+    return err_set(ERR_ARG, "--rows: expected at most %d numbers", ROWS_MAX);
+}
+
+static int explain_matrices(struct explained *x, const struct model_config *c)
+{
+    struct model_shape shapes[MODEL_N_MATS];
+    int64_t rows[ROWS_MAX];
+    int n_rows = 0;
+
+    TRY(parse_rows(rows, &n_rows, x->f->rows));
+    model_shapes(c, shapes);
+    model_shapes_join(shapes);
+    x->type = c->weight_type;
+    TRY(model_variants_choose(&x->chosen, x->type, (enum kern_precision)x->f->precision,
+                              shapes[0].n, shapes[0].k));
+    find_variants(x);
+    for (int i = 0; i < MODEL_N_MATS; i++) {
+        if (!shapes[i].n || !shapes[i].k || i == MODEL_MAT_ROUTER)
+            continue;
+        x->shape = (struct tune_shape){
+            .n = shapes[i].n, .k = shapes[i].k, .k_unit = shapes[i].k_unit};
+        for (int r = 0; r < n_rows; r++)
+            TRY(explain_rows(x, shapes[i].name, rows[r], x->all));
+    }
+    return OK;
+}
+
+static void print_others(const json_t *others)
+{
+    size_t i;
+    json_t *o;
+
+    json_array_foreach((json_t *)others, i, o)
+        printf("%s%s %.2f", i ? ", " : "", json_str_at(o, "variant", ""),
+               json_f64_at(o, "of_chosen"));
+    printf("\n");
+}
+
+static void print_matrices(const struct explained *x)
+{
+    size_t i;
+    json_t *row;
+
+    if (*x->chosen.note)
+        printf("measured when the model opens: %s\n", x->chosen.note);
+    printf(
+        "| %-12s | %5s | %-20s | %8s | %% of bound | others, speed of the chosen = 1\n",
+        "matrix", "rows", "kernel", "GFLOP/s");
+    printf("| ------------ | ----: | -------------------- | -------: | ---------: | "
+           "------\n");
+    json_array_foreach(x->all, i, row)
+    {
+        double share = json_f64_at(row, "share_of_bound");
+        char percent[16] = "";
+
+        if (isfinite(share))
+            snprintf(percent, sizeof(percent), "%.0f", 100 * share);
+        printf("| %-12s | %5.0f | %-20s | %8.1f | %10s | ",
+               json_str_at(row, "matrix", ""), json_f64_at(row, "rows"),
+               json_str_at(row, "variant", ""), json_f64_at(row, "gflops"), percent);
+        print_others(json_object_get(row, "others"));
+    }
+}
+
+static int open_bench(struct explained *x)
+{
+    struct cpu_budget budget;
+
+    TRY(cpu_isa_limit(x->f->isa));
+    TRY(cpu_budget_get(&budget));
+    x->n_threads = x->f->threads ? (int)x->f->threads : budget.n;
+    if (x->n_threads > budget.n)
+        return err_set(ERR_ARG, "--threads: %d asked for, %d allowed (%s)", x->n_threads,
+                       budget.n, budget.reason);
+    TRY(cli_read_card(NULL, &x->card));
+    TRY(measure_open(&x->measure, VARIANTS_MAX, 99));
+    TRY(par_team_open(&x->team, budget.cpus, x->n_threads, 1));
+    return tune_bench_open(&x->bench, x->team, &(struct tune_bench_opts){.seed = 1});
+}
+
+static int explain_model(const struct flags *f)
+{
+    struct explained x = {.f = f, .all = json_array()};
+    struct format_file *file = NULL;
+    int rc = format_open(&file, f->model);
+
+    if (rc == OK)
+        rc = open_bench(&x);
+    if (rc == OK)
+        rc = explain_matrices(&x, &file->config);
+    if (rc == OK && f->json) {
+        json_t *j = json_pack("{s:o, s:s, s:s, s:i, s:s, s:O}", "model",
+                              json_string_lossy(f->model), "type", kern_type_name(x.type),
+                              "precision", kern_precision_name(f->precision), "n_threads",
+                              x.n_threads, "chosen_by", x.chosen.note, "products", x.all);
+
+        rc = j ? cli_print_json(j) : ERR_NOMEM;
+        json_decref(j);
+    } else if (rc == OK) {
+        print_matrices(&x);
+    }
+    format_close(&file);
+    tune_bench_close(&x.bench);
+    par_team_close(&x.team);
+    measure_close(&x.measure);
+    json_decref(x.card);
+    json_decref(x.all);
+    return rc;
+}
+
+int cli_explain(int argc, char **argv)
+{
+    struct flags f;
+    int rc = opt_init(table, &f), status;
+
+    if (rc != OK)
+        return cli_fail("explain", rc);
+    status = cli_flags(&usage, table, &f, &f.help, argc, argv, 0);
+    if (status < 0) {
+        cli_catch_interrupts();
+        if (!f.model == !f.library)
+            rc = err_set(ERR_ARG, "expected either --model or --library");
+        else
+            rc = f.model ? explain_model(&f) : explain_library(&f);
+        status = cli_fail("explain", rc);
+    }
+    opt_free(table, &f);
+    return status;
+}
