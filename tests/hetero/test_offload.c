@@ -72,6 +72,37 @@ TEST(what_cannot_be_sliced)
     step_model_close(&x);
 }
 
+/* Whatever allocation fails, nothing is left, and steps are the CPU's. */
+TEST(short_of_memory)
+{
+    const struct step_trait *t = &step_expert_traits[1];
+    struct model_opts o = step_model_opts();
+    static struct hetero_units units[SLICED_MLPS_MAX];
+    struct hetero_offload *off = NULL;
+    struct step_model x;
+    struct rng r;
+    int rc = ERR_NOMEM, n_units;
+    size_t used;
+
+    rng_init(&r, test_seed(), "memory");
+    step_model_open(&x, t, &o, 1);
+    step_model_phase(&x, 1, 1);
+    n_units = sliced_draw(&x, units, &r);
+    used = (size_t)mem_used_bytes(MEM_OTHER);
+    for (long n = 0; rc != OK; n++) {
+        mem_fail_after(n, 1);
+        rc = sliced_open(&off, &x, "sim", units, n_units);
+        mem_fail_after(-1, 0);
+        assert_true(rc == OK || rc == ERR_NOMEM);
+        assert_true(n < 2000 && (rc == OK) == (off != NULL));
+        assert_true(rc == OK || (size_t)mem_used_bytes(MEM_OTHER) == used);
+    }
+    hetero_offload_close(&off);
+    assert_true((size_t)mem_used_bytes(MEM_OTHER) == used);
+    step_model_run(&x, 1, o.max_step_tok, 1e-4, test_seed(), "without it");
+    step_model_close(&x);
+}
+
 /* ---- plans ---- */
 
 static struct hetero_profile made_profile(void)
