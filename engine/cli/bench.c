@@ -45,7 +45,8 @@ static const struct opt_row table[] = {
     /* in the order of enum cli_bench_output */
     OPT_ROW(ENUM, output, "md",
             "Format of the result: a Markdown table, or JSON or CSV with all that was "
-            "measured and, where a machine card exists, the share of its bounds.",
+            "measured and, where a machine card exists, the share of its bounds, and "
+            "joules per token of all packages where the machine counts them.",
             .values = "md|json|csv", .letter = 'o'),
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products, as in `sandwich run`.",
@@ -288,6 +289,19 @@ static int generate(struct cli_bench *b, const struct cli_bench_test *t, int64_t
     return OK;
 }
 
+/* What the machine has taken since the reading before; 0 where it does not count it. */
+static double joules(struct cli_bench *b)
+{
+    double before = b->energy.n ? b->joules_read : 0, now = 0;
+
+    if (!*b->no_energy && cpu_energy_read(&b->energy, &now) != OK) {
+        snprintf(b->no_energy, sizeof(b->no_energy), "%s", err_msg());
+        err_clear();
+    }
+    b->joules_read = now;
+    return now - before;
+}
+
 static int trial(void *arg, int i, struct measure_trial *out)
 {
     struct cli_bench *b = arg;
@@ -296,10 +310,14 @@ static int trial(void *arg, int i, struct measure_trial *out)
     if (cli_interrupted)
         return err_set(ERR_CANCELED, "interrupted");
     show_progress(b, t);
-    return t->n_seqs
-               ? generate(b, t, t->n_tok, &out->seconds)
-               : model_bench_steps_prefill(&b->engine.steps, b->phases[t->phase].phase,
-                                           t->n_tok, &out->seconds);
+    (void)joules(b);
+    if (t->n_seqs)
+        TRY(generate(b, t, t->n_tok, &out->seconds));
+    else
+        TRY(model_bench_steps_prefill(&b->engine.steps, b->phases[t->phase].phase,
+                                      t->n_tok, &out->seconds));
+    b->joules[i] += joules(b);
+    return OK;
 }
 
 /* A whole prompt, a single token: each test's memory is touched and its team awake. */
@@ -330,6 +348,7 @@ static int one_model(struct cli_bench *b, const char *path)
 
     b->path = path;
     b->n_trials = 0;
+    memset(b->joules, 0, sizeof(b->joules));
     if (rc == OK)
         rc = open_model(b, f);
     if (rc == OK)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "cpu/energy.h"
 #include "format/format.h"
 #include "measure/compare.h"
 #include "ranks/bench_steps.h"
@@ -45,6 +46,9 @@ struct cli_bench {
     struct cli_bench_list prompt, gen, threads, batch, ranks;
     struct cli_bench_test tests[CLI_BENCH_TESTS_MAX];
     int n_tests, n_trials; /* n_trials: of this model so far */
+    struct cpu_energy energy;
+    char no_energy[160]; /* why it is unknown; "": it is counted */
+    double joules_read, joules[CLI_BENCH_TESTS_MAX]; /* of all trials of a test */
     int name_width;
     json_t *card; /* NULL: unknown bounds */
     json_t *rows;

@@ -110,6 +110,11 @@ static void add_times(json_t *row, const struct cli_bench *b, int i, double n_to
     json_object_set_new(row, "estimate_lo_ts", cli_bench_number(n_tok / r.hi));
     json_object_set_new(row, "estimate_hi_ts", cli_bench_number(n_tok / r.lo));
     json_object_set_new(row, "n_disturbed", json_integer(r.n_disturbed));
+    json_object_set_new(
+        row, "joules_per_tok",
+        cli_bench_number(*b->no_energy ? NAN : b->joules[i] / (n * n_tok)));
+    json_object_set_new(row, "no_energy",
+                        *b->no_energy ? json_string(b->no_energy) : json_null());
     add_bound(row, b, &b->tests[i], r.estimate);
     json_object_set_new(row, "samples_ns", all_ns);
     json_object_set_new(row, "samples_ts", all);

@@ -67,6 +67,11 @@ check "the deterministic mode" python3 -c "
 import json
 assert [(r['test'], r['deterministic'], r['n_ranks']) for r in json.load(open('$dir/json'))] == [
     ('pp16', True, 1), ('tg4', True, 1)]"
+check "energy, or why it is not known" python3 -c "
+import json
+for r in json.load(open('$dir/json')):
+    assert (r['joules_per_tok'] is None) != (r['no_energy'] is None), r
+    assert r['joules_per_tok'] is None or r['joules_per_tok'] >= 0, r"
 if [ "$(nproc)" -ge 2 ]; then
     "$sandwich" bench $m -p 16 -n 4 -b 1,3 -t 2 --ranks 1,2 -r 1 >"$dir/md" 2>&1
     check "ranks that share the threads" prints "pp16 tg4 tg4b3 pp16r2 tg4r2 tg4b3r2" "$dir/md" 6
