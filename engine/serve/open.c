@@ -283,19 +283,17 @@ static int set_operators(struct serve *s)
     struct model_ops o = {0};
     char *text;
     size_t n;
-    int rc = file_read(&text, &n, s->o.operators, OPERATORS_MAX);
+    int rc;
 
-    if (rc == OK)
-        rc = model_ops_parse(&o, text, n);
+    TRY(file_read(&text, &n, s->o.operators, OPERATORS_MAX));
+    rc = model_ops_parse(&o, text, n);
     if (rc == OK)
         rc = model_phase_ops_set(s->prefill, &o);
     if (rc == OK && s->decode != s->prefill)
         rc = model_phase_ops_set(s->decode, &o);
-    if (rc != OK && !strstr(err_msg(), s->o.operators))
-        rc = err_prefix(rc, "%s", s->o.operators);
     model_ops_fini(&o);
     mem_free(text);
-    return rc;
+    return rc == OK ? OK : err_prefix(rc, "%s", s->o.operators);
 }
 
 static void touch_pool(void *arg, struct par_self *self)
