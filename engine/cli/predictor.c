@@ -31,6 +31,15 @@ static const struct opt_row data_rows[] = {
             "Count tokens by the vocabulary of this model file or tokenizer. Without it "
             "four bytes of text are taken for a token.",
             .unit = "FILE"),
+    OPT_ROW(
+        STR, generate, NULL,
+        "Model that answers the prompts. The lengths of its answers take the place of "
+        "those in the data. Prompts are given as they are, without a chat template, "
+        "and the most likely token is taken. Its vocabulary counts tokens.",
+        .unit = "FILE"),
+    OPT_ROW(INT, max_new, "512",
+            "--generate: longest answer. A longer one is cut, and counts as that long.",
+            .unit = "tok", .min = 1, .max = 1 << 20),
     OPT_ROW(INT, n, "20000",
             "Number of requests to take at random, the same each time. 0: all.",
             .max = 1e9),
@@ -107,15 +116,21 @@ int cli_predictor_open(struct cli_predictor_data *d, const struct cli_predictor_
     if (strcmp(f->format, "auto") != 0 &&
         !name_find(dataset_readers, f->format, "format"))
         return err_prefix(ERR_NOTFOUND, "--format");
-    TRY(open_tokenizer(d, f->tokenizer));
+    TRY(open_tokenizer(d, f->tokenizer || !f->generate ? f->tokenizer : f->generate));
+    if (f->generate) {
+        size_t n = strlen(d->tokens);
+
+        snprintf(d->tokens + n, sizeof(d->tokens) - n, ", generated");
+    }
     if (from && strcmp(d->tokens, from->tokens) != 0)
         return err_set(ERR_ARG,
-                       "--tokenizer: expected the one that %s was trained with (%s), "
-                       "found %s",
+                       "--tokenizer or --generate: expected what %s was trained with "
+                       "(%s), found %s",
                        f->predictor, from->tokens, d->tokens);
     TRY(open_set(d, f));
-    return dataset_examples(&d->examples, d->set, d->tok, from ? from->fold : f->fold,
-                            from ? from->folds : f->folds);
+    TRY(dataset_examples(&d->examples, d->set, d->tok, from ? from->fold : f->fold,
+                         from ? from->folds : f->folds));
+    return f->generate ? cli_predictor_generate(&d->examples, f) : OK;
 }
 
 void cli_predictor_close(struct cli_predictor_data *d)
@@ -133,7 +148,9 @@ static const struct opt_usage train_usage = {
              "and write what was learned. The same data give the same file.",
     .examples =
         "  sandwich predictor train --data chats.json --format sharegpt --out p.json\n"
-        "  sandwich predictor train --data alpaca_data.json --fold 2 -o p2.json\n",
+        "  sandwich predictor train --data alpaca_data.json --fold 2 -o p2.json\n"
+        "  sandwich predictor train --data alpaca_data.json --n 500 --generate m.gguf -o "
+        "p3.json\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 

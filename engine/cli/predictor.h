@@ -9,8 +9,8 @@
 #include "kv/learn.h"
 
 struct cli_predictor_flags {
-    char *data, *format, *tokenizer;
-    int64_t n;
+    char *data, *format, *tokenizer, *generate;
+    int64_t n, max_new;
     char *out;           /* train */
     int64_t fold, folds; /* train */
     char *predictor;     /* eval */
@@ -34,6 +34,11 @@ MUST int cli_predictor_open(struct cli_predictor_data *d,
                             const struct cli_predictor_flags *f,
                             const struct kv_learned_from *from);
 void cli_predictor_close(struct cli_predictor_data *d);
+
+/* Replace the outputs' lengths by those of the answers of f->generate, each at most f->max_new
+ * tokens. */
+MUST int cli_predictor_generate(struct dataset_examples *x,
+                                const struct cli_predictor_flags *f);
 
 MUST int cli_predictor_evaluate(const struct cli_predictor_flags *f);
 

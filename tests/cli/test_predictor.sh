@@ -62,8 +62,22 @@ check "nothing was written" test ! -e "$dir/x"
 "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" 2>"$dir/err"
 check "tokens by a model" sh -c "$train --tokenizer $dir/tiny.gguf -o $dir/t.json >/dev/null &&
     $eval_ --tokenizer $dir/tiny.gguf --predictor $dir/t.json | grep -q 'utilization'"
-check "tokens counted otherwise" refuses 2 '--tokenizer: expected the one that .* was trained with' \
+check "tokens counted otherwise" refuses 2 'expected what .* was trained with' \
     $eval_ --predictor "$dir/t.json"
+generate="--n 60 --generate $dir/tiny.gguf --max-new 12"
+check "lengths of generated answers" sh -c "$train $generate -o $dir/g.json >$dir/said 2>&1 &&
+    grep -q 'tiny.gguf answered 60 prompts; [0-9]* answers were cut at 12 tokens' $dir/said &&
+    $train $generate -o $dir/g2.json >/dev/null 2>&1 && cmp $dir/g.json $dir/g2.json &&
+    grep -q 'of [0-9]*, generated' $dir/g.json && ! cmp -s $dir/g.json $dir/p.json"
+check "eval on generated answers: none is longer than they may be" sh -c \
+    "$eval_ $generate --predictor $dir/g.json --json 2>/dev/null | python3 -c '
+import json, sys
+j = json.load(sys.stdin)
+assert j[\"constant_tok\"] <= 12 and j[\"n_requests\"] > 3, j'"
+check "generated, judged by recorded answers" refuses 2 'expected what .* was trained with .*generated' \
+    $eval_ --tokenizer "$dir/tiny.gguf" --predictor "$dir/g.json"
+check "answers longer than the model's context" refuses 2 'max-new: expected less than' \
+    $train --generate "$dir/tiny.gguf" --max-new 100000 -o "$dir/x"
 head -c 5000 "$dir/p.json" >"$dir/cut.json"
 check "a cut predictor" refuses 1 'cut.json' $eval_ --predictor "$dir/cut.json"
 sed 's/"longest_log": [0-9.]*/"longest_log": 3.0/' "$dir/p.json" >"$dir/edited.json"
