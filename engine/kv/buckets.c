@@ -1,16 +1,23 @@
 #include "kv/buckets.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "kv/least.h"
 
 struct kv_buckets {
     struct kv_bucket_opts o;
     struct kv_bounds bounds;
     int64_t n_bins, n_added, n_since;
-    int64_t *window; /* [o.window] bins of the latest requests, a ring */
-    int64_t *count;  /* [n_bins] requests of the window in bin i: length at most (i + 1) *
-                        align_tok */
+    int64_t n_window; /* requests in the window */
+    int64_t *window;  /* [o.window] bins of the latest requests, a ring */
+    int64_t *count; /* [n_bins] requests of the window in bin i: length at most (i + 1) *
+                         align_tok */
+    int64_t
+        *weight; /* [n_bins] o.half_life, o.detect: of the window's requests, or of the
+                         latest, in bin i */
+    struct kv_least *least; /* o.least */
 };
 
 static int64_t align_up(int64_t n, int64_t align)
@@ -60,6 +67,9 @@ static int check(const struct kv_bucket_opts *o)
                        "%lld, learned every %lld: expected all >= 1",
                        (long long)o->max_tok, (long long)o->align_tok,
                        (long long)o->window, (long long)o->every);
+    if (o->half_life < 0)
+        return err_set(ERR_ARG, "kv buckets: half-life %lld: expected >= 0",
+                       (long long)o->half_life);
     if (o->n < 0 || o->n > KV_BUCKETS_MAX || o->n_first < 0 ||
         o->n_first > KV_BUCKETS_MAX)
         return err_set(ERR_ARG,
@@ -77,6 +87,7 @@ static int check(const struct kv_bucket_opts *o)
 int kv_buckets_open(struct kv_buckets **out, const struct kv_bucket_opts *o)
 {
     struct kv_buckets *b;
+    int rc;
 
     *out = NULL;
     TRY(check(o));
@@ -89,12 +100,15 @@ int kv_buckets_open(struct kv_buckets **out, const struct kv_bucket_opts *o)
     b->n_bins = align_up(o->max_tok, o->align_tok) / o->align_tok;
     b->window = mem_new(MEM_KV, (size_t)o->window, sizeof(*b->window));
     b->count = mem_new(MEM_KV, (size_t)b->n_bins, sizeof(*b->count));
-    if (!b->window || !b->count) {
+    b->weight = mem_new(MEM_KV, (size_t)b->n_bins, sizeof(*b->weight));
+    rc = b->window && b->count && b->weight ? OK : ERR_NOMEM;
+    if (rc == OK && o->least)
+        rc = kv_least_open(&b->least, b->n_bins, o->n);
+    if (rc == OK)
+        *out = b;
+    else
         kv_buckets_close(&b);
-        return ERR_NOMEM;
-    }
-    *out = b;
-    return OK;
+    return rc;
 }
 
 void kv_buckets_close(struct kv_buckets **b)
@@ -103,6 +117,8 @@ void kv_buckets_close(struct kv_buckets **b)
         return;
     mem_free((*b)->window);
     mem_free((*b)->count);
+    mem_free((*b)->weight);
+    kv_least_close(&(*b)->least);
     mem_free(*b);
     *b = NULL;
 }
@@ -118,8 +134,10 @@ void kv_buckets_add(struct kv_buckets *b, int64_t prompt_tok, int64_t output_tok
     int64_t bin = n < 1 ? 0 : (n - 1) / b->o.align_tok;
     int64_t *slot = &b->window[b->n_added % b->o.window];
 
-    if (b->n_added >= b->o.window)
+    if (b->n_window == b->o.window)
         b->count[*slot]--;
+    else
+        b->n_window++;
     *slot = bin < b->n_bins ? bin : b->n_bins - 1;
     b->count[*slot]++;
     b->n_added++;
@@ -131,25 +149,104 @@ bool kv_buckets_due(const struct kv_buckets *b)
     return b->n_since >= b->o.every;
 }
 
-void kv_buckets_learn(struct kv_buckets *b)
+/* The bin of the request before which `age` others finished. */
+static int64_t bin_of(const struct kv_buckets *b, int64_t age)
 {
-    int64_t n = b->n_added < b->o.window ? b->n_added : b->o.window, below = 0, bin = -1;
-    struct kv_bounds *out = &b->bounds;
+    return b->window[(b->n_added - 1 - age) % b->o.window];
+}
 
-    if (n == 0)
-        return;
-    out->n = 0;
+/* Whether the latest n lengths are of another distribution than those before in the window: the
+ * test of Kolmogorov and Smirnov, wrong in one of a hundred cases. */
+#define KS_1_PERCENT 1.63
+
+static bool lengths_changed(struct kv_buckets *b, int64_t n)
+{
+    int64_t n_before = b->n_window - n, latest = 0, before = 0;
+    double most = 0;
+
+    if (n < 1 || n_before < 1)
+        return false;
+    memset(b->weight, 0, (size_t)b->n_bins * sizeof(*b->weight));
+    for (int64_t i = 0; i < n; i++)
+        b->weight[bin_of(b, i)]++;
+    for (int64_t i = 0; i < b->n_bins; i++) {
+        latest += b->weight[i];
+        before += b->count[i] - b->weight[i];
+        most = fmax(most,
+                    fabs((double)latest / (double)n - (double)before / (double)n_before));
+    }
+    return most >
+           KS_1_PERCENT * sqrt((double)b->n_window / ((double)n * (double)n_before));
+}
+
+static void forget_before(struct kv_buckets *b, int64_t n)
+{
+    for (; b->n_window > n; b->n_window--)
+        b->count[bin_of(b, b->n_window - 1)]--;
+}
+
+/* What each bin counts for: its requests, or more for later ones. *total: of all bins. */
+#define WEIGHT_NEW (1 << 20) /* of a request that has just finished */
+
+static const int64_t *weights(int64_t *total, struct kv_buckets *b)
+{
+    *total = b->n_window;
+    if (b->o.half_life == 0)
+        return b->count;
+    *total = 0;
+    memset(b->weight, 0, (size_t)b->n_bins * sizeof(*b->weight));
+    for (int64_t age = 0; age < b->n_window; age++) {
+        int64_t w = llround(WEIGHT_NEW * exp2(-(double)age / (double)b->o.half_life));
+
+        b->weight[bin_of(b, age)] += w;
+        *total += w;
+    }
+    return b->weight;
+}
+
+static void add_bound(const struct kv_buckets *b, struct kv_bounds *out, int64_t bin)
+{
+    int64_t bound = (bin + 1) * b->o.align_tok;
+
+    bound = bound < b->o.max_tok ? bound : b->o.max_tok;
+    if (out->n == 0 || bound > out->tok[out->n - 1])
+        out->tok[out->n++] = bound;
+}
+
+static void quantiles(struct kv_buckets *b, const int64_t *weight, int64_t n)
+{
+    int64_t below = 0, bin = -1;
+
     for (int i = 0; i < b->o.n; i++) {
         /* As stats_percentile(): p n may be a rounding error above an integer. */
         double rank = ceil(b->o.p[i] * (double)n * (1 - 1e-14));
-        int64_t bound;
 
         while ((double)below < rank)
-            below += b->count[++bin];
-        bound = (bin + 1) * b->o.align_tok;
-        bound = bound < b->o.max_tok ? bound : b->o.max_tok;
-        if (out->n == 0 || bound > out->tok[out->n - 1])
-            out->tok[out->n++] = bound;
+            below += weight[++bin];
+        add_bound(b, &b->bounds, bin);
+    }
+}
+
+void kv_buckets_learn(struct kv_buckets *b)
+{
+    struct kv_bounds *out = &b->bounds;
+    const int64_t *weight;
+    int64_t n;
+
+    if (b->o.detect && lengths_changed(b, b->n_since))
+        forget_before(b, b->n_since);
+    weight = weights(&n, b);
+    if (n == 0)
+        return;
+    out->n = 0;
+    if (b->o.least) {
+        int64_t bins[KV_BUCKETS_MAX];
+        int n_bounds = kv_least_find(b->least, bins, weight);
+
+        for (int i = 0; i < n_bounds; i++)
+            add_bound(b, out, bins[i]);
+    } else {
+        quantiles(b, weight, n);
     }
     while (b->o.steps && out->n > 0 && out->n < KV_BUCKETS_MAX &&
            2 * out->tok[out->n - 1] < b->o.max_tok) {

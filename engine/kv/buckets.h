@@ -48,7 +48,15 @@ struct kv_bucket_opts {
     int64_t align_tok; /* bounds are multiples of it */
     int64_t window;    /* requests that the window holds */
     int64_t every;     /* learn again after this number of requests */
-    bool of_total;     /* see struct kv_bounds */
+    int64_t half_life; /* requests after which one of the window counts half; 0: all count
+                          the same, as in the paper */
+    bool detect; /* where the latest `every` lengths differ from those before by the test
+                          of Kolmogorov and Smirnov, the window forgets those before. The
+                          paper's slides. After a change batches are larger by a tenth with
+                          it (experiments/odma_ablation.json) */
+    bool least;  /* bounds with which the window's requests would take least memory, as
+                          many as there are quantiles (kv/least.h); else the quantiles */
+    bool of_total; /* see struct kv_bounds */
     bool
         steps; /* above the last quantile, further buckets of twice the size each, as far as
                    KV_BUCKETS_MAX allows. The paper has the large bucket only, which wastes

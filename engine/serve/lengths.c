@@ -15,6 +15,7 @@ static const struct kv_bucket_opts bucket_opts = {.align_tok = KV_ALIGN_TOK,
                                                   .window = 1024,
                                                   .of_total = true,
                                                   .steps = true,
+                                                  .detect = true,
                                                   .n_first = 10,
                                                   .n = KV_N_QUANTILES,
                                                   .p = KV_QUANTILES};

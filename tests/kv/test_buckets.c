@@ -3,9 +3,12 @@
  * share bounds. */
 #include <math.h>
 
+#include "base/mem.h"
 #include "base/stats.h"
 #include "kv/buckets.h"
+#include "kv/calibrate.h"
 #include "kv/cluster.h"
+#include "kv/least.h"
 #include "tests/support/faults.h"
 
 #define N_MAX 3000
@@ -244,6 +247,196 @@ TEST(options_are_checked)
     assert_true(test_allocations(kv_buckets_open(&m, &good), !m) > 0);
     kv_buckets_close(&m);
     kv_buckets_close(&m);
+    assert_int_equal(mem_used_bytes(MEM_KV), 0);
+}
+
+/* --- which lengths count */
+
+static void add_lengths(struct kv_buckets *b, int n, int64_t least, int64_t most)
+{
+    for (int i = 0; i < n; i++)
+        kv_buckets_add(b, 0, least + (most - least) * i / n);
+}
+
+static int64_t learned(struct kv_buckets *b)
+{
+    kv_buckets_learn(b);
+    return kv_buckets_bounds(b)->tok[0];
+}
+
+/* The median of a window whose later half is of other lengths: the old ones are forgotten where
+ * that is asked for, and only then; lengths that do not change are kept. */
+TEST(a_change_is_detected)
+{
+    struct kv_bucket_opts o = {
+        .max_tok = 1000, .align_tok = 1, .window = 400, .every = 100, .n = 1, .p = {0.5}};
+
+    for (int detect = 0; detect < 2; detect++) {
+        struct kv_buckets *b;
+
+        o.detect = detect;
+        assert_ok(kv_buckets_open(&b, &o));
+        add_lengths(b, 100, 500, 600);
+        add_lengths(b, 100, 500, 600);
+        add_lengths(b, 100, 500, 600);
+        assert_int_equal(learned(b), 549);
+        add_lengths(b, 100, 505, 605); /* as good as the same */
+        assert_int_equal(learned(b), 551);
+        add_lengths(b, 100, 100, 200); /* the first 100 have left */
+        assert_int_equal(learned(b), detect ? 149 : 534);
+        add_lengths(b, 100, 100, 200);
+        assert_int_equal(learned(b), detect ? 149 : 199);
+        /* the window is as long as it was, and its oldest leave in order */
+        for (int i = 0; i < 3; i++)
+            add_lengths(b, 100, 100, 200);
+        assert_int_equal(learned(b), 149);
+        kv_buckets_close(&b);
+    }
+    o.half_life = -1;
+    {
+        struct kv_buckets *b;
+
+        assert_err(kv_buckets_open(&b, &o), ERR_ARG, "half-life -1");
+    }
+}
+
+/* With a half-life of 50 the latest 100 of 400 weigh 3/4 and a little more of all. */
+TEST(later_lengths_count_more)
+{
+    struct kv_bucket_opts o = {.max_tok = 1000,
+                               .align_tok = 1,
+                               .window = 400,
+                               .every = 100,
+                               .n = 2,
+                               .half_life = 50,
+                               .p = {0.75, 0.76}};
+    struct kv_buckets *b;
+
+    assert_ok(kv_buckets_open(&b, &o));
+    for (int i = 0; i < 300; i++)
+        kv_buckets_add(b, 0, 900);
+    for (int i = 0; i < 100; i++)
+        kv_buckets_add(b, 0, 100);
+    kv_buckets_learn(b);
+    assert_int_equal(kv_buckets_bounds(b)->n, 2);
+    assert_int_equal(kv_buckets_bounds(b)->tok[0], 100);
+    assert_int_equal(kv_buckets_bounds(b)->tok[1], 900);
+    kv_buckets_close(&b);
+}
+
+/* --- bounds of least memory */
+
+#define BINS 9
+
+/* The least memory of all choices of at most n of the bins, one by one. */
+static double least_memory(const int64_t *weight, int n)
+{
+    double least = INFINITY;
+
+    for (int set = 1; set < 1 << BINS; set++) {
+        double sum = 0;
+        int bound = -1;
+
+        if (__builtin_popcount((unsigned)set) > n)
+            continue;
+        for (int i = BINS - 1; i >= 0; i--) {
+            bound = set >> i & 1 ? i : bound;
+            if (weight[i] > 0)
+                sum += bound < 0 ? INFINITY : (double)weight[i] * (bound + 1);
+        }
+        least = fmin(least, sum);
+    }
+    return least;
+}
+
+TEST(bounds_take_least_memory)
+{
+    struct rng r;
+
+    rng_init(&r, test_seed(), "least");
+    for (int round = 0; round < 500; round++) {
+        int n_bounds = 1 + (int)rng_below(&r, 5), n, at = 0;
+        int64_t weight[BINS], bins[KV_BUCKETS_MAX];
+        struct kv_least *l;
+        double sum = 0;
+
+        for (int i = 0; i < BINS; i++)
+            weight[i] = (int64_t)(rng_below(&r, 3) * rng_below(&r, 50));
+        weight[rng_below(&r, BINS)] += 1;
+        assert_ok(kv_least_open(&l, BINS, n_bounds));
+        for (int again = 0; again < 2; again++)
+            n = kv_least_find(l, bins, weight);
+        assert_in_range(n, 1, n_bounds);
+        for (int i = 0; i < BINS; i++) {
+            while (at < n && bins[at] < i)
+                at++;
+            if (weight[i] > 0) {
+                assert_true(at < n);
+                sum += (double)weight[i] * (double)(bins[at] + 1);
+            }
+        }
+        for (int i = 1; i < n; i++)
+            assert_true(bins[i] > bins[i - 1]);
+        if (sum != least_memory(weight, n_bounds))
+            fail_msg("TEST_SEED=%llu round %d: %g, the least is %g",
+                     (unsigned long long)test_seed(), round, sum,
+                     least_memory(weight, n_bounds));
+        kv_least_close(&l);
+    }
+}
+
+/* Quantiles end where most lengths are; these where the memory is. */
+TEST(buckets_take_least_memory)
+{
+    struct kv_bucket_opts o = {.max_tok = 1000,
+                               .align_tok = 10,
+                               .window = 100,
+                               .every = 100,
+                               .n = 2,
+                               .least = true,
+                               .p = {0.5, 1}};
+    const struct kv_bounds *bounds;
+    struct kv_buckets *b;
+
+    assert_ok(kv_buckets_open(&b, &o));
+    for (int i = 0; i < 80; i++)
+        kv_buckets_add(b, 0, 10 + i % 2 * 10);
+    for (int i = 0; i < 20; i++)
+        kv_buckets_add(b, 0, i % 2 ? 1000 : 100);
+    kv_buckets_learn(b);
+    bounds = kv_buckets_bounds(b);
+    assert_true(bounds->n == 2 && bounds->tok[0] == 100 && bounds->tok[1] == 1000);
+    kv_buckets_close(&b);
+    assert_true(test_allocations(kv_buckets_open(&b, &o), !b) > 4);
+    kv_buckets_close(&b);
+    assert_int_equal(mem_used_bytes(MEM_KV), 0);
+}
+
+/* --- correction of predictions */
+
+TEST(predictions_are_corrected)
+{
+    struct kv_calibration *c;
+
+    assert_err(kv_calibration_open(&c, 0), ERR_ARG, "window 0");
+    assert_ok(kv_calibration_open(&c, 10));
+    assert_true(kv_calibration_factor(c) == 1);
+    for (int i = 0; i < 4; i++)
+        kv_calibration_add(c, 100, 400);
+    assert_true(kv_calibration_factor(c) == 1); /* too few */
+    for (int i = 0; i < 6; i++)
+        kv_calibration_add(c, 100, 25);
+    assert_true(fabs(log(kv_calibration_factor(c) / 0.25)) <= 0.026);
+    for (int i = 0; i < 6; i++) /* the latest ten: four of 1/4, six of 8 */
+        kv_calibration_add(c, 100, 800);
+    assert_true(fabs(log(kv_calibration_factor(c) / 8)) <= 0.026);
+    for (int i = 0; i < 10; i++) /* as far as the bins go */
+        kv_calibration_add(c, 0, INT64_MAX);
+    assert_true(fabs(log(kv_calibration_factor(c)) - 15) < 0.001);
+    kv_calibration_close(&c);
+    assert_true(test_allocations(kv_calibration_open(&c, 10), !c) > 1);
+    kv_calibration_close(&c);
+    kv_calibration_close(&c);
     assert_int_equal(mem_used_bytes(MEM_KV), 0);
 }
 

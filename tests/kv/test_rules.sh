@@ -61,6 +61,9 @@ breaks "blocks ahead of the sequence" engine/kv/alloc/paged.c 's/(need->gen_tok 
 # 7. Bounds follow a change of the lengths.
 breaks "bounds are learned once" $b 's/if (n == 0)/if (n == 0 || out->epoch > 0)/' \
     study/test_odma_replay bounds_follow_a_change
+breaks "no change is noticed" $b 's/forget_before(b, b->n_since);/;/' kv/test_buckets a_change_is_detected
+breaks "a change is seen everywhere" $b 's/#define KS_1_PERCENT 1.63/#define KS_1_PERCENT -1/' \
+    kv/test_buckets a_change_is_detected
 breaks "the window forgets nothing" $b 's/b->count\[\*slot\]--;/;/' kv/test_buckets bounds_are_quantiles
 # 8. A request is passed by others for a bounded number of steps, and the oldest is not preempted.
 l=engine/sched/loop.c

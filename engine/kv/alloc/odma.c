@@ -4,7 +4,8 @@
  * Deviations from the paper. A sequence that outgrows its bucket moves to a large one there;
  * here its memory doubles, since where answers are much shorter than the longest sequence a large
  * bucket holds dozens of them (Natural Questions: 20 tokens of 256). kv_arena.to_large is the
- * paper's rule. The paper also keeps a pool of large buckets free and has a list of blocks for
+ * paper's rule. Where lengths change, the window of kv/buckets.h forgets those before at once; the
+ * paper's slides. The paper also keeps a pool of large buckets free and has a list of blocks for
  * each of a few sizes; here all memory is one row of runs (kv/runs.h says why).
  *   Paper: ODMA 3.3-3.5. */
 #include "base/mem.h"
