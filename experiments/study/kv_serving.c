@@ -26,7 +26,7 @@ static const char *const allocs[N_ALLOCS] = {"static", "s3", "odma", "paged"};
 struct opts {
     char *model, *fit;
     int precision, kv_type;
-    int64_t budget_seqs, clients, n_requests, max_tok, rounds;
+    int64_t budget_seqs, clients, n_requests, max_tok, rounds, seed;
 };
 
 static const struct opt_row table[] = {
@@ -50,6 +50,7 @@ static const struct opt_row table[] = {
             "Rounds, each of all allocators; a quarter of one comes first and does not "
             "count.",
             .min = 1, .max = 99),
+    OPT_ROW(INT, seed, "1", "Seed of the lengths.", .min = 1, .max = 1 << 30),
     {0},
 };
 
@@ -332,7 +333,7 @@ static int run(struct cell *f)
     const struct opts *o = f->o;
     const struct study_kv_stream_opts so = {.sources = o->fit,
                                             .n_requests = o->n_requests,
-                                            .seed = 1,
+                                            .seed = o->seed,
                                             .max_tok = o->max_tok,
                                             .align_tok = ALIGN_TOK};
 

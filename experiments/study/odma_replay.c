@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "experiments/load/study.h"
@@ -13,12 +14,13 @@
 #include "experiments/study/support/rows.h"
 
 struct opts {
-    char *alloc, *predictor, *stream, *tokenizer, *quantiles, *change;
+    char *alloc, *predictor, *stream, *tokenizer, *quantiles, *change, *devices;
     double sigma, alpha, tau, tells, keep_frac, overflow;
-    int bounds;
-    bool primed, co_batch, migrate, raw, paper;
+    int bounds, route;
+    bool primed, co_batch, migrate, raw, paper, detect, least, own_bounds, over_time;
     int64_t constant_tok, n_requests, n_learn, folds, clients, max_tok, budget_seqs,
-        align_tok, block_tok, n_fixed, n_first, window, every, patience, max_age, seed;
+        align_tok, block_tok, n_buckets, n_fixed, n_first, window, every, half_life,
+        calibrate, patience, max_age, seed;
 };
 
 static const char *alloc_name(int i)
@@ -75,6 +77,16 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, budget_seqs, "32",
             "Memory for keys and values, in sequences of the longest.", .min = 1,
             .max = 1 << 20),
+    OPT_ROW(STR, devices, "",
+            "Memory of each of several devices, in sequences of the longest, at most 8: "
+            "\"16 8 8 4\". \"\": one device, with budget_seqs."),
+    OPT_ROW(ENUM, route, "cluster",
+            "Devices: a request goes to the one with the smallest larger share of "
+            "memory and compute, and waits before all while none has the memory; to each "
+            "in turn; or to the one with the fewest requests.",
+            .values = "cluster|in_turn|fewest"),
+    OPT_ROW(BOOL, own_bounds, "false",
+            "Devices: each learns bounds from its own requests; else all have the same."),
     OPT_ROW(INT, align_tok, "16", "Sizes of contiguous memory are multiples of it.",
             .unit = "tok", .min = 1, .max = 1 << 16),
     OPT_ROW(INT, block_tok, "16", "paged: size of a block.", .unit = "tok", .min = 16,
@@ -83,6 +95,10 @@ static const struct opt_row table[] = {
             "paged: share of the blocks that stays free when a request is admitted, for "
             "those that grow.",
             .min = 0, .max = 0.9),
+    OPT_ROW(INT, n_buckets, "0",
+            "Number of buckets of either allocator: for s3 of equal width, for odma of "
+            "equally many lengths of the window. 0: n_fixed and quantiles.",
+            .min = 0, .max = KV_BUCKETS_MAX),
     OPT_ROW(INT, n_fixed, "10", "s3: number of buckets, of equal width.", .min = 1,
             .max = KV_BUCKETS_MAX),
     OPT_ROW(
@@ -97,6 +113,20 @@ static const struct opt_row table[] = {
             .min = 1, .max = 1 << 20),
     OPT_ROW(INT, every, "128", "odma: learn after this number of finished requests.",
             .min = 1, .max = 1 << 20),
+    OPT_ROW(INT, half_life, "0",
+            "odma: finished requests after which one of the window counts half. 0: all "
+            "count the same.",
+            .min = 0, .max = 1 << 20),
+    OPT_ROW(BOOL, detect, "true",
+            "odma: where the latest lengths differ from those before by the test of "
+            "Kolmogorov and Smirnov, the window forgets those before. Not with paper."),
+    OPT_ROW(BOOL, least, "false",
+            "odma: bounds with which the window's requests would take least memory, in "
+            "place of its quantiles."),
+    OPT_ROW(INT, calibrate, "0",
+            "Predictions are multiplied by the median of realised / predicted of this "
+            "number of finished requests. 0: they are used as they are.",
+            .min = 0, .max = 1 << 20),
     OPT_ROW(ENUM, bounds, "again",
             "odma: when bounds are learned: again and again, once, or never, so that the "
             "n_first equal parts stay.",
@@ -106,8 +136,9 @@ static const struct opt_row table[] = {
     OPT_ROW(
         BOOL, paper, "false",
         "odma: as in the paper, a sequence that outgrows its memory moves to the large "
-        "bucket, and predictions above the last quantile get it. Else memory doubles, "
-        "and above the last quantile are buckets of twice the size each."),
+        "bucket, predictions above the last quantile get it, and the window forgets "
+        "nothing early. Else memory doubles, and above the last quantile are buckets of "
+        "twice the size each."),
     OPT_ROW(BOOL, co_batch, "true",
             "Admit the oldest request of the bucket that was admitted before; else the "
             "oldest."),
@@ -118,8 +149,8 @@ static const struct opt_row table[] = {
             .min = 0, .max = 100),
     OPT_ROW(F64, overflow, "0",
             "Choose the smallest alpha with which at most this share of the requests "
-            "outgrows its memory, so that allocators are compared at equal overflow. 0: "
-            "alpha as it is.",
+            "outgrows the memory that it gets first, so that allocators are compared at "
+            "equal overflow. 0: alpha as it is.",
             .min = 0, .max = 1),
     OPT_ROW(F64, tau, "0.8",
             "Uncertainty above which a sequence gets the longest memory.", .min = 0,
@@ -131,8 +162,12 @@ static const struct opt_row table[] = {
             "Steps that a request can be passed by others of the latest bucket.",
             .min = 0, .max = 1 << 30),
     OPT_ROW(STR, change, "none",
-            "Another value for one of the other options, as \"option=value\", so that an "
-            "axis can change one at a time. none: no other."),
+            "Other values for some of the other options, as \"option=value\" or "
+            "\"option=value;option=value\", so that an axis can change a few at a time. "
+            "none: no other."),
+    OPT_ROW(BOOL, over_time, "true",
+            "Record utilization and batches over time; a record of many cells is smaller "
+            "without."),
     OPT_ROW(BOOL, raw, "false",
             "Record each request: prediction, length, bucket and memory."),
     OPT_ROW(INT, seed, "1",
@@ -150,6 +185,8 @@ static const struct study_metric metrics[] = {
     {"over_static", "", "higher", "tokens_per_step / that of the allocator static"},
     {"utilization_inner", "", "higher",
      "tokens held / tokens of reserved memory, mean of steps"},
+    {"utilization_gain", "", "higher",
+     "utilization_inner - that of the allocator static"},
     {"utilization_outer", "", "higher",
      "tokens held / tokens of all memory, mean of steps"},
     {"overflow_frac", "", "lower", "requests that outgrew their memory / requests"},
@@ -185,6 +222,14 @@ static const struct study_metric metrics[] = {
     {"utilization_ideal", "", "higher",
      "utilization_end of all requests after the change, with bounds learned from all of "
      "them"},
+    {"reserved_least_frac", "", "higher",
+     "reserved share of the memory of the device with the least, mean of steps"},
+    {"reserved_most_frac", "", "",
+     "reserved share of the memory of the device with the most, mean of steps"},
+    {"predict_us", "us", "lower", "time of a prediction, mean of all requests"},
+    {"predict_frac", "", "lower",
+     "time of predictions / time of steps of 49.5 ms: the paper's model, 15.2 GB, read "
+     "once at the 307.2 GB/s of its memory"},
     {"text_bits", "", "",
      "what the text of a drawn request reveals of its output's class, of 3 bits"},
     {"n_requests", "", "", "requests replayed"},
@@ -238,6 +283,32 @@ static double *outputs(const struct study_kv_stream *s, size_t *n)
     return x;
 }
 
+static int parse_devices(struct study_kv_opts *k, const char *text, int64_t max_tok)
+{
+    const char *at = text;
+    char *end;
+
+    for (k->n_devices = 0; *(at += strspn(at, " ")); at = end) {
+        int64_t n = strtoll(at, &end, 10);
+
+        if (end == at || n < 1 || n > 1 << 20 || k->n_devices == STUDY_KV_DEVICES)
+            return err_set(ERR_ARG,
+                           "study.devices: \"%s\": expected at most %d numbers of at "
+                           "least 1",
+                           text, STUDY_KV_DEVICES);
+        k->device_tok[k->n_devices++] = n * max_tok;
+    }
+    return OK;
+}
+
+static void set_n_buckets(struct study_kv_opts *k, int n)
+{
+    k->arena.n_fixed = n;
+    k->buckets.n = k->buckets.n_first = n;
+    for (int i = 0; i < n; i++)
+        k->buckets.p[i] = (i + 1.0) / n;
+}
+
 static int prepare(struct study_kv_opts *k, const struct cell *w, const struct opts *o)
 {
     const struct study_kv_stream *s = &w->stream;
@@ -255,6 +326,9 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
                     .align_tok = o->align_tok,
                     .window = o->window,
                     .every = o->every,
+                    .half_life = o->half_life,
+                    .detect = o->detect && !o->paper,
+                    .least = o->least,
                     .n_first = (int)o->n_first,
                     .of_total = true,
                     .steps = !o->paper},
@@ -264,6 +338,7 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
                     .seed = o->seed,
                     .learned = w->learned},
         .caution = {.alpha = o->alpha, .tau = o->tau},
+        .calibrate = o->calibrate,
         .bounds = o->bounds,
         .earlier = s->learn,
         .n_earlier = o->primed ? s->n_learn : 0,
@@ -273,6 +348,8 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
         .patience = o->patience,
         .max_age = o->max_age,
         .max_step_tok = INT64_MAX,
+        .route = o->route,
+        .own_bounds = o->own_bounds,
     };
     if (o->constant_tok == 0) {
         size_t n;
@@ -284,6 +361,9 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
         mem_free(x);
     }
     TRY(parse_quantiles(&k->buckets, o->quantiles));
+    TRY(parse_devices(k, o->devices, s->max_tok));
+    if (o->n_buckets > 0)
+        set_n_buckets(k, (int)o->n_buckets);
     TRY(sched_policy_find("chunked", &k->policy));
     TRY(kv_alloc_find(o->alloc, &k->alloc));
     return kv_predictor_find(o->predictor, &k->predictor);
@@ -345,16 +425,20 @@ static void report(struct study_cell *out, const struct cell *w)
     const struct study_kv_result *r = &w->result;
     double n = (double)w->stream.n, tok = (double)r->output_tok,
            loaded = (double)r->n_loaded_steps;
+    double inner_of_static = share(w->fixed.inner_sum, (double)w->fixed.n_loaded_steps);
     const struct study_number all[] = {
         {"tokens_per_step", per_step(r)},
         {"over_static", per_step(r) / per_step(&w->fixed)},
         {"utilization_inner", share(r->inner_sum, loaded)},
+        {"utilization_gain", share(r->inner_sum, loaded) - inner_of_static},
         {"utilization_outer", share(r->outer_sum, loaded)},
         {"migrated_frac", (double)r->migrated_tok / tok},
         {"extended_frac", (double)r->extended_tok / tok},
         {"preempted_per_request", (double)r->n_preempted / n},
         {"recomputed_frac", (double)r->recomputed_tok / tok},
         {"waited_frac", (double)r->waited_steps / (tok + (double)r->waited_steps)},
+        {"reserved_least_frac", share(r->least_sum, loaded)},
+        {"reserved_most_frac", share(r->most_sum, loaded)},
         {"max_tok", (double)w->stream.max_tok},
         {"n_steps", (double)r->n_steps},
         {"n_epochs", (double)r->n_epochs},
@@ -362,7 +446,8 @@ static void report(struct study_cell *out, const struct cell *w)
 
     STUDY_VALUES(out, all,
                  "fewer requests than clients: the load ends with the first step");
-    report_series(out, r);
+    if (w->changed.over_time)
+        report_series(out, r);
 }
 
 /* The error of the median of the requests to learn from. */
@@ -475,13 +560,64 @@ static int report_recovery(struct study_cell *out, struct cell *w,
     return OK;
 }
 
+/* --- what predictions cost */
+
+/* Of the paper's device: DeepSeek-R1-Distill-Qwen-7B has 7.6e9 parameters of 2 bytes. */
+#define PAPER_STEP_S (15.2e9 / 307.2e9)
+
+static int report_overhead(const struct cell *w, const struct study_kv_opts *k)
+{
+    const struct study_kv_stream *s = &w->stream;
+    double per_request_s, steps_per_request;
+    struct kv_prediction p;
+    void *state;
+    uint64_t t0;
+    int rc;
+
+    TRY(k->predictor->open(&state, &k->predict));
+    t0 = clock_ns();
+    rc = OK;
+    for (int64_t i = 0; i < s->n && rc == OK; i++) {
+        const struct kv_example *e = &s->requests[i];
+        const struct kv_query q = {.prompt_tok = e->prompt_tok,
+                                   .true_tok = e->output_tok,
+                                   .text = e->text,
+                                   .text_bytes = e->text_bytes};
+
+        rc = k->predictor->predict(state, &q, &p);
+    }
+    per_request_s = (double)(clock_ns() - t0) * 1e-9 / (double)s->n;
+    k->predictor->close(state);
+    steps_per_request =
+        (double)w->result.output_tok / (double)s->n / per_step(&w->result);
+    study_value(w->out, "predict_us", per_request_s * 1e6, "");
+    study_value(w->out, "predict_frac",
+                per_request_s / (steps_per_request * PAPER_STEP_S),
+                "fewer requests than clients: the load ends with the first step");
+    study_evidence(w->out, "measured", "predict_us");
+    return rc;
+}
+
 /* --- a cell */
 
-/* The job's options with the change that it asks for. */
+/* One "option=value" of `change`, which is n bytes. */
+static int change_opt(struct opts *to, const char *change, size_t n)
+{
+    const char *is = memchr(change, '=', n);
+    char name[64], value[256];
+
+    if (!is || is - change >= (ptrdiff_t)sizeof(name) ||
+        change + n - is > (ptrdiff_t)sizeof(value))
+        return err_set(ERR_ARG, "study.change: expected option=value, found \"%.*s\"",
+                       (int)n, change);
+    snprintf(name, sizeof(name), "%.*s", (int)(is - change), change);
+    snprintf(value, sizeof(value), "%.*s", (int)(change + n - is - 1), is + 1);
+    return opt_set(table, to, name, value, "study.change");
+}
+
+/* The job's options with the changes that it asks for. */
 static int change_opts(struct opts *to, const struct opts *o)
 {
-    char name[64];
-    size_t n = strcspn(o->change, "=");
     json_t *given;
     int rc = opt_init(table, to);
 
@@ -490,26 +626,28 @@ static int change_opts(struct opts *to, const struct opts *o)
     given = opt_to_json(table, o);
     rc = given ? opt_from_json(table, to, given, "study") : ERR_NOMEM;
     json_decref(given);
-    if (rc != OK || strcmp(o->change, "none") == 0)
+    if (strcmp(o->change, "none") == 0)
         return rc;
-    if (o->change[n] == 0 || n >= sizeof(name))
-        return err_set(ERR_ARG, "study.change: expected option=value, found \"%s\"",
-                       o->change);
-    snprintf(name, sizeof(name), "%.*s", (int)n, o->change);
-    return opt_set(table, to, name, o->change + n + 1, "study.change");
+    for (const char *at = o->change; rc == OK && at; at = strchr(at, ';')) {
+        at += *at == ';';
+        rc = change_opt(to, at, strcspn(at, ";"));
+    }
+    return rc;
 }
 
 /* More overflows with a larger alpha are chance; the bracket is halved all the same. */
 #define ALPHA_MAX   64.0
 #define ALPHA_STEPS 12
 
-/* At most that share of the requests outgrows its memory with caution.alpha = k->caution.alpha. */
+/* Whether more than that share of the requests outgrows the memory that it gets first. */
 static int overflows(struct cell *w, const struct study_kv_opts *k, bool *too_many)
 {
     const struct study_kv_stream *s = &w->stream;
+    struct kv_accuracy a;
 
     TRY(study_kv_replay(&w->result, k, s->requests, s->n, w->outcomes));
-    *too_many = (double)w->result.n_overflow > w->changed.overflow * (double)s->n;
+    TRY(kv_accuracy(&a, w->outcomes, s->n, s->max_tok));
+    *too_many = !k->alloc->paged && a.overflow_frac > w->changed.overflow;
     return OK;
 }
 
@@ -576,6 +714,7 @@ static int run(struct cell *w)
     report(w->out, w);
     report_accuracy(w->out, w, &k, constant_mae);
     TRY(report_recovery(w->out, w, &k));
+    TRY(report_overhead(w, &k));
     return o->raw ? report_requests(w->out, w->outcomes, (size_t)s->n) : OK;
 }
 

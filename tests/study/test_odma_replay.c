@@ -394,17 +394,106 @@ TEST(one_option_is_changed)
                "expected option=value");
 }
 
+TEST(several_options_are_changed)
+{
+    double both;
+
+    assert_ok(capture_run(&study_odma_replay,
+                          "{\"n_requests\": 500, \"alpha\": 3, \"bounds\": \"never\"}"));
+    both = value_of("utilization_end");
+    assert_ok(capture_run(&study_odma_replay,
+                          "{\"n_requests\": 500, \"change\": \"alpha=3;bounds=never\"}"));
+    assert_true(value_of("utilization_end") == both);
+    assert_err(capture_run(&study_odma_replay, "{\"change\": \"alpha=3;\"}"), ERR_ARG,
+               "expected option=value, found \"\"");
+}
+
+/* Equal parts for s3, equally many lengths for odma. */
+TEST(both_have_as_many_buckets)
+{
+    for (int i = 0; i < 2; i++) {
+        bool seen[1025] = {false};
+        int n = 0;
+
+        assert_ok(capture_run(
+            &study_odma_replay,
+            "{\"n_requests\": 1000, \"n_buckets\": 4, \"raw\": true, \"max_tok\": 1024, "
+            "\"primed\": true, \"bounds\": \"once\", \"predictor\": \"oracle\", "
+            "\"alloc\": \"%s\"}",
+            i ? "odma" : "s3"));
+        for (int k = 0; k < length_of("request_bucket_tok"); k++)
+            seen[(int)series_at("request_bucket_tok", k)] = true;
+        for (int k = 0; k <= 1024; k++)
+            n += seen[k];
+        assert_int_equal(n, 4);
+        assert_true(seen[1024] && (i == 1 || (seen[256] && seen[512] && seen[768])));
+    }
+}
+
+/* A predictor that is wrong by a factor is corrected by what came out. */
+TEST(predictions_are_calibrated)
+{
+    struct study_kv_opts o = make_opts("odma", "constant");
+    struct study_kv_result wrong, right;
+
+    make_requests(test_seed(), N, 60, 60);
+    o.predict.constant_tok = 2;
+    assert_ok(study_kv_replay(&wrong, &o, requests, N, outcomes));
+    o.calibrate = 64;
+    assert_ok(study_kv_replay(&right, &o, requests, N, outcomes));
+    assert_true(3 * right.n_overflow < 2 * wrong.n_overflow);
+    assert_true(outcomes[N - 1].predicted_tok > 30 &&
+                outcomes[N - 1].predicted_tok < 120);
+}
+
+/* Every request is answered however they are divided; one device of all the memory is the same
+ * as no devices; where devices differ, the memory of each is used as much. */
+TEST(devices_divide_the_requests)
+{
+    int64_t sum = make_requests(test_seed(), N / 2, 30, 90);
+    struct study_kv_opts o = make_opts("odma", "noisy");
+    struct study_kv_result one, a[3];
+
+    assert_ok(study_kv_replay(&one, &o, requests, N, outcomes));
+    o.n_devices = 1;
+    o.device_tok[0] = o.arena.n_tok;
+    assert_ok(study_kv_replay(&a[0], &o, requests, N, outcomes));
+    assert_memory_equal(&a[0], &one, sizeof(one));
+    o.n_devices = 4;
+    for (int i = 0; i < 4; i++)
+        o.device_tok[i] = LONGEST * (i < 1 ? 10 : 2);
+    for (int own = 0; own < 2; own++)
+        for (o.route = 0; o.route < 3; o.route++) {
+            o.own_bounds = own;
+            assert_ok(study_kv_replay(&a[o.route], &o, requests, N, outcomes));
+            assert_int_equal(a[o.route].output_tok, sum);
+            assert_true(a[o.route].least_sum < a[o.route].most_sum);
+        }
+    assert_true(
+        a[STUDY_KV_CLUSTER].least_sum / (double)a[STUDY_KV_CLUSTER].n_loaded_steps >
+        a[STUDY_KV_IN_TURN].least_sum / (double)a[STUDY_KV_IN_TURN].n_loaded_steps);
+    assert_err(capture_run(&study_odma_replay, "{\"devices\": \"4 0\"}"), ERR_ARG,
+               "at least 1");
+    assert_err(capture_run(&study_odma_replay, "{\"devices\": \"1 1 1 1 1 1 1 1 1\"}"),
+               ERR_ARG, "at most 8");
+}
+
 TEST(a_cell_reports)
 {
     assert_ok(capture_run(&study_odma_replay,
                           "{\"n_requests\": 400, \"clients\": 64, \"stream\": "
                           "\"alpaca+sharegpt\", \"max_tok\": 1024, \"budget_seqs\": 8}"));
-    assert_true(value_of("over_static") > 1);
+    assert_true(value_of("over_static") > 1 && value_of("utilization_gain") > 0);
+    assert_true(value_of("predict_us") > 0 && value_of("predict_frac") > 0);
     assert_true(value_of("utilization_outer") < value_of("utilization_inner"));
     assert_true(value_of("bucket_accuracy_frac") < value_of("safe_frac"));
     assert_true(value_of("n_epochs") >= 2);
     assert_int_equal(length_of("step"), length_of("utilization_inner_over_time"));
     assert_int_equal(length_of("request_output_tok"), 0);
+    assert_ok(
+        capture_run(&study_odma_replay,
+                    "{\"n_requests\": 400, \"clients\": 64, \"over_time\": false}"));
+    assert_int_equal(length_of("step"), 0);
     assert_ok(capture_run(&study_odma_replay, "{\"n_requests\": 400, \"clients\": 64, "
                                               "\"alloc\": \"static\"}"));
     assert_true(value_of("over_static") == 1);

@@ -107,6 +107,7 @@ static void run_replay(const struct serve *s, const char *alloc, const char *pre
                     .every = RELEARN,
                     .of_total = true,
                     .steps = true,
+                    .detect = true,
                     .n_first = 10,
                     .n = KV_N_QUANTILES,
                     .p = KV_QUANTILES},

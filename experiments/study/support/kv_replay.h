@@ -15,6 +15,11 @@
 #include "kv/learn.h"
 #include "sched/loop.h"
 
+/* How requests are divided among devices: by kv/cluster.h, where those that no
+ * device has the memory for wait before all devices; in turn; to the one with the fewest. */
+enum { STUDY_KV_CLUSTER, STUDY_KV_IN_TURN, STUDY_KV_FEWEST };
+#define STUDY_KV_DEVICES 8
+
 struct study_kv_opts {
     const struct kv_alloc *alloc;
     const struct kv_predictor *predictor;
@@ -22,7 +27,9 @@ struct study_kv_opts {
     struct kv_bucket_opts buckets; /* odma */
     struct kv_predict_opts predict;
     struct kv_caution caution;
-    int bounds; /* STUDY_KV_AGAIN, _ONCE or _NEVER: when they are learned */
+    int64_t
+        calibrate; /* predictions are corrected by this many of the latest; 0: are not */
+    int bounds;    /* STUDY_KV_AGAIN, _ONCE or _NEVER: when they are learned */
     const struct kv_example *earlier; /* [n_earlier] the window begins with these; lent */
     int64_t n_earlier;
     bool co_batch; /* the next request to admit is of the bucket of the one before */
@@ -32,6 +39,11 @@ struct study_kv_opts {
     int64_t patience, max_age; /* steps, see sched/loop.h */
     const struct sched_policy *policy;
     int64_t max_step_tok; /* tokens of a step */
+    int n_devices;        /* 0: one, of arena.n_tok; else at most STUDY_KV_DEVICES */
+    int64_t
+        device_tok[STUDY_KV_DEVICES]; /* arenas of the devices, each at least max_tok */
+    int route;                        /* STUDY_KV_CLUSTER, _IN_TURN or _FEWEST */
+    bool own_bounds; /* each device learns from its own requests; else from all */
     /* NULL: none. What the loop did, by the requests' numbers. */
     void (*trace)(void *ctx, enum sched_event event, const struct sched_request *r);
     void *trace_ctx;
@@ -50,6 +62,9 @@ struct study_kv_result {
     int64_t n_preempted, recomputed_tok;
     int64_t waited_steps; /* sequence-steps without memory for the next token */
     int64_t n_epochs;
+    double least_sum,
+        most_sum; /* over loaded steps: the share of its memory that the device
+                                   with the least, and with the most, of it reserved has */
     struct series inner, outer, batch; /* of loaded steps */
 };
 
