@@ -4,7 +4,9 @@ from lib import read, study, style
 
 STEM = "odma_ablation"
 WORDS = {"none": "all parts", "bounds=once": "learned once", "bounds=never": "equal parts",
-         "migrate=false": "no migration", "co_batch=false": "no co-batching"}
+         "migrate=false": "no migration", "co_batch=false": "no co-batching", "detect=false": "no detection",
+         "paper=true": "as in the paper", "half_life=256": "weights by age", "least=true": "least memory",
+         "calibrate=256": "predictions corrected", "calibrate=256;bounds=never": "corrected, equal parts"}
 
 
 def label(change):
@@ -37,7 +39,7 @@ streams = study.settings(result.cells, "stream")
 changes = study.settings(result.cells, "change")
 cells = study.where(result.cells, stream=streams[-1])
 fig, axes = style.panels(3)
-fig.set_figheight(4)
+fig.set_figheight(4.5)
 effects(axes[0], cells, changes, "over_static", "Batches", "tokens per step / static's")
 effects(axes[1], cells, changes, "utilization_inner", "Use of reserved memory", "tokens held / reserved")
 effects(axes[2], cells, changes, "recomputed_frac", "Computed again", "tokens / tokens generated")

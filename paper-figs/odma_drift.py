@@ -7,7 +7,12 @@ import numpy as np
 from lib import read, study, style
 
 STEM = "odma_drift"
-BOUNDS = ["again", "once", "never"]
+# As far as the record has them: those drawn over time come first.
+WORDS = {"none": "learned again", "bounds=once": "learned once", "bounds=never": "never learned",
+         "paper=true": "as in the paper", "detect=false": "no detection", "half_life=256": "weights by age",
+         "least=true": "least memory", "calibrate=256": "predictions corrected",
+         "calibrate=256;bounds=never": "corrected, never learned"}
+OVER_TIME = 3
 
 
 def mean(cells, metric):
@@ -19,32 +24,31 @@ def over_time(ax, cells, title):
     ax.set_title(title)
     ax.set_ylabel("tokens held / reserved")
     at = np.linspace(0, 1, 101)
-    for i, bounds in enumerate(BOUNDS):
+    for i, change in enumerate(changes[:OVER_TIME]):
         runs = [np.interp(at, c.series["step"] / c.series["step"].max(), c.series["utilization_inner_over_time"])
-                for c in study.where(cells, bounds=bounds) if "step" in c.series]
+                for c in study.where(cells, change=change) if "step" in c.series]
         if runs:
-            ax.plot(at, np.mean(runs, axis=0), color=style.COLORS[i], lw=1.2, label="learned " + bounds)
+            ax.plot(at, np.mean(runs, axis=0), color=style.COLORS[i], lw=1.2, label=WORDS.get(change, change))
     ax.set_ylim(0, 1)
     ax.set_xlabel("part of the run")
     style.percent_axis(ax.yaxis)
     style.legend_below(ax)
 
 
-def after(ax, groups):
-    ax.set_title("Memory used long after the change")
-    ax.set_ylabel("tokens / memory, at requests' ends")
-    for x, (_, cells) in enumerate(groups):
-        for i, bounds in enumerate(BOUNDS):
-            v = mean(study.where(cells, bounds=bounds), "utilization_after")
-            style.bar(ax, x + 0.25 * (i - 1), v, style.percent(v), width=0.23, color=style.COLORS[i],
-                      label="learned " + bounds if x == 0 else None)
-        ideal = mean(study.where(cells, bounds="again"), "utilization_ideal")
-        if not math.isnan(ideal):
-            ax.hlines(ideal, x - 0.4, x + 0.4, color=style.GREY, lw=1, ls="--",
-                      label="bounds of the new lengths" if x == 0 else None)
-    ax.set_xticks(range(len(groups)), [name for name, _ in groups], fontsize=7)
-    ax.margins(y=0.2)
-    style.percent_axis(ax.yaxis)
+def after(ax, cells, title):
+    """A row for each change: every seed, and the mean."""
+    ax.set_title(title)
+    for i, change in enumerate(reversed(changes)):
+        v = study.finite([c.value("utilization_after") for c in study.where(cells, change=change)])
+        ax.plot(v, [i] * len(v), "o", ms=2.5, color=style.COLORS[2], alpha=0.5)
+        ax.plot([study.mean(v)] if v else [], [i] if v else [], "|", ms=9, mew=1.5, color=style.COLORS[1])
+    ideal = mean(study.where(cells, change="none"), "utilization_ideal")
+    if not math.isnan(ideal):
+        ax.axvline(ideal, color=style.GREY, lw=1, ls="--", label="bounds of the new lengths")
+    ax.set_yticks(range(len(changes)), [WORDS.get(c, c) for c in reversed(changes)], fontsize=7)
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("memory used long after the change")
+    style.percent_axis(ax.xaxis)
     style.legend_below(ax)
 
 
@@ -52,16 +56,18 @@ result = read.latest(STEM)
 streams = study.settings(result.cells, "stream")
 predictors = study.settings(result.cells, "predictor")
 usual = "learned" if "learned" in predictors else predictors[0]
-fig, axes = style.panels(len(streams) + 1, 3)
+changes = study.settings(result.cells, "change")
+fig, axes = style.panels(2 * len(streams), 2)
 for ax, stream in zip(axes, streams):
     over_time(ax, study.where(result.cells, stream=stream, predictor=usual), stream.replace("+", ", then "))
-after(axes[-1], [(s.replace("+", ",\nthen "), study.where(result.cells, stream=s, predictor=usual)) for s in streams])
+for ax, stream in zip(axes[len(streams):], streams):
+    after(ax, study.where(result.cells, stream=stream, predictor=usual), stream.replace("+", ", then "))
 style.save(fig, result, STEM, "Bounds of buckets while the lengths change: %s predictor (ODMA 3.3)" % usual)
 COLUMNS = ["recovery_requests", "utilization_after", "utilization_ideal", "overflow_frac", "large_frac",
            "bucket_accuracy_frac", "over_static"]
 study.write_table(
-    STEM, ["lengths", "predictor", "bounds learned"] + [c.replace("_", " ") for c in COLUMNS] + ["runs recovered"],
-    [[s, p, b] + [style.number(mean(of, c), "%.3g") for c in COLUMNS]
+    STEM, ["lengths", "predictor", "changed"] + [c.replace("_", " ") for c in COLUMNS] + ["runs recovered"],
+    [[s, p, WORDS.get(ch, ch)] + [style.number(mean(of, c), "%.3g") for c in COLUMNS]
      + ["%d of %d" % (len(study.finite([c.value("recovery_requests") for c in of])), len(of))]
-     for s in streams for p in predictors for b in BOUNDS
-     for of in [study.where(result.cells, stream=s, predictor=p, bounds=b)]])
+     for s in streams for p in predictors for ch in changes
+     for of in [study.where(result.cells, stream=s, predictor=p, change=ch)]])

@@ -20,35 +20,41 @@ def over_time(ax, cell):
     style.legend_below(ax)
 
 
-def means(ax, cells, metric, title):
+def mean(cells, metric):
+    return study.mean([c.value(metric) for c in cells])
+
+
+def means(ax, groups, metric, title):
+    """The mean of the seeds."""
     ax.set_title(title)
     for i, alloc in enumerate(ALLOCS):
-        for x, c in enumerate(cells):
-            v = c.value("%s_%s" % (metric, alloc))
+        for x, (_, cells) in enumerate(groups):
+            v = mean(cells, "%s_%s" % (metric, alloc))
             style.bar(ax, x + 0.2 * (i - 1.5), v, style.percent(v), width=0.18, color=style.COLORS[i],
                       label=alloc if x == 0 else None)
-    ax.set_xticks(range(len(cells)), [study.setting(c, "fit") for c in cells])
+    ax.set_xticks(range(len(groups)), ["%s\n%s sequences" % at for at, _ in groups], fontsize=7)
     ax.set_ylim(0, 1.05)
     ax.set_ylabel("bytes used / %s" % ("reserved" if metric == "utilization" else "all"))
     style.percent_axis(ax.yaxis)
-    x = [k for k, c in enumerate(cells) if study.setting(c, "fit") == "alpaca"][:1]
+    x = [k for k, (at, _) in enumerate(groups) if at[0] == "alpaca"][:1]
     if metric == "utilization" and x:
         paper = [reference.value("odma", "Fig. 5", "utilization", system=s, dataset="Alpaca") / 100
                  for s in ("static", "ODMA")]
-        reference.mark(ax, [x[0] - 0.3, x[0] + 0.1], paper, "odma", "Fig. 5",
-                       [c.value("utilization_static") for c in cells])
+        reference.mark(ax, [x[0] - 0.3, x[0] + 0.1], paper, "odma", "Fig. 5", [mean(groups[x[0]][1], "utilization_static")])
     style.legend_below(ax)
 
 
 result = read.latest(STEM)
 cells = result.cells
+fits, budgets = study.settings(cells, "fit"), study.settings(cells, "budget_seqs")
+groups = [((f, b), study.where(cells, fit=f, budget_seqs=b)) for f in fits for b in budgets]
 fig, axes = style.rows(2, 2)
-for ax, c in zip(axes[:2], cells):
-    over_time(ax, c)
-means(axes[2], cells, "utilization", "Inner utilization, mean")
-means(axes[3], cells, "utilization_outer", "Outer utilization, mean")
+for ax, f in zip(axes[:2], fits):
+    over_time(ax, study.where(cells, fit=f)[0])
+means(axes[2], groups, "utilization", "Inner utilization, mean")
+means(axes[3], groups, "utilization_outer", "Outer utilization, mean")
 style.save(fig, result, STEM, "Memory for keys and values under load, by allocator (ODMA Fig. 5)")
 study.write_table(
-    STEM, ["lengths", "allocator"] + [m.replace("_", " ") for m in METRICS],
-    [[study.setting(c, "fit"), a] +
-     [style.number(c.value("%s_%s" % (m, a)), "%.3g") for m in METRICS] for c in cells for a in ALLOCS])
+    STEM, ["lengths", "memory, sequences", "allocator"] + [m.replace("_", " ") for m in METRICS],
+    [[f, b, a] + [style.number(mean(of, "%s_%s" % (m, a)), "%.3g") for m in METRICS]
+     for (f, b), of in groups for a in ALLOCS])

@@ -41,11 +41,13 @@ def over_time(ax, cells):
 
 
 result = read.latest(STEM)
+budgets = study.settings(result.cells, "budget_seqs")
+most = study.where(result.cells, budget_seqs=budgets[-1]) if budgets else result.cells
 fits = study.settings(result.cells, "stream")
 predictors = study.settings(result.cells, "predictor")
 usual = "noisy" if "noisy" in predictors else predictors[0]
-by_fit = [(f.replace("+", "\nthen "), study.where(result.cells, stream=f, predictor=usual)) for f in fits]
-by_predictor = [(p, study.where(result.cells, stream=fits[-1], predictor=p)) for p in predictors]
+by_fit = [(f.replace("+", "\nthen "), study.where(most, stream=f, predictor=usual)) for f in fits]
+by_predictor = [(p, study.where(most, stream=fits[-1], predictor=p)) for p in predictors]
 fig, axes = style.panels(4)
 grouped(axes[0], by_fit, "over_static", style.short, "Batches", "tokens per step / static's")
 axes[0].axhline(1, color=style.GREY, lw=0.8)
@@ -59,6 +61,6 @@ METRICS = ["tokens_per_step", "over_static", "utilization_inner", "utilization_o
            "migrated_frac", "extended_frac", "preempted_per_request", "recomputed_frac", "waited_frac",
            "safe_frac", "bucket_accuracy_frac"]
 study.write_table(
-    STEM, ["lengths", "predictor", "allocator"] + [m.replace("_", " ") for m in METRICS],
-    [[f, p, a] + [style.number(mean(study.where(result.cells, stream=f, predictor=p, alloc=a), m), "%.3g")
-                  for m in METRICS] for f in fits for p in predictors for a in ALLOCS])
+    STEM, ["memory, sequences", "lengths", "predictor", "allocator"] + [m.replace("_", " ") for m in METRICS],
+    [[b, f, p, a] + [style.number(mean(study.where(result.cells, budget_seqs=b, stream=f, predictor=p, alloc=a), m), "%.3g")
+                     for m in METRICS] for b in budgets for f in fits for p in predictors for a in ALLOCS])

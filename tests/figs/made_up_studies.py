@@ -208,7 +208,8 @@ def odma_replay(rng, alloc="odma", **_):
     summary = {n: rng.uniform(0.1, 1) for n in names}
     summary.update(n_steps=900, n_epochs=4, n_requests=500, log_mae=0.5, log_mae_over_constant=0.8, within_frac=0.1,
                    kendall_tau=0.4, large_frac=0.02, utilization_end=0.6, recovery_requests=900,
-                   utilization_after=0.5, utilization_ideal=0.7)
+                   utilization_after=0.5, utilization_ideal=0.7, alpha=0.5, predict_us=20, predict_frac=1e-5,
+                   utilization_gain=0.2, reserved_least_frac=0.7, reserved_most_frac=0.9)
     for name in "safe_frac", "bucket_accuracy_frac":
         summary[name] = np.nan if alloc in ("static", "paged") else rng.uniform(0.5, 1)
     series = {n + "_over_time": rng.uniform(0.3, 0.9, 20)
@@ -283,19 +284,24 @@ STUDIES = {
     "fig08_policies": (policies, {"seed": [1, 2, 3], "matrix": MATRICES}),
     "odma_fig04_throughput": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [4, 8],
                                            "clients": [8, 32]}),
-    "odma_fig05_utilization": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [8]}),
+    "odma_fig05_utilization": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [4, 8], "seed": [1, 2]}),
     "odma_ablation": (odma_replay, {"stream": ["sharegpt", "alpaca+sharegpt"], "seed": [1, 2],
                                     "change": ["none", "bounds=once", "alpha=2", "quantiles=0.5 0.9"]}),
     "odma_drift": (odma_replay, {"stream": ["alpaca+sharegpt", "sharegpt+alpaca"], "predictor": ["oracle", "learned"],
-                                 "bounds": ["again", "once", "never"], "seed": [1, 2]}),
+                                 "change": ["none", "bounds=once", "bounds=never", "calibrate=256"], "seed": [1, 2]}),
     "odma_fig03_accuracy": (odma_replay, {"stream": ["alpaca/alpaca_sample_dev.json",
                                                      "natural_questions/NQ-open.dev.jsonl",
                                                      "sharegpt/sharegpt_v3_sample_dev.json.gz", "sharegpt",
                                                      "alpaca+sharegpt"],
                                           "predictor": ["constant", "learned"], "alloc": ["s3", "odma"],
                                           "seed": [1, 2]}),
+    "odma_fig03_frontier": (odma_replay, {"stream": ["alpaca/alpaca_sample_dev.json", "natural_questions/NQ-open.dev.jsonl"],
+                                          "alloc": ["s3", "odma"], "max_tok": [0, 256], "change": [
+                                              "n_buckets=2", "n_buckets=16", "n_buckets=10;overflow=0.05"]}),
+    "odma_cluster": (odma_replay, {"stream": ["sharegpt", "alpaca+sharegpt"], "devices": ["16 8 8 4", "9 9 9 9"],
+                                   "change": ["none", "route=in_turn", "alloc=static"], "seed": [1, 2]}),
     "odma_replay": (odma_replay, {"stream": ["alpaca", "alpaca+sharegpt"], "predictor": ["noisy", "oracle"],
-                                  "alloc": ["static", "s3", "odma", "paged"]}),
+                                  "alloc": ["static", "s3", "odma", "paged"], "budget_seqs": [8, 32]}),
     "odma_random_access": (paged_attention, {"pages": ["huge", "small"], "order": ["random", "sequence"],
                                              "head_dim": [64, 128], "group": [1, 4]}),
     "splitwise_fig12_provisioning": (cluster_provision, {"rules": CLUSTER["rules"], "target_rate": [70.0],
