@@ -5,7 +5,7 @@ import os
 from lib import read, study, style
 
 STEM = "odma_fig03_frontier"
-ALLOCS = {"s3": "S3, equal parts", "odma": "ODMA, learned"}
+ALLOCS = {"s3": "S3", "odma": "ODMA"}
 LINES = ["-", "--", ":", "-."]
 NAMES = {"alpaca_sample_dev": "Alpaca", "NQ-open.dev": "Natural Questions", "sharegpt_v3_sample_dev": "ShareGPT"}
 
@@ -16,7 +16,7 @@ def name(stream):
 
 
 def longest(value):
-    return "holds 95 %" if value == 0 else "%s tok" % value
+    return "95 %" if value == 0 else "%s" % value
 
 
 def mean(cells, metric):
@@ -37,9 +37,7 @@ def frontier(ax, cells, stream):
             of = [study.where(cells, alloc=alloc, max_tok=most, change=c) for c in counts]
             x, y = ([mean(o, m) for o in of] for m in ("utilization_end", "bucket_accuracy_frac"))
             ax.plot(x, y, "o" + line, ms=2.5, lw=1.1, color=style.COLORS[i + 1],
-                    label="%s; longest %s" % (label, longest(most)))
-            ax.annotate(str(n_buckets(counts[-1])), (x[-1], y[-1]), xytext=(3, 2), textcoords="offset points",
-                        fontsize=6)
+                    label="%s, %s" % (label, longest(most)))
     ax.set(xlim=(0, 1), ylim=(0, 1.05), xlabel="memory used, at requests' ends", ylabel="length in the chosen bucket")
     style.percent_axis(ax.xaxis)
     style.percent_axis(ax.yaxis)
@@ -70,7 +68,7 @@ for panel, s in zip(axes, streams):
     frontier(panel, study.where(result.cells, stream=s), s)
 for panel, c in zip(axes[len(streams):], equal):
     equal_overflow(panel, study.where(result.cells, max_tok=study.settings(result.cells, "max_tok")[0]), c)
-style.save(fig, result, STEM, "Accuracy of buckets against memory used, 2 to 16 of them (ODMA Fig. 3)")
+style.save(fig, result, STEM, "Accuracy against memory, 2 to 16 buckets, by longest sequence (ODMA Fig. 3)")
 COLUMNS = ["bucket_accuracy_frac", "utilization_end", "overflow_frac", "alpha", "large_frac", "over_static", "predict_us"]
 study.write_table(
     STEM, ["requests", "longest", "allocator", "changed"] + [c.replace("_", " ") for c in COLUMNS],

@@ -35,7 +35,8 @@ static const struct opt_row data_rows[] = {
         STR, generate, NULL,
         "Model that answers the prompts. The lengths of its answers take the place of "
         "those in the data. Prompts are given as they are, without a chat template, "
-        "and the most likely token is taken. Its vocabulary counts tokens.",
+        "and the most likely token is taken. Its vocabulary counts tokens; without "
+        "one it needs --tokenizer.",
         .unit = "FILE"),
     OPT_ROW(INT, max_new, "512",
             "--generate: longest answer. A longer one is cut, and counts as that long.",

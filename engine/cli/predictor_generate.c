@@ -61,6 +61,8 @@ static int open_model(struct answers *a, const struct cli_predictor_flags *f)
     rc = opt_set(serve_opt_table, &o, "model", f->generate, "--generate");
     if (rc == OK)
         rc = opt_set(serve_opt_table, &o, "policy", "continuous", "--generate");
+    if (rc == OK && f->tokenizer)
+        rc = opt_set(serve_opt_table, &o, "tokenizer", f->tokenizer, "--tokenizer");
     o.max_seqs = N_AT_ONCE;
     o.deterministic = true; /* so that the same data give the same file */
     if (rc == OK)
