@@ -5,7 +5,7 @@ from lib import read, study, style
 STEM = "odma_ablation"
 WORDS = {"none": "all parts", "bounds=once": "learned once", "bounds=never": "equal parts",
          "migrate=false": "no migration", "co_batch=false": "no co-batching", "detect=false": "no detection",
-         "paper=true": "as in the paper", "half_life=256": "weights by age", "least=true": "least memory",
+         "paper=true": "as in the paper", "detect=false;half_life=256": "weights by age", "least=true": "least memory",
          "calibrate=256": "predictions corrected", "calibrate=256;bounds=never": "corrected, equal parts"}
 
 

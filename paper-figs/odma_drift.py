@@ -9,7 +9,7 @@ from lib import read, study, style
 STEM = "odma_drift"
 # As far as the record has them: those drawn over time come first.
 WORDS = {"none": "learned again", "bounds=once": "learned once", "bounds=never": "never learned",
-         "paper=true": "as in the paper", "detect=false": "no detection", "half_life=256": "weights by age",
+         "paper=true": "as in the paper", "detect=false": "no detection", "half_life=256": "and weights by age",
          "least=true": "least memory", "calibrate=256": "predictions corrected",
          "calibrate=256;bounds=never": "corrected, never learned"}
 OVER_TIME = 3

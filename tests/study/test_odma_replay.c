@@ -401,11 +401,28 @@ TEST(several_options_are_changed)
     assert_ok(capture_run(&study_odma_replay,
                           "{\"n_requests\": 500, \"alpha\": 3, \"bounds\": \"never\"}"));
     both = value_of("utilization_end");
+    assert_true(isnan(value_of("over_never")));
     assert_ok(capture_run(&study_odma_replay,
                           "{\"n_requests\": 500, \"change\": \"alpha=3;bounds=never\"}"));
     assert_true(value_of("utilization_end") == both);
     assert_err(capture_run(&study_odma_replay, "{\"change\": \"alpha=3;\"}"), ERR_ARG,
                "expected option=value, found \"\"");
+}
+
+/* Of the same bounds it is 1; of others what two cells say. */
+TEST(bounds_are_compared_with_equal_parts)
+{
+    double again, never;
+
+    assert_ok(capture_run(&study_odma_replay,
+                          "{\"n_requests\": 1000, \"over_never\": true, \"bounds\": "
+                          "\"never\"}"));
+    assert_true(value_of("over_never") == 1);
+    never = value_of("tokens_per_step");
+    assert_ok(
+        capture_run(&study_odma_replay, "{\"n_requests\": 1000, \"over_never\": true}"));
+    again = value_of("tokens_per_step");
+    assert_value("over_never", again / never);
 }
 
 /* Equal parts for s3, equally many lengths for odma. */
