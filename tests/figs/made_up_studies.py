@@ -160,6 +160,17 @@ def ablation(rng, model, batch, n_output_tok, **_):
     return summary, series, {}, {"*": "simulated"} if simulated else {}
 
 
+def speculation(rng, draft_tok, **_):
+    summary = {"step_cost": 2, "breakeven_predicted": 40, "breakeven_measured": 42, "breakeven_error": 2,
+               "prediction_error": 5, "n_different": 0}
+    for p in (0, 20, 40, 60, 80, 100):
+        says = sum((p / 100) ** i for i in range(draft_tok + 1)) / 2
+        summary["acceptance_a%d" % p] = p / 100
+        summary["predicted_a%d" % p] = says
+        summary["speedup_a%d" % p] = says * rng.uniform(0.9, 1.1)
+    return summary, {}
+
+
 def team_runtimes(rng, busy, **_):
     summary, series = {}, {}
     for part in "dispatch_us barrier_us prefill_tok_s decode_tok_s".split():
@@ -354,6 +365,8 @@ STUDIES = {
     "tab01_ablation": (ablation, {"model": ["a-bf16.gguf", "llama-3.2-3b@xeon8272clx2"],
                                   "batch": [1, 8], "n_output_tok": [32],
                                   "policy": ["sandwich", "sandwich_paper"]}),
+    "speculation_breakeven": (speculation, {
+        "model": ["a-bf16.gguf", "a-q4_0.gguf"], "draft_tok": [2, 4, 8], "draft_cost": [0.0, 0.15]}),
     "team_runtimes": (team_runtimes, {"busy": [0, 2]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),
