@@ -158,6 +158,7 @@ $(call reg,load,$(wildcard experiments/load/process/*.c),experiments/load/load.h
 $(call reg,study,$(wildcard experiments/study/*.c),experiments/load/study.h,study,studies,study)
 $(call reg,study_int4,$(INT4_SRC),experiments/study/int4/int4.h,kern_variant,study_int4_variants,study_int4)
 $(call reg,conform_relation,$(wildcard experiments/conformance/relation/*.c),experiments/conformance/relation.h,conform_relation,conform_relations,conform)
+$(call reg,record_rule,$(wildcard experiments/record/rule/*.c),experiments/record/rule.h,record_rule,record_rules,record_rule)
 $(call reg,verb,$(wildcard experiments/cli/verb/*.c),experiments/cli/verb.h,verb,verbs,verb)
 BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_baselines.c
 $(BUILD)/gen/gemm_baselines.c: FORCE

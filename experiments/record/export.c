@@ -488,7 +488,7 @@ static int run_task(void *ctx, FILE *out)
     const struct task *t = ctx;
     struct export_result r;
 
-    export_read(&r, t->path);
+    export_read(&r, t->path, NULL, 0);
     t->print(&r, out);
     return OK;
 }

@@ -224,29 +224,32 @@ static void check_version(const struct export_result *r)
                            r->path, RECORD_SCHEMA_VERSION, (long long)version));
 }
 
-void export_read(struct export_result *r, const char *path)
+void export_read(struct export_result *r, const char *path, void *bytes, size_t n)
 {
     H5G_info_t info;
-    hid_t file, access;
+    hid_t access;
 
     *r = (struct export_result){.path = path};
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* our one line replaces its trace */
     access = H5Pcreate(H5P_FILE_ACCESS);
     /* A record never changes once it has its name, so a lock says nothing, not even that
      * of its writer, which may still be ending. */
-    if (access < 0 || H5Pset_file_locking(access, false, true) < 0)
+    if (access < 0 || H5Pset_file_locking(access, false, true) < 0 ||
+        (bytes && (H5Pset_fapl_core(access, (size_t)1 << 16, false) < 0 ||
+                   H5Pset_file_image(access, bytes, n) < 0)))
         child_exit(err_set(ERR_NOMEM, "%s: out of memory", path));
-    file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    /* HDF5 refuses an image by the name of a file that exists. */
+    r->file = H5Fopen(bytes ? "/dev/null/image" : path, H5F_ACC_RDONLY, access);
     H5Pclose(access);
-    if (file < 0 || H5Fget_filesize(file, &r->file_bytes) < 0)
+    if (r->file < 0 || H5Fget_filesize(r->file, &r->file_bytes) < 0)
         damaged(r, "offset 0", "an HDF5 file");
-    r->cells = H5Gopen2(file, "/cells", H5P_DEFAULT);
+    r->cells = H5Gopen2(r->file, "/cells", H5P_DEFAULT);
     if (r->cells < 0 || H5Gget_info(r->cells, &info) < 0)
         damaged(r, "/cells", "a group, as in every result of this program");
     r->n_cells = (size_t)info.nlinks;
-    r->root = attributes_json(r, file);
+    r->root = attributes_json(r, r->file);
     check_version(r);
-    r->headline = members_json(r, file, "headline", take_scalar);
+    r->headline = members_json(r, r->file, "headline", take_scalar);
 }
 
 static hid_t open_cell(const struct export_result *r, size_t index)
@@ -281,6 +284,34 @@ static char *read_text(const struct export_result *r, hid_t loc, const char *nam
     H5Tclose(type);
     H5Dclose(dataset);
     return text;
+}
+
+char *export_read_document(const struct export_result *r, const char *name)
+{
+    return H5Lexists(r->file, name, H5P_DEFAULT) > 0 ? read_text(r, r->file, name) : NULL;
+}
+
+hid_t export_open_object(const struct export_result *r, const char *path,
+                         const char *name, const char *attribute, char text[65])
+{
+    hid_t group = H5Gopen2(r->file, path, H5P_DEFAULT), object = -1, a;
+    const bool is_root = strcmp(name, "/") == 0;
+    json_t *v = NULL;
+
+    if (group >= 0 && (is_root || H5Lexists(group, name, H5P_DEFAULT) > 0))
+        object = H5Oopen(group, name, H5P_DEFAULT);
+    if (group >= 0)
+        H5Gclose(group);
+    if (object < 0)
+        return -1;
+    if (H5Aexists(object, attribute) > 0) {
+        a = H5Aopen(object, attribute, H5P_DEFAULT);
+        v = a >= 0 ? attribute_value(a) : NULL;
+        H5Aclose(a);
+    }
+    snprintf(text, 65, "%s", json_is_string(v) ? json_string_value(v) : "");
+    json_decref(v);
+    return object;
 }
 
 /* Every scalar below `from`, nested ones by dotted name, unless one of that name is there. */

@@ -2,7 +2,7 @@
  *
  * The file may come from anywhere: of everything read, type, rank and extent are checked
  * before, and memory is taken only for what the file has bytes for. Only in a process of
- * its own (base/child.h), which an error ends. Private to export*.c. Threads: one. */
+ * its own (base/child.h), which an error ends. Private to export*.c and verify.c. Threads: one. */
 #ifndef RECORD_EXPORT_READ_H
 #define RECORD_EXPORT_READ_H
 
@@ -17,13 +17,21 @@
 struct export_result {
     const char *path; /* lent: begins error lines */
     hsize_t file_bytes;
-    hid_t cells;
+    hid_t file, cells;
     size_t n_cells;
     json_t *root; /* scalar attributes */
     /* {name: {"value" (null: NaN), "unit", "meaning", "better", "why", "evidence"}} */
     json_t *headline;
 };
-void export_read(struct export_result *r, const char *path);
+/* `bytes`: the n bytes of the file, which outlive *r; NULL: they are in it. `path` begins error
+ * lines. */
+void export_read(struct export_result *r, const char *path, void *bytes, size_t n);
+/* A text of the root: mem_free(); NULL: it is not there. */
+char *export_read_document(const struct export_result *r, const char *name);
+/* The group or dataset `name` below the group `path` ("/": the root itself): H5Oclose(); -1: it
+ * is not there. text: its attribute `attribute` of 64 bytes; "": it has none. */
+hid_t export_open_object(const struct export_result *r, const char *path,
+                         const char *name, const char *attribute, char text[65]);
 
 /* {"attributes": {scalars, nested ones by dotted name}, "summary": like headline}; on request
  * also its named arrays, "series": {name: {"v": [numbers, null: NaN], "unit", "meaning",

@@ -59,6 +59,8 @@ static const struct field {
      "axes that --set made of single values, separated by blanks; absent: none"},
     {"/@n_cells", "i64", "", "cells below /cells"},
     {"/@n_interrupted_cells", "i64", "", "cells begun, killed, and measured again"},
+    {"/@sha256", "text", "",
+     "end of the chain of hashes, of the headline, the root's attributes and documents"},
     {"/@*", "any", "", "every other scalar of the run's header"},
     {"/job_json", "json", "", "the job with every default resolved"},
     {"/provenance_json", "json", "", "commit, compiler, flags and instruction sets"},
@@ -67,6 +69,7 @@ static const struct field {
     {"/resumes_json", "json", "", "when the run was taken up again after an interruption"},
     {"/hwloc_xml", "text", "", "topology of the machine as hwloc 2 XML"},
     {"/*_json", "json", "", "every other object of the run's header"},
+    {"/headline@sha256", "text", "", "its link of the chain"},
     {"/headline/*", "f64", "of each", "a number that summarises the experiment"},
     {"/headline/*@better", "text", "", "higher or lower"},
     {"/headline/*@why", "text", "", "why it is NaN"},
@@ -80,6 +83,9 @@ static const struct field {
      "key (axis values and repeat as stable text), state (done, failed or skipped), attempt (1, "
      "or more if the same key was measured before), settings, seeds, the system's description, "
      "warnings, memory and load of the cell"},
+    {"/cells/NNNN/*@sha256", "text", "",
+     "of attributes_json, requests, tokens, summary and series: SHA-256 of the one before it, of "
+     "its name, attributes and data"},
     {"/cells/NNNN/tokens/time_ns", "i64[n]", "ns",
      "when each token came, from the start of the cell; request after request"},
     {"/cells/NNNN/tokens/offset", "i64[n_requests + 1]", "",

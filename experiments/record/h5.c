@@ -111,6 +111,17 @@ static void attr_json(struct record_h5 *h, hid_t loc, const char *name, const js
         attr(h, loc, name, H5T_STD_I8LE, &b);
 }
 
+/* The next link of the chain of hashes: the object `name` below `loc` (".": itself), which is
+ * whole. */
+static void put_chain(struct record_h5 *h, hid_t loc, const char *name, const char *as)
+{
+    hid_t object = need(h, H5Oopen(loc, name, H5P_DEFAULT), as);
+
+    need(h, record_chain_next(h->chain, object, as) == OK ? 0 : -1, as);
+    attr_text(h, object, RECORD_CHAIN_ATTRIBUTE, h->chain);
+    H5Oclose(object);
+}
+
 /* --- datasets */
 
 static void compress(struct record_h5 *h, hid_t properties, const char *name)
@@ -358,12 +369,17 @@ void record_h5_cell(struct record_h5 *h, int64_t attempt, const struct record_ce
     snprintf(name, sizeof(name), "%04zu", h->n_cells++);
     g = make_group(h, h->cells, name);
     put_json(h, g, "attributes_json", doc, "/cells/NNNN/attributes_json");
+    put_chain(h, g, "attributes_json", "attributes_json");
     if (cell->n_rows > 0) {
         put_requests(h, g, cell);
+        put_chain(h, g, "requests", "requests");
         put_tokens(h, g, cell);
+        put_chain(h, g, "tokens", "tokens");
     }
     put_summary(h, g, cell);
+    put_chain(h, g, "summary", "summary");
     put_series(h, g, cell);
+    put_chain(h, g, "series", "series");
     H5Gclose(g);
     json_decref(doc);
 }
@@ -379,6 +395,7 @@ void record_h5_close(struct record_h5 *h, const json_t *run, const json_t *heade
     for (size_t i = 0; i < n_headline; i++)
         put_scalar(h, g, &headline[i], headline[i].name);
     H5Gclose(g);
+    put_chain(h, h->file, "headline", "headline");
     json_object_foreach((json_t *)run, key, v) attr_json(h, h->file, key, v);
     json_object_foreach((json_t *)header, key, v)
     {
@@ -390,6 +407,7 @@ void record_h5_close(struct record_h5 *h, const json_t *run, const json_t *heade
         else if (strcmp(key, "hwloc_xml") == 0)
             put_text(h, h->file, key, json_string_value(v), path);
     }
+    put_chain(h, h->file, ".", "/");
     H5Gclose(h->cells);
     need(h, H5Fflush(h->file, H5F_SCOPE_GLOBAL), "the file");
     need(h, H5Fclose(h->file), "the file");

@@ -12,6 +12,7 @@
 #include <hdf5.h>
 #include <jansson.h>
 
+#include "experiments/record/chain.h"
 #include "experiments/record/record.h"
 
 struct record_h5 {
@@ -19,6 +20,7 @@ struct record_h5 {
     hid_t file, cells;
     hid_t groups, datasets; /* creation properties */
     size_t n_cells;
+    char chain[SHA256_TEXT]; /* of what was written so far; of all of it in the end */
 };
 
 void record_h5_create(struct record_h5 *h, const char *path);

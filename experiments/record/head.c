@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/name.h"
 #include "experiments/record/fields.h"
+#include "experiments/record/verify.h"
 #include "measure/card.h"
 
 #define HEAD_BYTES ((size_t)16 << 20)
@@ -202,6 +204,77 @@ static void refuse_headlines(json_t *head)
     }
 }
 
+/* --- records with a fault */
+
+/* The first thing in which a head differs from its record; NULL: nothing. New reference. */
+static json_t *difference(json_t *head, const json_t *record)
+{
+    const char *const link = "sha256";
+    const char *chain = json_str_at(json_object_get(head, "run"), link, ""),
+               *of_file = json_str_at(json_object_get(record, "run"), link, "");
+    json_t *number;
+    const char *name;
+
+    if (strcmp(chain, of_file) != 0)
+        return json_sprintf("its head expects another file, of the hash %.16s", chain);
+    json_object_foreach(json_object_get(head, "headline"), name, number)
+    {
+        const json_t *in_file =
+            json_object_get(json_object_get(record, "headline"), name);
+        const double said = json_f64_at(number, "value"),
+                     is = json_f64_at(in_file, "value");
+
+        if (!in_file || isnan(said) != isnan(is) || said < is || said > is)
+            return json_sprintf("its head says %g of %s, the record %g", said, name, is);
+    }
+    return NULL;
+}
+
+/* What `testbed verify` finds first; NULL: nothing, or the head is alone. New reference. */
+static json_t *first_fault(json_t *head)
+{
+    const char *path = json_str_at(head, "path", "");
+    json_t *found = NULL, *fault;
+
+    if (access(path, F_OK) != 0)
+        return NULL;
+    if (export_verify(&found, path) == OK) {
+        fault = json_incref(json_array_get(json_object_get(found, "faults"), 0));
+        fault = fault ? fault : difference(head, found);
+    } else {
+        fault = json_string_lossy(err_msg());
+        err_clear();
+    }
+    json_decref(found);
+    return fault;
+}
+
+/* None of its numbers is then used. */
+static void refuse_faulty(json_t *head)
+{
+    json_t *fault = first_fault(head), *number, *value;
+    const char *name;
+
+    if (!fault)
+        return;
+    json_object_foreach(json_object_get(head, "headline"), name, number)
+    {
+        value = json_object_get(number, "value");
+        if (!json_is_number(value))
+            continue; /* it has a reason of its own */
+        json_object_set(number, "refused", value);
+        json_object_del(number, "lo");
+        json_object_del(number, "hi");
+        json_object_set_new(number, "value", json_null());
+        json_object_set_new(
+            number, "why",
+            json_sprintf("the record has a fault: %s", json_string_value(fault)));
+    }
+    json_object_set_new(json_object_get(head, "warnings"), "record_fault",
+                        json_pack("{s:O}", "text", fault));
+    json_object_set_new(head, "fault", fault);
+}
+
 /* --- heads that are there */
 
 /* With the path of its record, which is in the same folder. */
@@ -269,10 +342,12 @@ int export_head(json_t **out, const char *path)
         rc = check(head, of);
     if (rc == OK && n_stem < n) /* it may have been renamed */
         json_object_set_new(head, "path", json_string_lossy(path));
-    if (rc == OK)
+    if (rc == OK) {
         refuse_headlines(head);
-    else
+        refuse_faulty(head);
+    } else {
         json_decref(head), head = NULL;
+    }
     *out = head;
     return rc;
 }

@@ -36,7 +36,9 @@ void record_head_end(json_t *head, const json_t *header, size_t n_interrupted,
 /* Read the head of a record, named by either of the two: results/NAME/latest.json, FILE.h5
  * (or FILE.h5.gz, record/published.h).
  * "path" is then the path of the record, and a headline above its bound is refused
- * (export_refuse()), which "warnings" says too. A new reference, NULL on error.
+ * (export_refuse()), which "warnings" says too. So are all of a record with a fault (verify.h), or
+ * with other headlines than its head: "fault" is then the line that says it. A head without its
+ * record is taken as it is. A new reference, NULL on error.
  * ERR_NOTFOUND: there is none. ERR_FORMAT: damaged, or of another version. */
 MUST int export_head(json_t **out, const char *path);
 

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,43 @@ int export_published_list(json_t **out, const char *experiment)
     return rc;
 }
 
+#define UNPACKED_MAX ((size_t)1 << 30)
+
+static int unpack(struct text *to, gzFile from, const char *path)
+{
+    static char piece[1 << 16];
+    int n;
+
+    while ((n = gzread(from, piece, sizeof(piece))) > 0) {
+        if (to->n > UNPACKED_MAX)
+            return err_set(ERR_FORMAT, "%s: expected at most 1 GiB, found more", path);
+        text_put(to, piece, (size_t)n);
+    }
+    if (n < 0 || gzdirect(from))
+        return err_set(ERR_FORMAT, "%s: expected a whole gzip file", path);
+    return OK;
+}
+
+int export_unpack(char **bytes, size_t *n, const char *path)
+{
+    gzFile from = gzopen(path, "rbe");
+    struct text to = {0};
+    int rc;
+
+    *bytes = NULL;
+    if (!from)
+        return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
+                       path);
+    rc = unpack(&to, from, path);
+    if (gzclose_r(from) != Z_OK && rc == OK)
+        rc = err_set(ERR_FORMAT, "%s: expected a whole gzip file", path);
+    if (rc == OK)
+        *bytes = to.p, *n = to.n;
+    else
+        text_fini(&to);
+    return rc;
+}
+
 /* ---- publishing ---- */
 
 static bool is_true(const json_t *v)
@@ -152,7 +190,10 @@ static int check(const json_t *head)
     const json_t *run = json_object_get(head, "run"),
                  *cells = json_object_get(head, "cells");
     const json_int_t n_failed = json_integer_value(json_object_get(cells, "failed"));
+    const char *fault = json_str_at(head, "fault", NULL);
 
+    if (fault)
+        return err_set(ERR_STATE, "the record has a fault: %s", fault);
     if (is_true(json_object_get(run, "smoke")))
         return err_set(ERR_STATE, "a smoke run");
     if (is_true(json_object_get(run, "dirty")))

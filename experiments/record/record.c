@@ -55,6 +55,8 @@ static int write_h5(struct build *b)
     record_head_end(b->head, header, n_interrupted, b->headline, b->n_headline);
     record_h5_close(&b->h5, json_object_get(b->head, "run"), header, b->headline,
                     b->n_headline);
+    json_object_set_new(json_object_get(b->head, "run"), RECORD_CHAIN_ATTRIBUTE,
+                        json_string(b->h5.chain));
     return OK;
 }
 

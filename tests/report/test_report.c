@@ -201,6 +201,7 @@ static void make_record(const struct made *m)
     assert_ok(journal_open(&j, dir, m->stem, header, false));
     for (int i = 0; i < 7; i++) { /* the last one failed */
         fixture_cell_make(&f, i);
+        f.cell.n_rows = f.cell.n_values = 0; /* which cannot be true */
         warning = json_pack("[{s:s s:f s:f s:s}]", "code", m->code, "observed",
                             0.01 * (i + 1), "threshold", 0.02, "text", HOSTILE);
         assert_non_null(warning);

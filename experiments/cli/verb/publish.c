@@ -106,7 +106,9 @@ const struct verb verb_publish = {
         {"testbed publish [NAME...|FILE.h5...]",
          "Copy the newest records of experiments, or of all, to results/published/, from "
          "where `make figures`, `testbed check` and `testbed report` take them where "
-         "you have none of your own. Refused: smoke runs, other settings than the "
+         "you have none of your own. Refused: records with a fault (testbed verify), "
+         "smoke "
+         "runs, other settings than the "
          "experiment's, local changes, cells that failed, a machine that was busy with "
          "something else, and more than 1.5 MB when compressed. The copy takes the place "
          "of an older one "
