@@ -1,6 +1,6 @@
 """What the parts of ODMA are worth: batches and memory with one part left out or one parameter changed."""
 
-from lib import read, study, style
+from lib import page, read, study, style
 
 STEM = "odma_ablation"
 WORDS = {"none": "all parts", "bounds=once": "learned once", "bounds=never": "equal parts",
@@ -39,7 +39,8 @@ streams = study.settings(result.cells, "stream")
 changes = study.settings(result.cells, "change")
 cells = study.where(result.cells, stream=streams[-1])
 fig, axes = style.panels(3)
-fig.set_figheight(4.5)
+for ax in axes:
+    page.height(ax, max(1.75, 0.16 * len(changes)))
 effects(axes[0], cells, changes, "over_static", "Batches", "tokens per step / static's")
 effects(axes[1], cells, changes, "utilization_inner", "Use of reserved memory", "tokens held / reserved")
 effects(axes[2], cells, changes, "recomputed_frac", "Computed again", "tokens / tokens generated")

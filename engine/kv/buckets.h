@@ -52,7 +52,7 @@ struct kv_bucket_opts {
                           the same, as in the paper */
     bool detect; /* where the latest `every` lengths differ from those before by the test
                           of Kolmogorov and Smirnov, the window forgets those before. The
-                          paper's slides. After a change batches are larger by a tenth with
+                          paper's slides. After a change batches are larger by 8 % with
                           it (experiments/odma_ablation.json) */
     bool least;  /* bounds with which the window's requests would take least memory, as
                           many as there are quantiles (kv/least.h); else the quantiles */
