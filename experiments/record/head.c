@@ -233,9 +233,12 @@ static json_t *difference(json_t *head, const json_t *record)
 /* What `testbed verify` finds first; NULL: nothing, or the head is alone. New reference. */
 static json_t *first_fault(json_t *head)
 {
-    const char *path = json_str_at(head, "path", "");
     json_t *found = NULL, *fault;
+    char path[PATH_MAX];
 
+    snprintf(path, sizeof(path), "%s", json_str_at(head, "path", ""));
+    if (access(path, F_OK) != 0) /* one that is published is packed */
+        snprintf(path, sizeof(path), "%s.gz", json_str_at(head, "path", ""));
     if (access(path, F_OK) != 0)
         return NULL;
     if (export_verify(&found, path) == OK) {

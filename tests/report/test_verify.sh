@@ -77,8 +77,18 @@ check "a trial's share is changed" change "$last" "cells/$search/series/trial_sl
 check "and found" found 4 "series/trial_slo_attainment_frac\[0\]: expected [0-9.]* by its trials, found 0.123" "$last"
 
 check "a record" "$testbed" run a_job --quiet
+mkdir -p results/published/other/a_job
+change_packed() { # a published record of another machine, changed
+    cp results/a_job/*.json results/published/other/a_job && cp results/a_job/*.h5 packed.h5 &&
+        change packed.h5 cells/0000/summary/n_completed 41 &&
+        gzip -c packed.h5 >"results/published/other/a_job/$(basename results/a_job/*.h5).gz" && mv results/a_job mine
+}
+check "a published one is changed" change_packed
 judged() { "$testbed" check --claims claims.json all_complete >out 2>&1; cat out; grep -q "$1" out; }
-check "is judged" judged '^all_complete *reproduced'
+check "and not judged" judged '^all_complete *not testable here'
+check "for a reason" judged 'the record has a fault: .*h5.gz: /cells/0000/summary/n_completed'
+rm -r results/published && mv mine results/a_job
+check "a record" judged '^all_complete *reproduced'
 check "is changed" change results/a_job/*.h5 cells/0000/summary/n_completed 41
 check "has a fault" found 4 'h5: /cells/0000/summary/n_completed: expected 40 by the raw columns, found 41' results/a_job/*.h5
 check "is not judged" judged '^all_complete *not testable here'
