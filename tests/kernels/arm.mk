@@ -17,10 +17,11 @@ PEAK   := $(wildcard characterize/peak/peak_neon*.c) characterize/peak/peak_ref.
 # What a model in a GGUF file needs. Functions that nobody calls, and so libraries that are not there
 # for this processor, are left out by the linker.
 COLL   := $(wildcard engine/par/coll/*.c)
+TEAM   := engine/par/team/pthread.c
 ALLOC  := $(wildcard engine/kv/alloc/*.c)
 OPS    := $(wildcard engine/step/op/*.c)
 MODEL  := $(filter-out %/inspect.c,$(wildcard $(addsuffix /*.c,$(addprefix engine/,model placement ranks step)))) $(filter-out %/learn_file.c,$(wildcard engine/kv/*.c)) \
-          $(wildcard engine/par/*.c) $(COLL) $(ALLOC) $(OPS) engine/measure/compare.c engine/format/reader/gguf.c \
+          $(wildcard engine/par/*.c) $(COLL) $(TEAM) $(ALLOC) $(OPS) engine/measure/compare.c engine/format/reader/gguf.c \
           $(addprefix engine/format/,open.c config.c fill.c role.c keys.c gguf.c gguf_get.c gguf_split.c gguf_type.c) \
           $(addprefix engine/base/,file_map.c pages.c stats.c stats_interval.c text.c hash.c thread.c)
 # Flags by the last word of a kernel's file name, as in the Makefile.
@@ -67,11 +68,12 @@ $(OUT)/variants.o $(OUT)/int4.o: %.o: %.c
 $(OUT)/int4.c: $(INT4)
 	{ echo '#include "kernels/kern.h"'; $(call list,kern_variant,study_int4_variants,$(INT4),study_int4); } >$@
 $(OUT)/variants.c: $(ALL) $(QUANT) engine/kernels/ref engine/kernels/arm tests/kernels/arm.mk
-	{ printf '#include "%s"\n' kernels/quant.h characterize/peak/peak.h par/coll.h kv/alloc.h step/op.h format/format.h; \
+	{ printf '#include "%s"\n' kernels/quant.h characterize/peak/peak.h par/coll.h par/team.h kv/alloc.h step/op.h format/format.h; \
 	  $(call list,kern_variant,kern_variants,$(KERN),kern); \
 	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); \
 	  $(call list,probe_isa,probe_isas,$(PEAK),probe); \
 	  $(call list,par_coll,par_colls,$(COLL),par_coll); \
+	  $(call list,par_team_kind,par_team_kinds,$(TEAM),par_team_kind); \
 	  $(call list,kv_alloc,kv_allocs,$(ALLOC),kv_alloc); \
 	  $(call list,model_op_kind,model_op_kinds,$(OPS),model_op); \
 	  $(call list,format_reader,format_readers,gguf.c,format_reader); } >$@
