@@ -162,7 +162,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     char prompt[24], output[24];
     const char *const ops[] = {"--ops", "--only", "dispatch,barrier", "-r", "5", NULL};
     const char *const steps[] = {"-m",          c->o->model, "-p", prompt,
-                                 "-n",          output,      "-r", "1",
+                                 "-n",          output,      "-r", "3",
                                  "--precision", "relaxed",   NULL};
     json_t *rows = NULL;
 
@@ -173,9 +173,9 @@ static int trial(void *arg, int i, struct measure_trial *t)
     study_compare_put(&c->rounds, BARRIER, 1 / number(rows, 1, "rate"));
     json_decref(rows);
     TRY(bench(c, i, steps, &rows));
-    study_compare_put(&c->rounds, PREFILL, number(rows, 0, "avg_ts"));
-    t->seconds = 1 / number(rows, 1, "avg_ts");
-    study_compare_put(&c->rounds, DECODE, number(rows, 1, "avg_ts"));
+    study_compare_put(&c->rounds, PREFILL, number(rows, 0, "estimate_ts"));
+    t->seconds = 1 / number(rows, 1, "estimate_ts");
+    study_compare_put(&c->rounds, DECODE, number(rows, 1, "estimate_ts"));
     json_decref(rows);
     return OK;
 }

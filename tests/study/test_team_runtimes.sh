@@ -14,7 +14,7 @@ case $* in *"--team openmp"*) x=2 ;; *) x=4 ;; esac
 [ ! -e odd ] || { echo "[]"; exit 0; }
 case $* in
 *--ops*) echo "[{\"rate\": $x}, {\"rate\": $((2 * x))}]" ;;
-*) echo "[{\"avg_ts\": $((100 * x))}, {\"avg_ts\": $((10 * x))}]" ;;
+*) echo "[{\"estimate_ts\": $((100 * x))}, {\"estimate_ts\": $((10 * x))}]" ;;
 esac
 SH
 chmod +x "$dir/sandwich"
