@@ -44,7 +44,7 @@ static void add_zone(struct cpu_energy *e, const char *dir, bool *forbidden)
         cpu_file_read(z.name, sizeof(z.name), root, POWERCAP "/%s/name", dir) != OK ||
         !counts(dir, z.name))
         return;
-    snprintf(z.dir, sizeof(z.dir), "%s", dir);
+    memcpy(z.dir, dir, strlen(dir) + 1);
     if (!read_u64(dir, "energy_uj", &z.last_uj)) {
         *forbidden = true;
         return;
