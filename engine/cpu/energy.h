@@ -13,7 +13,7 @@
 
 #define CPU_ENERGY_ZONES_MAX 32
 
-/* Packages and, where it is counted apart, memory. All zero before the first reading. */
+/* Packages, and memory where it has a counter of its own. All zero before the first reading. */
 struct cpu_energy {
     int n;
     struct cpu_energy_zone {

@@ -17,6 +17,7 @@
 
 #include "hetero/times.h"
 #include "kernels/pack.h"
+#include "kernels/panel.h"
 
 enum accel_stream { ACCEL_COPY, ACCEL_COMPUTE, ACCEL_N_STREAMS };
 
@@ -75,6 +76,31 @@ struct accel_kind {
 };
 extern const struct accel_kind *const accel_kinds[];
 MUST int accel_find(const char *name, const struct accel_kind **out);
+
+/* What kernels of a device must know of packed weights, in this order: kernels/panel.h says what
+ * the parts of a block are. Kernels read it as so many numbers of 64 bits. */
+struct accel_form {
+    int64_t k, k_unit, panel_bytes, unit_bytes;
+    int64_t type, subs, head, sub, bits, zero, min, scales, halves;
+};
+static inline struct accel_form accel_form_of(const struct kern_mat *w)
+{
+    const struct kern_form *f = kern_form(w->type);
+
+    return (struct accel_form){.k = w->k,
+                               .k_unit = w->k_unit,
+                               .panel_bytes = (int64_t)w->panel_bytes,
+                               .unit_bytes = (int64_t)w->unit_bytes,
+                               .type = w->type,
+                               .subs = f->subs,
+                               .head = f->head,
+                               .sub = f->sub,
+                               .bits = f->bits,
+                               .zero = f->zero,
+                               .min = f->min,
+                               .scales = f->scales,
+                               .halves = f->halves};
+}
 
 /* Bytes from the first to the last float of n_tok rows of n floats, ld floats apart. */
 static inline size_t accel_rows_bytes(int64_t n_tok, int64_t ld, int64_t n)

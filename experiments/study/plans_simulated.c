@@ -9,7 +9,6 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "base/stats_interval.h"
 #include "experiments/study/support/plan.h"
 #include "experiments/study/support/simulated_serving.h"
 
@@ -201,18 +200,9 @@ static int slo_scale(const struct cell *c, double *p90)
 static struct study_serving_kept kept(void *ctx, const struct cluster_done *d)
 {
     const struct cell *c = ctx;
-    const struct cluster_perf *p = &c->base.engine.perf;
-    struct cluster_work prompt = {.n_prompt_tok = d->n_prompt,
-                                  .sum_prompt_sq =
-                                      (double)d->n_prompt * (double)d->n_prompt};
-    struct cluster_work token = {.n_decode = 1, .ctx_tok = d->n_prompt};
-    double first = (double)(d->first_ns - d->arrival_ns);
-    double later = (double)(d->last_ns - d->first_ns);
 
-    return (struct study_serving_kept){
-        .ttft = first <= c->o->ttft_factor * (double)cluster_perf_step_ns(p, &prompt),
-        .tpot = later <= c->o->tpot_factor * (double)cluster_perf_step_ns(p, &token) *
-                             (double)(d->n_output - 1)};
+    return study_serving_kept_alone(&c->base.engine.perf, c->o->ttft_factor,
+                                    c->o->tpot_factor, d);
 }
 
 static int goodputs(struct cell *c, const struct planned *x, double *v)
@@ -225,21 +215,10 @@ static int goodputs(struct cell *c, const struct planned *x, double *v)
                                     .kept = kept,
                                     .kept_ctx = c};
 
-    for (int64_t i = 0; i < c->o->n_seeds; i++)
-        TRY(study_serving_goodput(&v[i], &s, (uint64_t)(c->o->seed + i)));
-    return OK;
+    return study_serving_goodputs(v, &s, c->o->n_seeds, c->o->seed);
 }
 
 /* ---- the cell ---- */
-
-static void report_mean(const struct cell *c, const char *name, const double *v,
-                        const char *why)
-{
-    size_t n = (size_t)c->o->n_seeds;
-    double mean = stats_mean(v, n), half = stats_mean_half95(v, n);
-
-    study_value_interval(c->out, name, mean, mean - half, mean + half, why);
-}
 
 static void report(const struct cell *c, double scale, const double *rps,
                    const double *ratio)
@@ -256,8 +235,9 @@ static void report(const struct cell *c, double scale, const double *rps,
     };
 
     STUDY_VALUES(c->out, v, "a time was not a number");
-    report_mean(c, "goodput_rps", rps, NULL);
-    report_mean(c, "over_one_plan", ratio, "one_plan keeps the objectives at no rate");
+    study_serving_report_mean(c->out, "goodput_rps", rps, c->o->n_seeds, NULL);
+    study_serving_report_mean(c->out, "over_one_plan", ratio, c->o->n_seeds,
+                              "one_plan keeps the objectives at no rate");
     study_series(c->out, "goodputs", "/s", rps, (size_t)c->o->n_seeds);
     study_note(c->out, "plan", plan_to_json(p));
     study_topo_report(c->out, &c->topo);

@@ -50,8 +50,8 @@ static const struct opt_row table[] = {
 #define CHANCES(X)     X(0) X(20) X(40) X(60) X(80) X(100)
 #define COUNT(percent) +1
 enum { N_CHANCES = 0 CHANCES(COUNT) };
-#define VALUE(percent) percent / 100.0,
-static const double chances[] = {CHANCES(VALUE)};
+#define VALUE(percent) percent,
+static const int chances[] = {CHANCES(VALUE)}; /* in % */
 #define METRICS(percent)                                                                 \
     {"speedup_a" #percent, "x", "higher",                                                \
      "decode speed with a draft that is right " #percent " % of the time / without"},    \
@@ -215,7 +215,7 @@ static int trial(void *arg, int way, struct measure_trial *t)
     struct cell *c = arg;
 
     if (way >= CHANCE_0)
-        return speculate(c, chances[way - CHANCE_0], &t->seconds);
+        return speculate(c, chances[way - CHANCE_0] / 100.0, &t->seconds);
     study_compare_put(&c->ways, ACCEPTANCE, 0);
     study_compare_put(&c->ways, DIFFERENT, 0);
     return way == PLAIN ? plain(c, &t->seconds) : steps(c, &t->seconds);
@@ -268,7 +268,6 @@ static double crossing(const double *a, const double *speedup)
 
 static void report(const struct cell *c)
 {
-    static const char *const texts[] = {"0", "20", "40", "60", "80", "100"};
     const struct study_compare *w = &c->ways;
     int64_t k = c->o->draft_tok;
     double one = w->time[PLAIN].estimate / (double)c->o->n_output_tok, different = 0;
@@ -287,11 +286,11 @@ static void report(const struct cell *c)
         says = predicted(a[i], k, cost);
         worst = fmax(worst, fabs(speedup[i] / says - 1));
         different = fmax(different, study_compare_median(w, CHANCE_0 + i, DIFFERENT));
-        snprintf(name, sizeof(name), "speedup_a%s", texts[i]);
+        snprintf(name, sizeof(name), "speedup_a%d", chances[i]);
         study_value(c->out, name, speedup[i], "a time was not a number");
-        snprintf(name, sizeof(name), "predicted_a%s", texts[i]);
+        snprintf(name, sizeof(name), "predicted_a%d", chances[i]);
         study_value(c->out, name, says, "a time was not a number");
-        snprintf(name, sizeof(name), "acceptance_a%s", texts[i]);
+        snprintf(name, sizeof(name), "acceptance_a%d", chances[i]);
         study_value(c->out, name, a[i], NULL);
     }
     by_times = breakeven_of(k, cost);

@@ -9,12 +9,12 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "base/stats_interval.h"
 #include "experiments/study/support/simulated_serving.h"
 
-#define NODES_MAX 8
-#define CORES_MAX 256
-#define SEEDS_MAX 32
+#define NODES_MAX    8
+#define CORES_MAX    256
+#define SEEDS_MAX    32
+#define NOTHING_KEPT "the engine that switches keeps the objectives at no rate"
 
 struct opts {
     STUDY_TOPO_OPTS
@@ -173,18 +173,9 @@ static int open_switch(const struct cell *c, struct study_serving_engine *e)
 static struct study_serving_kept kept(void *ctx, const struct cluster_done *d)
 {
     const struct cell *c = ctx;
-    const struct cluster_perf *p = &c->whole.perf;
-    struct cluster_work prompt = {.n_prompt_tok = d->n_prompt,
-                                  .sum_prompt_sq =
-                                      (double)d->n_prompt * (double)d->n_prompt};
-    struct cluster_work token = {.n_decode = 1, .ctx_tok = d->n_prompt};
-    double first = (double)(d->first_ns - d->arrival_ns);
-    double later = (double)(d->last_ns - d->first_ns);
 
-    return (struct study_serving_kept){
-        .ttft = first <= c->o->ttft_factor * (double)cluster_perf_step_ns(p, &prompt),
-        .tpot = later <= c->o->tpot_factor * (double)cluster_perf_step_ns(p, &token) *
-                             (double)(d->n_output - 1)};
+    return study_serving_kept_alone(&c->whole.perf, c->o->ttft_factor, c->o->tpot_factor,
+                                    d);
 }
 
 static struct study_serving serving(struct cell *c,
@@ -212,8 +203,7 @@ static int measure(const struct cell *c, struct result *r, const struct study_se
 {
     struct study_serving_counts n;
 
-    for (int64_t i = 0; i < c->o->n_seeds; i++)
-        TRY(study_serving_goodput(&r->v[i], s, (uint64_t)(c->o->seed + i)));
+    TRY(study_serving_goodputs(r->v, s, c->o->n_seeds, c->o->seed));
     r->mean = stats_mean(r->v, (size_t)c->o->n_seeds);
     r->ttft_kept = r->tpot_kept = NAN;
     r->slowdown = s->slowdown;
@@ -282,16 +272,6 @@ static int run_one(struct cell *c, struct result *r)
     return measure(c, r, &s);
 }
 
-/* v: [n_seeds] */
-static void report_mean(struct cell *c, const char *name, const double *v)
-{
-    size_t n = (size_t)c->o->n_seeds;
-    double mean = stats_mean(v, n), half = stats_mean_half95(v, n);
-
-    study_value_interval(c->out, name, mean, mean - half, mean + half,
-                         "the engine that switches keeps the objectives at no rate");
-}
-
 /* Seed by seed, since arrivals differ more than engines do. */
 static int compare(struct cell *c, const struct result *r)
 {
@@ -300,11 +280,10 @@ static int compare(struct cell *c, const struct result *r)
     double ratio[SEEDS_MAX];
 
     TRY(open_switch(c, &base.prompt));
-    for (int64_t i = 0; i < c->o->n_seeds; i++) {
-        TRY(study_serving_goodput(&base.v[i], &s, (uint64_t)(c->o->seed + i)));
+    TRY(study_serving_goodputs(base.v, &s, c->o->n_seeds, c->o->seed));
+    for (int64_t i = 0; i < c->o->n_seeds; i++)
         ratio[i] = base.v[i] > 0 ? r->v[i] / base.v[i] : NAN;
-    }
-    report_mean(c, "over_switch", ratio);
+    study_serving_report_mean(c->out, "over_switch", ratio, c->o->n_seeds, NOTHING_KEPT);
     return OK;
 }
 
@@ -320,7 +299,7 @@ static void report(struct cell *c, const struct result *r)
         {"tpot_kept", r->tpot_kept},
     };
 
-    report_mean(c, "goodput_rps", r->v);
+    study_serving_report_mean(c->out, "goodput_rps", r->v, c->o->n_seeds, NOTHING_KEPT);
     STUDY_VALUES(c->out, v, "the objectives are not kept at any rate");
     study_series(c->out, "goodputs", "/s", r->v, (size_t)c->o->n_seeds);
     study_topo_report(c->out, &c->topo);

@@ -59,12 +59,12 @@ struct functions {
 
 /* Their one parameter; the offsets of members are numbers in source[]. */
 struct gemm_args {
-    uint64_t x, w, y;                    /* 0, 8, 16: addresses */
-    int64_t n, ldx, ldy, accumulate;     /* 24, 32, 40, 48 */
-    int64_t k, k_unit;                   /* 56, 64 */
-    int64_t panel_bytes, unit_bytes;     /* 72, 80 */
-    int64_t type, subs, head, sub, bits; /* 88, 96, 104, 112, 120: kernels/panel.h */
-    int64_t zero, min, scales, halves;   /* 128, 136, 144, 152 */
+    uint64_t x, w, y;                /* 0, 8, 16: addresses */
+    int64_t n, ldx, ldy, accumulate; /* 24, 32, 40, 48 */
+    struct accel_form
+        form; /* k 56, k_unit 64, panel_bytes 72, unit_bytes 80, type 88, subs 96,
+                               head 104, sub 112, bits 120, zero 128, min 136, scales 144,
+                               halves 152 */
 };
 struct swiglu_args {
     uint64_t h, gate_up; /* 0, 8: addresses */
@@ -444,24 +444,11 @@ static int cuda_gemm(struct accel *a, const struct accel_gemm *g)
 {
     struct cuda *c = cuda_of(a);
     const struct kern_mat *w = &g->layout;
-    const struct kern_form *f = kern_form(w->type);
     struct gemm_args args = {.n = w->n_panels * KERN_PANEL,
                              .ldx = g->ldx,
                              .ldy = g->ldy,
                              .accumulate = g->accumulate,
-                             .k = w->k,
-                             .k_unit = w->k_unit,
-                             .panel_bytes = (int64_t)w->panel_bytes,
-                             .unit_bytes = (int64_t)w->unit_bytes,
-                             .type = w->type,
-                             .subs = f->subs,
-                             .head = f->head,
-                             .sub = f->sub,
-                             .bits = f->bits,
-                             .zero = f->zero,
-                             .min = f->min,
-                             .scales = f->scales,
-                             .halves = f->halves};
+                             .form = accel_form_of(w)};
 
     if (g->n_tok == 0)
         return OK;

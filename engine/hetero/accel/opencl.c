@@ -81,8 +81,7 @@ struct functions {
 struct gemm_args {
     int64_t x, w, y; /* offsets in bytes */
     int64_t ldx, ldy, accumulate;
-    int64_t k, k_unit, panel_bytes, unit_bytes;
-    int64_t type, subs, head, sub, bits, zero, min, scales, halves; /* kernels/panel.h */
+    struct accel_form form;
 };
 struct swiglu_args {
     int64_t h, gate_up, ldh, ld;
@@ -431,7 +430,6 @@ static int opencl_gemm(struct accel *a, const struct accel_gemm *g)
 {
     struct opencl *o = opencl_of(a);
     const struct kern_mat *w = &g->layout;
-    const struct kern_form *f = kern_form(w->type);
     int64_t n = w->n_panels * KERN_PANEL;
     const struct gemm_args args = {.x = (int64_t)g->x.offset,
                                    .w = (int64_t)g->w.offset,
@@ -439,19 +437,7 @@ static int opencl_gemm(struct accel *a, const struct accel_gemm *g)
                                    .ldx = g->ldx,
                                    .ldy = g->ldy,
                                    .accumulate = g->accumulate,
-                                   .k = w->k,
-                                   .k_unit = w->k_unit,
-                                   .panel_bytes = (int64_t)w->panel_bytes,
-                                   .unit_bytes = (int64_t)w->unit_bytes,
-                                   .type = w->type,
-                                   .subs = f->subs,
-                                   .head = f->head,
-                                   .sub = f->sub,
-                                   .bits = f->bits,
-                                   .zero = f->zero,
-                                   .min = f->min,
-                                   .scales = f->scales,
-                                   .halves = f->halves};
+                                   .form = accel_form_of(w)};
     cl_object x = NULL, b = NULL, y = NULL;
 
     if (g->n_tok == 0)

@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "base/stats.h"
+#include "base/stats_interval.h"
 #include "plan/trace.h"
 #include "plan/workload.h"
 
@@ -80,6 +82,25 @@ int study_serving_engine_open(struct study_serving_engine *out,
     out->prompt_cores = prefill->n_ranks * prefill->n_threads;
     out->token_cores = decode->n_ranks * decode->n_threads;
     return OK;
+}
+
+/* ---- objectives ---- */
+
+struct study_serving_kept study_serving_kept_alone(const struct cluster_perf *alone,
+                                                   double ttft_factor, double tpot_factor,
+                                                   const struct cluster_done *d)
+{
+    struct cluster_work prompt = {.n_prompt_tok = d->n_prompt,
+                                  .sum_prompt_sq =
+                                      (double)d->n_prompt * (double)d->n_prompt};
+    struct cluster_work token = {.n_decode = 1, .ctx_tok = d->n_prompt};
+    double first = (double)(d->first_ns - d->arrival_ns);
+    double later = (double)(d->last_ns - d->first_ns);
+
+    return (struct study_serving_kept){
+        .ttft = first <= ttft_factor * (double)cluster_perf_step_ns(alone, &prompt),
+        .tpot = later <= tpot_factor * (double)cluster_perf_step_ns(alone, &token) *
+                             (double)(d->n_output - 1)};
 }
 
 /* ---- a load ---- */
@@ -193,4 +214,20 @@ int study_serving_goodput(double *out, const struct study_serving *s, uint64_t s
     }
     *out = lo;
     return OK;
+}
+
+int study_serving_goodputs(double *out, const struct study_serving *s, int64_t n,
+                           int64_t seed)
+{
+    for (int64_t i = 0; i < n; i++)
+        TRY(study_serving_goodput(&out[i], s, (uint64_t)(seed + i)));
+    return OK;
+}
+
+void study_serving_report_mean(struct study_cell *c, const char *name, const double *v,
+                               int64_t n, const char *why)
+{
+    double mean = stats_mean(v, (size_t)n), half = stats_mean_half95(v, (size_t)n);
+
+    study_value_interval(c, name, mean, mean - half, mean + half, why);
 }

@@ -38,6 +38,10 @@ MUST int study_serving_engine_open(struct study_serving_engine *out,
 struct study_serving_kept {
     bool ttft, tpot;
 };
+/* Objectives that are multiples of what `alone` takes for the request by itself. */
+struct study_serving_kept study_serving_kept_alone(const struct cluster_perf *alone,
+                                                   double ttft_factor, double tpot_factor,
+                                                   const struct cluster_done *d);
 /* One engine, or a prompt machine and a token machine on the same memory controllers. */
 struct study_serving {
     const struct study_topo *topo;                     /* its trace is drawn from */
@@ -61,5 +65,11 @@ MUST int study_serving_run(struct study_serving_counts *out,
 /* The highest rate at which STUDY_SERVING_TARGET_FRAC of them keep both objectives, to
  * STUDY_SERVING_TOLERANCE. 0: none. */
 MUST int study_serving_goodput(double *out, const struct study_serving *s, uint64_t seed);
+/* That of each of n seeds, from `seed` on. */
+MUST int study_serving_goodputs(double *out, const struct study_serving *s, int64_t n,
+                                int64_t seed);
+/* The mean of v[n] as value `name`, with its interval; why: the reason where it is NaN. */
+void study_serving_report_mean(struct study_cell *c, const char *name, const double *v,
+                               int64_t n, const char *why);
 
 #endif
