@@ -72,10 +72,17 @@ static int make_command(struct command *c, const struct compare_rounds *r,
     return OK;
 }
 
+static const struct arm {
+    const char *name, *dir;
+    int side;
+} arms[] = {{"A", "a", 0}, {"B", "b", 1}, {"A again", "aa", 0}};
+enum { N_ARMS = sizeof(arms) / sizeof(arms[0]) };
+
 /* A run of which cells failed leaves a record, too: the comparison states them. */
-static int run_once(const struct compare_rounds *r, int side, const char *dir)
+static int run_once(const struct compare_rounds *r, const struct arm *arm,
+                    const char *dir)
 {
-    const struct compare_variant *v = &r->side[side];
+    const struct compare_variant *v = &r->side[arm->side];
     const struct child_program p0 = {.fd = {-1, -1, STDERR_FILENO}};
     struct child_program p = p0;
     char program[PATH_MAX], job[PATH_MAX];
@@ -95,30 +102,40 @@ static int run_once(const struct compare_rounds *r, int side, const char *dir)
     if (rc == ERR_IO && n_records(dir) > n_before)
         rc = OK;
     if (rc != OK)
-        rc = err_prefix(rc, "%s run %s, side %c", c.argv ? c.argv[0] : "testbed", v->job,
-                        "AB"[side]);
+        rc = err_prefix(rc, "%s run %s, side %s", c.argv ? c.argv[0] : "testbed", v->job,
+                        arm->name);
     mem_free(c.argv);
     mem_free(c.sets);
     return rc;
 }
 
+/* The arm whose turn it is. The one that begins moves on after every two rounds, and odd rounds
+ * run backwards: A B, B A; or A B C, C B A, B C A, A C B, C A B, B A C. */
+static int arm_of(int64_t round, int turn, int n_arms)
+{
+    int forward = round % 2 ? n_arms - 1 - turn : turn;
+
+    return n_arms == 2 ? forward : (int)((round / 2 + forward) % n_arms);
+}
+
 int compare_rounds_run(const struct compare_rounds *r)
 {
-    char dir[2][PATH_MAX];
+    const int n_arms = r->aa ? N_ARMS : 2;
+    char dir[N_ARMS][PATH_MAX];
 
-    for (int side = 0; side < 2; side++)
-        if (snprintf(dir[side], sizeof(dir[side]), "%s/%c", r->dir, "ab"[side]) >=
-            (int)sizeof(dir[side]))
+    for (int arm = 0; arm < n_arms; arm++)
+        if (snprintf(dir[arm], sizeof(dir[arm]), "%s/%s", r->dir, arms[arm].dir) >=
+            (int)sizeof(dir[arm]))
             return err_set(ERR_ARG, "--out: the path is too long");
     for (int64_t round = 0; round < r->n_rounds; round++)
-        for (int turn = 0; turn < 2; turn++) {
-            int side = (turn + (int)round) % 2;
+        for (int turn = 0; turn < n_arms; turn++) {
+            int arm = arm_of(round, turn, n_arms);
 
-            if (n_records(dir[side]) > round)
+            if (n_records(dir[arm]) > round)
                 continue;
-            log_info("round %lld of %lld: %c", (long long)round + 1,
-                     (long long)r->n_rounds, "AB"[side]);
-            TRY(run_once(r, side, dir[side]));
+            log_info("round %lld of %lld: %s", (long long)round + 1,
+                     (long long)r->n_rounds, arms[arm].name);
+            TRY(run_once(r, &arms[arm], dir[arm]));
         }
     return OK;
 }

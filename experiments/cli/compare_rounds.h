@@ -1,5 +1,7 @@
 /* experiments/cli/compare_rounds.h - run A and B in turn, each time in a process of its
- * own, so that a drift of the machine meets both alike: A B, B A, A B ...   Threads: one. */
+ * own, so that a drift of the machine meets both alike: A B, B A, A B ... With an A/A a third
+ * takes part, A again: every two rounds mirror each other, and in six rounds each of the three
+ * has been first, second and third twice.   Threads: one. */
 #ifndef CLI_COMPARE_ROUNDS_H
 #define CLI_COMPARE_ROUNDS_H
 
@@ -19,8 +21,10 @@ struct compare_rounds {
     char *const *sets; /* of both */
     int n_sets;
     bool smoke;
+    bool aa; /* run A a second time in each round */
     int64_t n_rounds;
-    const char *dir; /* side A's records go to `dir`/a, B's to `dir`/b */
+    const char *
+        dir; /* A's records go to `dir`/a, B's to `dir`/b, those of A again to `dir`/aa */
 };
 
 /* Run until each side has n_rounds records in its folder: what is there counts, so that an

@@ -229,8 +229,9 @@ static void decide(struct compare_result *r, const struct compare_opts *o)
         r->verdict = COMPARE_WORSE;
 }
 
-int compare_metric(struct compare_result *out, const struct compare_side *a,
-                   const struct compare_side *b, const struct compare_opts *o)
+/* Without the A/A. */
+static int compare_sides(struct compare_result *out, const struct compare_side *a,
+                         const struct compare_side *b, const struct compare_opts *o)
 {
     *out = (struct compare_result){.a = NAN,
                                    .b = NAN,
@@ -241,7 +242,8 @@ int compare_metric(struct compare_result *out, const struct compare_side *a,
                                    .between_requests = NAN,
                                    .n_units = {a->n, b->n},
                                    .verdict = COMPARE_UNKNOWN,
-                                   .maybe_worse = true};
+                                   .maybe_worse = true,
+                                   .aa = {NAN, NAN, NAN, NAN, ""}};
     if (a->n == 0 || b->n == 0) {
         snprintf(out->why, sizeof(out->why), "%s has no run", a->n ? "B" : "A");
         return OK;
@@ -259,5 +261,102 @@ int compare_metric(struct compare_result *out, const struct compare_side *a,
     if (have_rows(a) && have_rows(b))
         TRY(between_requests(out, a, b, o));
     decide(out, o);
+    return OK;
+}
+
+/* --- the A/A */
+
+/* A half with fewer restarts has fewer than 2 degrees of freedom: its interval says nothing. */
+#define RESTARTS_OF_HALF 3
+
+/* The even restarts of a side to half[0], the odd ones to half[1], as many to each. `runs`:
+ * [s->n] for both. */
+static void split(struct compare_side half[2], struct compare_run *runs,
+                  const struct compare_side *s)
+{
+    size_t n_of_half = n_restarts(s) / 2, n = 0;
+
+    for (int h = 0; h < 2; h++) {
+        half[h] = (struct compare_side){.runs = runs + n};
+        for (size_t i = 0; i < s->n; i++) {
+            int restart = s->runs[i].restart;
+
+            if (restart % 2 != h || (size_t)(restart / 2) >= n_of_half)
+                continue;
+            runs[n] = s->runs[i];
+            runs[n++].restart = restart / 2;
+            half[h].n++;
+        }
+    }
+}
+
+static int compare_halves(struct compare_result *out, const struct compare_side *a,
+                          const struct compare_opts *o)
+{
+    struct compare_run *runs = mem_new(MEM_HARNESS, a->n, sizeof(*runs));
+    struct compare_side half[2];
+    int rc = runs ? OK : ERR_NOMEM;
+
+    if (rc == OK) {
+        split(half, runs, a);
+        rc = compare_sides(out, &half[0], &half[1], o);
+    }
+    mem_free(runs);
+    return rc;
+}
+
+static int compare_again(struct compare_aa *out, const struct compare_side *a,
+                         const struct compare_opts *o)
+{
+    const bool arm = o->aa_source == COMPARE_AA_ARM;
+    struct compare_opts again = *o;
+    struct compare_result r;
+
+    if (arm)
+        again.in_turn = o->aa_in_turn;
+    if (arm ? n_restarts(a) < 2 || n_restarts(o->aa) < 2
+            : n_restarts(a) < 2 * RESTARTS_OF_HALF) {
+        snprintf(out->why, sizeof(out->why),
+                 arm ? "an A/A of one restart does not know what a restart changes"
+                     : "an A/A of A's own records needs %d restarts of it",
+                 2 * RESTARTS_OF_HALF);
+        return OK;
+    }
+    TRY(arm ? compare_sides(&r, a, o->aa, &again) : compare_halves(&r, a, &again));
+    out->ratio = r.ratio;
+    out->lo = r.lo;
+    out->hi = r.hi;
+    out->detectable_frac = expm1(fmax(fabs(log(r.lo)), fabs(log(r.hi))));
+    if (isnan(r.lo))
+        snprintf(out->why, sizeof(out->why), "%.120s", r.why);
+    return OK;
+}
+
+/* Is a verdict below what the A/A could have told apart? A second arm that knows nothing supports
+ * none. */
+static void doubt(struct compare_result *r, const struct compare_opts *o)
+{
+    const bool arm = o->aa_source == COMPARE_AA_ARM;
+    double detectable = r->aa.detectable_frac;
+
+    if ((r->verdict != COMPARE_BETTER && r->verdict != COMPARE_WORSE) ||
+        (isnan(detectable) ? !arm : fabs(log(r->ratio)) >= log1p(detectable)))
+        return;
+    r->verdict = COMPARE_UNKNOWN;
+    r->maybe_worse = r->maybe_worse || !(detectable <= o->margin_frac);
+    snprintf(r->why, sizeof(r->why), "%.120s",
+             isnan(detectable) ? r->aa.why
+                               : "a difference as large is seen between A and A");
+}
+
+int compare_metric(struct compare_result *out, const struct compare_side *a,
+                   const struct compare_side *b, const struct compare_opts *o)
+{
+    TRY(compare_sides(out, a, b, o));
+    if (o->aa_source == COMPARE_AA_NONE)
+        snprintf(out->aa.why, sizeof(out->aa.why), "there is no A/A");
+    else
+        TRY(compare_again(&out->aa, a, o));
+    doubt(out, o);
     return OK;
 }

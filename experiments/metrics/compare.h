@@ -10,6 +10,13 @@
  *     definition (metrics.h) and the dependence of neighbours stays. Where both sides had
  *     the same requests, they are drawn together: that some are longer does not count.
  * One run on each side has the second only, which says nothing of what a restart changes.
+ *
+ * The A/A compares A with A again by the same rule, so that any difference it shows is noise.
+ * The smallest difference that a comparison could have seen is the end of the A/A's interval
+ * that is farther from 1: in the logarithm, the difference observed between A and A plus half
+ * of the interval's width. A ratio of A and B that is nearer to 1 gets no verdict better or
+ * worse. The interval alone is too narrow where its assumptions fail (a burst in one round, a few
+ * restarts that agree by chance); the observed difference then shows it.
  * Threads: any; nothing is shared. */
 #ifndef METRICS_COMPARE_H
 #define METRICS_COMPARE_H
@@ -32,12 +39,22 @@ struct compare_side {
     size_t n;
 };
 
+enum compare_aa_source {
+    COMPARE_AA_NONE, /* there is no A/A */
+    COMPARE_AA_ARM,  /* A was run a second time in the same rounds */
+    COMPARE_AA_HALVES, /* A's restarts 0, 2, 4 ... with 1, 3, 5 ...: at least 6 of them. Each
+                        * half has half of the restarts, so it sees less than the comparison */
+};
+
 struct compare_opts {
     const char *metric;
     bool higher_is_better;
     bool in_turn; /* restart k of A and of B ran one after the other, as many of each */
     double margin_frac;
     uint64_t seed;
+    enum compare_aa_source aa_source;
+    const struct compare_side *aa; /* of COMPARE_AA_ARM: A again */
+    bool aa_in_turn;               /* it and A, as `in_turn` */
 };
 
 enum compare_verdict {
@@ -47,6 +64,14 @@ enum compare_verdict {
     COMPARE_UNKNOWN, /* none of these, or there is no interval */
 };
 const char *compare_verdict_name(enum compare_verdict v);
+
+struct compare_aa {
+    double ratio, lo, hi; /* A again over A; NaN: none, and why */
+    /* The smallest difference that could have been seen, as a share: 0.05 stands for ratios
+     * from 1 / 1.05 to 1.05, which could not. NaN: not known, and why. */
+    double detectable_frac;
+    char why[128];
+};
 
 struct compare_result {
     double a, b;   /* geometric means over restarts of those over repeats */
@@ -62,6 +87,7 @@ struct compare_result {
     size_t block;       /* consecutive requests drawn together; 0: none were */
     enum compare_verdict verdict;
     bool maybe_worse; /* it may be worse by more than the margin */
+    struct compare_aa aa;
     char why[128];
 };
 

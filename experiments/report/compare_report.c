@@ -98,11 +98,11 @@ static void print_setting_differences(const struct compare_cell *a,
     json_decref(all);
 }
 
-static void print_side(char side, const struct compare_records *r, FILE *f)
+static void print_side(const char *side, const struct compare_records *r, FILE *f)
 {
     const json_t *run = compare_header(r, 0);
 
-    fprintf(f, "%c: %s, %zu record%s from %s, commit %.12s%s", side, r->path, r->n,
+    fprintf(f, "%s: %s, %zu record%s from %s, commit %.12s%s", side, r->path, r->n,
             r->n == 1 ? "" : "s", json_str_at(run, "utc", "?"),
             json_str_at(run, "commit", "?"),
             json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
@@ -223,6 +223,7 @@ static void print_result(const char *metric, const struct compare_result *r, FIL
     fprintf(f, " %18s", isnan(r->lo) ? "n/a" : interval);
     print_number(100 * expm1(r->between_runs), 10, "+-%.1f %%", f);
     print_number(100 * expm1(r->between_requests), 10, "+-%.1f %%", f);
+    print_number(100 * r->aa.detectable_frac, 10, "%.1f %%", f);
     fprintf(f, "  %s%s%s\n", compare_verdict_name(r->verdict), r->why[0] ? ": " : "",
             r->why);
 }
@@ -240,22 +241,38 @@ static void print_counts(const struct compare_result *r, size_t n_a, size_t n_b,
     if (r->block)
         fprintf(f, "; %zu requests in each, %s, in blocks of %zu", r->n_requests,
                 r->same_requests ? "the same in both" : "not the same in both", r->block);
-    fprintf(f, "\n  %-26s %10s %10s %8s %18s %10s %10s  %s\n", "", "A", "B", "B/A",
-            "95 % interval", "runs", "requests", "verdict");
+    fputc('\n', f);
+}
+
+/* Of the first metric; the others have the same restarts. */
+static void print_aa(const struct compare_aa *aa, enum compare_aa_source source, FILE *f)
+{
+    if (isnan(aa->detectable_frac))
+        fprintf(f, "  detectable: not known: %s\n", aa->why);
+    else
+        fprintf(f,
+                "  detectable: the smallest difference that an A/A could have seen, from "
+                "%s\n",
+                source == COMPARE_AA_ARM ? "A again in the same rounds"
+                                         : "one half of A's restarts and the other");
+    fprintf(f, "  %-26s %10s %10s %8s %18s %10s %10s %10s  %s\n", "", "A", "B", "B/A",
+            "95 % interval", "runs", "requests", "detectable", "verdict");
 }
 
 struct sides {
-    const struct compare_records *a, *b;
-    bool in_turn;
+    const struct compare_records *a, *b, *aa; /* aa: A again; NULL: there is none */
+    bool in_turn, aa_in_turn;
+    enum compare_aa_source aa_source;
 };
 
 static int compare_setting(struct compare_totals *out, const struct sides *s,
                            const struct compare_cell *first,
                            const struct compare_report_opts *o, FILE *f)
 {
-    struct compare_side a, b;
+    struct compare_side a, b, aa = {0};
     struct compare_run *x = runs_of(s->a, first->setting, &a.n);
     struct compare_run *y = runs_of(s->b, first->setting, &b.n);
+    struct compare_run *z = s->aa ? runs_of(s->aa, first->setting, &aa.n) : NULL;
     json_t *names = json_array(), *name;
     int rc = choose_metrics(names, first, o->metrics);
     struct compare_result r;
@@ -263,6 +280,7 @@ static int compare_setting(struct compare_totals *out, const struct sides *s,
 
     a.runs = x;
     b.runs = y;
+    aa.runs = z;
     json_array_foreach(names, i, name)
     {
         const char *metric = json_string_value(name);
@@ -271,16 +289,23 @@ static int compare_setting(struct compare_totals *out, const struct sides *s,
             .higher_is_better = strcmp(better_of(first, metric), "higher") == 0,
             .in_turn = s->in_turn,
             .margin_frac = o->margin_frac,
-            .seed = o->seed};
+            .seed = o->seed,
+            .aa_source = s->aa_source,
+            .aa = &aa,
+            .aa_in_turn = s->aa_in_turn};
 
         set_values(x, s->a, first->setting, metric);
         set_values(y, s->b, first->setting, metric);
+        if (s->aa)
+            set_values(z, s->aa, first->setting, metric);
         if (rc == OK)
             rc = compare_metric(&r, &a, &b, &one);
         if (rc != OK)
             break;
-        if (i == 0)
+        if (i == 0) {
             print_counts(&r, a.n, b.n, f);
+            print_aa(&r.aa, s->aa_source, f);
+        }
         print_result(metric, &r, f);
         out->n[r.verdict]++;
         out->n_maybe_worse += r.maybe_worse;
@@ -288,6 +313,7 @@ static int compare_setting(struct compare_totals *out, const struct sides *s,
     json_decref(names);
     mem_free(x);
     mem_free(y);
+    mem_free(z);
     return rc;
 }
 
@@ -316,12 +342,21 @@ int compare_report(struct compare_totals *out, const struct compare_records *a,
                    const struct compare_records *b, const struct compare_report_opts *o,
                    FILE *f)
 {
-    const struct sides sides = {a, b, compare_in_turn(a, b)};
+    const struct sides sides = {.a = a,
+                                .b = b,
+                                .aa = o->aa,
+                                .in_turn = compare_in_turn(a, b),
+                                .aa_in_turn = o->aa && compare_in_turn(a, o->aa),
+                                .aa_source = o->no_aa ? COMPARE_AA_NONE
+                                             : o->aa  ? COMPARE_AA_ARM
+                                                      : COMPARE_AA_HALVES};
     int n_common = 0, n_alone = 0;
 
     *out = (struct compare_totals){0};
-    print_side('A', a, f);
-    print_side('B', b, f);
+    print_side("A", a, f);
+    print_side("B", b, f);
+    if (o->aa)
+        print_side("A again", o->aa, f);
     TRY(check_machines(compare_header(a, 0), compare_header(b, 0), o->across_machines,
                        f));
     print_header_differences(compare_header(a, 0), compare_header(b, 0), f);

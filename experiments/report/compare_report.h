@@ -12,6 +12,10 @@ struct compare_report_opts {
      * decile that users feel; of studies, each metric of which more or less is better. */
     const char *metrics;
     double margin_frac;
+    /* A again, run in the same rounds: what this comparison could have seen. NULL: A's own
+     * restarts, where they are enough (metrics/compare.h). */
+    const struct compare_records *aa;
+    bool no_aa;           /* leave the A/A out */
     bool across_machines; /* compare them although they come from different machines */
     uint64_t seed;
 };

@@ -13,7 +13,7 @@
 enum { WORSE = 4, CANNOT_SAY = 5 };
 
 struct compare_verb_opts {
-    bool help, smoke, strict, across_machines;
+    bool help, smoke, strict, across_machines, aa;
     int64_t rounds, seed;
     char *metric, *margin, *a, *b, *a_program, *b_program, *out;
 };
@@ -49,11 +49,19 @@ static const struct opt_row table[] = {
             "Runs of A and of B, in turn. Two give a very wide interval; five tell a few "
             "per cent apart on a quiet machine.",
             .min = 1, .max = 1000),
+    OPT_ROW(
+        BOOL, aa, "true",
+        "Compare A with A as well: jobs run A a second time in each round, of records "
+        "A's "
+        "restarts are divided. A difference of A and B that is not above what the A/A "
+        "could have seen is no verdict."),
     VERB_SMOKE_ROW,
-    OPT_ROW(STR, out, NULL,
-            "Keep the records in this folder, A's in PATH/a and B's in PATH/b. Records "
-            "that are there count as rounds. Default: a new folder in results/NAME.",
-            .unit = "PATH"),
+    OPT_ROW(
+        STR, out, NULL,
+        "Keep the records in this folder: A's in PATH/a, B's in PATH/b, those of A again "
+        "in PATH/aa. Records that are there count as rounds. Default: a new folder in "
+        "results/NAME.",
+        .unit = "PATH"),
     OPT_ROW(INT, seed, "1", "Seed of the draws of requests for the intervals.", .min = 0,
             .max = 1e9),
     OPT_HELP_ROW,
@@ -123,6 +131,7 @@ static int run_rounds(char *dir, size_t n, const struct verb_words *w,
         .sets = w->sets,
         .n_sets = w->n_sets,
         .smoke = o->smoke,
+        .aa = o->aa,
         .n_rounds = o->rounds,
         .dir = dir};
     char utc[32], stem[128], *to = utc;
@@ -141,30 +150,51 @@ static int run_rounds(char *dir, size_t n, const struct verb_words *w,
     return compare_rounds_run(&r);
 }
 
+/* `again`: the records of A again; NULL: there are none. */
 static int compare_paths(struct compare_totals *t, const char *a, const char *b,
-                         const struct compare_report_opts *o)
+                         const char *again, const struct compare_report_opts *o)
 {
-    struct compare_records x = {0}, y = {0};
+    struct compare_records x = {0}, y = {0}, z = {0};
+    struct compare_report_opts with = *o;
     int rc = compare_read(&x, a);
 
     if (rc == OK)
         rc = compare_read(&y, b);
+    if (rc == OK && again)
+        rc = compare_read(&z, again);
+    if (rc == OK && again)
+        with.aa = &z;
     if (rc == OK)
-        rc = compare_report(t, &x, &y, o, stdout);
+        rc = compare_report(t, &x, &y, &with, stdout);
     compare_records_fini(&x);
     compare_records_fini(&y);
+    compare_records_fini(&z);
     return rc;
+}
+
+/* Records that a comparison of jobs left in PATH/a and PATH/b have their A/A in PATH/aa. */
+static const char *find_again(char *out, size_t n, const char *a, const char *b)
+{
+    const size_t n_a = strlen(a), n_b = strlen(b);
+    struct stat st;
+
+    if (n_a != n_b || n_a < 2 || strcmp(a + n_a - 2, "/a") != 0 ||
+        strcmp(b + n_b - 2, "/b") != 0 || strncmp(a, b, n_a - 1) != 0 ||
+        snprintf(out, n, "%sa", a) >= (int)n)
+        return NULL;
+    return stat(out, &st) == 0 && S_ISDIR(st.st_mode) ? out : NULL;
 }
 
 static int compare(const struct verb_words *w)
 {
     const struct compare_verb_opts *o = w->opts;
     struct compare_report_opts report = {.metrics = o->metric,
+                                         .no_aa = !o->aa,
                                          .across_machines = o->across_machines,
                                          .seed = (uint64_t)o->seed};
     const bool records = is_record(w->rest[0]);
     struct compare_totals t;
-    char dir[1024], a[1040], b[1040];
+    char dir[1024], a[1040], b[1040], aa[1040];
     int rc = read_margin(&report.margin_frac, o->margin);
 
     if (rc == OK)
@@ -172,13 +202,17 @@ static int compare(const struct verb_words *w)
     if (rc != OK)
         return verb_fail(VERB_USAGE);
     if (records) {
-        rc = compare_paths(&t, w->rest[0], w->rest[1], &report);
+        const char *x = w->rest[0], *y = w->rest[1];
+
+        rc = compare_paths(&t, x, y, o->aa ? find_again(aa, sizeof(aa), x, y) : NULL,
+                           &report);
     } else {
         rc = run_rounds(dir, sizeof(dir), w, o);
         snprintf(a, sizeof(a), "%s/a", dir);
         snprintf(b, sizeof(b), "%s/b", dir);
+        snprintf(aa, sizeof(aa), "%s/aa", dir);
         if (rc == OK)
-            rc = compare_paths(&t, a, b, &report);
+            rc = compare_paths(&t, a, b, o->aa ? aa : NULL, &report);
     }
     if (rc != OK)
         return verb_fail(rc == ERR_IO || rc == ERR_FORMAT ? VERB_INVALID : VERB_USAGE);
@@ -197,7 +231,9 @@ const struct verb verb_compare = {
          "metric B's value over A's, its 95 % interval and a verdict. Or run an "
          "experiment "
          "as A and as B, in turn (A B, B A ...), each time in a new process, and compare "
-         "what they left. A and B differ in settings, programs (--b-program: that of "
+         "what they left. A runs a second time in each round: this A/A tells how small a "
+         "difference could have been seen. A and B differ in settings, programs "
+         "(--b-program: that of "
          "another commit) or jobs (two names).",
          "  testbed compare results/quickstart/OLD.h5 results/quickstart/NEW.h5\n"
          "  testbed compare quickstart --a system.threads=1 --b system.threads=2\n"
