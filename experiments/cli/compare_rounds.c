@@ -118,14 +118,31 @@ static int arm_of(int64_t round, int turn, int n_arms)
     return n_arms == 2 ? forward : (int)((round / 2 + forward) % n_arms);
 }
 
+static bool dir_of(char out[PATH_MAX], const struct compare_rounds *r, int arm)
+{
+    return snprintf(out, PATH_MAX, "%s/%s", r->dir, arms[arm].dir) < PATH_MAX;
+}
+
+int64_t compare_rounds_done(const struct compare_rounds *r)
+{
+    int64_t n = INT64_MAX;
+    char dir[PATH_MAX];
+
+    for (int arm = 0; arm < (r->aa ? N_ARMS : 2); arm++) {
+        int64_t n_of_arm = dir_of(dir, r, arm) ? n_records(dir) : 0;
+
+        n = n_of_arm < n ? n_of_arm : n;
+    }
+    return n;
+}
+
 int compare_rounds_run(const struct compare_rounds *r)
 {
     const int n_arms = r->aa ? N_ARMS : 2;
     char dir[N_ARMS][PATH_MAX];
 
     for (int arm = 0; arm < n_arms; arm++)
-        if (snprintf(dir[arm], sizeof(dir[arm]), "%s/%s", r->dir, arms[arm].dir) >=
-            (int)sizeof(dir[arm]))
+        if (!dir_of(dir[arm], r, arm))
             return err_set(ERR_ARG, "--out: the path is too long");
     for (int64_t round = 0; round < r->n_rounds; round++)
         for (int turn = 0; turn < n_arms; turn++) {
@@ -133,8 +150,10 @@ int compare_rounds_run(const struct compare_rounds *r)
 
             if (n_records(dir[arm]) > round)
                 continue;
-            log_info("round %lld of %lld: %s", (long long)round + 1,
-                     (long long)r->n_rounds, arms[arm].name);
+            log_info("round %lld of %s%lld: %s", (long long)round + 1,
+                     r->n_rounds_max ? "at most " : "",
+                     (long long)(r->n_rounds_max ? r->n_rounds_max : r->n_rounds),
+                     arms[arm].name);
             TRY(run_once(r, &arms[arm], dir[arm]));
         }
     return OK;

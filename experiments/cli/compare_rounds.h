@@ -23,6 +23,7 @@ struct compare_rounds {
     bool smoke;
     bool aa; /* run A a second time in each round */
     int64_t n_rounds;
+    int64_t n_rounds_max; /* there may be more later, up to these; 0: there will not */
     const char *
         dir; /* A's records go to `dir`/a, B's to `dir`/b, those of A again to `dir`/aa */
 };
@@ -30,5 +31,7 @@ struct compare_rounds {
 /* Run until each side has n_rounds records in its folder: what is there counts, so that an
  * interrupted comparison goes on. Progress goes to the log. ERR_IO: a run left no record. */
 MUST int compare_rounds_run(const struct compare_rounds *r);
+/* The rounds of which each side has its record. */
+int64_t compare_rounds_done(const struct compare_rounds *r);
 
 #endif

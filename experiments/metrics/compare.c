@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/stats.h"
 #include "base/stats_interval.h"
+#include "base/stats_sequence.h"
 #include "experiments/metrics/bootstrap.h"
 
 const char *compare_verdict_name(enum compare_verdict v)
@@ -40,6 +41,19 @@ static size_t n_restarts(const struct compare_side *s)
     return s->n ? (size_t)s->runs[s->n - 1].restart + 1 : 0;
 }
 
+/* Half of the interval of x, which is changed, less y. */
+static double half_between(double *x, size_t n_x, const double *y, size_t n_y, bool pairs,
+                           bool sequential)
+{
+    if (!sequential)
+        return stats_difference_half95(x, n_x, y, n_y, pairs);
+    if (!pairs)
+        return INFINITY;
+    for (size_t i = 0; i < n_x; i++)
+        x[i] -= y[i];
+    return stats_sequence_half95(x, n_x);
+}
+
 static int between_runs(struct compare_result *out, const struct compare_side *a,
                         const struct compare_side *b, const struct compare_opts *o)
 {
@@ -53,12 +67,13 @@ static int between_runs(struct compare_result *out, const struct compare_side *a
         double mean_b = stats_mean(y, out->n_units[1]);
 
         out->units_repeats = repeats;
-        out->in_turn = o->in_turn && !repeats && out->n_units[0] == out->n_units[1];
+        out->in_turn = (o->in_turn || o->sequential) && !repeats &&
+                       out->n_units[0] == out->n_units[1];
         out->a = exp(mean_a);
         out->b = exp(mean_b);
         out->ratio = exp(mean_b - mean_a);
-        out->between_runs =
-            stats_difference_half95(x, out->n_units[0], y, out->n_units[1], out->in_turn);
+        out->between_runs = half_between(x, out->n_units[0], y, out->n_units[1],
+                                         out->in_turn, o->sequential);
     }
     mem_free(x);
     mem_free(y);
@@ -214,6 +229,12 @@ static void decide(struct compare_result *r, const struct compare_opts *o)
         snprintf(r->why, sizeof(r->why),
                  "one run on each side, and too few requests in it or values of 0 among "
                  "them");
+        return;
+    }
+    if (isinf(half)) {
+        snprintf(r->why, sizeof(r->why),
+                 "intervals that allow for looking begin with %d restarts of each",
+                 STATS_SEQUENCE_LEAST);
         return;
     }
     r->lo = r->ratio * exp(-half);

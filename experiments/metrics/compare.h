@@ -11,6 +11,10 @@
  *     the same requests, they are drawn together: that some are longer does not count.
  * One run on each side has the second only, which says nothing of what a restart changes.
  *
+ * Where the restarts ended when the interval was narrow enough (`sequential`), the first of these
+ * is a confidence sequence (base/stats_sequence.h) of the ratios of restart k of B and of A, since
+ * Student's t is too narrow for who looks after each restart.
+ *
  * The A/A compares A with A again by the same rule, so that any difference it shows is noise.
  * The smallest difference that a comparison could have seen is the end of the A/A's interval
  * that is farther from 1: in the logarithm, the difference observed between A and A plus half
@@ -26,6 +30,10 @@
 #include <stdint.h>
 
 #include "experiments/metrics/metrics.h"
+
+/* The fewest restarts on which anything is decided that ends the restarts: where a system has two
+ * speeds, such as with and without huge pages, fewer are too often all of one. */
+#define COMPARE_SEQUENTIAL_LEAST 6
 
 struct compare_run {
     int restart;  /* from 0, without gaps; runs of a restart stand together */
@@ -50,6 +58,7 @@ struct compare_opts {
     const char *metric;
     bool higher_is_better;
     bool in_turn; /* restart k of A and of B ran one after the other, as many of each */
+    bool sequential; /* how many restarts there are was decided by their results */
     double margin_frac;
     uint64_t seed;
     enum compare_aa_source aa_source;

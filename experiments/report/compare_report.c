@@ -228,7 +228,8 @@ static void print_result(const char *metric, const struct compare_result *r, FIL
             r->why);
 }
 
-static void print_counts(const struct compare_result *r, size_t n_a, size_t n_b, FILE *f)
+static void print_counts(const struct compare_result *r, size_t n_a, size_t n_b,
+                         bool sequential, FILE *f)
 {
     fprintf(f, "  %zu run%s of A, %zu of B: ", n_a, n_a == 1 ? "" : "s", n_b);
     if (r->in_turn)
@@ -238,6 +239,8 @@ static void print_counts(const struct compare_result *r, size_t n_a, size_t n_b,
                    "interval");
     else
         fprintf(f, "%zu and %zu restarts", r->n_units[0], r->n_units[1]);
+    if (sequential)
+        fprintf(f, ", as many as were needed, which the intervals allow for");
     if (r->block)
         fprintf(f, "; %zu requests in each, %s, in blocks of %zu", r->n_requests,
                 r->same_requests ? "the same in both" : "not the same in both", r->block);
@@ -290,6 +293,7 @@ static int compare_setting(struct compare_totals *out, const struct sides *s,
             .in_turn = s->in_turn,
             .margin_frac = o->margin_frac,
             .seed = o->seed,
+            .sequential = o->sequential,
             .aa_source = s->aa_source,
             .aa = &aa,
             .aa_in_turn = s->aa_in_turn};
@@ -303,12 +307,15 @@ static int compare_setting(struct compare_totals *out, const struct sides *s,
         if (rc != OK)
             break;
         if (i == 0) {
-            print_counts(&r, a.n, b.n, f);
+            print_counts(&r, a.n, b.n, o->sequential, f);
             print_aa(&r.aa, s->aa_source, f);
         }
         print_result(metric, &r, f);
         out->n[r.verdict]++;
         out->n_maybe_worse += r.maybe_worse;
+        if (!isnan(r.ratio))
+            out->reach_frac =
+                fmax(out->reach_frac, isnan(r.hi) ? INFINITY : sqrt(r.hi / r.lo) - 1);
     }
     json_decref(names);
     mem_free(x);

@@ -16,6 +16,7 @@ struct compare_report_opts {
      * restarts, where they are enough (metrics/compare.h). */
     const struct compare_records *aa;
     bool no_aa;           /* leave the A/A out */
+    bool sequential;      /* the rounds ended by their results (metrics/compare.h) */
     bool across_machines; /* compare them although they come from different machines */
     uint64_t seed;
 };
@@ -23,6 +24,9 @@ struct compare_report_opts {
 struct compare_totals {
     int n[COMPARE_UNKNOWN + 1]; /* of each verdict */
     int n_maybe_worse; /* of them, those that may be worse by more than the margin */
+    /* How far the widest interval reaches to each side: 0.05 from 1 / 1.05 of the ratio to 1.05
+     * of it. INFINITY: a ratio has none. Metrics without a ratio do not count. */
+    double reach_frac;
 };
 
 /* ERR_ARG: the machines differ, or the records have no cell in common. ERR_NOTFOUND: no such

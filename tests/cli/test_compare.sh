@@ -72,6 +72,27 @@ check "records of six restarts have an A/A of their own" sh -c "cp -r slower/a a
     '$testbed' compare alone other >out 2>err
     grep -q \"could have seen, from one half of A's restarts and the other\" out"
 
+# Rounds until it is known: 40 % is known at once, a thousandth of a per cent is never.
+auto() { # status wanted, precision, most rounds
+    "$testbed" compare ./job.json --b system.ttft_ms=33 --set load.n_requests=4 --rounds auto --precision "$2" \
+        --rounds-max "$3" --no-aa --margin 90% --metric mean_ttft_ms --out auto >out 2>err
+    got=$?
+    [ "$got" = "$1" ] || { echo "status $got"; cat out err; return 1; }
+}
+check "rounds until it is known" auto 0 40% 9
+check "are six at least" sh -c "[ \$(ls auto/a/*.h5 | wc -l) = \$(ls auto/b/*.h5 | wc -l) ] &&
+    [ \$(ls auto/a/*.h5 | wc -l) -ge 6 ] && grep -q 'round 1 of at most 9: A' err"
+check "why they ended is printed" has '^known after [6-9] rounds: the widest interval reaches .* 40 % were asked for$'
+check "and kept" grep -q '"stopped": "known after [6-9] rounds' auto/rounds.json
+n_auto=$(ls auto/a/*.h5 | wc -l)
+check "a limit ends them as well" auto 0 0.001% $((n_auto + 1))
+check "with its reason" has "^not known after $((n_auto + 1)) rounds: .* 0.001 % were asked for\$"
+check "the records alone allow for the looks" sh -c "'$testbed' compare auto/a auto/b >out 2>err
+    grep -q 'in turn, as many as were needed, which the intervals allow for' out"
+check "and are wider than without" sh -c "cp -r auto/a fixed_a && cp -r auto/b fixed_b
+    '$testbed' compare fixed_a fixed_b >fixed 2>err
+    ! grep -q 'which the intervals allow for' fixed && ! cmp -s fixed out"
+
 first=$(ls slower/a/*.h5 | head -n 1)
 check "a record and itself" compare 0 "$first" "$first" --strict
 check "are the same" has ' same$'
@@ -126,6 +147,10 @@ check "a metric that does not exist" refuses 2 'did you mean "mean_ttft_ms"' "$t
     --metric mean_tftt_ms
 check "a metric without a better side" refuses 2 'no verdict' "$testbed" compare slower/a slower/b --metric n_requests
 check "a margin" refuses 2 '--margin: expected' "$testbed" compare slower/a slower/b --margin x
+check "a precision" refuses 2 '--precision: expected' "$testbed" compare ./job.json --rounds auto --precision 3x
+check "a number of rounds" refuses 2 '--rounds: expected a number from 1 to 1000 or auto, found "many"' \
+    "$testbed" compare ./job.json --rounds many
+check "not 0" refuses 2 '--rounds: expected' "$testbed" compare ./job.json --rounds 0
 check "settings of records" refuses 2 'are for jobs' "$testbed" compare slower/a slower/b --a x=1
 check "one record" refuses 2 'expected two records' "$testbed" compare slower/a
 check "a setting that does not exist" sh -c "'$testbed' compare ./job.json --b system.ttft=1 --rounds 1 >out 2>err;

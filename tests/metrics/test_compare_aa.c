@@ -1,30 +1,12 @@
 /* The A/A of a comparison: what it could have seen, by hand, and how often two equal settings are
  * told apart under noise of many kinds, without a clock. `test_compare_aa 2000` makes 2000 trials
  * of each kind and prints how often, with the A/A and without it. */
+#include "tests/metrics/noise.h"
 #include "tests/metrics/rows.h"
-
-#include "base/stats_interval.h"
-#include "experiments/metrics/compare.h"
-
-enum { MAX_ROUNDS = 12, N_ARMS = 3 };
 
 static int n_trials = 100;
 
 /* --- by hand */
-
-struct side {
-    struct compare_run runs[16];
-    struct compare_side side;
-};
-
-/* A restart for each value. */
-static const struct compare_side *side_of(struct side *s, const double *logs, size_t n)
-{
-    *s = (struct side){.side = {.runs = s->runs, .n = n}};
-    for (size_t i = 0; i < n; i++)
-        s->runs[i] = (struct compare_run){.restart = (int)i, .value = exp(logs[i])};
-    return &s->side;
-}
 
 #define LOGS(...) ((const double[]){__VA_ARGS__})
 
@@ -207,19 +189,6 @@ static void short_of_memory(void **state)
 
 /* --- under noise */
 
-/* Deviations are those of the logarithm of a time. */
-struct noise {
-    const char *what;
-    int n_rounds;
-    bool arm; /* A again takes part, else A's own restarts are divided */
-    double restart_dev;
-    int tail_df;            /* of Student's t; 0: normal */
-    double walk_dev, trend; /* of the machine, from each run to the next */
-    double burst,
-        burst_len;  /* how much slower; mean length in runs. One run in ten begins one */
-    double exp_dev; /* mean of what is only ever added */
-};
-
 static const struct noise all_noise[] = {
     {"lognormal restarts", 5, true, 0.1, 0, 0, 0, 0, 0, 0},
     {"lognormal restarts, 2 rounds", 2, true, 0.1, 0, 0, 0, 0, 0, 0},
@@ -239,37 +208,6 @@ static const struct noise all_noise[] = {
     {"records: a machine that drifts", 8, false, 0.01, 0, 0.05, 0, 0, 0, 0},
 };
 
-/* Student's t with `df` degrees of freedom, 0: normal. */
-static double tailed(int df, struct rng *rng)
-{
-    double z = rng_normal(rng);
-
-    return df ? z / sqrt(rng_gamma(rng, df / 2.0) / (df / 2.0)) : z;
-}
-
-/* What the machine and the noise make of each run: in time, as `testbed compare` runs them. */
-static void draw_runs(double logs[N_ARMS][MAX_ROUNDS], const struct noise *s,
-                      struct rng *rng)
-{
-    const int n_arms = s->arm ? N_ARMS : 2;
-    double machine = 0;
-    int burst_left = 0;
-
-    for (int round = 0; round < s->n_rounds; round++)
-        for (int turn = 0; turn < n_arms; turn++) {
-            int at = round % 2 ? n_arms - 1 - turn : turn;
-            int arm = n_arms == 2 ? at : (round / 2 + at) % n_arms;
-
-            machine += s->trend + s->walk_dev * rng_normal(rng);
-            burst_left -= burst_left > 0;
-            if (s->burst > 0 && rng_f64(rng) < 0.1)
-                burst_left = 1 + (int)(s->burst_len * rng_exp(rng));
-            logs[arm][round] = machine + s->restart_dev * tailed(s->tail_df, rng) +
-                               s->exp_dev * rng_exp(rng) +
-                               (burst_left ? s->burst * rng_f64(rng) : 0);
-        }
-}
-
 static enum compare_verdict trial(const struct noise *s, double ratio, bool with_aa,
                                   struct rng *rng)
 {
@@ -285,7 +223,7 @@ static enum compare_verdict trial(const struct noise *s, double ratio, bool with
                              .aa_in_turn = true};
     struct compare_result r;
 
-    draw_runs(logs, s, rng);
+    draw_runs(logs, s, s->arm ? N_ARMS : 2, rng);
     for (size_t i = 0; i < n; i++)
         logs[1][i] += log(ratio);
     o.aa = side_of(&z, logs[2], s->arm ? n : 0);

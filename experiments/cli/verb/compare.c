@@ -1,10 +1,13 @@
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "experiments/report/compare_report.h"
 #include "experiments/cli/compare_rounds.h"
@@ -12,10 +15,14 @@
 
 enum { WORSE = 4, CANNOT_SAY = 5 };
 
+/* In the folder of records whose rounds ended by what they showed: as many as were needed. */
+#define ROUNDS_FILE "rounds.json"
+#define ROUNDS_MAX  1000
+
 struct compare_verb_opts {
     bool help, smoke, strict, across_machines, aa;
-    int64_t rounds, seed;
-    char *metric, *margin, *a, *b, *a_program, *b_program, *out;
+    int64_t rounds_max, seed;
+    char *metric, *margin, *rounds, *precision, *a, *b, *a_program, *b_program, *out;
 };
 
 #define OPT_OF struct compare_verb_opts
@@ -45,10 +52,18 @@ static const struct opt_row table[] = {
             .unit = "FILE"),
     OPT_ROW(STR, b_program, NULL, "The testbed that runs B. Default: this one.",
             .unit = "FILE"),
-    OPT_ROW(INT, rounds, "5",
-            "Runs of A and of B, in turn. Two give a very wide interval; five tell a few "
-            "per cent apart on a quiet machine.",
-            .min = 1, .max = 1000),
+    OPT_ROW(
+        STR, rounds, "5",
+        "Runs of A and of B, in turn. Two give a very wide interval; five tell a few "
+        "per cent apart on a quiet machine. auto: until each interval is as narrow as "
+        "--precision says, 6 at least.",
+        .unit = "N"),
+    OPT_ROW(
+        STR, precision, "3%",
+        "With --rounds auto: how far an interval may reach to each side of its ratio.",
+        .unit = "P%"),
+    OPT_ROW(INT, rounds_max, "30", "With --rounds auto: the most rounds.",
+            .min = COMPARE_SEQUENTIAL_LEAST, .max = ROUNDS_MAX),
     OPT_ROW(
         BOOL, aa, "true",
         "Compare A with A as well: jobs run A a second time in each round, of records "
@@ -69,7 +84,7 @@ static const struct opt_row table[] = {
 };
 
 /* "5%", or "0.05". */
-static int read_margin(double *out, const char *text)
+static int read_share(double *out, const char *text, const char *flag)
 {
     char *end;
 
@@ -78,9 +93,25 @@ static int read_margin(double *out, const char *text)
         *out /= 100, end++;
     if (end == text || *end || !(*out >= 0 && *out < 1))
         return err_set(ERR_ARG,
-                       "--margin: expected a share from 0%% to 100%%, found \"%s\"; "
+                       "%s: expected a share from 0%% to 100%%, found \"%s\"; "
                        "example: 5%%",
-                       text);
+                       flag, text);
+    return OK;
+}
+
+/* 0: auto. */
+static int read_rounds(int64_t *out, const char *text)
+{
+    char *end;
+
+    *out = strcmp(text, "auto") == 0 ? 0 : strtoll(text, &end, 10);
+    if (*out && (*end || *out < 1 || *out > ROUNDS_MAX))
+        *out = 0;
+    if (*out == 0 && strcmp(text, "auto") != 0)
+        return err_set(ERR_ARG,
+                       "--rounds: expected a number from 1 to %d or auto, found "
+                       "\"%s\"",
+                       ROUNDS_MAX, text);
     return OK;
 }
 
@@ -122,21 +153,12 @@ static void stem_of(char *out, size_t n, const char *job)
         *dot = '\0';
 }
 
-static int run_rounds(char *dir, size_t n, const struct verb_words *w,
-                      const struct compare_verb_opts *o)
+static void choose_dir(char *dir, size_t n, const char *job,
+                       const struct compare_verb_opts *o)
 {
-    const char *other = w->rest[w->n_rest - 1];
-    const struct compare_rounds r = {
-        .side = {{o->a_program, w->rest[0], o->a}, {o->b_program, other, o->b}},
-        .sets = w->sets,
-        .n_sets = w->n_sets,
-        .smoke = o->smoke,
-        .aa = o->aa,
-        .n_rounds = o->rounds,
-        .dir = dir};
     char utc[32], stem[128], *to = utc;
 
-    stem_of(stem, sizeof(stem), w->rest[0]);
+    stem_of(stem, sizeof(stem), job);
     clock_utc(utc, sizeof(utc));
     for (const char *p = utc; *p; p++)
         if (isalnum((unsigned char)*p))
@@ -147,12 +169,11 @@ static int run_rounds(char *dir, size_t n, const struct verb_words *w,
     else
         snprintf(dir, n, "results/%s/compare-%s", stem, utc);
     log_info("records go to %s; --out with this folder continues the comparison", dir);
-    return compare_rounds_run(&r);
 }
 
 /* `again`: the records of A again; NULL: there are none. */
 static int compare_paths(struct compare_totals *t, const char *a, const char *b,
-                         const char *again, const struct compare_report_opts *o)
+                         const char *again, const struct compare_report_opts *o, FILE *f)
 {
     struct compare_records x = {0}, y = {0}, z = {0};
     struct compare_report_opts with = *o;
@@ -165,24 +186,142 @@ static int compare_paths(struct compare_totals *t, const char *a, const char *b,
     if (rc == OK && again)
         with.aa = &z;
     if (rc == OK)
-        rc = compare_report(t, &x, &y, &with, stdout);
+        rc = compare_report(t, &x, &y, &with, f);
     compare_records_fini(&x);
     compare_records_fini(&y);
     compare_records_fini(&z);
     return rc;
 }
 
-/* Records that a comparison of jobs left in PATH/a and PATH/b have their A/A in PATH/aa. */
-static const char *find_again(char *out, size_t n, const char *a, const char *b)
+/* What a comparison of jobs left with its records in DIR/a and DIR/b: `name` of DIR. NULL:
+ * a and b are others, or there is none. */
+static const char *find_left(char *out, size_t n, const char *a, const char *b,
+                             const char *name)
 {
     const size_t n_a = strlen(a), n_b = strlen(b);
     struct stat st;
 
     if (n_a != n_b || n_a < 2 || strcmp(a + n_a - 2, "/a") != 0 ||
         strcmp(b + n_b - 2, "/b") != 0 || strncmp(a, b, n_a - 1) != 0 ||
-        snprintf(out, n, "%sa", a) >= (int)n)
+        snprintf(out, n, "%.*s%s", (int)n_a - 1, a, name) >= (int)n)
         return NULL;
-    return stat(out, &st) == 0 && S_ISDIR(st.st_mode) ? out : NULL;
+    return stat(out, &st) == 0 ? out : NULL;
+}
+
+/* --- rounds */
+
+/* Where the records of a comparison of jobs are. */
+struct folders {
+    char dir[1024], a[1040], b[1040], aa[1040], rounds[1060];
+};
+
+/* Kept from the first round on: an interval of the records must allow for the looks. */
+static int keep_rounds(const struct folders *at, int64_t n, double precision,
+                       const char *stopped)
+{
+    json_t *j = json_pack("{s:s s:I s:f s:s}", "rounds", "auto", "n_rounds",
+                          (json_int_t)n, "precision_frac", precision, "stopped", stopped);
+    int rc = json_write_file(j, at->rounds);
+
+    json_decref(j);
+    return rc;
+}
+
+/* The widest interval of the rounds that there are. */
+static int look(double *reach_frac, const struct folders *at,
+                const struct compare_report_opts *report, bool aa)
+{
+    struct compare_totals t = {0};
+    FILE *f = fopen("/dev/null", "w");
+    int rc = f ? OK : err_set(ERR_IO, "/dev/null: cannot open: %m");
+
+    if (rc == OK)
+        rc = compare_paths(&t, at->a, at->b, aa ? at->aa : NULL, report, f);
+    if (f)
+        fclose(f);
+    *reach_frac = t.reach_frac;
+    return rc;
+}
+
+/* Rounds until each interval is narrow enough. `why` gets the reason of the end. */
+static int run_until_known(struct compare_rounds *r, const struct folders *at,
+                           const struct compare_verb_opts *o, double precision,
+                           const struct compare_report_opts *report, char why[160])
+{
+    double reach = INFINITY;
+    int64_t n = compare_rounds_done(r);
+
+    n = n > COMPARE_SEQUENTIAL_LEAST ? n : COMPARE_SEQUENTIAL_LEAST;
+    r->n_rounds_max = o->rounds_max;
+    TRY(keep_rounds(at, 0, precision, "not yet"));
+    for (;; n++) {
+        r->n_rounds = n;
+        TRY(compare_rounds_run(r));
+        TRY(look(&reach, at, report, o->aa));
+        if (reach <= precision || n >= o->rounds_max)
+            break;
+        log_info("after %lld rounds the widest interval reaches %.1f %% to each side",
+                 (long long)n, 100 * reach);
+    }
+    snprintf(why, 160,
+             "%s after %lld rounds: the widest interval reaches %.2g %% to each "
+             "side, %.2g %% were asked for",
+             reach <= precision ? "known" : "not known", (long long)n, 100 * reach,
+             100 * precision);
+    return keep_rounds(at, n, precision, why);
+}
+
+static int run_rounds(struct folders *at, const struct verb_words *w, int64_t n_rounds,
+                      double precision, struct compare_report_opts *report, char why[160])
+{
+    const struct compare_verb_opts *o = w->opts;
+    const char *other = w->rest[w->n_rest - 1];
+    struct compare_rounds r = {
+        .side = {{o->a_program, w->rest[0], o->a}, {o->b_program, other, o->b}},
+        .sets = w->sets,
+        .n_sets = w->n_sets,
+        .smoke = o->smoke,
+        .aa = o->aa,
+        .n_rounds = n_rounds,
+        .dir = at->dir};
+
+    choose_dir(at->dir, sizeof(at->dir), w->rest[0], o);
+    snprintf(at->a, sizeof(at->a), "%s/a", at->dir);
+    snprintf(at->b, sizeof(at->b), "%s/b", at->dir);
+    snprintf(at->aa, sizeof(at->aa), "%s/aa", at->dir);
+    snprintf(at->rounds, sizeof(at->rounds), "%s/" ROUNDS_FILE, at->dir);
+    report->sequential = n_rounds == 0 || access(at->rounds, F_OK) == 0;
+    return n_rounds ? compare_rounds_run(&r)
+                    : run_until_known(&r, at, o, precision, report, why);
+}
+
+/* --- the verb */
+
+static int compare_jobs(struct compare_totals *t, const struct verb_words *w,
+                        int64_t n_rounds, double precision,
+                        struct compare_report_opts *report)
+{
+    const struct compare_verb_opts *o = w->opts;
+    struct folders at;
+    char why[160] = "";
+
+    TRY(run_rounds(&at, w, n_rounds, precision, report, why));
+    TRY(compare_paths(t, at.a, at.b, o->aa ? at.aa : NULL, report, stdout));
+    if (why[0])
+        printf("%s\n", why);
+    return OK;
+}
+
+static int compare_records(struct compare_totals *t, const struct verb_words *w,
+                           struct compare_report_opts *report)
+{
+    const struct compare_verb_opts *o = w->opts;
+    const char *a = w->rest[0], *b = w->rest[1];
+    char aa[1040], rounds[1060];
+
+    report->sequential = find_left(rounds, sizeof(rounds), a, b, ROUNDS_FILE) != NULL;
+    return compare_paths(t, a, b, o->aa ? find_left(aa, sizeof(aa), a, b, "aa") : NULL,
+                         report, stdout);
 }
 
 static int compare(const struct verb_words *w)
@@ -194,26 +333,20 @@ static int compare(const struct verb_words *w)
                                          .seed = (uint64_t)o->seed};
     const bool records = is_record(w->rest[0]);
     struct compare_totals t;
-    char dir[1024], a[1040], b[1040], aa[1040];
-    int rc = read_margin(&report.margin_frac, o->margin);
+    double precision;
+    int64_t n_rounds;
+    int rc = read_share(&report.margin_frac, o->margin, "--margin");
 
+    if (rc == OK)
+        rc = read_share(&precision, o->precision, "--precision");
+    if (rc == OK)
+        rc = read_rounds(&n_rounds, o->rounds);
     if (rc == OK)
         rc = check_words(w, o, records);
     if (rc != OK)
         return verb_fail(VERB_USAGE);
-    if (records) {
-        const char *x = w->rest[0], *y = w->rest[1];
-
-        rc = compare_paths(&t, x, y, o->aa ? find_again(aa, sizeof(aa), x, y) : NULL,
-                           &report);
-    } else {
-        rc = run_rounds(dir, sizeof(dir), w, o);
-        snprintf(a, sizeof(a), "%s/a", dir);
-        snprintf(b, sizeof(b), "%s/b", dir);
-        snprintf(aa, sizeof(aa), "%s/aa", dir);
-        if (rc == OK)
-            rc = compare_paths(&t, a, b, o->aa ? aa : NULL, &report);
-    }
+    rc = records ? compare_records(&t, w, &report)
+                 : compare_jobs(&t, w, n_rounds, precision, &report);
     if (rc != OK)
         return verb_fail(rc == ERR_IO || rc == ERR_FORMAT ? VERB_INVALID : VERB_USAGE);
     return t.n[COMPARE_WORSE]                 ? WORSE
@@ -237,7 +370,9 @@ const struct verb verb_compare = {
          "another commit) or jobs (two names).",
          "  testbed compare results/quickstart/OLD.h5 results/quickstart/NEW.h5\n"
          "  testbed compare quickstart --a system.threads=1 --b system.threads=2\n"
-         "  testbed compare quickstart --b-program ../other/build/testbed --margin 2%\n",
+         "  testbed compare quickstart --b-program ../other/build/testbed --margin 2%\n"
+         "  testbed compare quickstart --b system.threads=1 --rounds auto --precision "
+         "2%\n",
          "  0  B is not worse than A by more than the margin\n"
          "  2  wrong usage, or records that cannot be compared\n"
          "  3  a run failed, or standard output could not be written\n"
