@@ -252,6 +252,7 @@ report: all
 # For maintainers: this changes files that git tracks.
 docs: all
 	$(Q)$(BUILD)/testbed report --tables results/performance.md $(ARGS)
+	$(Q)BUILD=$(BUILD) sh tests/support/docs.sh
 artifact: all
 	$(Q)$(BUILD)/testbed artifact --budget $(or $(BUDGET),120m) $(ARGS)
 figures:
@@ -275,7 +276,8 @@ make test                   Run all tests. MODULE=kv: those of one folder of tes
 make lint                   Check the sources against the rules of tests/lint/.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
 make report                 Write results/report/index.html about all records.
-make docs                   For maintainers: renew the tables in results/performance.md.
+make docs                   For maintainers: renew results/performance.md from your records, docs/ from
+                            the published ones.
 make artifact BUDGET=120m   Run what fits into the time, then check and report. ARGS=--resume: continue.
 make figures                Draw all figures from the newest results. NAME=S: one of them.
 make list                   List the experiments with their cost.

@@ -9,6 +9,7 @@
 #include "base/home.h"
 #include "base/json.h"
 #include "base/process.h"
+#include "experiments/report/appendix.h"
 #include "experiments/report/artifact.h"
 #include "experiments/run/resume.h"
 #include "experiments/cli/verb.h"
@@ -18,7 +19,7 @@
 #define STATUS_FAILED 4
 
 struct artifact_opts {
-    bool help, resume, dry_run;
+    bool help, resume, dry_run, appendix;
     char *budget, *claims, *out;
 };
 
@@ -35,6 +36,9 @@ static const struct opt_row table[] = {
     OPT_ROW(BOOL, dry_run, "false",
             "Print which experiments would be run, in which order and why, and run "
             "nothing."),
+    OPT_ROW(BOOL, appendix, "false",
+            "Print, in Markdown, each claim with its command, minutes, figure and the "
+            "verdict of the newest record, and run nothing."),
     OPT_ROW(STR, claims, NULL,
             "List of claims. Default: results/claims.json, which comes with the program.",
             .unit = "FILE"),
@@ -240,12 +244,34 @@ static int prepare(struct artifact *a, const struct artifact_opts *o)
     return rc;
 }
 
+/* Returns the exit status. */
+static int print_appendix(const struct artifact_opts *o)
+{
+    char path[PATH_MAX];
+    struct claims claims = {0};
+    struct text page = {0};
+    int rc;
+
+    home_find(path, sizeof(path), "results/claims.json");
+    rc = claims_read(&claims, o->claims ? o->claims : path);
+    if (rc == OK)
+        rc = artifact_put_appendix(&page, &claims);
+    if (rc == OK)
+        fwrite(page.p, 1, page.n, stdout);
+    text_fini(&page);
+    claims_fini(&claims);
+    return rc == OK ? VERB_OK : verb_fail(VERB_USAGE);
+}
+
 static int artifact(const struct verb_words *w)
 {
     const struct artifact_opts *o = w->opts;
     struct artifact a = {0};
-    int status = VERB_USAGE, rc = prepare(&a, o);
+    int status = VERB_USAGE, rc;
 
+    if (o->appendix)
+        return print_appendix(o);
+    rc = prepare(&a, o);
     if (rc != OK) {
         verb_fail(status);
     } else if (o->dry_run) {
@@ -275,6 +301,7 @@ const struct verb verb_artifact = {
               "print the "
               "verdicts of `testbed check` and write the page of `testbed report`.",
               "  testbed artifact --dry-run\n"
+              "  testbed artifact --appendix\n"
               "  testbed artifact --budget 2h\n"
               "  testbed artifact --budget 2h --resume\n",
               VERB_EXIT_STATUS

@@ -1,0 +1,76 @@
+#!/bin/sh
+# docs/ says what the published records say: `testbed artifact --appendix` and tables of records.
+# After a record was published, `make docs` makes these tests pass.
+set -u
+. tests/support/tap.sh
+testbed=$(realpath "$build/testbed")
+
+check "the pages of docs/ are as make docs makes them" sh tests/support/docs.sh --check
+
+# On claims and records of its own.
+top=$(pwd)
+dir=$(realpath "$dir")
+ln -s "$PWD/datasets" "$dir"
+cd "$dir" || exit 1
+mkdir -p experiments results
+for name in small other; do
+    cat >experiments/$name.json <<'JSON'
+{"about": "a job", "system": {"adapter": "scripted"}, "cost": {"minutes": 1.5},
+ "dataset": {"n": 3, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 3},
+ "headline": [{"name": "n", "metric": "n_completed"}]}
+JSON
+done
+claims() { # rule of c1
+    cat >results/claims.json <<JSON
+{"claims": [
+ {"name": "c1", "paper": "P", "section": "1", "figure": "Fig. 2", "text": "three, of *all* that were sent in one run of this job, are done in the end", "experiment": "small", "reproduced": "$1"},
+ {"name": "q1", "paper": "Q", "section": "I", "text": "t", "experiment": "small", "shape": "n = 3"},
+ {"name": "c2", "paper": "P", "section": "2", "text": "t", "experiment": "other", "reproduced": "n = 3"},
+ {"name": "c3", "paper": "P", "section": "3", "text": "t", "why": "no machine"}]}
+JSON
+}
+SANDWICH_HOME=$dir
+export SANDWICH_HOME
+appendix() { "$testbed" artifact --appendix >out; }
+has() { # a whole line
+    grep -q -x -F -- "$1" out || { cat out; return 1; }
+}
+
+claims 'n = 3'
+check "a run" "$testbed" run small --quiet
+check "an appendix" appendix
+check "papers in the order of their claims" [ "$(sed -n 's/^## //p' out | tr '\n' ' ')" = "P Q " ]
+check "the command, its minutes and its figure" \
+    grep -q '^`make experiment NAME=small` (1.5 min) draws `paper-figs/out/small.svg`' out
+check "what is not tested yet has its command, too" \
+    has '`make experiment NAME=other` (1.5 min) draws `paper-figs/out/other.svg`.'
+check "verdicts are counted" has "1 reproduced, 1 not testable here, 1 no record yet."
+check "a verdict, its evidence and its place" grep -q '^- \*\*reproduced\*\* (measured.*) `c1`, sec. 1, Fig. 2: three' out
+check "a claim of another paper with the same experiment" grep -q '^- \*\*reproduced in shape\*\* (.*`q1`, sec. I: t$' out
+check "one without a record" has '- _no record yet_ `c2`, sec. 2: t'
+check "one that cannot be tested, and why" has '- _not testable here_ `c3`, sec. 3: t. Why not: no machine'
+check "no line is longer than a page" sh -c '! grep -q ".\{101\}" out'
+check "what a claim says has no meaning in the page" sh -c '! grep -q " \*all\*" out && grep -q "all" out'
+claims 'n = 4'
+check "another rule" appendix
+check "is another verdict" grep -q '^- \*\*not reproduced\*\* .*`c1`' out
+check "nothing is run" [ ! -e results/other ]
+check "a list of claims that is not there" refuses 2 absent.json "$testbed" artifact --appendix --claims absent.json
+echo '{' >experiments/other.json
+check "a broken experiment" refuses 2 'other.json' "$testbed" artifact --appendix
+
+# A page that is out of date is named, with what to do.
+unset SANDWICH_HOME
+mkdir -p stale/tests/support stale/results
+cp "$top/tests/support/docs.sh" stale/tests/support
+cp -r "$top/docs" "$top/experiments" "$top/datasets" stale/
+cp "$top/results/claims.json" "$top/results/coverage.json" stale/results
+cp -r "$top/results/published" stale/results
+stale() { (cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh "$@"); }
+sed -i '0,/reproduced in shape/s//not reproduced/' stale/docs/claims.md
+check "a stale page" sh -c '! '"(cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh --check >../said)"
+check "is named" grep -q '^docs/claims.md: not as the published records have it; make docs renews it' said
+check "it is renewed" stale
+check "and then as it was" cmp stale/docs/claims.md "$top/docs/claims.md"
+check "no page is stale" stale --check
+finish

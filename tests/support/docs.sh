@@ -1,0 +1,34 @@
+#!/bin/sh
+# Renew what docs/ has of records, from the published ones alone, so that every checkout gets the
+# same: docs/claims.md as a whole, and the tables in the other pages. --check changes nothing and
+# names each page that is not as it would be renewed.
+#   sh tests/support/docs.sh [--check]      BUILD: folder of the programs
+set -eu
+top=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(realpath "${BUILD:-build}")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/results"
+ln -s "$top/results/published" "$dir/results/published"
+cp -r "$top/docs" "$dir/docs"
+cd "$dir"
+SANDWICH_HOME=$top
+export SANDWICH_HOME
+"$build/testbed" artifact --appendix >docs/claims.md
+tables=$(grep -l '^<!-- testbed report:' docs/*.md | paste -sd, -)
+if [ -n "$tables" ]; then
+    "$build/testbed" report --no-draw --out page --tables "$tables" >page.log
+fi
+status=0
+for page in docs/*.md; do
+    if cmp -s "$page" "$top/$page"; then
+        continue
+    elif [ "${1-}" = --check ]; then
+        echo "$page: not as the published records have it; make docs renews it"
+        diff "$top/$page" "$page" | head -n 20
+        status=1
+    else
+        cp "$page" "$top/$page"
+    fi
+done
+exit $status
