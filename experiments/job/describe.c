@@ -103,7 +103,10 @@ void job_describe(const struct job *j, FILE *f)
     for (int a = 0; a < j->n_axes; a++)
         fprintf(f, "%s%zu %s", a ? " x " : " = ", json_array_size(j->axes[a].values),
                 j->axes[a].name);
-    fprintf(f, "%s%lld repeats\n", j->n_axes ? " x " : " = ", (long long)j->head.repeats);
+    fprintf(f, "%s", j->n_axes ? " x " : " = ");
+    if (j->head.repeats_auto)
+        fprintf(f, "%lld to ", (long long)j->head.repeats_min);
+    fprintf(f, "%lld repeats\n", (long long)j->head.repeats);
     job_print_overlays(j, f);
     for (const struct job_section *s = j->sections; s->name; s++) {
         const json_t *values = json_object_get(j->resolved, s->name);

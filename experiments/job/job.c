@@ -200,6 +200,35 @@ static int read_table(const struct opt_row *table, void *s, const json_t *given,
     return given ? opt_from_json(table, s, given, line) : OK;
 }
 
+/* "repeats": "auto" is not a number for the table: the cells are those of the most repeats. */
+static int read_auto(struct job_head *h, json_t *head, const char *where)
+{
+    const json_t *given = json_object_get(head, "repeats");
+    const char *word = json_string_value(given);
+
+    if (!word)
+        return OK;
+    if (strcmp(word, "auto") != 0)
+        return err_set(ERR_ARG,
+                       "%s: repeats: expected a number or \"auto\", found \"%s\"", where,
+                       word);
+    h->repeats_auto = true;
+    json_object_del(head, "repeats");
+    return OK;
+}
+
+static int check_auto(struct job_head *h, const char *where)
+{
+    if (!h->repeats_auto)
+        return OK;
+    if (h->repeats_min > h->repeats_max)
+        return err_set(ERR_ARG,
+                       "%s: repeats_min: expected at most repeats_max, %lld, found %lld",
+                       where, (long long)h->repeats_max, (long long)h->repeats_min);
+    h->repeats = h->repeats_max;
+    return OK;
+}
+
 static int read_head(struct job *j, const json_t *root, const char *where)
 {
     json_t *head = json_object();
@@ -212,7 +241,11 @@ static int read_head(struct job *j, const json_t *root, const char *where)
             rc = err_set(ERR_NOMEM, "%s: out of memory", where);
     }
     if (rc == OK)
+        rc = read_auto(&j->head, head, where);
+    if (rc == OK)
         rc = read_table(job_head_opt_table, &j->head, head, where, "");
+    if (rc == OK)
+        rc = check_auto(&j->head, where);
     j->evidence = metrics_evidence[j->head.evidence];
     if (rc == OK && !j->head.about)
         rc = err_set(ERR_ARG, "%s: needs \"about\": one line on what it shows", where);
@@ -335,6 +368,8 @@ static int resolve_job(struct job *j, const json_t *root)
     }
     bad =
         bad || json_object_update_new(r, opt_to_json(job_head_opt_table, &j->head)) != 0;
+    bad = bad || (j->head.repeats_auto &&
+                  json_object_set_new(r, "repeats", json_string("auto")) != 0);
     bad = bad || json_object_set_new(r, "claim",
                                      opt_to_json(job_claim_opt_table, &j->claim)) != 0;
     bad = bad ||
@@ -367,6 +402,10 @@ static int fill(struct job *j, json_t *root, const char *where,
         rc = job_expand(j, root, where);
     if (rc == OK)
         rc = job_read_headlines(j, root, where);
+    if (rc == OK && j->head.repeats_auto && j->n_headlines == 0)
+        rc = err_set(ERR_ARG,
+                     "%s: repeats: \"auto\" needs a headline, whose interval is watched",
+                     where);
     return rc == OK ? resolve_job(j, root) : rc;
 }
 

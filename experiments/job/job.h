@@ -24,6 +24,11 @@ struct job_head {
     char *about, *expect;
     int evidence; /* index into metrics_evidence[] */
     int64_t repeats;
+    /* `repeats` is "auto", and here the most: a run ends earlier, when the interval of each
+     * headline reaches at most repeats_precision_frac to each side. */
+    bool repeats_auto;
+    double repeats_precision_frac;
+    int64_t repeats_min, repeats_max;
 };
 struct job_claim {
     char *paper, *section, *figure, *text;

@@ -5,6 +5,7 @@
 
 #include "baselines/sut.h"
 #include "base/mem.h"
+#include "base/stats_sequence.h"
 #include "datasets/dataset.h"
 #include "experiments/load/load.h"
 #include "experiments/load/search.h"
@@ -18,9 +19,20 @@ const struct opt_row job_head_opt_table[] = {
             "Kind of evidence: measured, measured at reduced scale, computed, simulated, "
             "emulated or read from what others published.",
             .values = "measured|measured_small|model|simulated|emulated|published"),
-    OPT_ROW(INT, repeats, "1",
-            "Number of times all cells are run, one pass after the other.", .min = 1,
-            .max = 10000),
+    OPT_ROW(
+        INT, repeats, "1",
+        "Number of times all cells are run, one pass after the other. \"auto\": until "
+        "the interval of each headline is narrow enough.",
+        .min = 1, .max = 10000),
+    OPT_ROW(F64, repeats_precision_frac, "0.03",
+            "With repeats \"auto\": how far the 95 % interval of a headline may reach to "
+            "each side of it.",
+            .min = 1e-6, .max = 1),
+    OPT_ROW(INT, repeats_min, "6",
+            "With repeats \"auto\": the fewest repeats on which anything is decided.",
+            .min = STATS_SEQUENCE_LEAST, .max = 10000),
+    OPT_ROW(INT, repeats_max, "30", "With repeats \"auto\": the most repeats.",
+            .min = STATS_SEQUENCE_LEAST, .max = 10000),
     {0},
 };
 

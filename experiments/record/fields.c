@@ -57,6 +57,8 @@ static const struct field {
      "instruction sets of the processor that SANDWICH_ISA left for the run"},
     {"/@swept", "text", "",
      "axes that --set made of single values, separated by blanks; absent: none"},
+    {"/@stopped", "text", "", "why a run with repeats \"auto\" ended; absent: it is not one"},
+    {"/@n_repeats", "i64", "", "of such a run: how often all cells were run"},
     {"/@n_cells", "i64", "", "cells below /cells"},
     {"/@n_interrupted_cells", "i64", "", "cells begun, killed, and measured again"},
     {"/@sha256", "text", "",

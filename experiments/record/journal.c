@@ -177,6 +177,8 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
                    : err_set(ERR_FORMAT, "%s: offset 0: expected a journal's header",
                              r->path);
     }
+    if (strcmp(kind, "note") == 0)
+        return json_object_update(r->header, (json_t *)value) == 0 ? OK : out_of_memory();
     if (strcmp(kind, "cell") != 0) {
         r->n_interrupted += r->begun;
         r->begun = strcmp(kind, "begin") == 0;
@@ -505,6 +507,11 @@ int journal_begin(struct journal *j, const char *key)
     if (rc == OK)
         rc = note_resume(j);
     return rc == OK ? append(j, "begin", json_string(key), false) : rc;
+}
+
+int journal_note(struct journal *j, json_t *note)
+{
+    return append(j, "note", note, true);
 }
 
 int journal_cell(struct journal *j, const struct record_cell *c)

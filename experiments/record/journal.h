@@ -6,6 +6,7 @@
  *   {"crc":"...","cell":{"key":..., "state":"done", "attributes":..., "values":...,
  *                        "series":..., "requests":...}}           it was measured
  *   {"crc":"...","resume":{"utc":...}}            the run goes on after an interruption
+ *   {"crc":"...","note":{"stopped":...}}          what the header of the record says as well
  * "crc" is the CRC-32 (that of gzip) of the bytes between the comma behind it and the end
  * of the line. A cell is synced before journal_cell() returns, so `kill -9` or a power
  * cut at any moment costs at most the cell that was being measured. The first line that
@@ -55,6 +56,11 @@ MUST int journal_begin(struct journal *j, const char *key);
 /* A measured cell. After an error of writing (disk full) the journal is cut back to its
  * last whole line and takes no more: every further call gives ERR_STATE. */
 MUST int journal_cell(struct journal *j, const struct record_cell *c);
+
+/* Members that the header of the record gets besides those of journal_open(): what is known at
+ * the end only. Of the same member the last counts. `note`: an object, its reference is taken;
+ * NULL is ERR_NOMEM. */
+MUST int journal_note(struct journal *j, json_t *note);
 
 /* Walk the finished cells of a journal in their order: for a headline over cells of
  * earlier runs. `fn` returns OK to go on. May be used on an open journal.

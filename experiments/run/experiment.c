@@ -56,7 +56,8 @@ void run_plan_print(const struct job *j, FILE *f)
 {
     double s = job_scheduled_s(j), bytes = 0;
 
-    fprintf(f, "%s: %d cells\n", j->stem, j->n_cells);
+    fprintf(f, "%s: %s%d cells\n", j->stem, j->head.repeats_auto ? "at most " : "",
+            j->n_cells);
     for (int i = 0; i < j->n_cells; i++) {
         size_t n = j->study ? 0 : n_requests_of(&j->cells[i]);
         double max_tok = number_at(&j->cells[i], "dataset", "max_output_tok");
@@ -270,11 +271,52 @@ static int finish(struct run_session *s)
     if (rc != OK)
         return rc;
     run_summary_print(&summary, s->o->report);
+    if (s->stopped[0])
+        fprintf(s->o->report, "\n%s\n", s->stopped);
     rc = record_finish(&s->journal, summary.headlines, (size_t)s->job->n_headlines,
                        &s->outcome->path);
     if (rc == OK)
         fprintf(s->o->report, "\n%s\n", s->outcome->path);
     run_summary_fini(&summary);
+    return rc;
+}
+
+/* After a repeat of a job with repeats "auto": does the run end here? Then the record says why. */
+static int end_of_repeat(struct run_session *s, int64_t repeats, bool *ends)
+{
+    const struct job_head *h = &s->job->head;
+    char why[RUN_KNOWN_BYTES];
+    bool known;
+
+    if (!h->repeats_auto || repeats < h->repeats_min)
+        return OK;
+    TRY(run_known(&known, why, s, repeats));
+    *ends = known || repeats == h->repeats_max;
+    if (!*ends) {
+        log_info("%s: %s", s->job->stem, why);
+        return OK;
+    }
+    snprintf(s->stopped, sizeof(s->stopped), "%s", why);
+    return journal_note(s->journal, json_pack("{s:s s:I}", "stopped", why, "n_repeats",
+                                              (json_int_t)repeats));
+}
+
+/* `ran`: the job with the repeats that were run. */
+static int run_cells(struct run_session *s, struct job *ran)
+{
+    const struct job *j = s->job;
+    int n = j->n_cells / (int)j->head.repeats, rc = OK;
+    bool ends = false;
+
+    *ran = *j;
+    for (int i = 0; i < j->n_cells && rc == OK && !ends; i++) {
+        if (!is_finished(s, &j->cells[i]))
+            rc = run_cell_of(s, &j->cells[i]);
+        if (rc == OK && (i + 1) % n == 0)
+            rc = end_of_repeat(s, (i + 1) / n, &ends);
+        if (ends)
+            *ran = run_job_of(j, (i + 1) / n);
+    }
     return rc;
 }
 
@@ -289,6 +331,7 @@ int run_experiment(struct run_outcome *out, const struct job *j,
 {
     struct run_session s = {.job = j, .o = o, .outcome = out};
     struct log_warning stale;
+    struct job ran;
     int rc;
 
     *out = (struct run_outcome){0};
@@ -300,15 +343,14 @@ int run_experiment(struct run_outcome *out, const struct job *j,
         rc = job_prepare(j, report, NULL);
     if (rc == OK)
         rc = open_session(&s);
-    for (int i = 0; i < j->n_cells && rc == OK; i++) {
-        if (is_finished(&s, &j->cells[i]))
-            continue;
-        rc = run_cell_of(&s, &j->cells[i]);
-    }
+    if (rc == OK)
+        rc = run_cells(&s, &ran);
     run_measure_fini(&s);
     close_progress(&s);
-    if (rc == OK)
+    if (rc == OK) {
+        s.job = &ran;
         rc = finish(&s);
+    }
     journal_close(&s.journal);
     json_decref(s.card);
     return rc;

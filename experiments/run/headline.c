@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/stats_interval.h"
+#include "base/stats_sequence.h"
 #include "experiments/metrics/compare.h"
 
 /* Goodput of one repeat: attainment against rate over its chosen cells, or over those
@@ -25,7 +26,7 @@ static double goodput(const struct run_summary *s, const struct job_headline *h,
         const json_t *settings = j->cells[k].settings;
         int i = k;
 
-        if (!chosen[k] || j->cells[k].repeat != repeat)
+        if (!chosen[k] || j->cells[k].repeat - j->cells[0].repeat != repeat)
             continue;
         if (reference && (i = job_headline_reference(j, h, k)) < 0)
             continue;
@@ -243,6 +244,7 @@ static int interval_of_ratio(const struct run_summary *s, const struct job_headl
     const struct compare_opts o = {.metric = h->metric,
                                    .higher_is_better = h->better == 0,
                                    .in_turn = true,
+                                   .sequential = s->job->head.repeats_auto,
                                    .seed = 1};
     struct compare_result r;
     int rc = OK;
@@ -276,6 +278,67 @@ static double over_rates(const struct run_summary *s, const struct job_headline 
         }
     }
     return stats_median(x, (size_t)repeats);
+}
+
+/* What the chosen cells came to, each of which has a value for each axis that matters. */
+static double over_cells(const struct run_summary *s, const struct job_headline *h,
+                         const bool *chosen, int column, double *x,
+                         struct record_headline *out, char why[96])
+{
+    return job_is_swept_goodput(s->job, h->metric)
+               ? over_rates(s, h, chosen, column, x, why)
+               : over_settings(s, h, chosen, column, x, out, why);
+}
+
+/* --- repeats until the headline is known */
+
+/* The headline of one repeat alone. */
+static double of_repeat(const struct run_summary *s, const struct job_headline *h,
+                        const bool *chosen, int column, int64_t repeat, double *x)
+{
+    int n = s->job->n_cells / (int)s->job->head.repeats, first = (int)repeat * n;
+    struct record_headline ignored = {0};
+    struct run_summary one = *s;
+    struct job job = *s->job;
+    char why[96];
+
+    job.cells += first;
+    job.n_cells = n;
+    job.head.repeats = 1;
+    one.job = &job;
+    one.values += first * s->n_columns;
+    one.done += first;
+    return over_cells(&one, h, chosen + first, column, x, &ignored, why);
+}
+
+/* The geometric mean over the repeats, each of which gives a number, with its confidence sequence:
+ * the run ended by what it showed. Numbers that are all equal need no logarithm; with others that
+ * are not above 0 there is no interval. */
+static int over_watched(const struct run_summary *s, const struct job_headline *h,
+                        const bool *chosen, int column, double *x,
+                        struct record_headline *out)
+{
+    size_t n = (size_t)s->job->head.repeats;
+    double *y = mem_new(MEM_HARNESS, n, sizeof(*y)), half;
+    bool equal = true, positive = true;
+
+    if (!y)
+        return ERR_NOMEM;
+    for (size_t r = 0; r < n; r++) {
+        y[r] = of_repeat(s, h, chosen, column, (int64_t)r, x);
+        equal = equal && y[r] == y[0];
+        positive = positive && y[r] > 0;
+    }
+    for (size_t r = 0; r < n && positive; r++)
+        y[r] = log(y[r]);
+    half = equal ? 0 : stats_sequence_half95(y, n);
+    out->has_interval = (equal || positive) && isfinite(half);
+    if (positive && !equal)
+        out->value = exp(stats_mean(y, n));
+    out->lo = out->value * exp(-half);
+    out->hi = out->value * exp(half);
+    mem_free(y);
+    return OK;
 }
 
 /* Of the chosen cells, each kind once. */
@@ -331,19 +394,20 @@ int run_headline(struct run_summary *s, int k)
     else if (h->over == JOB_MEDIAN && (open = job_headline_open_axis(j, h, chosen)))
         snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
                  open->name);
-    else if (job_is_swept_goodput(j, h->metric))
-        out->value = over_rates(s, h, chosen, column, x, why);
     else
-        out->value = over_settings(s, h, chosen, column, x, out, why);
+        out->value = over_cells(s, h, chosen, column, x, out, why);
     out->why = isnan(out->value) ? why : NULL;
     join_evidence(s, chosen, column, s->headline_evidence[k]);
     out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;
-    if (h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
+    if (j->head.repeats_auto && !isnan(out->value))
+        rc = over_watched(s, h, chosen, column, x, out);
+    if (rc == OK && h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
         strcmp(h->metric, "goodput_rps") != 0)
         rc = interval_of_ratio(s, h, chosen, column, out);
-    else if (h->interval && !isnan(out->value))
+    else if (h->interval && !isnan(out->value) && !j->head.repeats_auto)
         over_axis(s, h, chosen, column, x, out);
-    else if (n_chosen == 1 && !h->relative_to && !out->has_interval)
+    else if (n_chosen == 1 && !h->relative_to && !out->has_interval &&
+             !j->head.repeats_auto)
         keep_interval(s, chosen, column, out);
     mem_free(chosen);
     mem_free(x);

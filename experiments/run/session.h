@@ -10,6 +10,8 @@
 #include "experiments/run/run.h"
 #include "experiments/run/experiment.h"
 
+#define RUN_KNOWN_BYTES 240
+
 struct run_session {
     const struct job *job;
     const struct run_options *o;
@@ -19,6 +21,8 @@ struct run_session {
     json_t *card;      /* NULL: no system of this job states a bound */
     char card_why[96]; /* then why */
     bool warned_bound;
+    char stopped
+        [RUN_KNOWN_BYTES]; /* why a job with repeats "auto" ended; "": it did not */
     double weight; /* of the cell that runs: its share of the run's time, in any unit */
     /* Kept from cell to cell while their settings stay the same. */
     struct run_system *system;
@@ -87,6 +91,15 @@ void run_summary_fini(struct run_summary *s);
 void run_summary_print(const struct run_summary *s, FILE *f);
 /* Set s->headlines[k] from the values of all cells. ERR_NOMEM. */
 MUST int run_headline(struct run_summary *s, int k);
+/* Is each headline known after `repeats` of a job with repeats "auto"? A headline without a value
+ * is not waited for.
+ *   known  its interval reaches at most repeats_precision_frac to each side
+ *   why    in words, for the record */
+MUST int run_known(bool *known, char why[RUN_KNOWN_BYTES], const struct run_session *s,
+                   int64_t repeats);
+/* The job as if it had these repeats only: its cells are j's. */
+struct job run_job_of(const struct job *j, int64_t repeats);
+
 /* Below the table: cells that were skipped, variants that are the same. */
 void run_notes_print(const struct run_summary *s, FILE *f);
 

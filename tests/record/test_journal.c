@@ -146,6 +146,37 @@ static void numbers_and_texts_survive(void **state)
 }
 
 /* --fresh: what is there is forgotten, but never what another run is writing. */
+/* What is known at the end only stands in the header all the same, and is no cell, no resumption
+ * and no interruption. */
+static void notes_join_the_header(void **state)
+{
+    const char *dir = fixture_dir("notes");
+    struct journal *j = open_toy(dir);
+    size_t n_interrupted;
+    json_t *header;
+    char path[400];
+    int n = 0;
+
+    (void)state;
+    assert_ok(append_fixture(j, 0));
+    assert_ok(
+        journal_note(j, json_pack("{s:s s:i}", "stopped", "not yet", "n_repeats", 3)));
+    assert_ok(journal_note(j, json_pack("{s:s}", "stopped", "known")));
+    snprintf(path, sizeof(path), "%s", journal_path(j));
+    journal_close(&j);
+    j = open_toy(dir); /* and does not disturb who goes on */
+    assert_int_equal(journal_n_finished(j), 1);
+    assert_ok(append_fixture(j, 1));
+    journal_close(&j);
+    assert_ok(journal_read(path, check_cell, &n, &header, &n_interrupted));
+    assert_int_equal(n, 2);
+    assert_int_equal(n_interrupted, 0);
+    assert_string_equal(json_string_value(json_object_get(header, "stopped")), "known");
+    assert_int_equal(json_integer_value(json_object_get(header, "n_repeats")), 3);
+    assert_int_equal(json_array_size(json_object_get(header, "resumes")), 1);
+    json_decref(header);
+}
+
 static void fresh_waits_for_the_lock(void **state)
 {
     const char *dir = fixture_dir("fresh");
@@ -243,6 +274,7 @@ int main(void)
         cmocka_unit_test(round_trip_and_resume),
         cmocka_unit_test(lines_are_json),
         cmocka_unit_test(numbers_and_texts_survive),
+        cmocka_unit_test(notes_join_the_header),
         cmocka_unit_test(fresh_waits_for_the_lock),
         cmocka_unit_test(refuses_bad_input),
         cmocka_unit_test(other_job_is_set_aside),

@@ -13,16 +13,17 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "experiments/record/export.h"
 #include "experiments/job/job.h"
 #include "experiments/run/experiment.h"
 #include "experiments/load/study.h"
 
-/* --- the scripted study: speed = m x k, a cell named in `fails` fails */
+/* --- the scripted study: speed = m x k, with noise if asked for; a cell named in `fails` fails */
 
 struct script_opts {
     int64_t m;
-    double k;
+    double k, noise;
     char *type, *fails, *skips, *missing, *misbehaves, *simulates;
 };
 
@@ -30,6 +31,7 @@ struct script_opts {
 static const struct opt_row script_table[] = {
     {.name = "m", .type = OPT_INT, .offset = AT(m), .def = "1", .help = "rows"},
     {.name = "k", .type = OPT_F64, .offset = AT(k), .def = "1", .help = "factor"},
+    {.name = "noise", .type = OPT_F64, .offset = AT(noise), .def = "0", .help = "of k"},
     {.name = "type", .type = OPT_STR, .offset = AT(type), .def = "f32", .help = "type"},
     {.name = "fails", .type = OPT_STR, .offset = AT(fails), .help = "type that fails"},
     {.name = "skips", .type = OPT_STR, .offset = AT(skips), .help = "type not here"},
@@ -70,12 +72,23 @@ static void misbehave(const char *how, struct study_cell *c)
     study_value(c, "pace", 1, NULL);      /* the first error stays */
 }
 
+/* Normal, of the n-th run. */
+static double noise_of(int n)
+{
+    struct rng rng;
+
+    rng_init(&rng, (uint64_t)n, "script");
+    return rng_normal(&rng);
+}
+
 static int script_run(void *context, const void *opts, struct study_cell *c)
 {
     int *run = context;
     const struct script_opts *o = opts;
     double series[2] = {(double)o->m, o->k};
-    double speed = is(o->missing, o->type) ? NAN : (double)o->m * o->k;
+    double speed = is(o->missing, o->type)
+                       ? NAN
+                       : (double)o->m * o->k * exp(o->noise * noise_of(n_runs));
     int *n_kept = study_kept(c);
 
     assert_int_equal(*run, 0);
