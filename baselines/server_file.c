@@ -10,14 +10,17 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/text.h"
+#include "baselines/words.h"
 #include "plan/plan.h"
 
 #define FOLDER     "baselines/systems"
 #define FILE_BYTES 65536
 
-static const char *const keys[] = {"about",   "install",      "program", "version",
-                                   "command", "plan_command", "env",     "api",
-                                   "ready",   "read_back",    "stop_s",  NULL};
+#define SUT_SERVER_VALUES 14 /* the last has no name */
+
+static const char *const keys[] = {
+    "about", "install",   "program", "version", "command", "plan_command", "env", "api",
+    "ready", "read_back", "stop_s",  "bench",   NULL};
 
 static int names_of(struct text *t, const char *folder)
 {
@@ -156,159 +159,42 @@ int sut_server_values(struct sut_server_values *v, const struct sut_server_opts 
 
 /* --- words */
 
-struct words {
-    const struct sut_server_values *v;
-    const char *where;
-    struct text text; /* the words, a NUL after each */
-    int n;
-};
-
-/* The value of the placeholder {name}: NULL if it was not given. ERR_FORMAT: no placeholder
- * has this name. */
-static int value_of(const char **out, const struct words *w, const char *name, size_t n)
+/* The values as words of the file's commands name them. */
+static void list_values(struct sut_value *out, const struct sut_server_values *v)
 {
-    static const char *const names[] = {
-        "program",   "model",        "port",      "threads", "prefill_threads",
-        "cpus",      "prefill_cpus", "rank_cpus", "ranks",   "ctx",
-        "ctx_total", "slots",        "plan",      NULL};
-    const struct sut_server_values *v = w->v;
-    const char *const values[] = {
-        v->program,   v->model,        v->port,      v->threads, v->prefill_threads,
-        v->cpus,      v->prefill_cpus, v->rank_cpus, v->ranks,   v->ctx,
-        v->ctx_total, v->slots,        v->plan};
-    char key[32];
-    int i;
+    const struct sut_value all[SUT_SERVER_VALUES] = {
+        {"program", v->program},
+        {"model", v->model},
+        {"port", v->port},
+        {"threads", v->threads},
+        {"prefill_threads", v->prefill_threads},
+        {"cpus", v->cpus},
+        {"prefill_cpus", v->prefill_cpus},
+        {"rank_cpus", v->rank_cpus},
+        {"ranks", v->ranks},
+        {"ctx", v->ctx},
+        {"ctx_total", v->ctx_total},
+        {"slots", v->slots},
+        {"plan", v->plan},
+    };
 
-    snprintf(key, sizeof(key), "%.*s", (int)n, name);
-    i = name_index(names, key);
-    if (i < 0)
-        return name_unknown(ERR_FORMAT, key, names, "%s: no value {%s}", w->where, key);
-    *out = values[i];
-    return OK;
-}
-
-/* One word with its values. `optional`: ERR_NOTFOUND without a message where a value is
- * missing. */
-static int put_word(struct words *w, const char *word, bool optional)
-{
-    const char *end, *value = NULL;
-
-    while (*word) {
-        size_t n = strcspn(word, "{");
-
-        text_put(&w->text, word, n);
-        word += n;
-        if (word[0] && word[1] == '{') {
-            text_put(&w->text, "{", 1);
-            word += 2;
-            continue;
-        }
-        end = *word ? strchr(word, '}') : NULL;
-        if (*word && !end)
-            return err_set(ERR_FORMAT, "%s: a '{' without its '}'", w->where);
-        if (!*word)
-            break;
-        TRY(value_of(&value, w, word + 1, (size_t)(end - word) - 1));
-        if (!value && optional)
-            return ERR_NOTFOUND;
-        if (!value)
-            return err_set(ERR_ARG, "system.%.*s: this system needs it (%s)",
-                           (int)(end - word) - 1, word + 1, w->where);
-        text_puts(&w->text, value);
-        word = end + 1;
-    }
-    text_put(&w->text, "", 1);
-    w->n++;
-    return w->text.rc;
-}
-
-static int put_list(struct words *w, const json_t *list, bool optional)
-{
-    const size_t n_before = w->text.n;
-    const int before = w->n;
-    int rc = OK;
-
-    for (size_t i = 0; i < json_array_size(list) && rc == OK; i++) {
-        const json_t *item = json_array_get(list, i);
-
-        if (json_is_array(item) && !optional)
-            rc = put_list(w, item, true);
-        else if (json_is_string(item))
-            rc = put_word(w, json_string_value(item), optional);
-        else
-            rc = err_set(ERR_FORMAT, "%s: word %zu: expected a string", w->where, i);
-    }
-    if (rc == ERR_NOTFOUND) {
-        w->text.n = n_before;
-        w->n = before;
-        rc = OK;
-    }
-    return rc;
-}
-
-/* One block: the pointers, then the words. */
-static int finish_words(char ***out, int *n, struct words *w)
-{
-    const size_t n_pointers = (size_t)w->n + 1;
-    char **v = mem_new(MEM_HARNESS, n_pointers * sizeof(*v) + w->text.n, 1);
-    char *at;
-
-    if (!v)
-        return ERR_NOMEM;
-    at = (char *)(v + n_pointers);
-    if (w->text.n)
-        memcpy(at, w->text.p, w->text.n);
-    for (int i = 0; i < w->n; at += strlen(at) + 1)
-        v[i++] = at;
-    *out = v;
-    *n = w->n;
-    return OK;
+    memcpy(out, all, sizeof(all));
 }
 
 int sut_server_words(char ***argv, int *n, const json_t *list,
                      const struct sut_server_values *v, const char *where)
 {
-    struct words w = {.v = v, .where = where};
-    int rc = put_list(&w, list, false);
+    struct sut_value values[SUT_SERVER_VALUES];
 
-    *argv = NULL;
-    if (rc == OK && w.n == 0)
-        rc = err_set(ERR_FORMAT, "%s: expected a list of words", where);
-    if (rc == OK)
-        rc = finish_words(argv, n, &w);
-    text_fini(&w.text);
-    return rc;
+    list_values(values, v);
+    return sut_words(argv, n, list, values, where);
 }
 
 int sut_server_env(char ***env, int *n, const json_t *object,
                    const struct sut_server_values *v, const char *where)
 {
-    struct words w = {.v = v, .where = where};
-    const char *name;
-    json_t *value;
-    int rc = OK;
+    struct sut_value values[SUT_SERVER_VALUES];
 
-    *env = NULL;
-    json_object_foreach((json_t *)object, name, value)
-    {
-        const size_t before = w.text.n;
-
-        if (rc != OK)
-            break;
-        if (!json_is_string(value)) {
-            rc = err_set(ERR_FORMAT, "%s: %s: expected a string", where, name);
-            break;
-        }
-        text_puts(&w.text, name);
-        text_put(&w.text, "=", 1);
-        rc = put_word(&w, json_string_value(value), true);
-        if (rc == ERR_NOTFOUND) {
-            w.text.n = before;
-            rc = OK;
-        }
-    }
-    if (rc == OK)
-        rc = finish_words(env, n, &w);
-    text_fini(&w.text);
-    return rc;
+    list_values(values, v);
+    return sut_words_env(env, n, object, values, where);
 }

@@ -288,8 +288,9 @@ TEST(a_plan_becomes_flags)
  * installed, is skipped. */
 TEST(shipped_files_are_sound)
 {
-    static const char *const names[] = {"llama.cpp", "vllm-cpu", "openvino-model-server",
-                                        "xfastertransformer", "sandwich"};
+    static const char *const names[] = {
+        "llama.cpp",          "vllm-cpu", "openvino-model-server",
+        "xfastertransformer", "sandwich", "ik_llama.cpp"};
     struct sut_server_values *v = mem_new(MEM_TEST, 1, sizeof(*v));
     struct sut_server_opts o = {.ctx_tok = 64, .slots = 4, .model = "m"};
 

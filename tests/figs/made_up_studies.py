@@ -183,6 +183,22 @@ def team_runtimes(rng, busy, **_):
     return summary, series
 
 
+def engines(rng, model, **_):
+    summary, names = {"read_gbps": 40, "peak_gflops": 900}, ["sandwich", "llama.cpp", "ik_llama.cpp"]
+    points = ["p16", "p128", "p512", "p4096", "b1", "b4", "b8", "b16"]
+    share = {n: rng.uniform(0.3, 1, len(points)) for n in names}
+    share["llama.cpp"][3] = np.nan
+    for i, p in enumerate(points):
+        rival = np.nanmax([share[n][i] for n in names[1:]])
+        summary.update({"tok_s_" + p: 100 * share["sandwich"][i], "rival_tok_s_" + p: 100 * rival,
+                        "over_rival_" + p: share["sandwich"][i] / rival, "roof_tok_s_" + p: 100,
+                        "share_" + p: share["sandwich"][i], "rival_share_" + p: rival})
+    series = {"share_of_" + n: v for n, v in share.items()}
+    series.update({"tok_s_of_" + n: 100 * v for n, v in share.items()})
+    summary.update(over_rival=1.2, least_over_rival=0.8, n_behind=2)
+    return summary, series
+
+
 def allreduce(rng, bytes, ranks, **_):
     summary = {"slept_frac": 0.01, "gbps_by_size": bytes / 1e3, "by_size_over_best": 0.99,
                "rank_shifted_over_master_copy": 1.5, "ratio_p25": 1.4, "ratio_p75": 1.7}
@@ -367,6 +383,7 @@ STUDIES = {
                                   "policy": ["sandwich", "sandwich_paper"]}),
     "speculation_breakeven": (speculation, {
         "model": ["a-bf16.gguf", "a-q4_0.gguf"], "draft_tok": [2, 4, 8], "draft_cost": [0.0, 0.15]}),
+    "engines_roofline": (engines, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"]}),
     "team_runtimes": (team_runtimes, {"busy": [0, 2]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),

@@ -1,0 +1,434 @@
+/* This engine and others as their own bench programs measure them, against one roof: prompts of
+ * 16 to 4,096 tokens and decode of 1 to 16 sequences, of the same file, in turn. Each engine first
+ * tries the settings that its file in baselines/systems/ lists, and is then measured with the best
+ * for prompts and the best for decode.
+ *
+ * The roof of a prompt is its operations / peak of the products that the file's type allows: of
+ * bytes for quantised weights, of 16 bits for others. That of decode is the longer of this and the
+ * bytes that a step must read / bandwidth. Both are measured in the same rounds. Every engine may
+ * round activations as those products do, and this one does: precision a8 for quantised weights,
+ * relaxed for others. How far each is from exact arithmetic is another experiment's to say.
+ * Not in the five papers. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "base/stats_interval.h"
+#include "baselines/bench_program.h"
+#include "experiments/study/support/compare.h"
+#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/rows.h"
+#include "format/format.h"
+#include "model/cost.h"
+
+#define SYSTEMS_MAX 12
+#define ROUNDS_MAX  99
+#define NAME_CHARS  48
+
+struct opts {
+    char *model, *systems, *isa;
+    int64_t max_prompt_tok, max_batch, n_output_tok, rounds;
+    double read_s, peak_s, limit_s;
+};
+
+static const struct opt_row table[] = {
+    ROW_MODEL,
+    OPT_ROW(STR, systems, "sandwich llama.cpp ik_llama.cpp",
+            "Engines, separated by blanks: names in baselines/systems/, or paths of such "
+            "files. The first is held against the others."),
+    OPT_ROW(
+        STR, isa, "",
+        "Instruction set beyond which no engine may go, such as avx2. Empty: all that "
+        "the processor has."),
+    OPT_ROW(INT, max_prompt_tok, "4096", "Longest prompt that is measured.", .min = 16,
+            .max = 4096),
+    OPT_ROW(INT, max_batch, "16", "Most sequences that are decoded together.", .min = 1,
+            .max = 16),
+    OPT_ROW(INT, n_output_tok, "32", "Tokens that each sequence decodes.", .min = 1,
+            .max = 4096),
+    OPT_ROW(INT, rounds, "3", "Rounds of all engines and the roof, in turn.", .min = 2,
+            .max = ROUNDS_MAX),
+    OPT_ROW(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",
+            .min = 0.01, .max = 60),
+    OPT_ROW(F64, peak_s, "0.2", "Time of one measurement of the peak.", .unit = "s",
+            .min = 0.01, .max = 60),
+    OPT_ROW(F64, limit_s, "600", "A bench program that runs for longer is ended.",
+            .unit = "s", .min = 1, .max = 86400),
+    {0},
+};
+
+/* What is measured: prompts of a number of tokens, decode of a number of sequences. */
+#define PROMPTS(X) X(16) X(128) X(512) X(4096)
+#define BATCHES(X) X(1) X(4) X(8) X(16)
+#define COUNT(n)   +1
+enum {
+    N_PROMPTS = 0 PROMPTS(COUNT),
+    N_BATCHES = 0 BATCHES(COUNT),
+    N_POINTS = N_PROMPTS + N_BATCHES
+};
+#define VALUE(n) n,
+static const int64_t points[N_POINTS] = {PROMPTS(VALUE) BATCHES(VALUE)};
+
+#define METRICS(point, what)                                                             \
+    {"tok_s_" point, "tok/s", "higher", what ": the first engine"},                      \
+        {"rival_tok_s_" point, "tok/s", "", what ": the fastest of the others"},         \
+        {"over_rival_" point, "x", "higher", what ": the first engine / that one"},      \
+        {"roof_tok_s_" point, "tok/s", "", what ": what peak and bandwidth allow"},      \
+        {"share_" point, "", "higher", what ": the first engine's share of the roof"},   \
+        {"rival_share_" point, "", "", what ": the fastest other's share of the roof"},
+#define PROMPT_METRICS(n) METRICS("p" #n, "a prompt of " #n " tokens")
+#define BATCH_METRICS(n)  METRICS("b" #n, "decode of " #n " sequences")
+
+static const struct study_metric metrics[] = {
+    PROMPTS(PROMPT_METRICS) BATCHES(BATCH_METRICS){
+        "over_rival", "x", "higher",
+        "the first engine / the fastest other at each point, geometric mean"},
+    {"least_over_rival", "x", "higher", "the same at the point where it is least"},
+    {"n_behind", "", "lower", "points at which another engine is faster"},
+    {"read_gbps", "GB/s", "", "read bandwidth, median of the rounds"},
+    {"peak_gflops", "GFLOP/s", "", "peak of the products, median of the rounds"},
+    {0},
+};
+
+enum { GBPS, PEAK };
+
+struct engine {
+    char name[NAME_CHARS];
+    struct sut_bench *bench;
+    int prompt_setting, decode_setting;
+};
+
+struct cell {
+    const struct opts *o;
+    struct study_cell *out;
+    struct study_threads threads;
+    struct format_file *file;
+    enum kern_precision precision;
+    struct engine engines[SYSTEMS_MAX];
+    int n_engines;
+    struct study_compare rounds; /* the engines, then the roof */
+};
+
+static int n_of(const int64_t *of, int n, int64_t most)
+{
+    int k = 0;
+
+    while (k < n && of[k] <= most)
+        k++;
+    return k;
+}
+
+static int n_prompts(const struct cell *c)
+{
+    return n_of(points, N_PROMPTS, c->o->max_prompt_tok);
+}
+
+static int n_batches(const struct cell *c)
+{
+    return n_of(points + N_PROMPTS, N_BATCHES, c->o->max_batch);
+}
+
+static void point_name(int point, char out[16])
+{
+    snprintf(out, 16, "%c%lld", point < N_PROMPTS ? 'p' : 'b', (long long)points[point]);
+}
+
+/* ---- an engine ---- */
+
+/* tok_s[N_POINTS], NaN where it has no speed. */
+static int measure_prompts(struct cell *c, struct engine *e, int setting, double *tok_s)
+{
+    return sut_bench_prefill(e->bench, setting, points, n_prompts(c), tok_s);
+}
+
+static int measure_decode(struct cell *c, struct engine *e, int setting, double *tok_s)
+{
+    return sut_bench_decode(e->bench, setting, points + N_PROMPTS, n_batches(c),
+                            c->o->n_output_tok, tok_s + N_PROMPTS);
+}
+
+/* The geometric mean; NaN where a speed is missing. */
+static double mean_speed(const double *tok_s, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += log(tok_s[i]);
+    return exp(sum / n);
+}
+
+static void note_setting(struct cell *c, const struct engine *e)
+{
+    json_t *d = json_pack("{s:s, s:s, s:s}", "version", sut_bench_version(e->bench),
+                          "prompts", sut_bench_setting(e->bench, e->prompt_setting),
+                          "decode", sut_bench_setting(e->bench, e->decode_setting));
+
+    study_note(c->out, e->name, d);
+}
+
+/* Try every setting once. One that fails is out; ERR_STATE: all fail, with the last reason. */
+static int choose_settings(struct cell *c, struct engine *e)
+{
+    double prompt_best = 0, decode_best = 0, tok_s[N_POINTS];
+    char why[256] = "no speed was printed";
+
+    for (int s = 0; s < sut_bench_n_settings(e->bench); s++) {
+        double speed = NAN;
+
+        study_progress(c->out, 0.02, e->name);
+        if (measure_prompts(c, e, s, tok_s) == OK)
+            speed = mean_speed(tok_s, n_prompts(c));
+        else
+            snprintf(why, sizeof(why), "%s", err_msg());
+        if (speed > prompt_best)
+            prompt_best = speed, e->prompt_setting = s;
+        speed = NAN;
+        if (measure_decode(c, e, s, tok_s) == OK)
+            speed = mean_speed(tok_s + N_PROMPTS, n_batches(c));
+        else
+            snprintf(why, sizeof(why), "%s", err_msg());
+        if (speed > decode_best)
+            decode_best = speed, e->decode_setting = s;
+    }
+    err_clear();
+    if (!(prompt_best > 0 && decode_best > 0))
+        return err_set(ERR_STATE, "%s: no setting measures every point: %s", e->name,
+                       why);
+    note_setting(c, e);
+    return OK;
+}
+
+/* *out: left as it is where the engine is not installed, which is noted. */
+static int open_engine(struct cell *c, const char *system)
+{
+    struct engine *e = &c->engines[c->n_engines];
+    const char *base = strrchr(system, '/');
+    const struct sut_bench_opts o = {.system = system,
+                                     .model = c->o->model,
+                                     .isa = *c->o->isa ? c->o->isa : NULL,
+                                     .precision = kern_precision_name(c->precision),
+                                     .cpus = c->threads.budget.cpus,
+                                     .n_threads = c->threads.n,
+                                     .limit_s = c->o->limit_s};
+    int rc;
+
+    snprintf(e->name, sizeof(e->name), "%s", base ? base + 1 : system);
+    rc = sut_bench_open(&e->bench, &o);
+    if (rc == ERR_UNSUPPORTED) {
+        study_note_text(c->out, e->name, err_msg());
+        err_clear();
+        return OK;
+    }
+    TRY(rc);
+    c->n_engines++;
+    return choose_settings(c, e);
+}
+
+static int open_engines(struct cell *c)
+{
+    char *names = mem_strdup(MEM_HARNESS, c->o->systems), *at = names, *name;
+    int rc = OK;
+
+    while (rc == OK && (name = strsep(&at, " ")) != NULL) {
+        if (*name && c->n_engines == SYSTEMS_MAX)
+            rc = err_set(ERR_ARG, "study.systems: expected at most %d", SYSTEMS_MAX);
+        else if (*name)
+            rc = open_engine(c, name);
+    }
+    mem_free(names);
+    if (rc == OK && c->n_engines < 2)
+        return err_set(ERR_NOTFOUND, "of the engines \"%s\" %s is installed",
+                       c->o->systems, c->n_engines ? "one" : "none");
+    return rc;
+}
+
+/* ---- the roof ---- */
+
+static double roof_tok_s(const struct cell *c, int point, double gbps, double gflops)
+{
+    const struct model_cost_types types = {c->file->config.weight_type, KERN_KV_BF16};
+    double n = (double)points[point], ctx = ((double)c->o->n_output_tok + 1) / 2;
+    struct model_cost cost;
+
+    if (point < N_PROMPTS) {
+        cost = model_cost_prefill(&c->file->config, types, points[point], 0);
+        return n / (cost.flop / gflops * 1e-9);
+    }
+    cost = model_cost_decode(&c->file->config, types, ctx, points[point]);
+    return n / (fmax(cost.flop / gflops, cost.read_bytes / gbps) * 1e-9);
+}
+
+static int measure_roof(struct cell *c, double *seconds)
+{
+    const char *type = kern_type_name(c->file->config.weight_type);
+
+    *seconds = c->o->read_s + c->o->peak_s;
+    study_compare_put(&c->rounds, GBPS, study_read_gbps(&c->threads, 0, c->o->read_s));
+    study_compare_put(&c->rounds, PEAK,
+                      study_peak_now(&c->threads, type, kern_precision_name(c->precision),
+                                     c->o->peak_s));
+    return OK;
+}
+
+/* ---- rounds ---- */
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct cell *c = arg;
+    double tok_s[N_POINTS];
+
+    t->seconds = 1;
+    if (c->rounds.round == 0) /* every program warms up by itself */
+        return OK;
+    if (i == c->n_engines)
+        return measure_roof(c, &t->seconds);
+    for (int k = 0; k < N_POINTS; k++)
+        tok_s[k] = NAN;
+    TRY(measure_prompts(c, &c->engines[i], c->engines[i].prompt_setting, tok_s));
+    TRY(measure_decode(c, &c->engines[i], c->engines[i].decode_setting, tok_s));
+    t->seconds = 0;
+    for (int k = 0; k < N_POINTS; k++) {
+        study_compare_put(&c->rounds, k, tok_s[k]);
+        if (!isnan(tok_s[k]))
+            t->seconds += (double)points[k] / tok_s[k];
+    }
+    return OK;
+}
+
+/* ---- what it comes to ---- */
+
+static double speed_of(const struct cell *c, int engine, int point)
+{
+    return study_compare_median(&c->rounds, engine, point);
+}
+
+/* The fastest but the first; -1: none has a speed there. */
+static int rival_at(const struct cell *c, int point)
+{
+    int best = -1;
+
+    for (int i = 1; i < c->n_engines; i++)
+        if (!isnan(speed_of(c, i, point)) &&
+            (best < 0 || speed_of(c, i, point) > speed_of(c, best, point)))
+            best = i;
+    return best;
+}
+
+static void put(const struct cell *c, const char *what, int point, double value)
+{
+    char name[64], at[16];
+
+    point_name(point, at);
+    snprintf(name, sizeof(name), "%s_%s", what, at);
+    study_value(c->out, name, value, "not measured at this point");
+}
+
+/* Of the first over `rival`, by the rounds; returns it. */
+static double report_ratio(const struct cell *c, int point, int rival)
+{
+    const double *ours = study_compare_part(&c->rounds, 0, point);
+    const double *theirs =
+        rival < 0 ? NULL : study_compare_part(&c->rounds, rival, point);
+    int n = c->rounds.n_rounds;
+    double logs[ROUNDS_MAX], mean, half;
+    char name[64], at[16];
+
+    for (int r = 0; r < n; r++)
+        logs[r] = theirs ? log(ours[r] / theirs[r]) : NAN;
+    mean = stats_mean(logs, (size_t)n);
+    half = stats_mean_half95(logs, (size_t)n);
+    point_name(point, at);
+    snprintf(name, sizeof(name), "over_rival_%s", at);
+    study_value_interval(c->out, name, exp(mean), exp(mean - half), exp(mean + half),
+                         "not measured at this point");
+    return exp(mean);
+}
+
+static void report_point(const struct cell *c, int point, double gbps, double gflops,
+                         double *ratio)
+{
+    int rival = rival_at(c, point);
+    bool measured =
+        point < N_PROMPTS ? point < n_prompts(c) : point - N_PROMPTS < n_batches(c);
+    double ours = measured ? speed_of(c, 0, point) : NAN;
+    double theirs = rival < 0 ? NAN : speed_of(c, rival, point);
+    double roof = roof_tok_s(c, point, gbps, gflops);
+
+    put(c, "tok_s", point, ours);
+    put(c, "rival_tok_s", point, theirs);
+    put(c, "roof_tok_s", point, measured ? roof : NAN);
+    put(c, "share", point, ours / roof);
+    put(c, "rival_share", point, theirs / roof);
+    *ratio = report_ratio(c, point, rival);
+}
+
+static void report_engine(const struct cell *c, int i, double gbps, double gflops)
+{
+    double tok_s[N_POINTS], share[N_POINTS];
+    char name[NAME_CHARS + 16];
+
+    for (int k = 0; k < N_POINTS; k++) {
+        tok_s[k] = speed_of(c, i, k);
+        share[k] = tok_s[k] / roof_tok_s(c, k, gbps, gflops);
+    }
+    snprintf(name, sizeof(name), "tok_s_of_%s", c->engines[i].name);
+    study_series(c->out, name, "tok/s", tok_s, N_POINTS);
+    snprintf(name, sizeof(name), "share_of_%s", c->engines[i].name);
+    study_series(c->out, name, "", share, N_POINTS);
+}
+
+static void report(const struct cell *c)
+{
+    double gbps = study_compare_median(&c->rounds, c->n_engines, GBPS);
+    double gflops = study_compare_median(&c->rounds, c->n_engines, PEAK);
+    double sum = 0, least = INFINITY, ratio;
+    int n = 0, n_behind = 0;
+
+    for (int k = 0; k < N_POINTS; k++) {
+        report_point(c, k, gbps, gflops, &ratio);
+        if (isnan(ratio))
+            continue;
+        n++;
+        sum += log(ratio);
+        least = fmin(least, ratio);
+        n_behind += ratio < 1;
+    }
+    for (int i = 0; i < c->n_engines; i++)
+        report_engine(c, i, gbps, gflops);
+    study_value(c->out, "over_rival", n ? exp(sum / n) : NAN, "no point was measured");
+    study_value(c->out, "least_over_rival", n ? least : NAN, "no point was measured");
+    study_value(c->out, "n_behind", n ? n_behind : NAN, "no point was measured");
+    study_value(c->out, "read_gbps", gbps, "cannot be measured");
+    study_value(c->out, "peak_gflops", gflops, "cannot be measured");
+}
+
+static int run(struct cell *c)
+{
+    if (!c->o->model)
+        return err_set(ERR_ARG, "study.model: expected a path, found none");
+    TRY(format_open(&c->file, c->o->model));
+    c->precision =
+        kern_type_quantised(c->file->config.weight_type) ? KERN_A8 : KERN_RELAXED;
+    TRY(study_threads_open(&c->threads, 0, 0));
+    study_note_machine(c->out, &c->threads);
+    study_note_text(c->out, "weights", kern_type_name(c->file->config.weight_type));
+    study_note_text(c->out, "precision", kern_precision_name(c->precision));
+    TRY(open_engines(c));
+    c->rounds = (struct study_compare){.doing = "engines in turn", .from = 0.3};
+    TRY(study_compare(&c->rounds, c->out, c->n_engines + 1, c->o->rounds, trial, c));
+    report(c);
+    return OK;
+}
+
+static void end(struct cell *c)
+{
+    study_compare_close(&c->rounds);
+    for (int i = 0; i < SYSTEMS_MAX; i++)
+        sut_bench_close(&c->engines[i].bench);
+    study_threads_close(&c->threads);
+    format_close(&c->file);
+}
+
+STUDY(engines, "this engine and others by their own bench programs, against one roof");

@@ -1,0 +1,61 @@
+"""Every engine by its own bench program: share of the roof at each point, and this one against the rest."""
+
+import math
+import os
+
+from lib import read, study, style
+
+STEM = "engines_roofline"
+POINTS = ["p16", "p128", "p512", "p4096", "b1", "b4", "b8", "b16"]
+
+
+def label(point):
+    n = point[1:]
+    return "prompt\n%s" % n if point[0] == "p" else "decode\nx %s" % n
+
+
+def engines(cells):
+    names = [s[len("share_of_"):] for c in cells for s in sorted(c.series) if s.startswith("share_of_")]
+    return list(dict.fromkeys(sorted(names, key=lambda n: (n != "sandwich", n))))
+
+
+def name(c):
+    return os.path.basename(str(study.setting(c, "model"))).replace(".gguf", "")
+
+
+def panel(ax, c, names):
+    width = 0.8 / max(1, len(names))
+    for k, engine in enumerate(names):
+        shares = list(c.series.get("share_of_" + engine, []))
+        for i, v in enumerate(shares):
+            if v == v or c.value("tok_s_" + POINTS[i]) == c.value("tok_s_" + POINTS[i]):
+                style.bar(ax, i + width * (k - (len(names) - 1) / 2), v, style.percent(v) if v == v else "",
+                          width=0.95 * width, color=style.COLORS[k], label=engine if i == 0 else None)
+    for i, p in enumerate(POINTS):
+        r = c.value("over_rival_" + p)
+        if r == r:
+            ax.annotate("%.2f x" % r, (i, 1.26), ha="center", fontsize=style.SMALL - 1,
+                        color="tab:red" if r < 1 else "black")
+    ax.axhline(1, color="black", lw=0.8)
+    ax.set_ylim(0, 1.36)
+    ax.set_xticks(range(len(POINTS)), [label(p) for p in POINTS])
+    ax.set(title=name(c), ylabel="share of the roof")
+    style.percent_axis(ax.yaxis)
+    ax.grid(axis="x", visible=False)
+    style.legend_below(ax)
+
+
+result = read.latest(STEM)
+names = engines(result.cells)
+fig, axes = style.panels(max(1, len(result.cells)), columns=2 if len(result.cells) > 1 else 1)
+for ax, c in zip(axes, result.cells):
+    panel(ax, c, names)
+if not result.cells:
+    style.na(axes[0])
+style.save(fig, result, STEM, "Engines against one roof; above: the first / the fastest other")
+study.write_table(
+    STEM, ["file", "point", "roof tok/s"] + ["%s tok/s" % n for n in names] + ["over the fastest other"],
+    [[name(c), p, style.short(c.value("roof_tok_s_" + p))] +
+     [style.short(dict(enumerate(c.series.get("tok_s_of_" + n, []))).get(i, math.nan)) for n in names] +
+     [style.number(c.value("over_rival_" + p), "%.2f")]
+     for c in result.cells for i, p in enumerate(POINTS)])
