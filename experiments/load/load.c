@@ -57,6 +57,14 @@ const struct opt_row load_opt_table[] = {
             "Warn when the 90th percentile of the harness's own sending delay exceeds "
             "this.",
             .unit = "ms", .min = 0, .max = 1e6),
+    OPT_ROW(
+        ENUM, saturation, "mark",
+        "Open loop: what to do when requests come faster than the system serves them, "
+        "found while the cell runs by the growth of TTFT and of concurrency, with at "
+        "most 1 % of false alarms. off: nothing. mark: a warning, saturated. end: the "
+        "warning, and the cell ends: requests in flight are canceled, the rest is not "
+        "sent, and a search takes the rate as failed.",
+        .values = "off|mark|end"),
     {0},
 };
 #undef OPT_OF

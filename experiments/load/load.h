@@ -21,6 +21,7 @@
 #define LOAD_ARRIVAL_MAX_S (366 * 86400.0)
 
 enum load_order { LOAD_ORDER_DATASET, LOAD_ORDER_SHUFFLE };
+enum load_saturation { LOAD_SATURATION_OFF, LOAD_SATURATION_MARK, LOAD_SATURATION_END };
 
 struct load_opts {
     char *process;
@@ -31,6 +32,7 @@ struct load_opts {
     int64_t max_requests_outstanding;
     int order; /* enum load_order */
     double lateness_warn_ms;
+    int saturation; /* enum load_saturation */
 };
 extern const struct opt_row load_opt_table[];
 

@@ -80,7 +80,8 @@ double load_search_share(const struct load_trial *t, size_t n, double rate_rps, 
     for (size_t i = 0; i < n; i++) {
         if (t[i].seed != seed || t[i].rate_rps != rate_rps)
             continue;
-        met += isnan(t[i].within_frac) ? 0 : t[i].within_frac * t[i].n_requests;
+        if (!isnan(t[i].within_frac) && !t[i].ended_early)
+            met += t[i].within_frac * t[i].n_requests;
         all += t[i].n_requests;
     }
     return all > 0 ? met / all : NAN;

@@ -51,6 +51,7 @@ struct load_trial {
     int seed;           /* from 0 */
     double within_frac; /* of its requests; NaN counts as 0 */
     double n_requests;  /* its weight */
+    bool ended_early;   /* saturated (load.saturation = end): none counts as within */
 };
 
 /* Does this rate hold with this seed? Share over all its trials; NaN: it has none. */

@@ -25,8 +25,11 @@ struct run_flight {
     const bool *follows; /* [n]; NULL: there are none */
     size_t *ready;
     size_t n_ready, n_ready_taken;
-    const char *over; /* run_cell_end(): why; NULL: it goes on */
-    bool finished;    /* the load generator has returned */
+    const char *over;                      /* run_cell_end(): why; NULL: it goes on */
+    struct metrics_saturation *saturation; /* NULL: it is not looked for */
+    bool end_saturated;                    /* the cell ends when it is found */
+    bool ended_early;                      /* it was, and the rest was not sent */
+    bool finished;                         /* the load generator has returned */
 };
 
 struct run_system {
@@ -43,5 +46,8 @@ struct run_system {
 /* Give row i its final status. Lock held. */
 void run_flight_close(struct run_flight *f, size_t i, enum metrics_status status,
                       int64_t done_ns, const char *error);
+/* After an event that the detector of saturation was told: end the cell if it asks for that.
+ * Lock held. */
+void run_flight_saturation(struct run_flight *f);
 
 #endif

@@ -190,6 +190,40 @@ static void warn_overload(const struct cell *c)
                     o.text);
 }
 
+/* As data, also of a trial, which gives no warning. */
+static json_t *saturation_json(const struct run_result *r)
+{
+    const struct metrics_saturated *x = &r->saturated;
+    const bool ms = x->walk == METRICS_WALK_TTFT;
+
+    return json_pack("{s:s s:s s:f s:f s:f s:I s:I s:f s:f s:b s:I}", "by",
+                     metrics_walk_name(x->walk), "unit", ms ? "ms" : "requests", "growth",
+                     x->growth, "bound", x->bound, "slope_per_arrival", x->slope,
+                     "n_arrivals", (json_int_t)x->n_arrivals, "n_in_system",
+                     (json_int_t)x->n_in_system, "at_s", (double)x->t_ns / 1e9,
+                     "false_alarm_frac", METRICS_SATURATION_ALPHA, "ended",
+                     r->ended_early, "n_not_sent", (json_int_t)r->n_not_sent);
+}
+
+static void warn_saturated(const struct cell *c)
+{
+    const struct metrics_saturated *x = &c->result.saturated;
+    const bool ms = x->walk == METRICS_WALK_TTFT;
+    char rest[64] = "";
+
+    if (!x->found)
+        return;
+    if (c->result.ended_early)
+        snprintf(rest, sizeof(rest), "; the cell was ended, %zu requests were not sent",
+                 c->result.n_not_sent);
+    log_warning("saturated", x->growth, x->bound,
+                "%s: saturated, found after %zu requests with %zu in the system: %s grew "
+                "by %.3g%s, by chance at most %.3g%s",
+                c->job_cell->key, x->n_arrivals, x->n_in_system,
+                ms ? "time to first token" : "concurrency", x->growth, ms ? " ms" : "",
+                x->bound, rest);
+}
+
 static void judge(const struct run_session *s, struct cell *c)
 {
     double late = value(c, "p90_lateness_ms");
@@ -212,8 +246,10 @@ static void judge(const struct run_session *s, struct cell *c)
                     "%s: %s is absent: its requests are drawn from the fit %s",
                     c->job_cell->key, s->dataset_opts.path, s->dataset_opts.stand_in);
     measure_noise_warn(&c->noise, c->job_cell->key);
-    if (!c->trial) /* a search looks for the rate at which that begins */
+    if (!c->trial) { /* a search looks for the rate at which that begins */
         warn_overload(c);
+        warn_saturated(c);
+    }
     if (c->requests.n_cut)
         log_warning("requests_cut", (double)c->requests.n_cut, 0,
                     "%s: %zu requests were cut to the system's longest sequence",
@@ -290,6 +326,8 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
     json_object_set(a, "described", c->described);
     json_object_set_new(a, "requests", dataset_json(s, c));
     json_object_set_new(a, "counters", measure_noise_json(&c->noise));
+    if (c->result.saturated.found)
+        json_object_set_new(a, "saturation", saturation_json(&c->result));
     json_object_set_new(a, "wall_s", json_real(c->result.wall_s));
     json_object_set_new(a, "rss_peak_bytes",
                         json_integer((json_int_t)mem_rss_peak_bytes()));
@@ -389,6 +427,7 @@ int run_measure_trial(struct run_session *s, const struct job_cell *job_cell,
     TRY(begin(&c));
     *cell_rc = open_and_measure(s, &c);
     if (*cell_rc == OK) {
+        t->ended_early = c.result.ended_early;
         t->within_frac = value(&c, "slo_attainment_frac");
         t->n_requests = value(&c, "n_requests");
     }

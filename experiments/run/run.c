@@ -122,6 +122,10 @@ static void dispatch(struct generator *g, struct due d)
     int rc;
 
     take(g, d);
+    if (f->saturation && !r->warmup) {
+        metrics_saturation_arrival(f->saturation, d.row, r->intended_ns);
+        run_flight_saturation(f);
+    }
     q.request = f->first_request + (int64_t)d.row;
     f->n_dispatched++;
     pthread_mutex_unlock(&g->s->lock);
@@ -185,6 +189,7 @@ static void end_early(struct generator *g)
 {
     struct run_flight *f = g->f;
 
+    f->ended_early = f->end_saturated && metrics_saturation_result(f->saturation)->found;
     for (size_t i = 0; i < f->n; i++) {
         struct metrics_row *r = &f->rows[i];
         uint64_t now = clock_ns();
@@ -195,6 +200,8 @@ static void end_early(struct generator *g)
             cancel(g, i, now, f->over);
             continue;
         }
+        if (f->ended_early)
+            continue; /* drop_unsent() */
         r->intended_ns = (int64_t)(now > f->start_ns ? now - f->start_ns : 0);
         run_flight_close(f, i, METRICS_REJECTED, r->intended_ns, f->over);
     }
@@ -291,8 +298,43 @@ static int flight_new(struct run_flight *f, struct run_result *out,
     return OK;
 }
 
+/* The detector of an open loop. In a closed one a slow system is asked less. */
+static int look_for_saturation(struct run_flight *f, const struct run_requests *q,
+                               const struct load_opts *load)
+{
+    double *starts;
+    size_t n = 0;
+    int rc;
+
+    if (!q->arrival_s || load->saturation == LOAD_SATURATION_OFF)
+        return OK;
+    starts = mem_new(MEM_HARNESS, q->n, sizeof(*starts));
+    if (!starts)
+        return ERR_NOMEM;
+    for (size_t i = q->n_warmup; i < q->n; i++)
+        if (!q->follows || !q->follows[i])
+            starts[n++] = q->arrival_s[i];
+    rc = metrics_saturation_open(&f->saturation, q->n, starts, n);
+    f->end_saturated = load->saturation == LOAD_SATURATION_END;
+    mem_free(starts);
+    return rc;
+}
+
+/* The rows that were sent, in their order. */
+static void drop_unsent(struct run_result *r)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n; i++)
+        if (r->rows[i].intended_ns != METRICS_NEVER)
+            r->rows[n++] = r->rows[i];
+    r->n_not_sent = r->n - n;
+    r->n = n;
+}
+
 static void flight_free(struct run_flight *f)
 {
+    metrics_saturation_close(&f->saturation);
     mem_free(f->token_ns);
     mem_free(f->ended);
     mem_free(f->free_ns);
@@ -366,6 +408,8 @@ int run_cell(struct run_result *out, struct run_system *s,
     *out = (struct run_result){0};
     rc = flight_new(&f, out, requests, load);
     if (rc == OK)
+        rc = look_for_saturation(&f, requests, load);
+    if (rc == OK)
         rc = measure_timer(out);
     if (rc != OK)
         goto out;
@@ -381,6 +425,11 @@ int run_cell(struct run_result *out, struct run_system *s,
     pthread_join(thread, NULL);
     out->wall_s = (double)(clock_ns() - f.start_ns) / 1e9;
     out->system_stuck = g.stuck;
+    out->ended_early = f.ended_early;
+    if (f.saturation)
+        out->saturated = *metrics_saturation_result(f.saturation);
+    if (f.ended_early)
+        drop_unsent(out);
     if (f.follows) /* turns came between later rows */
         qsort(out->rows, out->n, sizeof(*out->rows), by_intended);
 out:

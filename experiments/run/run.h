@@ -18,6 +18,7 @@
 #include "datasets/dataset.h"
 #include "experiments/load/load.h"
 #include "experiments/metrics/metrics.h"
+#include "experiments/metrics/saturation.h"
 
 /* An open system under test. */
 struct run_system;
@@ -59,6 +60,9 @@ struct run_result {
     double *timer_error_us;
     size_t n_timer_error;
     double wall_s;
+    struct metrics_saturated saturated; /* by load.saturation; all zero: not found */
+    bool ended_early;  /* for that reason: the rows are those that were sent */
+    size_t n_not_sent; /* then how many were not */
     bool system_stuck; /* requests never ended: close the system before the requests */
 };
 

@@ -29,8 +29,16 @@ static const struct column {
     {"trial_tpot_attainment_frac", "tpot_attainment_frac", ""},
     {"trial_p90_ttft_ms", "p90_ttft_ms", "ms"},
     {"trial_p90_tpot_ms", "p90_tpot_ms", "ms"},
+    {"trial_ended_early", NULL, ""},
 };
-enum { RATE, SEED, SHARE, N_REQUESTS, N_COLUMNS = sizeof(columns) / sizeof(columns[0]) };
+enum {
+    RATE,
+    SEED,
+    SHARE,
+    N_REQUESTS,
+    N_COLUMNS = sizeof(columns) / sizeof(columns[0]),
+    ENDED_EARLY = N_COLUMNS - 1
+};
 
 struct search {
     struct run_session *s;
@@ -89,10 +97,14 @@ static int on_trial(void *ctx, const struct record_cell *c)
                                    ? value_of(c, columns[k].metric)
                                    : json_number_value(json_object_get(
                                          trial, columns[k].series + strlen("trial_")));
-    x->trials[x->n] = (struct load_trial){.rate_rps = x->series[RATE].v[x->n],
-                                          .seed = (int)x->series[SEED].v[x->n],
-                                          .within_frac = x->series[SHARE].v[x->n],
-                                          .n_requests = x->series[N_REQUESTS].v[x->n]};
+    x->series[ENDED_EARLY].v[x->n] = json_is_true(
+        json_object_get(json_object_get(c->attributes, "saturation"), "ended"));
+    x->trials[x->n] =
+        (struct load_trial){.rate_rps = x->series[RATE].v[x->n],
+                            .seed = (int)x->series[SEED].v[x->n],
+                            .within_frac = x->series[SHARE].v[x->n],
+                            .n_requests = x->series[N_REQUESTS].v[x->n],
+                            .ended_early = x->series[ENDED_EARLY].v[x->n] == 1};
     x->n++;
     if (x->wanted && !x->values && strcmp(c->key, x->wanted) == 0)
         keep_wanted(x, c);
@@ -176,9 +188,10 @@ static int measure_trial(struct search *x, const struct load_trial *next, int *c
     if (rc == OK && *cell_rc == OK) {
         x->trials[x->n].rate_rps = next->rate_rps;
         x->trials[x->n].seed = next->seed;
-        log_info("%s: %.4g requests a second (seed %d): %.1f %% within the objectives",
+        log_info("%s: %.4g requests a second (seed %d): %.1f %% within the objectives%s",
                  x->c->label, next->rate_rps, next->seed,
-                 100 * x->trials[x->n].within_frac);
+                 100 * x->trials[x->n].within_frac,
+                 x->trials[x->n].ended_early ? "; saturated, ended early" : "");
         x->n++;
     }
     mem_free(trial.key);

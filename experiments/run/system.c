@@ -7,6 +7,12 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
+void run_flight_saturation(struct run_flight *f)
+{
+    if (f->end_saturated && !f->over && metrics_saturation_result(f->saturation)->found)
+        f->over = "canceled: the cell was saturated and was ended";
+}
+
 void run_flight_close(struct run_flight *f, size_t i, enum metrics_status status,
                       int64_t done_ns, const char *error)
 {
@@ -17,6 +23,10 @@ void run_flight_close(struct run_flight *f, size_t i, enum metrics_status status
     snprintf(r->error, sizeof(r->error), "%s", error ? error : "");
     f->n_closed++;
     f->n_failed += status != METRICS_OK;
+    if (f->saturation) {
+        metrics_saturation_end(f->saturation, i, done_ns, status == METRICS_FAILED);
+        run_flight_saturation(f);
+    }
     if (f->follows && i + 1 < f->n && f->follows[i + 1])
         f->ready[f->n_ready++] = i + 1; /* the slot stays with its conversation */
     else if (f->free_ns)
@@ -36,9 +46,14 @@ static void take_token(struct run_flight *f, size_t i, int64_t t)
         run_flight_close(f, i, METRICS_FAILED, t, "more tokens than asked for");
         return;
     }
-    if (r->n_tok == 0)
-        r->first_token_ns = t;
     f->token_ns[i][r->n_tok++] = t;
+    if (r->n_tok > 1)
+        return;
+    r->first_token_ns = t;
+    if (f->saturation) {
+        metrics_saturation_first_token(f->saturation, i, t);
+        run_flight_saturation(f);
+    }
 }
 
 static void take_end(struct run_flight *f, size_t i, int64_t t, const struct sut_event *e)
@@ -77,6 +92,8 @@ static void on_event(void *ctx, const struct sut_event *e)
     if (e->kind == SUT_TOKEN) {
         if (is_open(&f->rows[i]))
             take_token(f, (size_t)i, t);
+        if (f->over)
+            pthread_cond_signal(&s->changed);
         goto out;
     }
     if (is_open(&f->rows[i]))

@@ -373,8 +373,8 @@ class Result:
 
 
 # Warnings of the harness that a figure repeats.
-DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded", "search_at_limit",
-            "search_unfinished", "dataset_stand_in", "bound_exceeded"]
+DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded", "saturated",
+            "search_at_limit", "search_unfinished", "dataset_stand_in", "bound_exceeded"]
 
 
 def some(words, most=4):

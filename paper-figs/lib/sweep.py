@@ -147,15 +147,20 @@ def panel(ax, x, lines, metrics):
         style.percent_axis(ax.yaxis)
     keys(ax, [m for m in metrics if any(not math.isnan(value(c, m[0]))
                                         for cells in lines.values() for c in cells)],
-         any(c.warned("overloaded") for cells in lines.values() for c in cells))
+         any(overloaded(c) for cells in lines.values() for c in cells))
 
 
-def keys(ax, metrics, overloaded):
+def overloaded(cell):
+    """By the whole of its requests, or found while it ran."""
+    return bool(cell.warned("overloaded") or cell.warned("saturated"))
+
+
+def keys(ax, metrics, any_overloaded):
     for k, (metric, words) in enumerate(metrics):
         if words:
             ax.plot([], [], color=style.GREY if metric in GREY else "black", label=words,
                     lw=1.3, ls="--" if metric in GREY else LINES[k % len(LINES)])
-    if overloaded:
+    if any_overloaded:
         ax.plot([], [], ls="", label="overloaded", **OVERLOADED)
     style.legend_below(ax)
 
@@ -169,5 +174,5 @@ def medians(x, cells, metric):
     for place in sorted(at):
         y = sorted(v for v in (value(c, metric) for c in at[place]) if not math.isnan(v))
         middle = (y[(len(y) - 1) // 2] + y[len(y) // 2]) / 2 if y else math.nan
-        out.append((place, middle, any(c.warned("overloaded") for c in at[place])))
+        out.append((place, middle, any(overloaded(c) for c in at[place])))
     return out

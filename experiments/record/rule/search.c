@@ -29,6 +29,8 @@ static void check_trial(struct record_view *v, const json_t *trial)
                                           "n_completed", NULL};
     const size_t i =
         (size_t)json_int_at(json_object_get(trial, "attributes"), "trial.number");
+    const bool ended = json_is_true(
+        json_object_get(json_object_get(trial, "attributes"), "saturation.ended"));
     char series[64], place[96];
 
     for (int k = 0; metrics[k]; k++) {
@@ -37,6 +39,9 @@ static void check_trial(struct record_view *v, const json_t *trial)
         expect(v, place, record_value(json_object_get(trial, "summary"), metrics[k]),
                at(v, series, i));
     }
+    snprintf(place, sizeof(place), "series/trial_ended_early[%zu]", i);
+    if (ended || json_object_get(v->series, "trial_ended_early"))
+        expect(v, place, ended, at(v, "trial_ended_early", i));
 }
 
 static void check_result(struct record_view *v)
@@ -60,7 +65,8 @@ static void check_result(struct record_view *v)
         t[i] = (struct load_trial){.rate_rps = at(v, "trial_rate_rps", i),
                                    .seed = (int)at(v, "trial_seed", i),
                                    .within_frac = at(v, "trial_slo_attainment_frac", i),
-                                   .n_requests = at(v, "trial_n_requests", i)};
+                                   .n_requests = at(v, "trial_n_requests", i),
+                                   .ended_early = at(v, "trial_ended_early", i) == 1};
     load_search_result(&g, &s, t, n);
     mem_free(t);
     expect(v, "summary/goodput_rps", g.rps, record_value(v->summary, "goodput_rps"));
