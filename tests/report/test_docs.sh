@@ -1,5 +1,5 @@
 #!/bin/sh
-# docs/ says what the published records say: `testbed artifact --appendix` and tables of records.
+# docs/ says what the published records say: `testbed artifact --appendix`, and numbers in tables.
 # After a record was published, `make docs` makes these tests pass.
 set -u
 . tests/support/tap.sh
@@ -62,15 +62,28 @@ check "a broken experiment" refuses 2 'other.json' "$testbed" artifact --appendi
 # A page that is out of date is named, with what to do.
 unset SANDWICH_HOME
 mkdir -p stale/tests/support stale/results
-cp "$top/tests/support/docs.sh" stale/tests/support
+cp "$top/tests/support/docs.sh" "$top/tests/support/docs_values.py" stale/tests/support
 cp -r "$top/docs" "$top/experiments" "$top/datasets" stale/
 cp "$top/results/claims.json" "$top/results/coverage.json" stale/results
 cp -r "$top/results/published" stale/results
 stale() { (cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh "$@"); }
 sed -i '0,/reproduced in shape/s//not reproduced/' stale/docs/claims.md
+sed -i 's/^| S3 right, .* |\( `bucket_accuracy_s3_alpaca_2048` |\)$/| S3 right, twice as often | 0.5 | measured |\1/' stale/docs/odma.md
 check "a stale page" sh -c '! '"(cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh --check >../said)"
 check "is named" grep -q '^docs/claims.md: not as the published records have it; make docs renews it' said
+check "so is one with a wrong number" grep -q '^docs/odma.md: not as the published records' said
 check "it is renewed" stale
 check "and then as it was" cmp stale/docs/claims.md "$top/docs/claims.md"
+check "the number, too, and its evidence, not the words" grep -q \
+    '^| S3 right, twice as often | 0[.]9[0-9]* ([0-9.]* to [0-9.]*) | simulated |' stale/docs/odma.md
 check "no page is stale" stale --check
+unknown() { # text of the error
+    (cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh) >said 2>&1 && return 1
+    [ "$(wc -l <said)" = 1 ] && grep -q -F -- "$1" said
+}
+printf '| what | value | evidence | `odma_drift` |\n|---|---|---|---|\n| a | | | `nothing` |\n' >stale/docs/new.md
+check "a headline that is not there" unknown 'docs/new.md:3: the record of odma_drift has no headline nothing'
+printf '\n| what | value | evidence | `quickstart_2` |\n' >stale/docs/new.md
+check "an experiment without a record" unknown \
+    'docs/new.md:2: expected a published record of quickstart_2, found none'
 finish

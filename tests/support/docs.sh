@@ -1,7 +1,7 @@
 #!/bin/sh
 # Renew what docs/ has of records, from the published ones alone, so that every checkout gets the
-# same: docs/claims.md as a whole, and the tables in the other pages. --check changes nothing and
-# names each page that is not as it would be renewed.
+# same: docs/claims.md as a whole, and the numbers in the tables of the other pages
+# (docs_values.py). --check changes nothing and names each page that is not as it would be renewed.
 #   sh tests/support/docs.sh [--check]      BUILD: folder of the programs
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -15,10 +15,7 @@ cd "$dir"
 SANDWICH_HOME=$top
 export SANDWICH_HOME
 "$build/testbed" artifact --appendix >docs/claims.md
-tables=$(grep -l '^<!-- testbed report:' docs/*.md | paste -sd, -)
-if [ -n "$tables" ]; then
-    "$build/testbed" report --no-draw --out page --tables "$tables" >page.log
-fi
+/usr/bin/python3 "$top/tests/support/docs_values.py" results/published docs/*.md
 status=0
 for page in docs/*.md; do
     if cmp -s "$page" "$top/$page"; then
