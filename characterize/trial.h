@@ -61,7 +61,4 @@ MUST int probe_buffer_open(struct probe_buffer *b, const struct probe_ctx *c,
                            int n_threads, size_t step);
 void probe_buffer_close(struct probe_buffer *b);
 
-/* The widest instruction set of this processor that has memory loops. */
-const struct probe_isa *probe_widest(void);
-
 #endif

@@ -38,6 +38,31 @@ static double fma_f32(int64_t n_rounds)
 }
 #define FMA_F32_OPS (2.0 * N_ACC * (VEC_BYTES / 4))
 
+/* Read p in order, and multiply and add each of its vectors n_fma times, to 8 sums: enough for two
+ * pipes of latency 4, and few enough for 16 registers. A sum halves each time, so it converges. */
+static double mixed_f32(const void *p, size_t bytes, int n_fma)
+{
+    enum { N = 8 };
+    volatile float half = 0.5f;
+    vec_f acc[N] = {{0}}, a = {0};
+    double sum = 0;
+
+    a += half;
+    for (size_t at = 0; at < bytes; at += N * VEC_BYTES) {
+        const vec_f *x = (const vec_f *)((const char *)p + at);
+
+        for (int k = 0; k < n_fma; k++) {
+#pragma GCC unroll 8
+            for (int i = 0; i < N; i++)
+                acc[i] = acc[i] * a + x[i];
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < N; i++)
+        sum += (double)acc[i][0];
+    return sum;
+}
+
 /* Read `n_streams` equal parts in step, four vectors of each at a time; ask for the bytes
  * `ahead` of them when that is not 0. */
 INLINE uint64_t read_streams(const char *p, size_t bytes, int n_streams, size_t ahead)

@@ -37,7 +37,12 @@ struct probe_isa {
     /* Through the cache, and past it (streaming stores). Unused ones NULL. */
     void (*copy[PROBE_WRITE_MAX])(void *dst, const void *src, size_t bytes);
     void (*triad[PROBE_WRITE_MAX])(float *a, const float *b, const float *c, size_t n);
+    /* Reads with arithmetic: n_fma multiply-adds of each f32 that is read. By n_fma and by where
+     * the bytes are, its bound is arithmetic, a cache or memory. NULL: it has no memory loops. */
+    double (*mixed)(const void *p, size_t bytes, int n_fma);
 };
 extern const struct probe_isa *const probe_isas[];
+/* The widest instruction set of this processor that has memory loops. */
+const struct probe_isa *probe_widest(void);
 
 #endif

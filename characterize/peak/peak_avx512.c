@@ -16,4 +16,5 @@ const struct probe_isa probe_peak_avx512 = {
     .read = READ_LOOPS,
     .copy = {copy_cached, copy_streamed},
     .triad = {triad_cached, triad_streamed},
+    .mixed = mixed_f32,
 };

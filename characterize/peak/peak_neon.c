@@ -12,4 +12,5 @@ const struct probe_isa probe_peak_neon = {
     .read = READ_LOOPS,
     .copy = {copy_cached},
     .triad = {triad_cached},
+    .mixed = mixed_f32,
 };

@@ -13,4 +13,5 @@ const struct probe_isa probe_peak_ref = {
     .read = READ_LOOPS,
     .copy = {copy_cached},
     .triad = {triad_cached},
+    .mixed = mixed_f32,
 };

@@ -4,6 +4,7 @@
 #include "tests/kernels/check.h"
 
 static const struct probe_arith *loop;
+static const struct probe_isa *mixed;
 
 /* More rounds, another sum; never a special value. Sums of integers grow alike in each round. */
 static void test_rounds(const struct kern_variant *v, struct rng *r)
@@ -24,6 +25,30 @@ static void test_rounds(const struct kern_variant *v, struct rng *r)
     }
 }
 
+/* A sum halves before each number is added, here 1. Of each of the
+ * 8 sums, the first number of its vector is in the result. */
+static void test_mixed(const struct kern_variant *v, struct rng *r)
+{
+    const struct probe_isa *isa = mixed;
+    size_t step = 8 * (size_t)isa->vec_bytes;
+    float *x = aligned_alloc(64, 4 * step);
+
+    (void)v;
+    for (size_t i = 0; i < 4 * step / sizeof(*x); i++)
+        x[i] = 1;
+    for (int i = 0; i < 20; i++) {
+        int n_steps = (int)rng_range(r, 1, 4), n_fma = (int)rng_range(r, 1, 5);
+        double want = 0;
+        double got = isa->mixed(x, (size_t)n_steps * step, n_fma);
+
+        for (int k = 0; k < n_steps * n_fma; k++)
+            want = want / 2 + 8;
+        AT("%d vectors, %d multiply-adds", 8 * n_steps, n_fma);
+        CHECK(got == want, "sum %.17g, not %.17g", got, want);
+    }
+    free(x);
+}
+
 int main(void)
 {
     uint64_t have = cpu_isa_detected();
@@ -41,6 +66,12 @@ int main(void)
             cpu_isa_words(probe_isas[i]->isa & ~have, words, sizeof(words));
             printf("# skip: this CPU lacks %s\nok %d - %s # SKIP\n", words, ++check_n,
                    name);
+        }
+    for (int i = 0; probe_isas[i]; i++)
+        if (probe_isas[i]->mixed && (probe_isas[i]->isa & ~have) == 0) {
+            mixed = probe_isas[i];
+            snprintf(name, sizeof(name), "mixed %s", mixed->name);
+            check_case(name, test_mixed, NULL);
         }
     return check_done();
 }

@@ -199,6 +199,14 @@ def engines(rng, model, **_):
     return summary, series
 
 
+def levers(rng, work, **_):
+    e = {"elasticity_compute": 0.9 if work in ("fma", "prefill", "decode_16") else 0.1, "elasticity_time": 1.0}
+    e.update(elasticity_bandwidth=1 - e["elasticity_compute"], elasticity_cache=0.02 * (work == "cache"))
+    summary = {n: (v * rng.uniform(0.9, 1.1), v - 0.1, v + 0.1) for n, v in e.items()}
+    summary.update(sum=0.95, rest=0.05, step_ms=7, step_gflops=100, step_gbps=20, elasticity_frequency=np.nan)
+    return summary, {}
+
+
 def allreduce(rng, bytes, ranks, **_):
     summary = {"slept_frac": 0.01, "gbps_by_size": bytes / 1e3, "by_size_over_best": 0.99,
                "rank_shifted_over_master_copy": 1.5, "ratio_p25": 1.4, "ratio_p75": 1.7}
@@ -384,6 +392,7 @@ STUDIES = {
     "speculation_breakeven": (speculation, {
         "model": ["a-bf16.gguf", "a-q4_0.gguf"], "draft_tok": [2, 4, 8], "draft_cost": [0.0, 0.15]}),
     "engines_roofline": (engines, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"]}),
+    "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16"]}),
     "team_runtimes": (team_runtimes, {"busy": [0, 2]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),

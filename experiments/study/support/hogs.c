@@ -1,0 +1,216 @@
+#include "experiments/study/support/hogs.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "cpu/cpu.h"
+
+#define LINE_BYTES   64
+#define LINES_A_LOOK 64 /* between two looks at the clock: about a microsecond */
+
+/* The scheduler runs a thread that wakes the sooner the shorter the time it asks for. */
+#define ASKED_SLICE_NS 100000
+
+struct hog {
+    _Alignas(64) struct study_hogs *all;
+    pthread_t thread;
+    bool started;
+    int cpu;
+    char *buffer;
+    size_t bytes, at;
+    atomic_llong n_slices, touched_bytes; /* in this mode */
+};
+
+struct study_hogs {
+    struct study_hogs_opts o;
+    struct hog *hogs; /* [n] */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_int mode;
+    int n_idle; /* hogs that wait for another mode than OFF; under the lock */
+    bool ending;
+};
+
+static void touch(struct hog *h)
+{
+    for (int i = 0; i < LINES_A_LOOK; i++) {
+        (void)*(volatile const char *)(h->buffer + h->at);
+        h->at += LINE_BYTES;
+        if (h->at >= h->bytes)
+            h->at = 0;
+    }
+}
+
+static void slice(struct hog *h, uint64_t end_ns)
+{
+    int mode = atomic_load(&h->all->mode);
+    size_t touched = 0;
+
+    while (clock_ns() < end_ns && atomic_load(&h->all->mode) == mode)
+        if (mode == STUDY_HOGS_TOUCH) {
+            touch(h);
+            touched += LINES_A_LOOK * LINE_BYTES;
+        } else {
+            cpu_relax();
+        }
+    atomic_fetch_add(&h->n_slices, 1);
+    atomic_fetch_add(&h->touched_bytes,
+                     (long long)(touched < h->bytes ? touched : h->bytes));
+}
+
+/* Periods begin at multiples of their length by the clock that all hogs read. */
+static void run_periods(struct hog *h)
+{
+    uint64_t period = (uint64_t)(h->all->o.period_s * 1e9);
+    uint64_t work = (uint64_t)(h->all->o.share * (double)period);
+
+    while (atomic_load(&h->all->mode) != STUDY_HOGS_OFF) {
+        uint64_t begin = (clock_ns() / period + 1) * period;
+
+        clock_sleep_until_ns(begin, 0);
+        slice(h, begin + work);
+    }
+}
+
+static void ask_for_short_slices(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } a = {.size = sizeof(a), .runtime_ns = ASKED_SLICE_NS};
+
+    syscall(SYS_sched_setattr, 0, &a, 0); /* a hint: kernels before 6.12 ignore it */
+}
+
+static void *run(void *arg)
+{
+    struct hog *h = arg;
+    struct study_hogs *all = h->all;
+
+    if (cpu_pin_self(h->cpu) != OK)
+        err_clear(); /* it takes its share of all CPUs then */
+    ask_for_short_slices();
+    memset(h->buffer, 1, h->bytes);
+    pthread_mutex_lock(&all->lock);
+    while (!all->ending) {
+        if (atomic_load(&all->mode) == STUDY_HOGS_OFF) {
+            all->n_idle++;
+            pthread_cond_broadcast(&all->changed);
+            while (!all->ending && atomic_load(&all->mode) == STUDY_HOGS_OFF)
+                pthread_cond_wait(&all->changed, &all->lock);
+            all->n_idle--;
+            continue;
+        }
+        pthread_mutex_unlock(&all->lock);
+        run_periods(h);
+        pthread_mutex_lock(&all->lock);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+static int open_hogs(struct study_hogs *all)
+{
+    int n = all->o.n;
+    size_t each = all->o.footprint_bytes / (size_t)n / LINE_BYTES * LINE_BYTES;
+
+    for (int i = 0; i < n; i++) {
+        struct hog *h = &all->hogs[i];
+
+        h->all = all;
+        h->cpu = all->o.cpus[i];
+        h->bytes = each > LINE_BYTES ? each : LINE_BYTES;
+        h->buffer = mem_map(MEM_HARNESS, h->bytes, MEM_NODE_ANY);
+        if (!h->buffer)
+            return ERR_NOMEM;
+        TRY(thread_start(&h->thread, 0, run, h, "study.time_share"));
+        h->started = true;
+    }
+    return OK;
+}
+
+int study_hogs_open(struct study_hogs **out, const struct study_hogs_opts *o)
+{
+    struct study_hogs *h = mem_new(MEM_HARNESS, 1, sizeof(*h));
+    int rc;
+
+    h->o = *o;
+    h->hogs = mem_new(MEM_HARNESS, (size_t)o->n, sizeof(*h->hogs));
+    *out = h;
+    rc = thread_mutex_init(&h->lock);
+    if (rc == OK)
+        rc = thread_cond_init(&h->changed);
+    if (rc == OK)
+        rc = open_hogs(h);
+    if (rc == OK)
+        study_hogs_set(h, STUDY_HOGS_OFF); /* waits until their buffers are written */
+    else
+        study_hogs_close(out);
+    return rc;
+}
+
+static void all_idle(struct study_hogs *h)
+{
+    while (h->n_idle < h->o.n)
+        pthread_cond_wait(&h->changed, &h->lock);
+}
+
+void study_hogs_set(struct study_hogs *h, enum study_hogs_mode mode)
+{
+    pthread_mutex_lock(&h->lock);
+    atomic_store(&h->mode, STUDY_HOGS_OFF);
+    all_idle(h);
+    for (int i = 0; i < h->o.n && mode != STUDY_HOGS_OFF; i++) {
+        atomic_store(&h->hogs[i].n_slices, 0);
+        atomic_store(&h->hogs[i].touched_bytes, 0);
+    }
+    atomic_store(&h->mode, mode);
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+double study_hogs_touched_bytes(const struct study_hogs *h)
+{
+    double sum = 0;
+
+    for (int i = 0; i < h->o.n; i++) {
+        long long n = atomic_load(&h->hogs[i].n_slices);
+
+        sum += n > 0 ? (double)atomic_load(&h->hogs[i].touched_bytes) / (double)n : 0;
+    }
+    return sum;
+}
+
+void study_hogs_close(struct study_hogs **h)
+{
+    struct study_hogs *all = *h;
+
+    if (!all)
+        return;
+    pthread_mutex_lock(&all->lock);
+    all->ending = true;
+    atomic_store(&all->mode, STUDY_HOGS_OFF);
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+    for (int i = 0; i < all->o.n; i++) {
+        if (all->hogs[i].started)
+            pthread_join(all->hogs[i].thread, NULL);
+        mem_unmap(MEM_HARNESS, all->hogs[i].buffer, all->hogs[i].bytes);
+    }
+    pthread_cond_destroy(&all->changed);
+    pthread_mutex_destroy(&all->lock);
+    mem_free(all->hogs);
+    mem_free(all);
+    *h = NULL;
+}
