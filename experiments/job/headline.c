@@ -164,12 +164,21 @@ int job_headline_reference(const struct job *j, const struct job_headline *h, in
     return -1;
 }
 
+bool job_is_again(const struct job *j, const struct job_cell *c)
+{
+    const char *variant = json_string_value(json_object_get(c->axes, job_variants.axis));
+
+    return j->again && variant && strcmp(variant, j->again) == 0;
+}
+
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen)
 {
+    const bool named = json_object_get(h->where, job_variants.axis) != NULL;
     int n = 0;
 
     for (int i = 0; i < j->n_cells; i++) {
-        chosen[i] = matches(&j->cells[i], h->where);
+        chosen[i] =
+            matches(&j->cells[i], h->where) && (named || !job_is_again(j, &j->cells[i]));
         n += chosen[i];
     }
     return n;
@@ -330,6 +339,11 @@ static json_t *name_at(const char *name, const struct job_axis *a, const json_t 
 
 static int add(struct job *j, const json_t *given, const char *where);
 
+static bool is_again(const struct job *j, const json_t *variant)
+{
+    return j->again && strcmp(json_string_value(variant), j->again) == 0;
+}
+
 /* A headline for each value of an axis that `h`, made from `given`, leaves open. */
 static int add_along(struct job *j, const struct job_headline *h, const json_t *given,
                      const struct job_axis *a, const char *where)
@@ -340,7 +354,7 @@ static int add_along(struct job *j, const struct job_headline *h, const json_t *
     for (size_t i = 0; i < json_array_size(a->values) && rc == OK; i++) {
         json_t *v = json_array_get(a->values, i), *one, *cells;
 
-        if (wanted && !same(v, wanted))
+        if (wanted ? !same(v, wanted) : a->kind == &job_variants && is_again(j, v))
             continue;
         one = json_copy((json_t *)given);
         cells = json_copy(h->where);

@@ -351,6 +351,16 @@ static int read_kind(struct job *j, const json_t *root, const char *where)
 
 /* --- the whole */
 
+/* The list of cases or variants, without the variant that "aa" adds. New reference. */
+static json_t *overlays_of(const struct job *j, const struct job_axis *x)
+{
+    json_t *list = json_copy(x->overlays);
+
+    if (j->again && x->kind == &job_variants)
+        json_array_remove(list, json_array_size(list) - 1);
+    return list;
+}
+
 /* The settings of the first cell with the lists of the axes put back. */
 static int resolve_job(struct job *j, const json_t *root)
 {
@@ -362,7 +372,7 @@ static int resolve_job(struct job *j, const json_t *root)
     for (int a = 0; a < j->n_axes && !bad; a++) {
         const struct job_axis *x = &j->axes[a];
 
-        bad = x->kind ? json_object_set(r, x->kind->list, x->overlays) != 0
+        bad = x->kind ? json_object_set_new(r, x->kind->list, overlays_of(j, x)) != 0
                       : json_object_set(json_object_get(r, x->section), x->key,
                                         x->values) != 0;
     }
@@ -488,6 +498,7 @@ void job_free(struct job **jp)
     opt_free(job_head_opt_table, &j->head);
     opt_free(job_claim_opt_table, &j->claim);
     opt_free(job_cost_opt_table, &j->cost);
+    mem_free(j->again);
     json_decref(j->swept);
     json_decref(j->needs);
     json_decref(j->prepare);

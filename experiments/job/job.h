@@ -29,6 +29,7 @@ struct job_head {
     bool repeats_auto;
     double repeats_precision_frac;
     int64_t repeats_min, repeats_max;
+    char *aa; /* variant that runs a second time, as job->again; NULL: none */
 };
 struct job_claim {
     char *paper, *section, *figure, *text;
@@ -87,6 +88,7 @@ struct job {
     const struct job_section *sections; /* the settings of its kind */
     bool smoke;
     struct job_head head;
+    char *again;          /* the name of that second variant; NULL: there is none */
     const char *evidence; /* of head.evidence, one of metrics_evidence[] */
     struct job_claim claim;
     struct job_cost cost;
@@ -131,7 +133,10 @@ double job_scheduled_s(const struct job *j);
 bool job_is_swept_goodput(const struct job *j, const char *metric);
 /* The unit of a metric of this job. */
 const char *job_metric_unit(const struct job *j, const char *metric);
-/* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. */
+/* Is it a cell of the variant that runs a second time? */
+bool job_is_again(const struct job *j, const struct job_cell *c);
+/* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. Those that run a
+ * second time for the A/A are among them only where `where` names their variant. */
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen);
 /* The cell that `cell` is divided by; -1: this run has none. */
 int job_headline_reference(const struct job *j, const struct job_headline *h, int cell);

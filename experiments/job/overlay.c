@@ -18,6 +18,9 @@ const struct job_overlay_kind job_variants = {
     "another adapter. Of the sections' options an adapter of its own takes those that it "
     "has. Cells that differ in the variant only run one after the other."};
 
+/* Of the variants that are chosen, the one that runs a second time. */
+static const struct job_overlay_kind job_aa = {"variants", "aa", ""};
+
 /* --- reading */
 
 static const char *name_of(const json_t *overlay)
@@ -170,6 +173,28 @@ static int choose(const struct job_overlay_kind *k, const json_t *list,
     return OK;
 }
 
+/* The variant of the A/A once more, as the last. */
+static int add_again(struct job *j, json_t *names, json_t *overlays, const char *where)
+{
+    const json_t *v = find(overlays, j->head.aa);
+    json_t *copy, *name;
+
+    if (!v)
+        return unknown_name(&job_aa, overlays, j->head.aa, where);
+    name = json_sprintf("%s'", j->head.aa);
+    copy = json_copy((json_t *)v);
+    j->again = mem_strdup(MEM_HARNESS, json_string_value(name));
+    if (json_object_set(copy, "name", name) != 0 || json_array_append(names, name) != 0 ||
+        json_array_append(overlays, copy) != 0 || !j->again) {
+        json_decref(name);
+        json_decref(copy);
+        return err_set(ERR_NOMEM, "%s: out of memory", where);
+    }
+    json_decref(name);
+    json_decref(copy);
+    return OK;
+}
+
 int job_read_overlays(struct job *j, const json_t *root, const struct job_overlay_kind *k,
                       const char *where)
 {
@@ -184,6 +209,9 @@ int job_read_overlays(struct job *j, const json_t *root, const struct job_overla
         rc = check_list(j, k, list, where);
     if (rc == OK && list)
         rc = choose(k, list, wanted, names, overlays, where);
+    if (rc == OK && k == &job_variants && j->head.aa)
+        rc = list ? add_again(j, names, overlays, where)
+                  : err_set(ERR_ARG, "%s: aa: the job has no \"%s\"", where, k->list);
     if (rc == OK && list)
         rc = job_add_axis(
             j, &(struct job_axis){.kind = k, .values = names, .overlays = overlays},

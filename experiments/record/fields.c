@@ -81,6 +81,10 @@ static const struct field {
      "cells left out because their value is missing; absent: none"},
     {"/headline/*@lo", "f64", "of each", "lower end of its 95 % interval; absent: none"},
     {"/headline/*@hi", "f64", "of each", "upper end of its 95 % interval; absent: none"},
+    {"/headline/*@detectable_frac", "f64", "",
+     "of a ratio: the smallest difference from 1 that the job's A/A could have seen; absent: the "
+     "job has none, or detectable_why"},
+    {"/headline/*@detectable_why", "text", "", "why that is not known"},
     {"/cells/NNNN/attributes_json", "json", "",
      "key (axis values and repeat as stable text), state (done, failed or skipped), attempt (1, "
      "or more if the same key was measured before), settings, seeds, the system's description, "

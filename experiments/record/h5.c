@@ -147,6 +147,9 @@ struct data {
     size_t n_left_out;                   /* another one, 0: none */
     bool interval;                       /* two more: lo and hi */
     double lo, hi;
+    bool detectable; /* another one, detectable_frac */
+    double detectable_frac;
+    const char *detectable_why; /* or its reason; NULL: neither */
 };
 
 static void put(struct record_h5 *h, hid_t parent, const struct data *d)
@@ -180,6 +183,10 @@ static void put(struct record_h5 *h, hid_t parent, const struct data *d)
         attr(h, set, "lo", H5T_IEEE_F64LE, &d->lo);
         attr(h, set, "hi", H5T_IEEE_F64LE, &d->hi);
     }
+    if (d->detectable)
+        attr(h, set, "detectable_frac", H5T_IEEE_F64LE, &d->detectable_frac);
+    else if (d->detectable_why)
+        attr_text(h, set, "detectable_why", d->detectable_why);
     need(h, H5Dclose(set), d->name);
     H5Pclose(properties);
     H5Sclose(space);
@@ -230,7 +237,10 @@ static void put_scalar(struct record_h5 *h, hid_t group, const struct record_hea
                        .n_left_out = v->n_left_out,
                        .interval = v->has_interval,
                        .lo = v->lo,
-                       .hi = v->hi});
+                       .hi = v->hi,
+                       .detectable = v->has_detectable,
+                       .detectable_frac = v->detectable_frac,
+                       .detectable_why = v->detectable_why});
 }
 
 /* --- requests and tokens */

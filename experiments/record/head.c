@@ -114,6 +114,10 @@ static json_t *headline_json(const struct record_headline *v)
         json_object_set_new(one, "n_left_out", json_integer((json_int_t)v->n_left_out));
     if (v->has_interval)
         json_object_update_new(one, json_pack("{s:f s:f}", "lo", v->lo, "hi", v->hi));
+    if (v->has_detectable)
+        json_object_set_new(one, "detectable_frac", json_real(v->detectable_frac));
+    else if (v->detectable_why)
+        json_object_set_new(one, "detectable_why", json_string(v->detectable_why));
     if (v->evidence)
         json_object_set_new(one, "evidence", json_string(v->evidence));
     return one;

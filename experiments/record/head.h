@@ -6,7 +6,7 @@
  *   "utc", "commit", "evidence"   of the run, as in "run"
  *   "run"       scalars of the record's root
  *   "headline"  {name: {"value" (null: missing), "unit", "better", "why", "lo", "hi",
- *               "evidence", "n_left_out"}}
+ *               "evidence", "n_left_out", "detectable_frac", "detectable_why"}}
  *   "cells"     {state: number of cells}
  *   "left_out"  {reason: number of failed and skipped cells}
  *   "warnings"  {code: {"n_cells", "observed", "threshold", "text"}}, the value that is

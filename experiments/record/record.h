@@ -57,6 +57,11 @@ struct record_headline {
     double lo, hi;
     /* Of the values it is made from, kinds joined by ", "; NULL: unknown. */
     const char *evidence;
+    /* Of a ratio in a job with an A/A: the smallest difference from 1 that could have been seen
+     * (metrics/compare.h), or why it is not known. All zero: there is no A/A. */
+    bool has_detectable;
+    double detectable_frac;
+    const char *detectable_why;
 };
 
 /* Turn the journal into results/<stem>/<utc>-<commit>.h5 with its head (head.h), which is

@@ -311,15 +311,15 @@ static double of_repeat(const struct run_summary *s, const struct job_headline *
     return over_cells(&one, h, chosen + first, column, x, &ignored, why);
 }
 
-/* The geometric mean over the repeats, each of which gives a number, with its confidence sequence:
- * the run ended by what it showed. Numbers that are all equal need no logarithm; with others that
- * are not above 0 there is no interval. */
-static int over_watched(const struct run_summary *s, const struct job_headline *h,
-                        const bool *chosen, int column, double *x,
-                        struct record_headline *out)
+/* The geometric mean over the repeats, each of which gives a number, with its interval: a
+ * confidence sequence where the run ended by what it showed. Numbers that are all equal need no
+ * logarithm; with others that are not above 0 there is no interval. */
+static int over_each_repeat(const struct run_summary *s, const struct job_headline *h,
+                            const bool *chosen, int column, double *x,
+                            struct record_headline *out)
 {
     size_t n = (size_t)s->job->head.repeats;
-    double *y = mem_new(MEM_HARNESS, n, sizeof(*y)), half;
+    double *y = mem_new(MEM_HARNESS, n, sizeof(*y)), first, half;
     bool equal = true, positive = true;
 
     if (!y)
@@ -329,12 +329,15 @@ static int over_watched(const struct run_summary *s, const struct job_headline *
         equal = equal && y[r] == y[0];
         positive = positive && y[r] > 0;
     }
+    first = y[0];
     for (size_t r = 0; r < n && positive; r++)
         y[r] = log(y[r]);
-    half = equal ? 0 : stats_sequence_half95(y, n);
+    half = equal                       ? 0
+           : s->job->head.repeats_auto ? stats_sequence_half95(y, n)
+                                       : stats_mean_half95(y, n);
     out->has_interval = (equal || positive) && isfinite(half);
-    if (positive && !equal)
-        out->value = exp(stats_mean(y, n));
+    if (equal || positive)
+        out->value = equal ? first : exp(stats_mean(y, n));
     out->lo = out->value * exp(-half);
     out->hi = out->value * exp(half);
     mem_free(y);
@@ -355,6 +358,49 @@ static void join_evidence(const struct run_summary *s, const bool *chosen, int c
         if (there)
             snprintf(out + n, 96 - n, "%s%s", n ? ", " : "", metrics_evidence[kind]);
     }
+}
+
+/* --- the A/A */
+
+/* The same ratio of the variant that runs twice to itself, by the same rule. */
+static int interval_of_again(const struct run_summary *s, const struct job_headline *h,
+                             int column, double *x, struct record_headline *out)
+{
+    const struct job *j = s->job;
+    bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
+    struct job_headline again = *h;
+    int rc = chosen ? OK : ERR_NOMEM, n;
+
+    again.where = json_copy(h->where);
+    json_object_set_new(again.where, "variant", json_string(j->again));
+    again.relative_to = json_pack("{s:s}", "variant", j->head.aa);
+    n = rc == OK ? job_headline_cells(j, &again, chosen) : 0;
+    if (n > 0 && h->over == JOB_MEDIAN && strcmp(h->metric, "goodput_rps") != 0)
+        rc = interval_of_ratio(s, &again, chosen, column, out);
+    else if (n > 0)
+        rc = over_each_repeat(s, &again, chosen, column, x, out);
+    json_decref(again.where);
+    json_decref(again.relative_to);
+    mem_free(chosen);
+    return rc;
+}
+
+static int find_detectable(const struct run_summary *s, const struct job_headline *h,
+                           int column, double *x, struct record_headline *out)
+{
+    struct record_headline aa = {0};
+
+    if (s->job->head.repeats < 2) {
+        out->detectable_why = "an A/A needs two repeats";
+        return OK;
+    }
+    TRY(interval_of_again(s, h, column, x, &aa));
+    out->has_detectable = aa.has_interval;
+    if (aa.has_interval)
+        out->detectable_frac = expm1(fmax(fabs(log(aa.lo)), fabs(log(aa.hi))));
+    else
+        out->detectable_why = "the A/A has no interval";
+    return OK;
 }
 
 /* Of the one chosen cell, where the headline is its value. */
@@ -400,7 +446,7 @@ int run_headline(struct run_summary *s, int k)
     join_evidence(s, chosen, column, s->headline_evidence[k]);
     out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;
     if (j->head.repeats_auto && !isnan(out->value))
-        rc = over_watched(s, h, chosen, column, x, out);
+        rc = over_each_repeat(s, h, chosen, column, x, out);
     if (rc == OK && h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
         strcmp(h->metric, "goodput_rps") != 0)
         rc = interval_of_ratio(s, h, chosen, column, out);
@@ -409,6 +455,9 @@ int run_headline(struct run_summary *s, int k)
     else if (n_chosen == 1 && !h->relative_to && !out->has_interval &&
              !j->head.repeats_auto)
         keep_interval(s, chosen, column, out);
+    if (rc == OK && j->again && !isnan(out->value) &&
+        json_object_get(h->relative_to, "variant"))
+        rc = find_detectable(s, h, column, x, out);
     mem_free(chosen);
     mem_free(x);
     return rc;

@@ -40,12 +40,14 @@ static void print_same(const struct run_summary *s, int first, int n, bool *name
     int n_same = 0, width = (int)(strstr(label, "variant=") - label);
 
     for (int i = first + 1; own && i < first + n; i++)
-        n_same += s->configuration[i] && strcmp(s->configuration[i], own) == 0;
+        n_same += !job_is_again(s->job, &s->job->cells[i]) && s->configuration[i] &&
+                  strcmp(s->configuration[i], own) == 0;
     if (n_same == 0 || named[first])
         return;
     fprintf(f, "\nsame configuration: %.*s", width, label);
     for (int i = first; i < first + n; i++)
-        if (s->configuration[i] && strcmp(s->configuration[i], own) == 0) {
+        if (!job_is_again(s->job, &s->job->cells[i]) && s->configuration[i] &&
+            strcmp(s->configuration[i], own) == 0) {
             const json_t *name = json_object_get(s->job->cells[i].axes, a->name);
 
             fprintf(f, "%s%s", i > first ? ", " : "", json_string_value(name));

@@ -292,6 +292,14 @@ static void print_headline(const struct record_headline *h, const char *evidence
         fprintf(f, "%s: %.6g %s", h->name, h->value, h->unit);
     if (h->has_interval)
         fprintf(f, " (95 %% interval %.6g to %.6g)", h->lo, h->hi);
+    if (h->has_detectable)
+        fprintf(f, " (%s %.2g %%)",
+                fabs(log(h->value)) < log1p(h->detectable_frac)
+                    ? "not detectable, which begins at"
+                    : "detectable from",
+                100 * h->detectable_frac);
+    else if (h->detectable_why)
+        fprintf(f, " (detectable: n/a, %s)", h->detectable_why);
     if (h->n_left_out)
         fprintf(f, " (%zu cells left out)", h->n_left_out);
     if (h->evidence && strcmp(h->evidence, evidence) != 0)

@@ -142,6 +142,14 @@ TEST(bad_lists_are_refused)
         {"\"load\": {\"n_requests\": [1, 2]}, \"cases\": [{\"name\": \"c\", \"load\": "
          "{\"n_requests\": 3}}]",
          "case c sets load.n_requests, which is an axis of this job"},
+        {"\"variants\": [{\"name\": \"plan\"}], \"aa\": \"plam\"",
+         "aa: no \"plam\"; did you mean \"plan\""},
+        {"\"variants\": [{\"name\": \"a\"}, {\"name\": \"b\"}], \"variant\": \"a\", "
+         "\"aa\": \"b\"",
+         "aa: no \"b\""},
+        {"\"variants\": [{\"name\": \"a\"}, {\"name\": \"a'\"}], \"aa\": \"a\"",
+         "values 2 and 3 of the list are equal"},
+        {"\"aa\": \"a\"", "aa: the job has no \"variants\""},
         {"\"variant\": \"a\"", "variant: the job has no \"variants\""},
         {"\"variants\": [{\"name\": \"ours\"}], \"variant\": \"our\"",
          "variant: no \"our\"; did you mean \"ours\""},

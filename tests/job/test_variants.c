@@ -5,6 +5,8 @@
 #include <math.h>
 
 #include "base/json.h"
+#include "base/stats.h"
+#include "base/stats_interval.h"
 #include "experiments/job/job.h"
 #include "experiments/record/journal.h"
 #include "experiments/run/experiment.h"
@@ -177,5 +179,72 @@ TEST(equal_variants_are_reported)
     at(&r, "\nsame configuration: case=q a, c (1 x 2)\n");
     assert_null(strstr(r.report, ", d"));
     assert_null(strstr(r.report, "a, b"));
+    ran_free(&r);
+}
+
+/* --- the A/A */
+
+#define WITH_AA(repeats, headlines)                                                      \
+    "{\"about\": \"x\", \"repeats\": " repeats ", \"aa\": \"fast\", \"system\": "        \
+    "{\"adapter\": \"scripted\", \"ttft_ms\": 1, \"configuration\": \"1 x 2\"}, "        \
+    "\"dataset\": {\"n\": 4, \"max_prompt_tok\": 8, \"max_output_tok\": 2}, \"load\": "  \
+    "{\"n_requests\": 3}, \"variants\": [{\"name\": \"fast\"}, {\"name\": \"slow\", "    \
+    "\"system\": {\"ttft_ms\": 40, \"configuration\": \"2 x 1\"}}], \"headline\": "      \
+    "[" headlines "]}"
+#define OVER_FAST(name, where, more)                                                     \
+    "{\"name\": \"" name "\", \"metric\": \"min_ttft_ms\", \"where\": {\"variant\": "    \
+    "\"" where "\"}, \"relative_to\": {\"variant\": \"fast\"}" more "}"
+
+/* |difference| + half the width of Student's interval, in the logarithm, from the record. */
+static double detectable_of(const struct ran *r, size_t repeats)
+{
+    double x[8];
+
+    for (size_t i = 0; i < repeats; i++)
+        x[i] = log(ttft_of(r, "fast'", (int)i) / ttft_of(r, "fast", (int)i));
+    return expm1(fabs(stats_mean(x, repeats)) + stats_mean_half95(x, repeats));
+}
+
+TEST(a_variant_runs_twice)
+{
+    struct ran r;
+    double seen;
+
+    run("aa",
+        WITH_AA("3",
+                "{\"name\": \"t\", \"metric\": \"min_ttft_ms\"}, "
+                "{\"name\": \"all\", \"metric\": \"max_ttft_ms\", \"over\": \"min\"}, "
+                "{\"name\": \"both\", \"metric\": \"n_requests\", \"over\": "
+                "\"sum\"}, " OVER_FAST("ratio", "slow", "") ", " OVER_FAST(
+                    "worst", "slow", ", \"over\": \"max\"") ", " OVER_FAST("itself",
+                                                                           "fast", "")),
+        &r);
+    assert_int_equal(r.outcome.n_done, 9);
+    assert_true(at(&r, "variant=slow repeat=0") < at(&r, "variant=fast' repeat=0"));
+    assert_true(at(&r, "variant=fast' repeat=0") < at(&r, "variant=fast repeat=1"));
+    /* It is in no headline that does not name it, and not a system like another. */
+    assert_null(member(&r, "t variant=fast'", "unit"));
+    assert_true(value(&r, "t variant=fast") >= 1);
+    assert_true(value(&r, "both") == 6);
+    assert_null(strstr(r.report, "same configuration"));
+    /* By repeats alone, and with requests, of which the wider counts. */
+    seen = detectable_of(&r, 3);
+    assert_near(number(&r, "worst", "detectable_frac"), seen);
+    assert_true(number(&r, "ratio", "detectable_frac") > seen * (1 - 1e-9));
+    assert_true(isnan(number(&r, "t variant=slow", "detectable_frac")));
+    at(&r, " (detectable from ");
+    at(&r, "itself: 1 x (95 % interval 1 to 1) (not detectable, which begins at ");
+    ran_free(&r);
+}
+
+TEST(an_aa_that_knows_nothing)
+{
+    struct ran r;
+
+    run("aa_once", WITH_AA("1", OVER_FAST("ratio", "slow", "")), &r);
+    assert_true(isnan(number(&r, "ratio", "detectable_frac")));
+    assert_string_equal(member(&r, "ratio", "detectable_why"),
+                        "an A/A needs two repeats");
+    at(&r, " (detectable: n/a, an A/A needs two repeats)");
     ran_free(&r);
 }

@@ -72,8 +72,12 @@ TEST(reads_back)
     assert_true(json_is_null(json_object_get(v, "value")));
     assert_int_equal(json_integer_value(json_object_get(v, "n_left_out")), 3);
     assert_null(json_object_get(v, "lo"));
+    assert_null(json_object_get(v, "detectable_frac"));
+    assert_string_equal(json_str_at(v, "detectable_why", ""), "the A/A has no interval");
     v = json_object_get(json_object_get(latest, "headline"), "ttft");
     assert_true(json_number_value(json_object_get(v, "lo")) == 11.5);
+    assert_true(json_number_value(json_object_get(v, "detectable_frac")) == 0.04);
+    assert_null(json_object_get(v, "detectable_why"));
     assert_string_equal(json_string_value(json_object_get(v, "better")), "lower");
     json_decref(latest);
     renamed(dir, path);

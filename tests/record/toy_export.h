@@ -15,7 +15,11 @@ static inline const char *result(void)
     static char kept[600];
     const struct record_headline h[] = {
         {.name = "ttft", .unit = "ms", .better = "lower", .value = 12.5},
-        {"goodput", "req/s", "higher", NAN, "no | rate", 0, false, 0, 0, NULL}};
+        {.name = "goodput",
+         .unit = "req/s",
+         .better = "higher",
+         .value = NAN,
+         .why = "no | rate"}};
     json_t *header = fixture_header("2026-01-31T23:59:59Z");
     struct journal *j;
     struct fixture_cell f;
