@@ -359,6 +359,7 @@ static json_t *configuration(const json_t *described)
 {
     const json_t *plan = json_object_get(described, "plan");
     const json_t *schedules = json_object_get(described, "schedules");
+    const json_t *options = json_object_get(described, "options");
     int n_tuned = (int)json_integer_value(json_object_get(schedules, "n_tuned"));
     char prefill[96], decode[96], hash[32] = "";
 
@@ -367,10 +368,13 @@ static json_t *configuration(const json_t *described)
     if (n_tuned > 0)
         snprintf(hash, sizeof(hash), " (%s)",
                  json_string_value(json_object_get(schedules, "hash")));
-    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules%s; %s; %s",
+    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules%s; %s; %s%s",
                         prefill, decode, json_string_value(json_object_get(plan, "cpus")),
                         n_tuned, hash, json_string_value(json_object_get(plan, "policy")),
-                        json_string_value(json_object_get(described, "precision")));
+                        json_string_value(json_object_get(described, "precision")),
+                        json_is_true(json_object_get(options, "kv_reuse"))
+                            ? "; keys and values reused"
+                            : "");
 }
 
 static void add_own(const struct sut *s, json_t *described)

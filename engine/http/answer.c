@@ -195,9 +195,11 @@ static json_t *usage(const struct http_answer *a)
 {
     const int64_t n_new = a->n_told > a->g->n_echo ? a->n_told - a->g->n_echo : 0;
 
-    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)a->g->n_prompt,
-                     "completion_tokens", (json_int_t)n_new, "total_tokens",
-                     (json_int_t)(a->g->n_prompt + n_new));
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens",
+                     (json_int_t)a->g->n_prompt, "completion_tokens", (json_int_t)n_new,
+                     "total_tokens", (json_int_t)(a->g->n_prompt + n_new),
+                     "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)a->g->n_reused);
 }
 
 static const char *object_name(const struct http_answer *a)

@@ -232,6 +232,7 @@ int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
 {
     const struct serve_request r = {.prompt = prompt,
                                     .n_prompt = g->n_prompt,
+                                    .n_reused = &g->n_reused,
                                     .max_new = g->max_new,
                                     .n_scored = g->n_scored,
                                     .ignore_eos = ignore_eos,

@@ -45,6 +45,7 @@ struct http_gen {
     const struct tok *tok; /* NULL: ids only */
     int vocab;
     int64_t id, n_prompt, max_new, n_top;
+    int64_t n_reused; /* of the prompt, taken from a sequence before it */
     int64_t n_echo;   /* the first tokens are the prompt's: n_prompt, or 0 */
     int64_t n_scored; /* of these, the last ones, which the engine tells of */
     bool logprobs, wake_at_end;

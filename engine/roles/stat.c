@@ -11,6 +11,8 @@ static void add_kv(struct serve_kv_stat *out, const struct serve_kv_stat *s)
     out->n_preempted += s->n_preempted;
     out->n_recomputed_tok += s->n_recomputed_tok;
     out->n_overflow += s->n_overflow;
+    out->n_reused += s->n_reused;
+    out->n_reused_tok += s->n_reused_tok;
     out->migrated_bytes += s->migrated_bytes;
     out->migrate_s += s->migrate_s;
     out->n_alloc += s->n_alloc;

@@ -173,6 +173,8 @@ static bool reserve(struct sched_loop *l, struct sched_request *r)
 
     if (rc == OK) {
         l->n_seqs++;
+        l->used_tok += r->n_ctx;
+        r->n_done = r->n_ctx > r->n_done ? r->n_ctx : r->n_done;
         r->state = SCHED_PREFILL;
         trace(l, SCHED_ADMITTED, r);
         return true;
@@ -188,8 +190,8 @@ static bool reserve(struct sched_loop *l, struct sched_request *r)
     return false;
 }
 
-/* Admit n requests. false: not n, or not those that the policy wants, so that it has to
- * choose again. */
+/* Admit n requests. false: not n, not those that the policy wants, or one has fewer tokens to
+ * compute than the policy knows, so that it has to choose again. */
 static bool admit(struct sched_loop *l, int n)
 {
     uint64_t refused = 0;
@@ -205,7 +207,7 @@ static bool admit(struct sched_loop *l, int n)
             return false;
         if (reserve(l, r)) {
             l->bucket = r->bucket;
-            as_wanted = as_wanted && r->wanted;
+            as_wanted = as_wanted && r->wanted && r->n_ctx == 0;
             n--;
         } else if (!r->ended) {
             refused |= UINT64_C(1) << r->bucket;

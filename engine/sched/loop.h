@@ -73,8 +73,9 @@ struct sched_alloc {
     int64_t (*need_tok)(void *ctx, const struct sched_request *r);
     /* The kind of memory that reserve() would take now, 0 to 63. NULL: all are of one. */
     int (*bucket)(void *ctx, const struct sched_request *r);
-    /* Memory for the request's known tokens, at least. ERR_NOMEM: none is free now; any other
-     * error: it can never have any. */
+    /* Memory for the request's known tokens, at least. It may set r->n_ctx, less than those: the
+     * first keys and values are there already. ERR_NOMEM: none is free now; any other error: it
+     * can never have any. */
     int (*reserve)(void *ctx, struct sched_request *r);
     /* More, for n_tok tokens in all; OK where it has that. ERR_NOMEM: none is free now.
      * ERR_UNSUPPORTED: it has to give up its memory and begin again. */

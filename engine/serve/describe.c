@@ -315,8 +315,7 @@ static json_t *describe_kv(const struct serve *s)
                                   s->totals[i].sched_ns);
     return json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:I, s:f, s:I, s:f, "
-        "s:o, "
-        "s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:I, s:I}",
         "alloc", s->o.kv_alloc ? s->o.kv_alloc : "static", "kv_pool_bytes",
         (json_int_t)kv.pool_bytes, "kv_used_bytes", (json_int_t)kv.used_bytes,
         "kv_reserved_bytes", (json_int_t)kv.reserved_bytes, "kv_overflow_total",
@@ -328,7 +327,8 @@ static json_t *describe_kv(const struct serve *s)
         "learn_s", (double)s->lengths.learn_ns * 1e-9, "utilization_inner",
         share(u->inner_ns, time), "utilization_outer", share(u->outer_ns, time),
         "utilization_inner_by_step", points(&u->inner), "utilization_outer_by_step",
-        points(&u->outer));
+        points(&u->outer), "n_reused", (json_int_t)kv.n_reused, "n_reused_tok",
+        (json_int_t)kv.n_reused_tok);
 }
 
 static json_t *describe_work(const struct serve *s)

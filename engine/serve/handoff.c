@@ -163,7 +163,7 @@ static void reserve(struct serve *s, struct serve_seq *q, bool *short_of_memory)
     *short_of_memory = *short_of_memory || n_used >= s->o.max_seqs;
     if (*short_of_memory)
         return;
-    rc = kv_reserve(s->pool, &need, &q->kv);
+    rc = serve_kv_reserve(s, &need, &q->kv);
     if (rc == ERR_NOMEM && n_used > 0) {
         err_clear();
         *short_of_memory = true;

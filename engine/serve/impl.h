@@ -1,7 +1,8 @@
 /* serve/impl.h - the inside of the public API, for the files of this module only: open.c assembles
  * the engine, queue.c accepts requests, serve.c runs steps, memory.c lends the pool to the loop,
- * lengths.c knows how long they will be, handoff.c has those that
- * another engine began or goes on with, describe.c and placement.c report. */
+ * reuse.c keeps what ended for those that begin alike, lengths.c knows how long they will be,
+ * handoff.c has those that another engine began or goes on with, describe.c and placement.c
+ * report. */
 #ifndef SERVE_IMPL_H
 #define SERVE_IMPL_H
 
@@ -42,6 +43,7 @@ struct serve_seq {
     struct kv_slot kv;
     struct sampler *sampler;
     serve_token_fn on_token;
+    int64_t *n_reused; /* the caller's; NULL: nobody asks */
     void *ctx;
     struct serve_seq *next;       /* in the queue, or outside of the loop */
     struct serve_handoff handoff; /* side 0: none */
@@ -57,6 +59,24 @@ struct serve_kv_use {
     double inner_ns,
         outer_ns; /* sums over steps: share of the reserved, of all; x time */
     struct series inner, outer; /* by steps */
+};
+
+/* Sequences that have ended, whose keys and values are kept for requests that begin alike, until
+ * their memory is needed. reuse.c */
+#define SERVE_KEPT_MAX 256
+struct serve_kept {
+    struct kv_slot kv;
+    int32_t *ids; /* [n_tok] whose keys and values are there; owned */
+    int64_t n_tok;
+    int64_t used_at; /* the later, the less likely to be given up */
+};
+struct serve_reuse {
+    struct serve_kept kept[SERVE_KEPT_MAX];
+    int n_kept;
+    int64_t clock;
+    int64_t kept_tok; /* that their memory counts as */
+    /* Requests that began with tokens of others, and these tokens. Read by any thread. */
+    atomic_llong n_requests, n_tok;
 };
 
 /* What is known of the lengths of requests. lengths.c */
@@ -95,6 +115,7 @@ struct serve {
     bool kv_mapped;                      /* by serve_open_mapped() */
     int64_t kv_token_bytes;
     struct serve_lengths lengths;
+    struct serve_reuse reuse;
     struct tok *tok;
     const struct sched_policy *policy;
     int64_t max_tok;
@@ -168,6 +189,18 @@ void serve_requests_close(struct serve *s);
 MUST int serve_loop_open(struct serve *s);
 /* Add a step that took step_ns to what is reported of the use of memory. */
 void serve_count_memory(struct serve *s, int64_t step_ns);
+
+/* As kv_reserve() and kv_grow(), and gives up sequences that are kept where memory is short. */
+MUST int serve_kv_reserve(struct serve *s, const struct kv_need *need,
+                          struct kv_slot *out);
+MUST int serve_kv_grow(struct serve *s, struct kv_slot *kv, int64_t used_tok,
+                       int64_t n_tok);
+/* Memory for a request that waits. Where it begins like a sequence that is kept it has the keys and
+ * values of these tokens, and r.n_ctx says of how many: all but one of those it knows at most. */
+MUST int serve_reuse_reserve(struct serve *s, struct serve_seq *q);
+/* A request has ended: its memory is kept, or released. */
+void serve_reuse_keep(struct serve *s, struct serve_seq *q);
+void serve_reuse_close(struct serve *s);
 
 /* Open the predictor and the bounds of buckets that the options ask for. s->max_tok is set.
  * ERR_ARG, ERR_NOTFOUND: an option is wrong. */

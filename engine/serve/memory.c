@@ -12,7 +12,7 @@ static int64_t free_tok(void *ctx)
     struct kv_stat kv;
 
     kv_pool_stat(s->pool, &kv);
-    return kv.limit_tok - kv.reserved_tok;
+    return kv.limit_tok - kv.reserved_tok + s->reuse.kept_tok;
 }
 
 static int64_t need_tok(void *ctx, const struct sched_request *r)
@@ -37,13 +37,12 @@ static int reserve(void *ctx, struct sched_request *r)
 {
     struct serve *s = ctx;
     struct serve_seq *q = (struct serve_seq *)r;
-    const struct kv_need need = serve_need(s, q);
 
     if (q->handoff.slot) {
         q->kv = q->kv_elsewhere;
         return OK;
     }
-    return kv_reserve(s->pool, &need, &q->kv);
+    return serve_reuse_reserve(s, q);
 }
 
 void serve_seq_give_back(struct serve *s, struct serve_seq *q)
@@ -63,7 +62,7 @@ static int grow(void *ctx, struct sched_request *r, int64_t n_tok)
         q->overflowed = true;
         s->n_overflow++;
     }
-    return kv_grow(s->pool, &q->kv, r->n_ctx, n_tok) == OK ? OK : ERR_NOMEM;
+    return serve_kv_grow(s, &q->kv, r->n_ctx, n_tok) == OK ? OK : ERR_NOMEM;
 }
 
 static void release(void *ctx, struct sched_request *r)
@@ -71,7 +70,11 @@ static void release(void *ctx, struct sched_request *r)
     struct serve *s = ctx;
     struct serve_seq *q = (struct serve_seq *)r;
 
-    if (q->handoff.side != SERVE_PROMPT_SIDE) /* serve_seq_drop() decides about those */
+    if (q->handoff.side == SERVE_PROMPT_SIDE) /* serve_seq_drop() decides about those */
+        return;
+    if (r->ended)
+        serve_reuse_keep(s, q);
+    else
         kv_release(s->pool, &q->kv);
 }
 
@@ -145,6 +148,8 @@ void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out)
         .migrate_s = (double)kv.migrate_ns_total * 1e-9,
         .n_alloc = kv.n_alloc_total,
         .alloc_s = (double)kv.alloc_ns_total * 1e-9,
+        .n_reused = s->reuse.n_requests,
+        .n_reused_tok = s->reuse.n_tok,
         .n_predicted = s->lengths.n_predicted,
         .predict_s = (double)s->lengths.predict_ns * 1e-9,
     };

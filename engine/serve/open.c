@@ -96,7 +96,8 @@ static int pool_opts(const struct serve *s, const struct kv_shape *shape,
                                  .budget_bytes = (size_t)s->o.kv_budget,
                                  .max_tok = s->max_tok,
                                  .block_tok = s->o.kv_block,
-                                 .max_seqs = s->o.max_seqs,
+                                 .max_seqs =
+                                     s->o.max_seqs + (s->o.kv_reuse ? SERVE_KEPT_MAX : 0),
                                  .shared = in_processes(s) || s->kv_mapped,
                                  .bounds = b ? kv_buckets_bounds(b) : NULL};
     return s->o.kv_budget > 0
@@ -370,6 +371,7 @@ void serve_requests_close(struct serve *s)
     mem_free(s->chunks);
     mem_free(s->logits);
     mem_free(s->new_ids);
+    serve_reuse_close(s);
     kv_pool_close(&s->pool);
     serve_lengths_close(s);
 }

@@ -144,6 +144,12 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(INT, kv_relearn, "128",
             "odma: choose the sizes again after every N requests that ended. 0: never.",
             .min = 0, .max = 1 << 20),
+    OPT_ROW(BOOL, kv_reuse, NULL,
+            "Keep the keys and values of sequences that have ended until their memory is "
+            "needed: a request that begins with the same tokens, such as a system prompt "
+            "or the next turn of a conversation, copies them and computes the rest. As "
+            "any other way of computing a prompt in pieces it may round differently; "
+            "with --deterministic tokens are the same."),
     OPT_ROW(INT, kv_patience, "8",
             "Steps for which a request waits for memory for its next token before the "
             "latest request is preempted.",

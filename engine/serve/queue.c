@@ -90,6 +90,7 @@ static int make_seq(struct serve_seq **out, struct serve *s,
     q->n_scored = r->n_scored;
     q->ignore_eos = r->ignore_eos;
     q->on_token = r->on_token;
+    q->n_reused = r->n_reused;
     q->ctx = r->ctx;
     if (r->handoff)
         q->handoff = *r->handoff;

@@ -49,6 +49,7 @@ struct serve_opts {
     double kv_predict_sigma; /* noisy: size of its errors */
     char *kv_predict_file;   /* learned: path of what was learned */
     int64_t kv_relearn;      /* odma: requests between new bounds; 0: never */
+    bool kv_reuse;           /* keep what ended for requests that begin alike */
     int64_t kv_patience;     /* steps for which a request waits for memory to grow */
     int64_t max_step_tok;    /* most tokens in one step */
     bool pin;                /* pin each thread to its CPU */
@@ -103,6 +104,9 @@ struct serve_request {
     struct serve_sampling sampling;
     serve_token_fn on_token;
     void *ctx;
+    /* NULL, or where it is put, before the first on_token, how many of the prompt's tokens are
+     * taken from a sequence before it (kv_reuse); untouched where none are. */
+    int64_t *n_reused;
     /* One of the two engines that compute it together; copied. NULL: it is computed here. */
     const struct serve_handoff *handoff;
 };
@@ -211,6 +215,8 @@ struct serve_kv_stat {
     double migrate_s;
     int64_t n_alloc; /* calls of the allocator */
     double alloc_s;  /* their time, without that of copies */
+    /* Requests whose first tokens were taken from a sequence before them, and these tokens. */
+    int64_t n_reused, n_reused_tok;
     int64_t n_predicted;
     double predict_s; /* time that predictions took, on the threads that submit */
 };

@@ -27,8 +27,7 @@ struct world {
     int64_t n_refused, n_preempted;
 };
 
-/* The history that runs, for what is printed where it fails. */
-static const char *history_policy;
+static const char *history_policy; /* of the one that runs, to print where it fails */
 static uint64_t history_seed;
 
 /* ---- an allocator: blocks of a multiple of align_tok out of one budget ---- */
@@ -72,14 +71,15 @@ static int reserve(void *ctx, struct sched_request *r)
     struct request *q = (struct request *)r;
     int64_t n = align_up(w, wanted_tok(q));
 
-    assert_true(r->state == SCHED_WAITING && q->size_tok == 0 && !q->dropped);
-    assert_int_equal(r->n_ctx, 0);
+    assert_true(r->n_ctx == 0 && q->size_tok == 0 && !q->dropped);
     if (align_up(w, r->n_prompt + r->max_new) > w->budget_tok)
         return err_set(ERR_LIMIT, "larger than all memory");
     if (n > free_tok(w))
         return err_set(ERR_NOMEM, "none is free");
     q->size_tok = n;
     w->reserved_tok += n;
+    if (w->align_tok % 2) /* some of its tokens are there already */
+        r->n_ctx = (int64_t)rng_below(&w->rng, (uint64_t)sched_request_n_known(r));
     return OK;
 }
 

@@ -3,7 +3,7 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests serve/test_histories serve/test_handoff
+need_tests serve/test_histories serve/test_handoff serve/test_reuse
 export HISTORIES=1000
 
 rule() { # rule, file, sed script
@@ -13,7 +13,7 @@ rule() { # rule, file, sed script
 rule "a request that comes while another waits is lost" engine/serve/queue.c \
     's/s->queue_tail = &q->next/s->queue_tail = \&s->queue_head/'
 rule "a canceled request goes on" engine/serve/serve.c 's/if (!q->canceled)/if (!q->canceled || q->r.n_new > 3)/'
-rule "memory of a request that ended is not given back" engine/serve/memory.c 's/kv_release(s->pool, .*/(void)s;/'
+rule "memory of a request that ended is not given back" engine/serve/reuse.c 's/kv_release(s->pool, &q.*/(void)s;/'
 rule "a preempted request counts as computed" engine/sched/loop.c 's/r->n_ctx = r->step_tok = r->n_waited/r->step_tok = r->n_waited/'
 rule "a token is skipped" engine/sched/loop.c 's/r->n_ctx += r->step_tok/& + (r->n_new == 5)/'
 rule "the oldest is preempted" engine/sched/loop.c 's/youngest = l->live\[i\];/youngest = youngest ? youngest : l->live[i];/'
@@ -32,4 +32,11 @@ breaks "memory that a transport reads is given to another" engine/serve/queue.c 
 breaks "memory is taken from those that wait for it" $h 's/r->n_waited > 0 ||.*/false;/' serve/test_handoff waiting_requests_go_first
 breaks "an engine that waits for a release keeps stepping" engine/serve/serve.c 's/s->waits = n == 0/s->waits = n < 0/' \
     serve/test_handoff waits_for_a_release
+u=engine/serve/reuse.c
+breaks "the last token of a prompt is not computed" $u 's/n_known - 1)/n_known)/' serve/test_reuse what_is_taken_is_counted
+breaks "tokens that differ are taken" $u 's/a\[i\] == b\[i\]/(a[i] == b[i] || i > 17)/' serve/test_reuse turns_of_chats_get_the_same_tokens
+breaks "keys and values of one layer are not copied" $u 's/i < c->shape.n_layers/i < c->shape.n_layers - 1/' \
+    serve/test_reuse turns_of_chats_get_the_same_tokens
+breaks "more is kept than is there" $u 's/.n_tok = q->r.n_ctx,/.n_tok = q->r.n_ctx + 1,/' serve/test_reuse turns_of_chats_get_the_same_tokens
+breaks "what is kept is not given up" $u 's/if (u->n_kept <= n_left)/if (u->n_kept <= n_left + 1)/' serve/test_reuse random_histories
 finish_broken
