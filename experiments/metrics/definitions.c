@@ -533,6 +533,15 @@ const struct metrics_def metrics_defs[] = {
     {"prefill_peak_frac", "", "higher",
      "prefill_gflops / peak of the machine for the weights' type, measured before and after "
      "the cell", prefill_peak, NULL},
+    {"joules_per_tok", "J/tok", "lower",
+     "energy of packages and memory over the duration / prompt and output tokens; whatever "
+     "else the machine ran is in it", metrics_joules_per_tok, NULL},
+    {"prefill_joules_per_tok", "J/tok", "lower",
+     "energy from dispatch to first token / prompt tokens; single sequence only",
+     metrics_prefill_joules_per_tok, NULL},
+    {"decode_joules_per_tok", "J/tok", "lower",
+     "energy from first to last token / tokens after the first; single sequence only",
+     metrics_decode_joules_per_tok, NULL},
     {"identity_e2e_error_ms", "ms", "lower",
      "check: largest |e2e - (ttft + sum of |itl|)| of a completed request", identity_e2e, NULL},
     {"little_l", "", "", "time average of the number of requests in the system", little_l, NULL},

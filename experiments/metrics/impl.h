@@ -22,4 +22,9 @@ double metrics_offered_rate(const struct metrics_work *w, const char **why);
 double metrics_achieved_rate(const struct metrics_work *w, const char **why);
 double metrics_backlog_growth(const struct metrics_work *w, const char **why);
 
+/* energy.c: energy by token and phase. */
+double metrics_joules_per_tok(const struct metrics_work *w, const char **why);
+double metrics_prefill_joules_per_tok(const struct metrics_work *w, const char **why);
+double metrics_decode_joules_per_tok(const struct metrics_work *w, const char **why);
+
 #endif

@@ -191,7 +191,8 @@ int metrics_one(double *out, const struct metrics_input *in, const char *name)
     return rc;
 }
 
-static int add_series(struct metrics *m, const char *name, size_t n, double **v)
+static int add_series(struct metrics *m, const char *name, const char *unit, size_t n,
+                      double **v)
 {
     struct metrics_series *s = &m->series[m->n_series];
 
@@ -199,6 +200,7 @@ static int add_series(struct metrics *m, const char *name, size_t n, double **v)
     if (!s->v)
         return ERR_NOMEM;
     snprintf(s->name, sizeof(s->name), "%s", name);
+    snprintf(s->unit, sizeof(s->unit), "%s", unit);
     s->n = n;
     m->n_series++;
     *v = s->v;
@@ -213,8 +215,8 @@ static int add_slo_scale(struct metrics *m, const struct metrics_work *w)
 
     if (slo->n_scale == 0 || w->n_measured == 0)
         return OK;
-    if ((rc = add_series(m, "slo_scale", (size_t)slo->n_scale, &x)) != OK ||
-        (rc = add_series(m, "slo_attainment_frac", (size_t)slo->n_scale, &y)) != OK)
+    if ((rc = add_series(m, "slo_scale", "", (size_t)slo->n_scale, &x)) != OK ||
+        (rc = add_series(m, "slo_attainment_frac", "", (size_t)slo->n_scale, &y)) != OK)
         return rc;
     for (int k = 0; k < slo->n_scale; k++) {
         x[k] = slo->scale[k];
@@ -222,6 +224,20 @@ static int add_slo_scale(struct metrics *m, const struct metrics_work *w)
             y[k] += metrics_slo_met(w->measured[i], slo, slo->scale[k]);
         y[k] /= (double)w->n_measured;
     }
+    return OK;
+}
+
+/* The readings, from which anybody can compute the numbers again. */
+static int add_energy(struct metrics *m, const struct metrics_input *in)
+{
+    double *s, *joules;
+
+    if (in->n_energy == 0)
+        return OK;
+    TRY(add_series(m, "energy_s", "s", in->n_energy, &s));
+    TRY(add_series(m, "energy_joules", "J", in->n_energy, &joules));
+    memcpy(s, in->energy_s, in->n_energy * sizeof(*s));
+    memcpy(joules, in->energy_joules, in->n_energy * sizeof(*joules));
     return OK;
 }
 
@@ -250,6 +266,8 @@ int metrics_compute(struct metrics *out, const struct metrics_input *in)
     }
     assert(out->n_values == n_published());
     rc = add_slo_scale(out, &w);
+    if (rc == OK)
+        rc = add_energy(out, in);
 out:
     mem_free(w.ok);
     mem_free(w.measured);

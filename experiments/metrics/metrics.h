@@ -55,6 +55,11 @@ struct metrics_input {
     const char *read_why, *peak_why;
     const double *timer_error_us; /* overshoot of timed waits, measured before the cell */
     size_t n_timer_error;
+    /* Energy that the machine had taken since the first reading, at times of the cell in
+     * ascending order. n 0: it was not read; energy_why may then say why. */
+    const double *energy_s, *energy_joules;
+    size_t n_energy;
+    const char *energy_why;
 };
 
 /* The kinds of evidence that a number can rest on: "measured", "measured_small", "model",
@@ -80,7 +85,7 @@ struct metrics_series {
     const char *evidence; /* as of a value */
 };
 
-#define METRICS_MAX_SERIES 2
+#define METRICS_MAX_SERIES 4
 struct metrics {
     struct metrics_value *values;
     size_t n_values;

@@ -159,6 +159,11 @@ static double *numbers_of(const json_t *list, size_t *n)
     return x;
 }
 
+static double *numbers_of_series(const struct record_view *v, const char *name, size_t *n)
+{
+    return numbers_of(json_object_get(json_object_get(v->series, name), "v"), n);
+}
+
 static double or_zero(double x)
 {
     return isnan(x) ? 0 : x;
@@ -168,9 +173,10 @@ static double or_zero(double x)
 static void set_input(struct record_view *v, const struct metrics_row *rows,
                       size_t n_rows)
 {
-    size_t n_scale;
-    double *scale = numbers_of(
-        json_object_get(json_object_get(v->series, "slo_scale"), "v"), &n_scale);
+    size_t n_scale, n_s, n_joules;
+    double *scale = numbers_of_series(v, "slo_scale", &n_scale);
+    double *s = numbers_of_series(v, "energy_s", &n_s);
+    double *joules = numbers_of_series(v, "energy_joules", &n_joules);
 
     v->in = (struct metrics_input){
         .rows = rows,
@@ -182,7 +188,10 @@ static void set_input(struct record_view *v, const struct metrics_row *rows,
         .read_gbps = json_f64_at(v->attributes, "bound.read_gbps"),
         .peak_gflops = json_f64_at(v->attributes, "bound.peak_gflops"),
         .read_why = "not known",
-        .peak_why = "not known"};
+        .peak_why = "not known",
+        .energy_s = s,
+        .energy_joules = joules,
+        .n_energy = n_s < n_joules ? n_s : n_joules};
 }
 
 static void keep_for_later(struct record_view *v)
@@ -253,6 +262,8 @@ static void check_cell(struct verify *x, size_t index)
     check_chain_of_cell(x);
     keep_for_later(v);
     mem_free((void *)v->in.slo.scale);
+    mem_free((void *)v->in.energy_s);
+    mem_free((void *)v->in.energy_joules);
     mem_free(rows);
     export_requests_free(&q);
     json_decref(cell);

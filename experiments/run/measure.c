@@ -266,7 +266,11 @@ static int compute(struct cell *c)
                                      .read_why = c->bound.read_why,
                                      .peak_why = c->bound.peak_why,
                                      .timer_error_us = c->result.timer_error_us,
-                                     .n_timer_error = c->result.n_timer_error};
+                                     .n_timer_error = c->result.n_timer_error,
+                                     .energy_s = c->result.energy.s,
+                                     .energy_joules = c->result.energy.joules,
+                                     .n_energy = c->result.energy.n,
+                                     .energy_why = c->result.energy.why};
 
     return metrics_compute(&c->metrics, &in);
 }

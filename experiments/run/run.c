@@ -360,20 +360,25 @@ static int measure_timer(struct run_result *out)
 }
 
 /* Follow the generator from the calling thread until it ends. */
-static void follow(struct run_system *s, struct run_flight *f, run_tick_fn tick,
-                   void *ctx)
+static void follow(struct run_system *s, struct run_flight *f, struct run_energy *energy,
+                   run_tick_fn tick, void *ctx)
 {
+    uint64_t next_tick_ns = 0;
+
     pthread_mutex_lock(&s->lock);
     while (!f->finished) {
         size_t n_closed = f->n_closed, n_failed = f->n_failed;
 
-        if (tick) {
-            pthread_mutex_unlock(&s->lock);
+        pthread_mutex_unlock(&s->lock);
+        if (tick && clock_ns() >= next_tick_ns) {
             tick(ctx, n_closed, n_failed);
-            pthread_mutex_lock(&s->lock);
+            next_tick_ns = clock_ns() + TICK_NS;
         }
+        run_energy_read(energy);
+        pthread_mutex_lock(&s->lock);
         if (!f->finished)
-            wait_until(&s->progressed, &s->lock, clock_ns() + TICK_NS);
+            wait_until(&s->progressed, &s->lock,
+                       clock_ns() + (energy->why[0] ? TICK_NS : RUN_ENERGY_NS));
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -414,15 +419,18 @@ int run_cell(struct run_result *out, struct run_system *s,
     if (rc != OK)
         goto out;
     s->next_request += (int64_t)f.n;
-    f.start_ns = clock_ns() + LEAD_NS;
+    run_energy_open(&out->energy);
+    out->energy.start_ns = f.start_ns = clock_ns() + LEAD_NS;
+    run_energy_read(&out->energy);
     pthread_mutex_lock(&s->lock);
     s->flight = &f;
     pthread_mutex_unlock(&s->lock);
     rc = thread_start(&thread, 0, generate, &g, "load generator");
     if (rc != OK)
         goto out;
-    follow(s, &f, tick, ctx);
+    follow(s, &f, &out->energy, tick, ctx);
     pthread_join(thread, NULL);
+    run_energy_read(&out->energy);
     out->wall_s = (double)(clock_ns() - f.start_ns) / 1e9;
     out->system_stuck = g.stuck;
     out->ended_early = f.ended_early;
@@ -447,5 +455,6 @@ void run_result_fini(struct run_result *r)
     mem_free(r->rows);
     mem_free(r->token_ns);
     mem_free(r->timer_error_us);
+    run_energy_fini(&r->energy);
     *r = (struct run_result){0};
 }

@@ -19,6 +19,7 @@
 #include "experiments/load/load.h"
 #include "experiments/metrics/metrics.h"
 #include "experiments/metrics/saturation.h"
+#include "experiments/run/energy.h"
 
 /* An open system under test. */
 struct run_system;
@@ -59,6 +60,7 @@ struct run_result {
     int64_t *token_ns; /* backing store of rows[].token_ns */
     double *timer_error_us;
     size_t n_timer_error;
+    struct run_energy energy;
     double wall_s;
     struct metrics_saturated saturated; /* by load.saturation; all zero: not found */
     bool ended_early;  /* for that reason: the rows are those that were sent */

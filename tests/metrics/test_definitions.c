@@ -297,6 +297,9 @@ static double single(const struct metrics_input *in, const char *name)
         {"prefill_tok_s", prefill},
         {"prefill_gflops", gflops},
         {"prefill_peak_frac", share(gflops, in->peak_gflops)},
+        {"joules_per_tok", NAN}, /* with readings: test_energy.c */
+        {"prefill_joules_per_tok", NAN},
+        {"decode_joules_per_tok", NAN},
         {"identity_e2e_error_ms", s.n_ok > 0 ? s.worst_ms : NAN},
         {"little_l", s.n > 0 ? share(s.stay_ns, (double)(s.last - s.first)) : NAN},
     };

@@ -19,7 +19,7 @@ struct toy {
     struct metrics_row rows[ROWS];
     int64_t token_ns[ROWS * TOK];
     struct metrics m;
-    struct metrics_series series[4];
+    struct metrics_series series[METRICS_MAX_SERIES + 1];
     double one[1];
     json_t *attributes;
     struct record_headline headline;
@@ -28,13 +28,17 @@ struct toy {
 static void make(struct toy *t)
 {
     static const double scale[] = {0.5, 1, 2};
+    static const double energy_s[] = {-1, 0.1, 9}, joules[] = {0, 7, 50};
     struct metrics_input in = {.rows = t->rows,
                                .n_rows = ROWS,
                                .slo = {20, 3, scale, 3},
                                .read_gbps = 40,
                                .peak_gflops = 200,
                                .read_why = "",
-                               .peak_why = ""};
+                               .peak_why = "",
+                               .energy_s = energy_s,
+                               .energy_joules = joules,
+                               .n_energy = 3};
 
     memset(t, 0, sizeof(*t));
     for (int i = 0; i < ROWS; i++) {
@@ -216,6 +220,9 @@ static void add_series(struct toy *t, const char *name, double x)
     X(throughput, "summary/output_throughput_tok_s",                                     \
       value(t, "output_throughput_tok_s")->value *= 1.05)                                \
     X(tokens, "summary/output_tok", value(t, "output_tok")->value += 1)                  \
+    X(energy, "summary/decode_joules_per_tok",                                           \
+      value(t, "decode_joules_per_tok")->value *= 2)                                     \
+    X(energy_readings, "summary/joules_per_tok", t->series[3].v[1] += 1)                 \
     X(attainment_by_scale, "series/slo_attainment_frac[1]", t->series[1].v[1] = 0.25)    \
     X(unit, "summary/mean_ttft_ms", strcpy(value(t, "mean_ttft_ms")->unit, "s"))         \
     X(interval, "summary/mean_e2e_ms", value(t, "mean_e2e_ms")->has_interval = true;     \

@@ -5,6 +5,8 @@
 #include "tests/metrics/rows.h"
 
 #include "experiments/run/run.h"
+#include "cpu/energy.h"
+#include "tests/support/fake_root.h"
 #include "tests/support/faults.h"
 
 /* Regression: a scripted request was freed after its end was reported. */
@@ -225,6 +227,72 @@ TEST(a_stalled_system_is_seen)
               1, &load);
     assert_true(metrics_ttft_ms(&x.result.rows[2]) >= 50);
     assert_true(x.result.rows[5].first_token_ns >= x.result.rows[2].first_token_ns);
+    close_system(&x);
+}
+
+/* A counter that a test moves: 1 J more whenever the cell reports its progress. */
+#define PACKAGE "/sys/class/powercap/intel-rapl:0"
+static const char *counter_root;
+static long long counter_uj;
+
+static void count_on(void *ctx, size_t n_ended, size_t n_failed)
+{
+    char path[1024], text[32];
+
+    (void)ctx, (void)n_ended, (void)n_failed;
+    counter_uj += 1000000;
+    snprintf(path, sizeof(path), "%s" PACKAGE "/energy_uj", counter_root);
+    snprintf(text, sizeof(text), "%lld\n", counter_uj);
+    test_write(path, text, strlen(text));
+}
+
+static void run_counted(struct fixture *x, const struct fake_file *files,
+                        run_tick_fn tick)
+{
+    static struct item item = {.n_prompt = 5, .n_output = 3};
+    struct load_opts load = constant(4, 10);
+
+    counter_root = fake_root(files);
+    counter_uj = 7000000;
+    cpu_energy_set_root(counter_root);
+    open_system(x, "{\"adapter\": \"scripted\", \"ttft_ms\": 5, \"itl_ms\": 5}");
+    assert_ok(make_requests(x, &item, 1, &load));
+    assert_ok(run_cell(&x->result, x->system, &x->requests, &load, tick, NULL));
+    cpu_energy_set_root(NULL);
+}
+
+TEST(energy_is_read_while_a_cell_runs)
+{
+    static const struct fake_file files[] = {
+        {PACKAGE "/name", "package-0\n"},
+        {PACKAGE "/energy_uj", "7000000\n"},
+        {PACKAGE "/max_energy_range_uj", "99999999\n"},
+        {0}};
+    struct fixture x = {0};
+    const struct run_energy *e = &x.result.energy;
+    double last_s;
+
+    run_counted(&x, files, count_on);
+    assert_string_equal(e->why, "");
+    assert_true(e->n >= 3);
+    last_s = (double)x.result.rows[3].done_ns / 1e9;
+    assert_true(e->s[0] < 0 &&
+                e->s[e->n - 1] >= last_s); /* so that each phase has readings */
+    assert_true(e->joules[0] == 0);
+    for (size_t i = 1; i < e->n; i++)
+        assert_true(e->s[i] >= e->s[i - 1] && e->joules[i] >= e->joules[i - 1]);
+    assert_near(e->joules[e->n - 1], (double)(counter_uj - 7000000) / 1e6, 1e-9);
+    close_system(&x);
+}
+
+TEST(energy_that_cannot_be_read_is_explained)
+{
+    static const struct fake_file none[] = {{"/sys/class/net/lo/name", "lo\n"}, {0}};
+    struct fixture x = {0};
+
+    run_counted(&x, none, NULL);
+    assert_int_equal(x.result.energy.n, 0);
+    assert_non_null(strstr(x.result.energy.why, "shows no counter"));
     close_system(&x);
 }
 
