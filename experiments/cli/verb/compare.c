@@ -7,17 +7,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "experiments/report/compare_report.h"
+#include "experiments/cli/compare_folders.h"
 #include "experiments/cli/compare_rounds.h"
 #include "experiments/cli/verb.h"
 
 enum { WORSE = 4, CANNOT_SAY = 5 };
 
-/* In the folder of records whose rounds ended by what they showed: as many as were needed. */
-#define ROUNDS_FILE "rounds.json"
-#define ROUNDS_MAX  1000
+#define ROUNDS_MAX 1000
 
 struct compare_verb_opts {
     bool help, smoke, strict, across_machines, aa;
@@ -82,22 +79,6 @@ static const struct opt_row table[] = {
     OPT_HELP_ROW,
     {0},
 };
-
-/* "5%", or "0.05". */
-static int read_share(double *out, const char *text, const char *flag)
-{
-    char *end;
-
-    *out = strtod(text, &end);
-    if (end != text && strcmp(end, "%") == 0)
-        *out /= 100, end++;
-    if (end == text || *end || !(*out >= 0 && *out < 1))
-        return err_set(ERR_ARG,
-                       "%s: expected a share from 0%% to 100%%, found \"%s\"; "
-                       "example: 5%%",
-                       flag, text);
-    return OK;
-}
 
 /* 0: auto. */
 static int read_rounds(int64_t *out, const char *text)
@@ -171,28 +152,6 @@ static void choose_dir(char *dir, size_t n, const char *job,
     log_info("records go to %s; --out with this folder continues the comparison", dir);
 }
 
-/* `again`: the records of A again; NULL: there are none. */
-static int compare_paths(struct compare_totals *t, const char *a, const char *b,
-                         const char *again, const struct compare_report_opts *o, FILE *f)
-{
-    struct compare_records x = {0}, y = {0}, z = {0};
-    struct compare_report_opts with = *o;
-    int rc = compare_read(&x, a);
-
-    if (rc == OK)
-        rc = compare_read(&y, b);
-    if (rc == OK && again)
-        rc = compare_read(&z, again);
-    if (rc == OK && again)
-        with.aa = &z;
-    if (rc == OK)
-        rc = compare_report(t, &x, &y, &with, f);
-    compare_records_fini(&x);
-    compare_records_fini(&y);
-    compare_records_fini(&z);
-    return rc;
-}
-
 /* What a comparison of jobs left with its records in DIR/a and DIR/b: `name` of DIR. NULL:
  * a and b are others, or there is none. */
 static const char *find_left(char *out, size_t n, const char *a, const char *b,
@@ -210,25 +169,8 @@ static const char *find_left(char *out, size_t n, const char *a, const char *b,
 
 /* --- rounds */
 
-/* Where the records of a comparison of jobs are. */
-struct folders {
-    char dir[1024], a[1040], b[1040], aa[1040], rounds[1060];
-};
-
-/* Kept from the first round on: an interval of the records must allow for the looks. */
-static int keep_rounds(const struct folders *at, int64_t n, double precision,
-                       const char *stopped)
-{
-    json_t *j = json_pack("{s:s s:I s:f s:s}", "rounds", "auto", "n_rounds",
-                          (json_int_t)n, "precision_frac", precision, "stopped", stopped);
-    int rc = json_write_file(j, at->rounds);
-
-    json_decref(j);
-    return rc;
-}
-
 /* The widest interval of the rounds that there are. */
-static int look(double *reach_frac, const struct folders *at,
+static int look(double *reach_frac, const struct compare_folders *at,
                 const struct compare_report_opts *report, bool aa)
 {
     struct compare_totals t = {0};
@@ -236,7 +178,7 @@ static int look(double *reach_frac, const struct folders *at,
     int rc = f ? OK : err_set(ERR_IO, "/dev/null: cannot open: %m");
 
     if (rc == OK)
-        rc = compare_paths(&t, at->a, at->b, aa ? at->aa : NULL, report, f);
+        rc = compare_paths_report(&t, at->a, at->b, aa ? at->aa : NULL, report, f);
     if (f)
         fclose(f);
     *reach_frac = t.reach_frac;
@@ -244,7 +186,7 @@ static int look(double *reach_frac, const struct folders *at,
 }
 
 /* Rounds until each interval is narrow enough. `why` gets the reason of the end. */
-static int run_until_known(struct compare_rounds *r, const struct folders *at,
+static int run_until_known(struct compare_rounds *r, const struct compare_folders *at,
                            const struct compare_verb_opts *o, double precision,
                            const struct compare_report_opts *report, char why[160])
 {
@@ -253,7 +195,7 @@ static int run_until_known(struct compare_rounds *r, const struct folders *at,
 
     n = n > COMPARE_SEQUENTIAL_LEAST ? n : COMPARE_SEQUENTIAL_LEAST;
     r->n_rounds_max = o->rounds_max;
-    TRY(keep_rounds(at, 0, precision, "not yet"));
+    TRY(compare_folders_keep(at, 0, precision, "not yet"));
     for (;; n++) {
         r->n_rounds = n;
         TRY(compare_rounds_run(r));
@@ -268,11 +210,12 @@ static int run_until_known(struct compare_rounds *r, const struct folders *at,
              "side, %.2g %% were asked for",
              reach <= precision ? "known" : "not known", (long long)n, 100 * reach,
              100 * precision);
-    return keep_rounds(at, n, precision, why);
+    return compare_folders_keep(at, n, precision, why);
 }
 
-static int run_rounds(struct folders *at, const struct verb_words *w, int64_t n_rounds,
-                      double precision, struct compare_report_opts *report, char why[160])
+static int run_rounds(struct compare_folders *at, const struct verb_words *w,
+                      int64_t n_rounds, double precision,
+                      struct compare_report_opts *report, char why[160])
 {
     const struct compare_verb_opts *o = w->opts;
     const char *other = w->rest[w->n_rest - 1];
@@ -286,10 +229,7 @@ static int run_rounds(struct folders *at, const struct verb_words *w, int64_t n_
         .dir = at->dir};
 
     choose_dir(at->dir, sizeof(at->dir), w->rest[0], o);
-    snprintf(at->a, sizeof(at->a), "%s/a", at->dir);
-    snprintf(at->b, sizeof(at->b), "%s/b", at->dir);
-    snprintf(at->aa, sizeof(at->aa), "%s/aa", at->dir);
-    snprintf(at->rounds, sizeof(at->rounds), "%s/" ROUNDS_FILE, at->dir);
+    compare_folders_fill(at);
     report->sequential = n_rounds == 0 || access(at->rounds, F_OK) == 0;
     return n_rounds ? compare_rounds_run(&r)
                     : run_until_known(&r, at, o, precision, report, why);
@@ -302,11 +242,11 @@ static int compare_jobs(struct compare_totals *t, const struct verb_words *w,
                         struct compare_report_opts *report)
 {
     const struct compare_verb_opts *o = w->opts;
-    struct folders at;
+    struct compare_folders at;
     char why[160] = "";
 
     TRY(run_rounds(&at, w, n_rounds, precision, report, why));
-    TRY(compare_paths(t, at.a, at.b, o->aa ? at.aa : NULL, report, stdout));
+    TRY(compare_paths_report(t, at.a, at.b, o->aa ? at.aa : NULL, report, stdout));
     if (why[0])
         printf("%s\n", why);
     return OK;
@@ -319,9 +259,10 @@ static int compare_records(struct compare_totals *t, const struct verb_words *w,
     const char *a = w->rest[0], *b = w->rest[1];
     char aa[1040], rounds[1060];
 
-    report->sequential = find_left(rounds, sizeof(rounds), a, b, ROUNDS_FILE) != NULL;
-    return compare_paths(t, a, b, o->aa ? find_left(aa, sizeof(aa), a, b, "aa") : NULL,
-                         report, stdout);
+    report->sequential =
+        find_left(rounds, sizeof(rounds), a, b, COMPARE_ROUNDS_FILE) != NULL;
+    return compare_paths_report(
+        t, a, b, o->aa ? find_left(aa, sizeof(aa), a, b, "aa") : NULL, report, stdout);
 }
 
 static int compare(const struct verb_words *w)
@@ -335,10 +276,10 @@ static int compare(const struct verb_words *w)
     struct compare_totals t;
     double precision;
     int64_t n_rounds;
-    int rc = read_share(&report.margin_frac, o->margin, "--margin");
+    int rc = compare_share(&report.margin_frac, o->margin, "--margin");
 
     if (rc == OK)
-        rc = read_share(&precision, o->precision, "--precision");
+        rc = compare_share(&precision, o->precision, "--precision");
     if (rc == OK)
         rc = read_rounds(&n_rounds, o->rounds);
     if (rc == OK)
