@@ -224,6 +224,19 @@ check_markdown() {
         done
 }
 
+# A link to a heading, "page.md#a-heading" or "#a-heading", leads to one, as it is named on the web.
+check_headings() {
+    tr '\n' '\0' <"$tmp/md" | xargs -0 grep -n -H -o '][(][^):]*#[^)]*)' /dev/null | sed 's/](//; s/)$//' |
+        while IFS=: read -r f line target; do
+            page=$(dirname "$f")/${target%%#*}
+            [ "${target%%#*}" ] || page=$f
+            [ -f "$page" ] || continue # which check_markdown says
+            sed -n 's/^##* //p' "$page" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g' |
+                grep -q -x -F -- "${target#*#}" ||
+                echo "$f:$line: markdown: a link to the heading #${target#*#}, which is not there"
+        done
+}
+
 # The experiments' README lists every one with the minutes that its job states, rounded up.
 check_minutes() {
     grep -E '^experiments/[^/]*\.json$' "$tmp/files" | while read -r f; do
@@ -298,6 +311,7 @@ check_isa_words() {
     check_symbols
     check_readmes
     check_markdown
+    check_headings
     check_minutes
     check_version
     check_isa_words

@@ -137,6 +137,11 @@ add engine/kv/README.md "$(lines 23 word | tr '\n' ' ' | cut -c 1-111 | sed 's/ 
 check "a wide document" 'engine/kv/README.md:2: markdown: a line of 111 columns'
 add engine/kv/README.md 'See [the pool](pool.md), [the header](kv.h) and [the site](https://example.org).'
 check "a broken link" 'engine/kv/README.md:2: markdown: a link to pool.md'
+add engine/kv/README.md 'See [what virtual CPUs do](../base/README.md#what-cpus-do), [here](#kv) and [there](#pool).'
+printf '# base\n\n## What CPUs do\n' >"$tree/engine/base/README.md"
+check "a heading that is not there" 'engine/kv/README.md:2: markdown: a link to the heading #pool'
+add engine/kv/README.md 'See [base](../base/README.md#what-cpus-dont).'
+check "one that is not there in another page" 'engine/kv/README.md:2: markdown: a link to the heading #what-cpus-dont'
 add TESTING.md 'By `kv/test_kv` and `kv/test_pool`.'
 check "a test that is not there" 'TESTING.md:1: markdown: the test kv/test_pool'
 printf '#define KV_G 1\n\n#ifdef __AVX2__\n#define KV_G2 2\n#endif\n' >"$tree/engine/kv/g.h"
