@@ -22,7 +22,7 @@ static const struct control {
     const char *name;
     int n_fma;
     size_t chunk_bytes; /* multiples of what the widest loop reads at a time */
-} controls[] = {{"fma", 64, 4096}, {"stream", 1, 65536}, {"cache", 1, 65536}};
+} controls[] = {{"fma", 64, 4096}, {"stream", 1, 262144}, {"cache", 1, 262144}};
 enum { FMA, STREAM, CACHE, N_CONTROLS };
 
 #define L1_PART_BYTES (16 << 10)
