@@ -81,6 +81,11 @@ unknown() { # text of the error
     (cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh) >said 2>&1 && return 1
     [ "$(wc -l <said)" = 1 ] && grep -q -F -- "$1" said
 }
+printf 'That `nothing` is\n**reproduced**.\n' >stale/docs/new.md
+check "a claim that is not there" unknown 'docs/new.md: no claim nothing'
+printf 'That `mnn_counts` is\n**wrong**.\n' >stale/docs/new.md
+check "a verdict is renewed" stale
+check "also on the next line" grep -q -x -F '**reproduced**.' stale/docs/new.md
 printf '| what | value | evidence | `odma_drift` |\n|---|---|---|---|\n| a | | | `nothing` |\n' >stale/docs/new.md
 check "a headline that is not there" unknown 'docs/new.md:3: the record of odma_drift has no headline nothing'
 printf '\n| what | value | evidence | `quickstart_2` |\n' >stale/docs/new.md

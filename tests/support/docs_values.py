@@ -2,7 +2,7 @@
 
 A table that begins with "| what | value | evidence | `experiment` |" has a headline's name at the end of
 each row, which gets its value and evidence, from the newest published record of the experiment, as
-`testbed check` chooses it.
+`testbed check` chooses it. "`claim` is **verdict**" gets the verdict that claims.md, next to the page, has.
     python3 tests/support/docs_values.py PUBLISHED PAGE..."""
 import json
 import pathlib
@@ -11,6 +11,8 @@ import sys
 
 HEAD = re.compile(r"^\| what \| value \| evidence \| `([a-z0-9_]+)` \|$")
 ROW = re.compile(r"^(\| .* )\|[^|]*\|[^|]*\| `([^`]+)` \|$")
+VERDICT = re.compile(r"`([a-z0-9_]+)`(\s+)is(\s+)\*\*([^*]*)\*\*")
+LISTED = re.compile(r"- (?:\*\*|_)([a-z ]+)(?:\*\*|_) (?:\([^)]*\) )?`([a-z0-9_]+)`, sec[.] ")
 
 
 def newest(published, experiment):
@@ -50,10 +52,26 @@ def renewed(lines, published, page):
         yield line
 
 
+def judged(text, page):
+    listed = " ".join((page.parent / "claims.md").read_text().split())
+    verdicts = {name: verdict for verdict, name in LISTED.findall(listed)}
+
+    def verdict(match):
+        name, before, after, said = match.groups()
+        if name not in verdicts:
+            sys.exit("%s: no claim %s" % (page, name))
+        if " ".join(said.split()) == verdicts[name]:  # perhaps on two lines
+            return match.group()
+        return "`%s`%sis%s**%s**" % (name, before, after, verdicts[name])
+
+    return VERDICT.sub(verdict, text)
+
+
 def main(published, *pages):
     for page in map(pathlib.Path, pages):
         old = page.read_text()
         new = "\n".join(renewed(old.split("\n"), pathlib.Path(published), page))
+        new = judged(new, page)
         if new != old:
             page.write_text(new)
 
