@@ -15,7 +15,7 @@ cat >queue.json <<'JSON'
  "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 1},
  "load": {"process": "poisson", "rate_rps": 2000, "n_requests": 400, "warmup_requests": 5,
           "lateness_warn_ms": 1e6},
- "slo": {"ttft_ms": 60000}, "search": {"max_rps": 2000, "trial_s": 0.2, "seeds": 1}}
+ "slo": {"ttft_ms": 60000}, "search": {"max_rps": 2000, "trial_s": 0.5, "seeds": 1}}
 JSON
 run() { # folder, options...
     to=$1
@@ -32,10 +32,13 @@ n = s['n_requests']['value']
 assert $2, (w, n, {k: v for k, v in a.items() if k.startswith('saturation')})"
 }
 
-check "a rate above the capacity, ended" run ended --set load.saturation=end
+check "a rate above the capacity, ended" run ended --set load.saturation=end \
+    --set load.n_requests=3000
 check "is marked" cell ended "'saturated' in w and a['saturation.ended'] and a['saturation.n_not_sent'] > 0"
-check "only what was sent is in it" cell ended "n + 5 + a['saturation.n_not_sent'] == 405 and n >= 16"
-check "what was in flight is canceled" cell ended "0 < s['n_timeout']['value'] <= a['saturation.n_in_system'] + 2"
+check "only what was sent is in it" cell ended "n + 5 + a['saturation.n_not_sent'] == 3005 and n >= 16"
+check "what was in flight is canceled" cell ended "(
+    s['n_timeout']['value'] <= a['saturation.n_in_system'] + 2 and
+    s['n_timeout']['value'] + s['n_completed']['value'] == n)"
 check "nothing counts as rejected" cell ended "s['n_rejected']['value'] == 0"
 check "its rate is the one that was offered" cell ended "1000 < s['offered_rate_rps']['value'] < 4000"
 check "growth and bound are stated" cell ended "a['saturation.growth'] > a['saturation.bound'] > 0"
