@@ -23,14 +23,27 @@ def name(c):
     return os.path.basename(str(study.setting(c, "model"))).replace(".gguf", "")
 
 
+def error(c, engine):
+    return (list(c.series.get("error_of_" + engine, [])) or [math.nan])[0]
+
+
+def errs_more(c, engine, names):
+    """Than the most exact engine, by more than half."""
+    known = [error(c, n) for n in names if error(c, n) == error(c, n)]
+    return bool(known) and error(c, engine) > 1.5 * min(known)
+
+
 def panel(ax, c, names):
+    """Bars of engines whose logits err more than the others' are hatched."""
     width = 0.8 / max(1, len(names))
     for k, engine in enumerate(names):
         shares = list(c.series.get("share_of_" + engine, []))
         for i, v in enumerate(shares):
             if v == v or c.value("tok_s_" + POINTS[i]) == c.value("tok_s_" + POINTS[i]):
                 style.bar(ax, i + width * (k - (len(names) - 1) / 2), v, style.percent(v) if v == v else "",
-                          width=0.95 * width, color=style.COLORS[k], label=engine if i == 0 else None)
+                          width=0.95 * width, color=style.COLORS[k], hatch="///" if errs_more(c, engine, names) else "",
+                          label="%s, error %s" % (engine, style.number(error(c, engine), "%.2g"))
+                          if i == 0 else None)
     for i, p in enumerate(POINTS):
         r = c.value("over_rival_" + p)
         if r == r:
@@ -52,10 +65,12 @@ for ax, c in zip(axes, result.cells):
     panel(ax, c, names)
 if not result.cells:
     style.na(axes[0])
-style.save(fig, result, STEM, "Engines against one roof; above: the first / the fastest other")
+style.save(fig, result, STEM, "Engines against one roof; above: the first / the fastest other; error: of logits")
 study.write_table(
-    STEM, ["file", "point", "roof tok/s"] + ["%s tok/s" % n for n in names] + ["over the fastest other"],
+    STEM, ["file", "point", "roof tok/s"] + ["%s tok/s" % n for n in names] +
+    ["over the fastest other"] + ["%s error" % n for n in names],
     [[name(c), p, style.short(c.value("roof_tok_s_" + p))] +
      [style.short(dict(enumerate(c.series.get("tok_s_of_" + n, []))).get(i, math.nan)) for n in names] +
-     [style.number(c.value("over_rival_" + p), "%.2f")]
+     [style.number(c.value("over_rival_" + p), "%.2f")] +
+     [style.number(error(c, n), "%.2g") for n in names]
      for c in result.cells for i, p in enumerate(POINTS)])

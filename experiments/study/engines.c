@@ -7,8 +7,8 @@
  * bytes for quantised weights, of 16 bits for others. That of decode is the longer of this and the
  * bytes that a step must read / bandwidth. Both are measured in the same rounds. Every engine may
  * round activations as those products do, and this one does: precision a8 for quantised weights,
- * relaxed for others. How far each is from exact arithmetic is another experiment's to say.
- * Not in the five papers. */
+ * relaxed for others. How far each is from exact arithmetic is measured, too: of this engine by its
+ * logits, of others by the probabilities that their servers tell. Not in the five papers. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,10 @@
 #include "base/stats.h"
 #include "base/stats_interval.h"
 #include "baselines/bench_program.h"
+#include "baselines/server.h"
 #include "experiments/study/support/compare.h"
 #include "experiments/study/support/gemm.h"
+#include "experiments/study/support/logit_error.h"
 #include "experiments/study/support/rows.h"
 #include "format/format.h"
 #include "model/cost.h"
@@ -26,10 +28,12 @@
 #define SYSTEMS_MAX 12
 #define ROUNDS_MAX  99
 #define NAME_CHARS  48
+#define PROMPT_TOK  64 /* of a prompt by which errors are measured */
+#define SEED        1
 
 struct opts {
     char *model, *systems, *isa;
-    int64_t max_prompt_tok, max_batch, n_output_tok, rounds;
+    int64_t max_prompt_tok, max_batch, n_output_tok, rounds, error_prompts;
     double read_s, peak_s, limit_s;
 };
 
@@ -50,6 +54,11 @@ static const struct opt_row table[] = {
             .max = 4096),
     OPT_ROW(INT, rounds, "3", "Rounds of all engines and the roof, in turn.", .min = 2,
             .max = ROUNDS_MAX),
+    OPT_ROW(
+        INT, error_prompts, "8",
+        "Prompts of 64 random tokens by which each engine's error is measured. 0: it is "
+        "not.",
+        .min = 0, .max = 1000),
     OPT_ROW(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",
             .min = 0.01, .max = 60),
     OPT_ROW(F64, peak_s, "0.2", "Time of one measurement of the peak.", .unit = "s",
@@ -87,6 +96,11 @@ static const struct study_metric metrics[] = {
         "the first engine / the fastest other at each point, geometric mean"},
     {"least_over_rival", "x", "higher", "the same at the point where it is least"},
     {"n_behind", "", "lower", "points at which another engine is faster"},
+    {"logit_error", "", "lower",
+     "RMS error of the first engine's logits against exact arithmetic / their standard "
+     "deviation"},
+    {"rival_logit_error", "", "", "the least of the others' errors"},
+    {"logit_error_over_rival", "x", "lower", "the first engine's error / that one"},
     {"read_gbps", "GB/s", "", "read bandwidth, median of the rounds"},
     {"peak_gflops", "GFLOP/s", "", "peak of the products, median of the rounds"},
     {0},
@@ -96,8 +110,10 @@ enum { GBPS, PEAK };
 
 struct engine {
     char name[NAME_CHARS];
+    char *system; /* as the options name it */
     struct sut_bench *bench;
     int prompt_setting, decode_setting;
+    double error; /* of its logits; NaN: unknown */
 };
 
 struct cell {
@@ -109,6 +125,7 @@ struct cell {
     struct engine engines[SYSTEMS_MAX];
     int n_engines;
     struct study_compare rounds; /* the engines, then the roof */
+    struct study_logit_error exact;
 };
 
 static int n_of(const int64_t *of, int n, int64_t most)
@@ -222,6 +239,7 @@ static int open_engine(struct cell *c, const char *system)
         return OK;
     }
     TRY(rc);
+    e->system = mem_strdup(MEM_HARNESS, system);
     c->n_engines++;
     return choose_settings(c, e);
 }
@@ -242,6 +260,54 @@ static int open_engines(struct cell *c)
         return err_set(ERR_NOTFOUND, "of the engines \"%s\" %s is installed",
                        c->o->systems, c->n_engines ? "one" : "none");
     return rc;
+}
+
+/* ---- errors ---- */
+
+/* By the probabilities that its server tells. */
+static int error_of_server(struct cell *c, struct engine *e)
+{
+    const struct sut_server_opts o = {
+        .system = e->system, .model = c->o->model, .ctx_tok = 2 * PROMPT_TOK, .slots = 1};
+    struct sut_server *s;
+    int rc;
+
+    TRY(sut_server_start(&s, &o));
+    rc = study_logit_error_of(&c->exact, sut_server_url(s), &e->error);
+    sut_server_stop(&s);
+    return rc;
+}
+
+/* Of every engine; why one is unknown is noted. */
+static int measure_errors(struct cell *c)
+{
+    char key[NAME_CHARS + 16];
+
+    for (int i = 0; i < c->n_engines; i++)
+        c->engines[i].error = NAN;
+    if (c->o->error_prompts == 0)
+        return OK;
+    c->exact = (struct study_logit_error){.model = c->o->model,
+                                          .team = c->threads.team,
+                                          .n_prompts = (int)c->o->error_prompts,
+                                          .n_prompt_tok = PROMPT_TOK,
+                                          .seed = SEED};
+    TRY(study_logit_error_open(&c->exact));
+    for (int i = 0; i < c->n_engines; i++) {
+        struct engine *e = &c->engines[i];
+        int rc =
+            strcmp(e->system, "sandwich") == 0
+                ? study_logit_error_own(&c->exact, c->precision, KERN_KV_BF16, &e->error)
+                : error_of_server(c, e);
+
+        study_progress(c->out, 0.2, e->name);
+        if (rc == OK)
+            continue;
+        snprintf(key, sizeof(key), "no_error_of_%s", e->name);
+        study_note_text(c->out, key, err_msg());
+        err_clear();
+    }
+    return OK;
 }
 
 /* ---- the roof ---- */
@@ -377,6 +443,21 @@ static void report_engine(const struct cell *c, int i, double gbps, double gflop
     study_series(c->out, name, "tok/s", tok_s, N_POINTS);
     snprintf(name, sizeof(name), "share_of_%s", c->engines[i].name);
     study_series(c->out, name, "", share, N_POINTS);
+    snprintf(name, sizeof(name), "error_of_%s", c->engines[i].name);
+    study_series(c->out, name, "", &c->engines[i].error, 1);
+}
+
+static void report_errors(const struct cell *c)
+{
+    double own = c->engines[0].error, rival = NAN;
+
+    for (int i = 1; i < c->n_engines; i++)
+        rival = fmin(rival, c->engines[i].error);
+    study_value(c->out, "logit_error", own, "not measured");
+    study_value(c->out, "rival_logit_error", rival,
+                "no other engine tells probabilities");
+    study_value(c->out, "logit_error_over_rival", own / rival,
+                "no other engine tells probabilities");
 }
 
 static void report(const struct cell *c)
@@ -397,6 +478,7 @@ static void report(const struct cell *c)
     }
     for (int i = 0; i < c->n_engines; i++)
         report_engine(c, i, gbps, gflops);
+    report_errors(c);
     study_value(c->out, "over_rival", n ? exp(sum / n) : NAN, "no point was measured");
     study_value(c->out, "least_over_rival", n ? least : NAN, "no point was measured");
     study_value(c->out, "n_behind", n ? n_behind : NAN, "no point was measured");
@@ -416,6 +498,7 @@ static int run(struct cell *c)
     study_note_text(c->out, "weights", kern_type_name(c->file->config.weight_type));
     study_note_text(c->out, "precision", kern_precision_name(c->precision));
     TRY(open_engines(c));
+    TRY(measure_errors(c));
     c->rounds = (struct study_compare){.doing = "engines in turn", .from = 0.3};
     TRY(study_compare(&c->rounds, c->out, c->n_engines + 1, c->o->rounds, trial, c));
     report(c);
@@ -425,8 +508,11 @@ static int run(struct cell *c)
 static void end(struct cell *c)
 {
     study_compare_close(&c->rounds);
-    for (int i = 0; i < SYSTEMS_MAX; i++)
+    for (int i = 0; i < SYSTEMS_MAX; i++) {
         sut_bench_close(&c->engines[i].bench);
+        mem_free(c->engines[i].system);
+    }
+    study_logit_error_close(&c->exact);
     study_threads_close(&c->threads);
     format_close(&c->file);
 }

@@ -195,7 +195,9 @@ def engines(rng, model, **_):
                         "share_" + p: share["sandwich"][i], "rival_share_" + p: rival})
     series = {"share_of_" + n: v for n, v in share.items()}
     series.update({"tok_s_of_" + n: 100 * v for n, v in share.items()})
-    summary.update(over_rival=1.2, least_over_rival=0.8, n_behind=2)
+    series.update({"error_of_" + n: [e] for n, e in zip(names, (0.02, 0.04, 0.021))})
+    summary.update(over_rival=1.2, least_over_rival=0.8, n_behind=2, logit_error=0.02,
+                   rival_logit_error=0.021, logit_error_over_rival=0.95)
     return summary, series
 
 

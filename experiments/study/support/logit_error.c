@@ -1,0 +1,294 @@
+#include "experiments/study/support/logit_error.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "baselines/http.h"
+#include "experiments/study/support/engine.h"
+#include "model/model.h"
+
+#define ANSWER_S 120
+
+/* ---- this engine ---- */
+
+/* logits: [n_prompts, vocab]; NULL: only the vocabulary is wanted, into e->vocab. */
+static int compute(struct study_logit_error *e, struct model_bench *b, float *logits)
+{
+    struct model_phase *phase;
+    int rc;
+
+    TRY(study_engine_phase(b, &phase, 1, par_team_size(e->team)));
+    for (int i = 0; i < e->n_prompts; i++) {
+        struct model_chunk chunk = {.kv = &b->steps.kv[0],
+                                    .ids = e->ids + (int64_t)i * e->n_prompt_tok,
+                                    .n_tok = e->n_prompt_tok,
+                                    .want_logits = true};
+
+        rc = model_forward(phase, &chunk, 1, logits + (int64_t)i * e->vocab);
+        if (rc != OK)
+            break;
+    }
+    model_phase_close(&phase);
+    return rc;
+}
+
+static int open_engine(struct study_logit_error *e, struct model_bench *out,
+                       enum kern_precision precision, enum kern_kv_type kv)
+{
+    const struct model_bench_opts o = {.precision = precision,
+                                       .kv_type = kv,
+                                       .n_seqs = 1,
+                                       .one_rank = true,
+                                       .max_tok = e->n_prompt_tok,
+                                       .step_tok = e->n_prompt_tok,
+                                       .seed = e->seed,
+                                       .team = e->team};
+
+    return study_engine_open(out, e->model, &o);
+}
+
+static void draw_prompts(struct study_logit_error *e)
+{
+    struct rng rng;
+
+    rng_init(&rng, e->seed, "prompts");
+    for (int i = 0; i < e->n_prompts * e->n_prompt_tok; i++)
+        e->ids[i] = (int32_t)rng_below(&rng, (uint64_t)e->vocab);
+}
+
+int study_logit_error_open(struct study_logit_error *e)
+{
+    struct model_bench b;
+    int rc;
+
+    TRY(open_engine(e, &b, KERN_EXACT, KERN_KV_F32));
+    e->vocab = model_config_of(b.model)->vocab;
+    e->ids =
+        mem_new(MEM_HARNESS, (size_t)(e->n_prompts * e->n_prompt_tok), sizeof(*e->ids));
+    e->reference =
+        mem_new(MEM_HARNESS, (size_t)e->n_prompts * (size_t)e->vocab, sizeof(float));
+    draw_prompts(e);
+    rc = compute(e, &b, e->reference);
+    model_bench_close(&b);
+    return rc;
+}
+
+void study_logit_error_close(struct study_logit_error *e)
+{
+    mem_free(e->ids);
+    mem_free(e->reference);
+    e->ids = NULL;
+    e->reference = NULL;
+}
+
+/* ---- the error ---- */
+
+/* Of n tokens: what an engine says of their logits, up to a constant, and the reference. */
+struct pairs {
+    double *said, *reference; /* [n] */
+    int n;
+};
+
+static double squared_error(const struct pairs *p)
+{
+    double mean = 0, sum = 0;
+
+    for (int i = 0; i < p->n; i++)
+        mean += (p->said[i] - p->reference[i]) / p->n;
+    for (int i = 0; i < p->n; i++) {
+        double d = p->said[i] - p->reference[i] - mean;
+
+        sum += d * d;
+    }
+    return sum / p->n;
+}
+
+static double variance(const float *logits, int n)
+{
+    double mean = 0, sum = 0;
+
+    for (int i = 0; i < n; i++)
+        mean += logits[i] / n;
+    for (int i = 0; i < n; i++)
+        sum += (logits[i] - mean) * (logits[i] - mean);
+    return sum / n;
+}
+
+/* Over all prompts; `take` fills the pairs of one. */
+static int error_of(struct study_logit_error *e,
+                    int (*take)(void *ctx, int prompt, struct pairs *p), void *ctx,
+                    double *error)
+{
+    struct pairs p = {mem_new(MEM_HARNESS, (size_t)e->vocab, sizeof(double)),
+                      mem_new(MEM_HARNESS, (size_t)e->vocab, sizeof(double)), 0};
+    double squares = 0, variances = 0;
+    int n_left_out = 0, rc = OK;
+
+    for (int i = 0; i < e->n_prompts; i++) {
+        rc = take(ctx, i, &p);
+        if (rc == ERR_UNSUPPORTED && 2 * ++n_left_out <= e->n_prompts) {
+            err_clear();
+            rc = OK;
+            continue;
+        }
+        if (rc != OK)
+            break;
+        squares += squared_error(&p);
+        variances += variance(e->reference + (int64_t)i * e->vocab, e->vocab);
+    }
+    mem_free(p.said);
+    mem_free(p.reference);
+    *error = rc == OK ? sqrt(squares / variances) : NAN;
+    return rc;
+}
+
+struct own {
+    const struct study_logit_error *e;
+    const float *logits; /* [n_prompts, vocab] */
+};
+
+static int falling(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* The tokens whose logits by the engine are among the highest. */
+static int take_own(void *ctx, int prompt, struct pairs *p)
+{
+    const struct own *o = ctx;
+    int vocab = o->e->vocab, top = vocab < STUDY_LOGIT_TOP ? vocab : STUDY_LOGIT_TOP;
+    const float *own = o->logits + (int64_t)prompt * vocab;
+    const float *reference = o->e->reference + (int64_t)prompt * vocab;
+    float *sorted = mem_new(MEM_HARNESS, (size_t)vocab, sizeof(*sorted));
+    float least;
+
+    memcpy(sorted, own, (size_t)vocab * sizeof(*sorted));
+    qsort(sorted, (size_t)vocab, sizeof(*sorted), falling);
+    least = sorted[top - 1];
+    mem_free(sorted);
+    p->n = 0;
+    for (int i = 0; i < vocab; i++) {
+        if (own[i] < least)
+            continue;
+        p->said[p->n] = own[i];
+        p->reference[p->n++] = reference[i];
+    }
+    return OK;
+}
+
+int study_logit_error_own(struct study_logit_error *e, enum kern_precision precision,
+                          enum kern_kv_type kv, double *error)
+{
+    struct own own = {.e = e};
+    struct model_bench b;
+    float *logits;
+    int rc;
+
+    TRY(open_engine(e, &b, precision, kv));
+    logits = mem_new(MEM_HARNESS, (size_t)e->n_prompts * (size_t)e->vocab, sizeof(float));
+    rc = compute(e, &b, logits);
+    model_bench_close(&b);
+    own.logits = logits;
+    if (rc == OK)
+        rc = error_of(e, take_own, &own, error);
+    mem_free(logits);
+    return rc;
+}
+
+/* ---- a server ---- */
+
+struct server {
+    const struct study_logit_error *e;
+    const char *url;
+};
+
+static char *request_of(const struct study_logit_error *e, int prompt)
+{
+    json_t *ids = json_array(), *j;
+    char *text;
+
+    for (int i = 0; i < e->n_prompt_tok; i++)
+        json_array_append_new(
+            ids, json_integer(e->ids[(int64_t)prompt * e->n_prompt_tok + i]));
+    j = json_pack("{s:o, s:i, s:i, s:i, s:b}", "prompt", ids, "max_tokens", 1,
+                  "temperature", 0, "logprobs",
+                  e->vocab < STUDY_LOGIT_TOP ? e->vocab : STUDY_LOGIT_TOP, "stream", 0);
+    text = json_text(j, JSON_COMPACT);
+    json_decref(j);
+    return text;
+}
+
+/* The list of {"id", "logprob"} of the answer's token; NULL: there is none. */
+static const json_t *list_of(const json_t *answer)
+{
+    const json_t *choice = json_array_get(json_object_get(answer, "choices"), 0);
+    const json_t *content =
+        json_object_get(json_object_get(choice, "logprobs"), "content");
+
+    return json_object_get(json_array_get(content, 0), "top_logprobs");
+}
+
+static int take_answer(const struct server *s, int prompt, const json_t *answer,
+                       struct pairs *p)
+{
+    const float *reference = s->e->reference + (int64_t)prompt * s->e->vocab;
+    const json_t *list = list_of(answer);
+
+    p->n = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        const json_t *id = json_object_get(one, "id");
+        const json_t *logprob = json_object_get(one, "logprob");
+
+        if (!json_is_integer(id) || !json_is_number(logprob) || p->n == s->e->vocab ||
+            json_integer_value(id) < 0 || json_integer_value(id) >= s->e->vocab)
+            continue;
+        p->said[p->n] = json_number_value(logprob);
+        p->reference[p->n++] = reference[json_integer_value(id)];
+    }
+    return p->n > 1
+               ? OK
+               : err_set(ERR_UNSUPPORTED,
+                         "%s: answers do not name the ids of probable tokens", s->url);
+}
+
+static int take_server(void *ctx, int prompt, struct pairs *p)
+{
+    const struct server *s = ctx;
+    const struct sut_http_opts o = {
+        .url = s->url, .connect_timeout_s = 5, .timeout_s = ANSWER_S};
+    char *body = request_of(s->e, prompt);
+    struct text answer = {0};
+    json_t *j = NULL;
+    long status = 0;
+    int rc = sut_http_fetch(&o, "/completions", body, &answer, &status);
+
+    mem_free(body);
+    if (rc == OK && status != 200)
+        rc = err_set(ERR_UNSUPPORTED,
+                     "%s: answered %ld to a request for the "
+                     "probabilities of tokens",
+                     s->url, status);
+    if (rc == OK)
+        rc = json_read_text(&j, answer.p, answer.n, s->url);
+    if (rc == OK)
+        rc = take_answer(s, prompt, j, p);
+    json_decref(j);
+    text_fini(&answer);
+    return rc;
+}
+
+int study_logit_error_of(struct study_logit_error *e, const char *url, double *error)
+{
+    struct server s = {e, url};
+
+    return error_of(e, take_server, &s, error);
+}

@@ -1,0 +1,45 @@
+/* experiments/study/support/logit_error.h - how far an engine's logits are from exact arithmetic.
+ *
+ * The reference is this engine in exact arithmetic, whose own error against float64 is below
+ * 1e-5 of it (tests/step/test_golden.c). An engine says the logarithms of the probabilities of the
+ * tokens that it takes for most probable after each of some random prompts. Its error is the
+ * root mean square of their differences from the reference's, less their mean, as a share of the
+ * standard deviation of the reference's logits.   Threads: one caller. */
+#ifndef STUDY_LOGIT_ERROR_H
+#define STUDY_LOGIT_ERROR_H
+
+#include <stdint.h>
+
+#include "kernels/kern.h"
+#include "kernels/kv_type.h"
+#include "par/team.h"
+
+/* The most probable tokens that are compared, of each prompt. Some servers fail where one of them
+ * has a text that is no character, so that there are few. */
+#define STUDY_LOGIT_TOP 32
+
+/* All zero before. */
+struct study_logit_error {
+    const char *model; /* path, lent */
+    struct par_team *team;
+    int n_prompts, n_prompt_tok, vocab;
+    uint64_t seed;
+    int32_t *ids;     /* [n_prompts, n_prompt_tok] */
+    float *reference; /* [n_prompts, vocab] */
+};
+
+/* model, team, n_prompts, n_prompt_tok and seed are set; compute the reference. On error as
+ * before; study_logit_error_close() is due all the same. */
+MUST int study_logit_error_open(struct study_logit_error *e);
+void study_logit_error_close(struct study_logit_error *e);
+
+/* Of this engine. */
+MUST int study_logit_error_own(struct study_logit_error *e, enum kern_precision precision,
+                               enum kern_kv_type kv, double *error);
+/* Of a server of the OpenAI protocol, whose answers name ids of tokens (as llama.cpp's do).
+ * `url`: "http://127.0.0.1:8080/v1". Prompts that it refuses are left out. ERR_UNSUPPORTED: more
+ * than half are, or answers do not name ids. */
+MUST int study_logit_error_of(struct study_logit_error *e, const char *url,
+                              double *error);
+
+#endif
