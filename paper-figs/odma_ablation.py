@@ -5,7 +5,11 @@ from lib import page, read, study, style
 STEM = "odma_ablation"
 WORDS = {"none": "all parts", "bounds=once": "learned once", "bounds=never": "equal parts",
          "migrate=false": "no migration", "co_batch=false": "no co-batching", "detect=false": "no detection",
-         "paper=true": "as in the paper", "detect=false;half_life=256": "weights by age", "least=true": "least memory",
+         "paper=true": "the paper's rules", "detect=false;half_life=256": "weights by age", "least=true": "least memory",
+         "large_pool_frac=0.125": "large blocks in reserve", "alloc=odma_paper": "blocks of three sizes",
+         "large_pool_frac=0.125;tau=0.6": "reserve, uncertain too",
+         "alloc=odma_paper;large_pool_frac=0.125": "three sizes, reserve",
+         "paper=true;alloc=odma_paper;large_pool_frac=0.125;tau=0.8": "all as in the paper",
          "calibrate=256": "predictions corrected", "calibrate=256;bounds=never": "corrected, equal parts"}
 
 

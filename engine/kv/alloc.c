@@ -34,6 +34,16 @@ const struct kv_bounds *kv_alloc_bounds(const struct kv_alloc *a, const void *st
     return a->bounds ? a->bounds(state) : NULL;
 }
 
+void kv_alloc_move(struct kv_extent *e, const struct kv_extent *to, int64_t used_tok,
+                   struct kv_move *m)
+{
+    *m = (struct kv_move){.from_tok = e->first_tok,
+                          .to_tok = to->first_tok,
+                          .n_tok = used_tok,
+                          .old_id = e->id};
+    *e = *to;
+}
+
 void kv_alloc_moved(const struct kv_alloc *a, void *state, struct kv_move *m)
 {
     if (m->old_id >= 0)

@@ -34,8 +34,11 @@ struct kv_arena {
     bool
         to_large; /* odma: as in the paper, a sequence that outgrows its memory moves to a
                         large bucket; else to twice its memory */
-    /* odma: the present bounds, lent while the allocator is open. NULL: there are none, so
-     * that every sequence gets a large block, as with static. */
+    double
+        large_frac; /* odma, odma_paper: share of the arena, in [0, 1), that is kept for
+                          large blocks, as in the paper; 0: they are of what is free */
+    /* odma, odma_paper: the present bounds, lent while the allocator is open. NULL: there are
+     * none, so that every sequence gets a large block, as with static. */
     const struct kv_bounds *bounds;
 };
 
@@ -117,6 +120,9 @@ MUST int kv_want_check(int64_t want_tok, int64_t max_tok);
 int64_t kv_alloc_need_tok(const struct kv_alloc *a, const struct kv_need *need);
 /* The bounds of an allocator's buckets; NULL: it has none, so that all sequences get the same. */
 const struct kv_bounds *kv_alloc_bounds(const struct kv_alloc *a, const void *state);
+/* For plug-ins: the sequence at *e, of which used_tok tokens are there, goes to *to. */
+void kv_alloc_move(struct kv_extent *e, const struct kv_extent *to, int64_t used_tok,
+                   struct kv_move *m);
 /* The copy of *m is done: release the block that it leaves. */
 void kv_alloc_moved(const struct kv_alloc *a, void *state, struct kv_move *m);
 

@@ -227,11 +227,7 @@ int kv_runs_move(struct kv_runs *r, struct kv_extent *e, int64_t used_tok, int64
     struct kv_extent to;
 
     TRY(kv_runs_reserve(r, n_tok, &to));
-    *m = (struct kv_move){.from_tok = e->first_tok,
-                          .to_tok = to.first_tok,
-                          .n_tok = used_tok,
-                          .old_id = e->id};
-    *e = to;
+    kv_alloc_move(e, &to, used_tok, m);
     return OK;
 }
 

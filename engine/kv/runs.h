@@ -8,10 +8,10 @@
  * Reserving, growing and releasing take constant time: free runs of each length are in a list,
  * and a tree of bits tells the next length that has one.
  *
- * The paper names size classes, and blocks returned to their own class; here the classes are
- * the buckets' bounds as they are. Dividing superblocks into equal blocks of a class was tried
- * and wastes what bounds are learned for: a bound of two thirds of the longest sequence
- * becomes a whole one, and each class leaves one superblock partly used.
+ * The paper names size classes, and blocks returned to their own class (alloc/odma_paper.c); here
+ * the classes are the buckets' bounds as they are. Dividing superblocks into equal blocks of a
+ * class was tried and wastes what bounds are learned for: a bound of two thirds of the longest
+ * sequence becomes a whole one, and each class leaves one superblock partly used.
  * Paper: ODMA 3.5.   Threads: one owner. */
 #ifndef KV_RUNS_H
 #define KV_RUNS_H

@@ -119,7 +119,8 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(STR, kv_alloc, "static",
             "How that memory is divided. static: a slot of max_tok tokens for each "
             "sequence. paged: blocks of kv_block tokens. s3: contiguous memory of fixed "
-            "sizes. odma: contiguous memory of sizes that follow the requests' lengths.",
+            "sizes. odma: contiguous memory of sizes that follow the requests' lengths. "
+            "odma_paper: the same in blocks of three sizes.",
             .unit = "NAME", .names = alloc_name),
     OPT_ROW(INT, kv_block, "16",
             "paged: tokens of a block, a power of two from 16 to 512.", .unit = "tok",

@@ -18,7 +18,7 @@ static bool nothing_failed(struct both *b)
 
 static struct kv_pool *any_pool(struct rng *r)
 {
-    return open_pool(kv_allocs[rng_below(r, 4)]->name, 16 << rng_below(r, 3));
+    return open_pool(kv_allocs[rng_below(r, 5)]->name, 16 << rng_below(r, 3));
 }
 
 static void open_both(struct both *b, struct rng *r, const char *transport,

@@ -33,6 +33,7 @@ struct history_setup {
     const struct kv_alloc *alloc;
     struct kv_arena arena; /* bounds: set by history_open() */
     int64_t keep_tok;      /* tokens that stay free when a sequence gets memory */
+    bool superblocks;      /* blocks are parts of superblocks of max_tok tokens */
     int n_domains;         /* 0: one */
 };
 
@@ -133,17 +134,43 @@ static void history_copy(struct history *h, struct history_seq *s)
     h->n_due--;
 }
 
-/* A refusal is right only if there is no space for the longest sequence besides keep_tok. */
-static const char *history_refused(struct history *h, int64_t keep_tok)
+/* Tokens that the arena divides, the last ones of which only large blocks get. */
+static int64_t history_arena_tok(const struct history *h, int64_t *pool_tok)
 {
     const struct kv_arena *a = &h->setup->arena;
-    int64_t n = a->n_tok / a->align_tok * a->align_tok, gap = 0;
+    int64_t each = h->setup->superblocks ? a->max_tok : a->align_tok;
+    int64_t all = a->n_tok / a->max_tok, n = 0;
+
+    while ((double)n < a->large_frac * (double)all && n < all - 1)
+        n++;
+    *pool_tok = n * a->max_tok;
+    return a->n_tok / each * each;
+}
+
+static struct kv_bounds history_bounds; /* of all domains */
+
+static bool history_is_large(const struct history *h, const struct kv_need *need)
+{
+    const struct kv_bounds *b = &history_bounds;
+    int64_t n = need->gen_tok + (b->of_total ? need->prompt_tok : 0);
+
+    return !h->alloc->learns || need->large || b->n == 0 || n > b->tok[b->n - 1];
+}
+
+/* A refusal is right only if there is no space for the longest sequence besides keep_tok: for one
+ * of the large bucket anywhere, for another outside of the large blocks. */
+static const char *history_refused(struct history *h, int64_t keep_tok, bool large)
+{
+    const struct kv_arena *a = &h->setup->arena;
+    int64_t pool_tok, n = history_arena_tok(h, &pool_tok), gap = 0;
 
     h->n_refused++;
     err_clear();
     if (h->n_live == 0)
         return "an empty arena refused a sequence";
-    for (int64_t t = 0; t < n; t++) {
+    for (int64_t t = 0; t < n - (large ? 0 : pool_tok); t++) {
+        if (h->setup->superblocks && t % a->max_tok == 0)
+            gap = 0;
         gap = h->owner[t] == 0 ? gap + 1 : 0;
         if (gap >= a->max_tok + keep_tok)
             return "memory was refused although there is some";
@@ -156,7 +183,8 @@ static const char *history_reserve(struct history *h, const struct history_op *o
     struct kv_need need = {
         .prompt_tok = op->n, .gen_tok = op->m, .large = op->pick % 8 == 0};
     struct history_seq *s = &h->live[h->n_live];
-    int64_t max_tok = h->setup->arena.max_tok;
+    int64_t max_tok = h->setup->arena.max_tok, pool_tok;
+    bool large = history_is_large(h, &need);
     int rc;
 
     if (h->n_live == HISTORY_LIVE)
@@ -166,7 +194,7 @@ static const char *history_reserve(struct history *h, const struct history_op *o
     if ((rc == ERR_LIMIT) != (op->n + (op->m > 0) > max_tok))
         return "the limit is not the longest sequence";
     if (rc != OK)
-        return rc == ERR_NOMEM   ? history_refused(h, h->setup->keep_tok)
+        return rc == ERR_NOMEM   ? history_refused(h, h->setup->keep_tok, large)
                : rc == ERR_LIMIT ? NULL
                                  : "another error";
     s->n_tok = op->n;
@@ -174,6 +202,8 @@ static const char *history_reserve(struct history *h, const struct history_op *o
     s->move.old_id = -1;
     if (s->e.cap_tok < op->n + (op->m > 0))
         return "there is no space for the next token";
+    if (!large && s->e.first_tok >= history_arena_tok(h, &pool_tok) - pool_tok)
+        return "a large block of the reserve was given to another sequence";
     h->n_live++;
     TRY_RULE(history_own(h, s, 0));
     history_write(h, s, 0);
@@ -195,7 +225,7 @@ static const char *history_grow(struct history *h, struct history_seq *s, int64_
         if ((rc == ERR_LIMIT) != (want > h->setup->arena.max_tok))
             return "the limit is not the longest sequence";
         err_clear();
-        return rc == ERR_NOMEM ? history_refused(h, 0) : NULL;
+        return rc == ERR_NOMEM ? history_refused(h, 0, true) : NULL;
     }
     s->n_tok = want > n_tok ? want : n_tok;
     s->move = m;
@@ -230,8 +260,6 @@ static void history_release(struct history *h, int i)
     h->alloc->release(h->state, s->e.id);
     h->live[i] = h->live[--h->n_live];
 }
-
-static struct kv_bounds history_bounds; /* of all domains */
 
 /* Bounds as the bucket manager makes them: ascending, aligned. */
 static void history_learn(const struct kv_arena *a, int64_t seed)

@@ -13,7 +13,8 @@
     .n_tok = 2048 + 37, .max_tok = 256, .align_tok = 16, .block_tok = 16,                \
     .max_seqs = HISTORY_LIVE, .n_fixed = 5
 
-extern const struct kv_alloc kv_alloc_static, kv_alloc_paged, kv_alloc_s3, kv_alloc_odma;
+extern const struct kv_alloc kv_alloc_static, kv_alloc_paged, kv_alloc_s3, kv_alloc_odma,
+    kv_alloc_odma_paper;
 
 /* What happened in all histories of a setup. */
 struct happened {
@@ -131,6 +132,34 @@ TEST(histories_of_odma)
     s.arena.align_tok = 1; /* as many sizes as there can be */
     s.arena.n_tok = HISTORY_ARENA;
     over_long_histories(&s, true, true);
+}
+
+/* With a pool of large blocks in reserve, where memory doubles and where it becomes large. */
+TEST(histories_of_odma_with_a_reserve)
+{
+    struct history_setup s = {.alloc = &kv_alloc_odma, .arena = {ARENA}};
+
+    s.arena.large_frac = 0.25;
+    over_histories(&s, true, true);
+    s.arena.to_large = true;
+    over_histories(&s, true, true);
+}
+
+/* With and without the pool; sizes that are no multiples of four units too. */
+TEST(histories_of_odma_paper)
+{
+    struct history_setup s = {
+        .alloc = &kv_alloc_odma_paper, .arena = {ARENA}, .superblocks = true};
+
+    s.arena.large_frac = 0.25;
+    over_histories(&s, true, false);
+    s.arena.large_frac = 0;
+    over_histories(&s, true, false);
+    s.arena.max_tok = 208;
+    s.arena.large_frac = 0.5;
+    over_long_histories(&s, true, false);
+    s.arena.max_tok = 48;
+    over_long_histories(&s, true, false);
 }
 
 /* --- allocators that break one rule each */
@@ -262,6 +291,7 @@ TEST(refusals_give_the_reason)
         {&kv_alloc_paged, "2 of 130 blocks of 16 tokens are free, 16 are needed"},
         {&kv_alloc_s3, "no free run of 256 tokens: 2048 of 2080 tokens"},
         {&kv_alloc_odma, "2048 of 2080 tokens are reserved"},
+        {&kv_alloc_odma_paper, "no free block of 256 tokens: 2048 of 2048 tokens"},
     };
     const struct kv_need large = {.prompt_tok = 255, .gen_tok = 1, .large = true},
                          too_long = {.prompt_tok = 256, .gen_tok = 1},
@@ -270,7 +300,7 @@ TEST(refusals_give_the_reason)
     struct kv_extent e;
     void *regions;
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         assert_ok(kv_alloc_open(all[i].alloc, &regions, &a));
         for (int k = 0; k < 8; k++)
             assert_ok(all[i].alloc->reserve(regions, &large, &e));
@@ -284,25 +314,31 @@ TEST(refusals_give_the_reason)
 
 /* Without bounds every sequence gets a large block, as with static: the same places, whatever
  * is predicted. */
-TEST(no_buckets_are_static)
+static void is_static(const struct kv_alloc *alloc)
 {
     const struct kv_arena a = {ARENA};
     void *fixed, *dynamic;
     struct kv_extent e[2];
 
     assert_ok(kv_alloc_open(&kv_alloc_static, &fixed, &a));
-    assert_ok(kv_alloc_open(&kv_alloc_odma, &dynamic, &a));
+    assert_ok(kv_alloc_open(alloc, &dynamic, &a));
     for (int i = 0; i < 9; i++) {
         struct kv_need need = {.prompt_tok = 10 + i, .gen_tok = 1 + 20 * i};
         int rc = kv_alloc_static.reserve(fixed, &need, &e[0]);
 
-        assert_int_equal(rc, kv_alloc_odma.reserve(dynamic, &need, &e[1]));
+        assert_int_equal(rc, alloc->reserve(dynamic, &need, &e[1]));
         assert_int_equal(rc, i < 8 ? OK : ERR_NOMEM);
         assert_int_equal(e[0].first_tok, e[1].first_tok);
         assert_int_equal(e[0].cap_tok, e[1].cap_tok);
     }
     kv_alloc_static.close(fixed);
-    kv_alloc_odma.close(dynamic);
+    alloc->close(dynamic);
+}
+
+TEST(no_buckets_are_static)
+{
+    is_static(&kv_alloc_odma);
+    is_static(&kv_alloc_odma_paper);
 }
 
 /* A table of one block, of the longest sequence, is a slot: with such blocks paged gives memory

@@ -4,7 +4,7 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests kv/test_buckets kv/test_alloc kv/test_pool kv/test_predict kv/test_slot_runs sched/test_loop \
+need_tests kv/test_buckets kv/test_alloc kv/test_alloc_large kv/test_pool kv/test_predict kv/test_slot_runs sched/test_loop \
     serve/test_kv_alloc study/test_odma_replay
 
 # 1. Bounds are quantiles of the window, aligned up, strictly increasing, at most the longest.
@@ -51,8 +51,33 @@ breaks "a block is lost" engine/kv/alloc/paged.c \
     's/n_in_row\[id\] > 0; p->n_visited++)/n_in_row[id] > 1; p->n_visited++)/' kv/test_alloc histories_of_paged
 breaks "a slot is lost" engine/kv/alloc/static.c 's/s->free\[s->n_free++\] = id/s->free[s->n_free] = id/' \
     kv/test_alloc histories_of_static
+# Blocks of three sizes, and large ones in reserve.
+t=engine/kv/alloc/odma_paper.c
+g=engine/kv/large.c
+breaks "halves overlap" $t 's|q / 2 \* o->tok\[MID\]|q / 2 * o->tok[MIN]|' kv/test_alloc histories_of_odma_paper
+breaks "a part of a block is lost" $t 's/~quarters(size, q)/~quarters(MIN, q)/' kv/test_alloc histories_of_odma_paper
+breaks "free parts are not one superblock again" $t 's/if (used == 0)/if (false)/' \
+    kv/test_alloc histories_of_odma_paper
+breaks "a superblock is divided too early" $t 's/{QUARTER, HALF_AND_QUARTER, HALF, WHOLE}/{WHOLE, HALF, HALF_AND_QUARTER, QUARTER}/' \
+    kv/test_alloc_large blocks_of_three_sizes
+breaks "a larger size" $t 's/int size = MIN;/int size = MID;/' kv/test_alloc_large blocks_of_three_sizes
+breaks "a sequence outgrows its second block" $t 's/TRY(take_large(o, &to))/TRY(take(o, MID, \&to))/' \
+    kv/test_alloc_large large_blocks_are_kept_in_reserve
+breaks "others take the reserve" $t 's/return take(o, size, out);/return take_large(o, out);/' \
+    kv/test_alloc histories_of_odma_paper
+breaks "uncertain sequences do not get the reserve" $g 's/kv_bounds_bucket(b, need) == b->n/false/' \
+    kv/test_alloc_large large_blocks_are_kept_in_reserve
+breaks "large blocks overlap" $g 's|first_tok + i \* l->max_tok|first_tok + i * l->max_tok / 2|' \
+    kv/test_alloc histories_of_odma_with_a_reserve
+breaks "a large block is lost" $g 's/l->free\[l->n_free++\] = id/l->free[l->n_free] = id/' \
+    kv/test_alloc histories_of_odma_with_a_reserve
+breaks "the reserve is all of the arena" $g 's/n < all ? n : all - 1/n/' kv/test_alloc_large the_size_of_the_reserve
+breaks "outgrown sequences leave the reserve alone" $o 's/if (o->to_large \&\& move_to_large(o, e, used_tok, m))/if (false)/' \
+    kv/test_alloc_large large_blocks_are_kept_in_reserve
 # 6. Without buckets it is static, with the smallest blocks paged.
 breaks "no buckets, other sizes" $o 's/int64_t n = o->max_tok;/int64_t n = o->max_tok \/ 2;/' \
+    kv/test_alloc no_buckets_are_static
+breaks "no buckets, a smaller block" $t 's/return kv_large_take(o->large, out) ? OK : take(o, MAX, out)/return take(o, MID, out)/' \
     kv/test_alloc no_buckets_are_static
 breaks "a block too many" engine/kv/alloc/paged.c 's/(n_tok + p->block_tok - 1) \/ p->block_tok/n_tok \/ p->block_tok + 1/' \
     kv/test_alloc blocks_of_the_longest_are_static

@@ -375,8 +375,8 @@ TEST(canceled_at_any_point)
         struct pair p[N_REQUESTS];
         struct pair_opts o;
 
-        prompt.alloc = kv_allocs[rng_below(&r, 4)]->name;
-        token.alloc = kv_allocs[rng_below(&r, 4)]->name;
+        prompt.alloc = kv_allocs[rng_below(&r, 5)]->name;
+        token.alloc = kv_allocs[rng_below(&r, 5)]->name;
         prompt.max_step_tok = 1 + (int64_t)rng_below(&r, 40);
         prompt.max_seqs = 1 + (int64_t)rng_below(&r, 5);
         token.max_seqs = 1 + (int64_t)rng_below(&r, 5);

@@ -75,7 +75,7 @@ static int64_t n_outgrown(void)
     return n;
 }
 
-static const char *const allocs[] = {"static", "paged", "s3", "odma"};
+static const char *const allocs[] = {"static", "paged", "s3", "odma", "odma_paper"};
 
 /* Every token of every request, also where the predictor always says 1 or the most there is;
  * and the same again. */
@@ -90,11 +90,12 @@ TEST(every_request_is_answered)
     };
     int64_t sum = make_requests(test_seed(), N / 2, 30, 90);
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         for (int k = 0; k < 6; k++) {
             struct study_kv_opts o = make_opts(allocs[i], all[k].predictor);
             struct study_kv_result a, b;
 
+            o.arena.large_frac = i == 4 ? 0.125 : 0;
             o.predict.constant_tok = all[k].constant_tok;
             o.predict.sigma = all[k].sigma;
             assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
@@ -127,7 +128,7 @@ TEST(memory_for_one_is_enough)
 {
     int64_t sum = make_requests(test_seed() + 1, N, 30, 30);
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         struct study_kv_opts o = make_opts(allocs[i], "constant");
         struct study_kv_result a;
 

@@ -5,24 +5,28 @@
  * here its memory doubles, since where answers are much shorter than the longest sequence a large
  * bucket holds dozens of them (Natural Questions: 20 tokens of 256). kv_arena.to_large is the
  * paper's rule. Where lengths change, the window of kv/buckets.h forgets those before at once; the
- * paper's slides. The paper also keeps a pool of large buckets free and has a list of blocks for
- * each of a few sizes; here all memory is one row of runs (kv/runs.h says why).
+ * paper's slides. Large blocks are of what is free unless kv_arena.large_frac keeps a pool of them
+ * free, as in the paper. The paper has a list of blocks for each of three sizes, which is
+ * alloc/odma_paper.c; here memory is one row of runs (kv/runs.h says why).
  *   Paper: ODMA 3.3-3.5. */
 #include "base/mem.h"
 #include "kv/buckets.h"
+#include "kv/large.h"
 #include "kv/runs.h"
 
 struct odma {
     int64_t max_tok;
     bool to_large;
     const struct kv_bounds *bounds;
-    struct kv_runs *runs;
+    struct kv_large *large; /* blocks in reserve; by default none */
+    struct kv_runs *runs;   /* of the rest */
 };
 
 static void odma_close(void *state)
 {
     struct odma *o = state;
 
+    kv_large_close(&o->large);
     kv_runs_close(&o->runs);
     mem_free(o);
 }
@@ -30,6 +34,7 @@ static void odma_close(void *state)
 static int odma_open(void **state, const struct kv_arena *a)
 {
     struct odma *o = mem_new(MEM_KV, 1, sizeof(*o));
+    struct kv_arena rest;
     int rc;
 
     if (!o)
@@ -37,7 +42,9 @@ static int odma_open(void **state, const struct kv_arena *a)
     o->max_tok = a->max_tok;
     o->bounds = a->bounds;
     o->to_large = a->to_large;
-    rc = kv_runs_open(&o->runs, a);
+    rc = kv_large_open(&o->large, &rest, a, a->n_tok / a->align_tok);
+    if (rc == OK)
+        rc = kv_runs_open(&o->runs, &rest);
     if (rc == OK)
         *state = o;
     else
@@ -53,11 +60,25 @@ static int odma_reserve(void *state, const struct kv_need *need, struct kv_exten
     TRY(kv_need_check(need, o->max_tok));
     if (o->bounds)
         n = kv_bounds_size(o->bounds, need, o->max_tok);
+    if (kv_large_wanted(o->bounds, need) && kv_large_take(o->large, out))
+        return OK;
     return kv_runs_reserve(o->runs, n, out);
 }
 
-/* With to_large, less than a large bucket is taken where none is free; who finds nothing waits
- * or begins again (sched/loop.h). */
+/* false: the reserve is empty. */
+static bool move_to_large(struct odma *o, struct kv_extent *e, int64_t used_tok,
+                          struct kv_move *m)
+{
+    struct kv_extent to;
+
+    if (!kv_large_take(o->large, &to))
+        return false;
+    kv_alloc_move(e, &to, used_tok, m);
+    return true;
+}
+
+/* A block of the reserve is taken first with to_large, else last. With to_large, less than a large
+ * bucket is taken where none is free; who finds nothing waits or begins again (sched/loop.h). */
 static int odma_grow(void *state, struct kv_extent *e, int64_t used_tok, int64_t want_tok,
                      struct kv_move *m)
 {
@@ -70,9 +91,15 @@ static int odma_grow(void *state, struct kv_extent *e, int64_t used_tok, int64_t
     TRY(kv_want_check(want_tok, o->max_tok));
     if (want_tok <= e->cap_tok || kv_runs_extend(o->runs, e, want_tok, enough))
         return OK;
+    if (o->to_large && move_to_large(o, e, used_tok, m))
+        return OK;
     for (int i = 0; i < 3 && rc != OK; i++) {
         err_clear();
         rc = kv_runs_move(o->runs, e, used_tok, sizes[i], m);
+    }
+    if (rc == ERR_NOMEM && move_to_large(o, e, used_tok, m)) {
+        err_clear();
+        rc = OK;
     }
     return rc;
 }
@@ -81,7 +108,8 @@ static void odma_release(void *state, int64_t id)
 {
     struct odma *o = state;
 
-    kv_runs_release(o->runs, id);
+    if (!kv_large_give_back(o->large, id))
+        kv_runs_release(o->runs, id);
 }
 
 static void odma_stat(const void *state, struct kv_alloc_stat *out)
@@ -89,6 +117,7 @@ static void odma_stat(const void *state, struct kv_alloc_stat *out)
     const struct odma *o = state;
 
     kv_runs_stat(o->runs, out);
+    kv_large_stat(o->large, out);
 }
 
 static const struct kv_bounds *odma_bounds(const void *state)

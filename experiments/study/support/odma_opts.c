@@ -79,6 +79,12 @@ const struct opt_row study_odma_rows[] = {
             "paged: share of the blocks that stays free when a request is admitted, for "
             "those that grow.",
             .min = 0, .max = 0.9),
+    OPT_ROW(
+        F64, large_pool_frac, "0",
+        "odma, odma_paper: share of the memory that is kept for sequences of the large "
+        "bucket, as in the paper, which does not say how much. 0: they get what is "
+        "free.",
+        .min = 0, .max = 0.9),
     OPT_ROW(INT, n_buckets, "0",
             "Number of buckets of either allocator: for s3 of equal width, for odma of "
             "equally many lengths of the window. 0: n_fixed and quantiles.",
@@ -122,7 +128,8 @@ const struct opt_row study_odma_rows[] = {
         "odma: as in the paper, a sequence that outgrows its memory moves to the large "
         "bucket, predictions above the last quantile get it, and the window forgets "
         "nothing early. Else memory doubles, and above the last quantile are buckets of "
-        "twice the size each."),
+        "twice the size each. alloc=odma_paper, large_pool_frac and tau below 1 are the "
+        "other rules of the paper."),
     OPT_ROW(BOOL, co_batch, "true",
             "Admit the oldest request of the bucket that was admitted before; else the "
             "oldest."),

@@ -9,7 +9,7 @@
 
 struct opts {
     char *alloc, *predictor, *stream, *tokenizer, *quantiles, *change, *devices;
-    double sigma, alpha, tau, tells, keep_frac, overflow;
+    double sigma, alpha, tau, tells, keep_frac, large_pool_frac, overflow;
     int bounds, route;
     bool primed, co_batch, migrate, raw, paper, detect, least, own_bounds, over_time,
         over_never;
