@@ -13,6 +13,7 @@
 
 #include "base/build.h"
 #include "base/json.h"
+#include "base/name.h"
 #include "cpu/cpu.h"
 #include "experiments/record/provenance.h"
 
@@ -202,7 +203,6 @@ static const struct env_file cpu_files[] = {
 static const struct env_file kernel_files[] = {
     {"release", "/proc/sys/kernel/osrelease", NULL},
     {"version", "/proc/sys/kernel/version", NULL},
-    {"command_line", "/proc/cmdline", NULL},
     {"numa_balancing", "/proc/sys/kernel/numa_balancing", NULL},
     {"perf_event_paranoid", "/proc/sys/kernel/perf_event_paranoid", NULL},
     {"randomize_va_space", "/proc/sys/kernel/randomize_va_space", NULL},
@@ -249,6 +249,68 @@ static json_t *files_json(const struct env_file *files)
             obj = NULL;
         }
     }
+    return obj;
+}
+
+/* Of the kernel's parameters those that change what is measured. Others tell of the machine's owner
+ * only: names of disks and hosts, what it starts. Words behind "--" are not the kernel's. */
+json_t *env_parameters_json(const char *command_line)
+{
+    static const char *const kept[] = {"amd_pstate",
+                                       "clocksource",
+                                       "cpuidle.governor",
+                                       "default_hugepagesz",
+                                       "hugepages",
+                                       "hugepagesz",
+                                       "idle",
+                                       "intel_idle.max_cstate",
+                                       "intel_pstate",
+                                       "irqaffinity",
+                                       "isolcpus",
+                                       "maxcpus",
+                                       "mem",
+                                       "mitigations",
+                                       "nmi_watchdog",
+                                       "nohz",
+                                       "nohz_full",
+                                       "nopti",
+                                       "nosmt",
+                                       "nr_cpus",
+                                       "numa",
+                                       "numa_balancing",
+                                       "preempt",
+                                       "processor.max_cstate",
+                                       "rcu_nocbs",
+                                       "skew_tick",
+                                       "spectre_v2",
+                                       "transparent_hugepage",
+                                       "tsc",
+                                       NULL};
+    json_t *list = json_array();
+
+    for (const char *p = command_line; *p;) {
+        size_t n = strcspn(p, " \n"), n_name = strcspn(p, "= \n");
+        char name[64];
+
+        snprintf(name, sizeof(name), "%.*s", (int)n_name, p);
+        if (strcmp(name, "--") == 0)
+            break;
+        if (n_name < sizeof(name) && name_index(kept, name) >= 0)
+            json_array_append_new(list, json_stringn_lossy(p, n));
+        p += n + strspn(p + n, " \n");
+    }
+    return list;
+}
+
+static json_t *kernel_json(void)
+{
+    char line[8192];
+    json_t *obj = files_json(kernel_files);
+
+    json_object_set_new(obj, "parameters",
+                        env_read("/proc/cmdline", line, sizeof(line))
+                            ? env_parameters_json(line)
+                            : env_read_json("/proc/cmdline"));
     return obj;
 }
 
@@ -322,9 +384,9 @@ int env_json(json_t **out)
     *out = json_pack(
         "{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o}", "host", json_string_lossy(host),
         "arch", u.machine, "system", u.sysname, "page_bytes", (int)sysconf(_SC_PAGESIZE),
-        "cpu", files_json(cpu_files), "caches", caches_json(), "kernel",
-        files_json(kernel_files), "memory", files_json(memory_files), "process",
-        files_json(process_files), "cgroup", cgroup_json(), "versions", versions_json());
+        "cpu", files_json(cpu_files), "caches", caches_json(), "kernel", kernel_json(),
+        "memory", files_json(memory_files), "process", files_json(process_files),
+        "cgroup", cgroup_json(), "versions", versions_json());
     return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the environment");
 }
 

@@ -72,6 +72,24 @@ static void environment(void **state)
     json_decref(env);
 }
 
+/* Regression: records kept the whole command line, with what it tells of the machine's owner. */
+static void only_parameters_that_matter(void **state)
+{
+    json_t *v =
+        env_parameters_json("BOOT_IMAGE=/boot/x root=UUID=1 isolcpus=2-3 quiet  nosmt "
+                            "hugepagesz=1G idle=poll init=/secret -- idle=no\n");
+    char *text = json_dumps(v, JSON_COMPACT);
+
+    (void)state;
+    assert_string_equal(text,
+                        "[\"isolcpus=2-3\",\"nosmt\",\"hugepagesz=1G\",\"idle=poll\"]");
+    free(text);
+    json_decref(v);
+    v = env_parameters_json("");
+    assert_int_equal(json_array_size(v), 0);
+    json_decref(v);
+}
+
 static void unreadable_says_why(void **state)
 {
     char path[600], small[4];
@@ -135,8 +153,11 @@ static void memory_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(provenance),          cmocka_unit_test(environment),
-        cmocka_unit_test(unreadable_says_why), cmocka_unit_test(host),
+        cmocka_unit_test(provenance),
+        cmocka_unit_test(environment),
+        cmocka_unit_test(only_parameters_that_matter),
+        cmocka_unit_test(unreadable_says_why),
+        cmocka_unit_test(host),
         cmocka_unit_test(memory_fails),
     };
 
