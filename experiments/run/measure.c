@@ -330,6 +330,7 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
     json_object_set(a, "described", c->described);
     json_object_set_new(a, "requests", dataset_json(s, c));
     json_object_set_new(a, "counters", measure_noise_json(&c->noise));
+    json_object_set_new(a, "energy", run_energy_json(&c->result.energy));
     if (c->result.saturated.found)
         json_object_set_new(a, "saturation", saturation_json(&c->result));
     json_object_set_new(a, "wall_s", json_real(c->result.wall_s));

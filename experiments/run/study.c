@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "experiments/run/energy.h"
 #include "measure/noise.h"
 
 struct study_cell {
@@ -22,6 +23,7 @@ struct study_cell {
     json_t *notes;
     json_t *evidence; /* {name: kind}; "" for all that it does not name */
     void *kept;
+    struct run_energy energy;
     int rc; /* of the first report that failed, and its message */
     char error[512];
 };
@@ -147,6 +149,7 @@ void study_note_text(struct study_cell *c, const char *key, const char *text)
 
 void study_progress(struct study_cell *c, double fraction, const char *what)
 {
+    run_energy_read_seldom(&c->energy);
     progress_step(c->progress, fraction, what, clock_ns());
 }
 
@@ -199,6 +202,7 @@ static void end(struct study_cell *c)
         mem_free(c->series[i].v);
     mem_free(c->series);
     mem_free(c->values);
+    run_energy_fini(&c->energy);
     json_decref(c->notes);
     json_decref(c->evidence);
 }
@@ -276,8 +280,9 @@ static void complete(struct study_cell *c)
 static json_t *measured(const struct study_cell *c, const struct measure_noise *noise,
                         double wall_s)
 {
-    json_t *a = json_pack("{s:O, s:o, s:f, s:I, s:b}", "notes", c->notes, "counters",
-                          measure_noise_json(noise), "wall_s", wall_s, "rss_peak_bytes",
+    json_t *a = json_pack("{s:O, s:o, s:o, s:f, s:I, s:b}", "notes", c->notes, "counters",
+                          measure_noise_json(noise), "energy",
+                          run_energy_json(&c->energy), "wall_s", wall_s, "rss_peak_bytes",
                           (json_int_t)mem_rss_peak_bytes(), "valid", 1);
 
     if (!a)
@@ -311,8 +316,13 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
     progress_study(s->progress, job_cell->key, s->weight, clock_ns());
     if (rc == OK)
         rc = measure_noise_begin(&noise);
-    if (rc == OK)
+    if (rc == OK) {
+        run_energy_open(&c.energy);
+        c.energy.start_ns = clock_ns();
+        run_energy_read(&c.energy);
         rc = run_it(&c, job_cell);
+        run_energy_read(&c.energy);
+    }
     if (rc == OK)
         rc = measure_noise_end(&noise);
     r.state = state_of(rc);

@@ -50,6 +50,7 @@ static const struct study_metric script_metrics[] = {
 };
 
 static int n_runs, n_ended, n_closed, n_kept_at_close;
+static const char *energy_file; /* a counter that a run moves on by 2.5 J */
 static bool dies_at_4; /* not an option: the job must be the same when it is resumed */
 
 static bool is(const char *a, const char *b)
@@ -102,6 +103,8 @@ static int script_run(void *context, const void *opts, struct study_cell *c)
     if (is(o->skips, o->type))
         return err_set(ERR_NOTFOUND, "no such unit in this machine");
     study_progress(c, 0.5, "half-way");
+    if (energy_file)
+        test_write(energy_file, "9500000\n", 8);
     assert_null(study_machine(c));
     study_value_interval(c, "speed", speed, speed - 1,
                          is(o->type, "open") ? NAN : speed + 2, "the script has none");

@@ -1,6 +1,9 @@
 /* Jobs that study: how they are read, what their headlines and records hold. */
 #include "tests/run/script_study.h"
 
+#include "cpu/energy.h"
+#include "tests/support/fake_root.h"
+
 #define HEADLINE(rest)                                                                   \
     "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 10]}, "              \
     "\"headline\": [{\"name\": \"h\", " rest "}]"
@@ -349,6 +352,50 @@ static void the_record_says_what_the_study_said(void **state)
     ran_free(&r);
 }
 
+/* The energy attributes of the first cell, where the machine has these files. */
+static void energy_of(const char *name, const struct fake_file *files, const char *moves,
+                      double *joules, char why[96])
+{
+    const char *root = fake_root(files);
+    char path[1024];
+    struct ran r;
+    json_t *all, *a;
+
+    snprintf(path, sizeof(path), "%s%s", root, moves);
+    energy_file = moves[0] ? path : NULL;
+    cpu_energy_set_root(root);
+    run(name, "\"study\": {\"name\": \"script\"}", &r);
+    cpu_energy_set_root(NULL);
+    energy_file = NULL;
+    all = fixture_exported(r.outcome.path);
+    a = json_object_get(json_array_get(json_object_get(all, "cells"), 0), "attributes");
+    *joules = json_f64_at(a, "energy.joules");
+    snprintf(why, 96, "%s", json_str_at(a, "energy.why", ""));
+    json_decref(all);
+    ran_free(&r);
+}
+
+#define PACKAGE "/sys/class/powercap/intel-rapl:0"
+
+static void a_study_has_its_energy(void **state)
+{
+    static const struct fake_file package[] = {
+        {PACKAGE "/name", "package-0\n"},
+        {PACKAGE "/energy_uj", "7000000\n"},
+        {PACKAGE "/max_energy_range_uj", "99999999\n"},
+        {0}};
+    static const struct fake_file none[] = {{"/sys/class/net/lo/name", "lo\n"}, {0}};
+    char why[96];
+    double joules;
+
+    (void)state;
+    energy_of("energy", package, PACKAGE "/energy_uj", &joules, why);
+    assert_true(fabs(joules - 2.5) < 1e-9 && why[0] == 0);
+    energy_of("no_energy", none, "", &joules, why);
+    assert_true(isnan(joules));
+    assert_non_null(strstr(why, "shows no counter"));
+}
+
 static const char *text_at(const json_t *all, size_t cell, const char *part,
                            const char *name)
 {
@@ -420,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_killed_study_resumes),
         cmocka_unit_test(a_study_that_breaks_its_contract_fails_its_cell),
         cmocka_unit_test(the_record_says_what_the_study_said),
+        cmocka_unit_test(a_study_has_its_energy),
         cmocka_unit_test(each_series_has_its_evidence),
     };
 
