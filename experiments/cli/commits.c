@@ -17,8 +17,9 @@
 #include "experiments/cli/compare_folders.h"
 #include "experiments/cli/compare_rounds.h"
 
-#define SHORT 12 /* digits of a commit in names of files and in texts */
-#define TREE  "{tree}"
+#define SHORT      12 /* digits of a commit in names of files and in texts */
+#define TREE       "{tree}"
+#define MAX_TABLES 3 /* of a report */
 
 const char *commits_verdict_name(enum commits_verdict v)
 {
@@ -501,39 +502,49 @@ static void report_step(const struct commits *c, const struct commits_step *s, F
             commits_verdict_name(s->verdict), s->why[0] ? ": " : "", s->why);
 }
 
+/* Of the steps with this verdict; `n` tables were printed before. Returns how many there are. */
+static int report_tables(const struct commits *c, enum commits_verdict v, int n, FILE *f)
+{
+    for (size_t i = 0; i < c->n_steps; i++) {
+        const struct commits_step *s = &c->steps[i];
+
+        if (!s->table || s->verdict != v || n++ >= MAX_TABLES)
+            continue;
+        fprintf(f,
+                "\n## %.*s: %s\n\n```\n%s```\n\nThe same from its records: `testbed "
+                "compare %s/a %s/b`\n",
+                SHORT, s->commit, commits_verdict_name(v), s->table, s->dir, s->dir);
+    }
+    return n;
+}
+
 int commits_report(const struct commits *c, const char *title, const char *result)
 {
     char path[PATH_MAX + 16];
     char *text = NULL;
     size_t n;
     FILE *f = open_memstream(&text, &n);
-    int rc;
+    int rc, n_tables;
 
     if (!f)
         return err_set(ERR_NOMEM, "no memory for a report");
     fprintf(f, "# %s\n\n%s\n\n", title, result);
-    fprintf(f,
-            "Repository %s, built with `%s`. Jobs: %s. Margin: %s. A commit is worse "
-            "where all "
-            "of the\ninterval of a metric is; each comparison ended with its verdict, or "
-            "after "
-            "%lld rounds.\n\n",
-            c->o->repo, c->o->build, c->o->job, c->o->margin,
-            (long long)c->o->rounds_max);
+    fprintf(
+        f,
+        "- repository: %s, built with `%s`\n- jobs: %s, margin %s, at most %lld "
+        "rounds\n\n"
+        "A commit is worse where all of the interval of a metric is, by more than the "
+        "margin. Each\ncomparison ended with its verdict, or at the limit of rounds.\n\n",
+        c->o->repo, c->o->build, c->o->job, c->o->margin, (long long)c->o->rounds_max);
     fprintf(f, "| commit | date and subject | against | rounds | verdict |\n"
                "|---|---|---|---|---|\n");
     for (size_t i = 0; i < c->n_steps; i++)
         report_step(c, &c->steps[i], f);
-    for (size_t i = 0; i < c->n_steps; i++) {
-        const struct commits_step *s = &c->steps[i];
-
-        if (s->verdict == COMMITS_WORSE)
-            fprintf(
-                f,
-                "\n## %.*s\n\n```\n%s```\n\nThe same from its records: `testbed compare "
-                "%s/a %s/b`\n",
-                SHORT, s->commit, s->table, s->dir, s->dir);
-    }
+    n_tables = report_tables(c, COMMITS_WORSE, 0, f);
+    n_tables = report_tables(c, COMMITS_UNKNOWN, n_tables, f);
+    if (n_tables > MAX_TABLES) /* more would not be a page */
+        fprintf(f, "\nThe records of %d more are in %s/compare.\n", n_tables - MAX_TABLES,
+                c->out);
     fclose(f);
     snprintf(path, sizeof(path), "%s/report.md", c->out);
     rc = file_write(path, text, n);

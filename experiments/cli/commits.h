@@ -123,7 +123,7 @@ MUST int commits_compare(const struct commits_step **out, struct commits *c,
 /* Remove the worktree of a commit that is needed no more. */
 void commits_drop(const struct commits *c, const char *sha);
 
-/* Write report.md: title, result, all steps, and the tables of those that were worse. */
+/* Write report.md: title, result, all steps, and tables of those that are worse or unclear. */
 MUST int commits_report(const struct commits *c, const char *title, const char *result);
 
 #endif

@@ -72,8 +72,10 @@ check "the next is compared with the last good one" grep -q "| $(sha c4) .*| $(s
 check "five per cent are worse" verdict c5 'worse$'
 check "and so are the commits after it" sh -c "[ \$(grep -c ': worse$' out) = 3 ]"
 check "what is not clear gets more rounds" grep -q "| $(sha c2) .*| 8 | cannot say |" w/report.md
-check "the page names the first" grep -q "^The first commit that is worse: $(sha c5) .* five per cent slower. 7 commits" \
-    w/report.md
+check "the page names the first" grep -q "^The first commit that is worse: $(sha c5) .* five per cent slower$" w/report.md
+check "and counts all" grep -q '^Commits compared: 7. Not worse: 2, worse: 3, cannot say: 1, skipped: 1.$' w/report.md
+check "and has no more tables than a page" sh -c "[ \$(grep -c '^## ' w/report.md) = 3 ] &&
+    grep -q '^The records of 1 more are in' w/report.md"
 check "with the comparison" grep -q '^  step_ms_whole_layers .* 1.05[0-9] .* worse$' w/report.md
 check "and an A/A" grep -q 'from A again in the same rounds' w/report.md
 check "the worktrees are gone" sh -c "[ \$(ls w/trees | wc -l) = 0 ] && [ \$(git -C repo worktree list | wc -l) = 1 ]"

@@ -95,13 +95,14 @@ static int report(const struct commits *c, const struct tally *t, size_t n_left)
 {
     char text[400];
 
-    snprintf(text, sizeof(text),
-             "%s%s%s%zu commits: %zu not worse, %zu worse, of %zu it cannot be said, %zu "
-             "skipped%s.",
-             t->worse[0] ? "The first commit that is worse: " : "", t->worse,
-             t->worse[0] ? ". " : "", c->n_steps, t->n[COMMITS_SAME], t->n[COMMITS_WORSE],
-             t->n[COMMITS_UNKNOWN], t->n[COMMITS_SKIPPED],
-             n_left ? "; not finished" : "");
+    snprintf(
+        text, sizeof(text),
+        "%s%s%sCommits compared%s: %zu. Not worse: %zu, worse: %zu, cannot say: %zu, "
+        "skipped: %zu.",
+        t->worse[0] ? "The first commit that is worse: " : "", t->worse,
+        t->worse[0] ? "\n\n" : "", n_left ? " so far" : "", c->n_steps,
+        t->n[COMMITS_SAME], t->n[COMMITS_WORSE], t->n[COMMITS_UNKNOWN],
+        t->n[COMMITS_SKIPPED]);
     return commits_report(c, "Commits that were watched", text);
 }
 
