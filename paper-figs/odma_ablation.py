@@ -42,12 +42,13 @@ result = read.latest(STEM)
 streams = study.settings(result.cells, "stream")
 changes = study.settings(result.cells, "change")
 cells = study.where(result.cells, stream=streams[-1])
-fig, axes = style.panels(3)
+fig, axes = style.panels(4, columns=4)
 for ax in axes:
     page.height(ax, max(1.75, 0.16 * len(changes)))
 effects(axes[0], cells, changes, "over_static", "Batches", "tokens per step / static's")
-effects(axes[1], cells, changes, "utilization_inner", "Use of reserved memory", "tokens held / reserved")
-effects(axes[2], cells, changes, "recomputed_frac", "Computed again", "tokens / tokens generated")
+effects(axes[1], cells, changes, "utilization_inner", "Memory used", "tokens held / reserved")
+effects(axes[2], cells, changes, "overflow_frac", "Outgrown", "of all requests")
+effects(axes[3], cells, changes, "recomputed_frac", "Computed again", "tokens / generated")
 for ax in axes[1:]:
     ax.set_yticklabels([])
 style.save(fig, result, STEM,

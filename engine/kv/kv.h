@@ -92,7 +92,8 @@ struct kv_pool_opts {
      * sequences that can have memory at once. */
     int64_t block_tok, max_seqs;
     bool shared; /* in memory that processes made by fork() afterwards share, or map */
-    /* odma: the present bounds, lent while the pool is open; NULL: there are none. */
+    double large_frac; /* odma, odma_paper: see struct kv_arena */
+    /* odma, odma_paper: the present bounds, lent while the pool is open; NULL: there are none. */
     const struct kv_bounds *bounds;
 };
 

@@ -94,6 +94,7 @@ static int open_alloc(struct kv_pool *p, const struct kv_pool_opts *o)
                          .keep_frac = KEEP_FRAC,
                          .shared = o->shared,
                          .n_fixed = FIXED_BUCKETS,
+                         .large_frac = o->large_frac,
                          .bounds = o->bounds};
 
     if (p->bytes / p->unit_bytes < (size_t)units_of_longest(p))

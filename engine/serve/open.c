@@ -99,6 +99,7 @@ static int pool_opts(const struct serve *s, const struct kv_shape *shape,
                                  .max_seqs =
                                      s->o.max_seqs + (s->o.kv_reuse ? SERVE_KEPT_MAX : 0),
                                  .shared = in_processes(s) || s->kv_mapped,
+                                 .large_frac = s->o.kv_large_frac,
                                  .bounds = b ? kv_buckets_bounds(b) : NULL};
     return s->o.kv_budget > 0
                ? OK

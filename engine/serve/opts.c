@@ -126,6 +126,11 @@ const struct opt_row serve_opt_table[] = {
             "paged: tokens of a block, a power of two from 16 to 512.", .unit = "tok",
             .min = 16, .max = 512),
     OPT_ROW(
+        F64, kv_large_frac, "0",
+        "odma, odma_paper: share of the memory that is kept for requests whose length "
+        "is uncertain and for those that outgrow theirs. 0: they get what is free.",
+        .min = 0, .max = 0.9),
+    OPT_ROW(
         STR, kv_predict, NULL,
         "Length predictor. A request is then given memory for its prompt and the "
         "predicted output, whatever kv_admit says. oracle and noisy need requests whose "

@@ -44,6 +44,7 @@ struct serve_opts {
     int64_t kv_budget;       /* bytes of memory; 0: of max_seqs sequences of max_tok */
     char *kv_alloc;          /* how it is divided: the name of an allocator */
     int64_t kv_block;        /* paged: tokens of a block */
+    double kv_large_frac;    /* odma, odma_paper: share of it for the large bucket only */
     char *kv_predict;        /* name of a length predictor; NULL: none */
     int64_t kv_predict_tok;  /* constant: what it predicts */
     double kv_predict_sigma; /* noisy: size of its errors */

@@ -4,6 +4,7 @@
 
 #include "kv/alloc.h"
 #include "kv/buckets.h"
+#include "kv/kv.h"
 #include "tests/support/test.h"
 
 #define ARENA .n_tok = 2048 + 37, .max_tok = 256, .align_tok = 16
@@ -128,5 +129,33 @@ TEST(the_size_of_the_reserve)
                    "for large blocks: expected 0 or more, below 1");
         assert_err(kv_alloc_open(&kv_alloc_odma_paper, &arena, &a), ERR_ARG,
                    "for large blocks");
+    }
+}
+
+/* The same of a pool: half of the memory of four sequences is for the large bucket alone. */
+TEST(slots_are_kept_in_reserve)
+{
+    static const char *const allocs[] = {"odma", "odma_paper"};
+    const struct kv_shape shape = {.n_layers = 2, .n_kv_heads = 2, .vec_bytes = 16};
+    const struct kv_bounds bounds = {
+        .n = 1, .of_total = true, .align_tok = KV_ALIGN_TOK, .tok = {256}};
+    struct kv_need need = {.prompt_tok = 256};
+    struct kv_slot r;
+
+    for (int i = 0; i < 2; i++) {
+        struct kv_pool_opts o = {
+            .alloc = allocs[i], .max_tok = 256, .bounds = &bounds, .large_frac = 0.5};
+        struct kv_pool *p;
+
+        assert_ok(kv_pool_bytes(&o.budget_bytes, &shape, &o, 4));
+        assert_ok(kv_pool_open(&p, &shape, &o));
+        for (int k = 0; k < 6; k++) {
+            need.large = k > 2;
+            if (k == 2 || k == 5)
+                assert_err(kv_reserve(p, &need, &r), ERR_NOMEM, "no free");
+            else
+                assert_ok(kv_reserve(p, &need, &r));
+        }
+        kv_pool_close(&p);
     }
 }

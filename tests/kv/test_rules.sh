@@ -74,6 +74,7 @@ breaks "a large block is lost" $g 's/l->free\[l->n_free++\] = id/l->free[l->n_fr
 breaks "the reserve is all of the arena" $g 's/n < all ? n : all - 1/n/' kv/test_alloc_large the_size_of_the_reserve
 breaks "outgrown sequences leave the reserve alone" $o 's/if (o->to_large \&\& move_to_large(o, e, used_tok, m))/if (false)/' \
     kv/test_alloc_large large_blocks_are_kept_in_reserve
+breaks "a pool keeps no reserve" $p '/.large_frac = o->large_frac,/d' kv/test_alloc_large slots_are_kept_in_reserve
 # 6. Without buckets it is static, with the smallest blocks paged.
 breaks "no buckets, other sizes" $o 's/int64_t n = o->max_tok;/int64_t n = o->max_tok \/ 2;/' \
     kv/test_alloc no_buckets_are_static

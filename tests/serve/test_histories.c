@@ -365,6 +365,7 @@ static void choose_opts(struct serve *s)
     s->o.kv_admit = (int)rng_below(&w.rng, 2);
     s->o.kv_block = INT64_C(16) << rng_below(&w.rng, 2);
     s->o.kv_relearn = (int64_t)rng_below(&w.rng, 8);
+    s->o.kv_large_frac = rng_below(&w.rng, 2) ? 0 : 0.3;
     s->o.kv_patience = (int64_t)rng_below(&w.rng, 10);
     s->o.max_seqs = 1 + (int64_t)rng_below(&w.rng, 6);
     s->o.max_step_tok = 1 + (int64_t)rng_below(&w.rng, SEQ);

@@ -157,6 +157,24 @@ TEST(test_same_tokens)
         }
 }
 
+/* A block of the longest is kept for those that outgrow theirs. */
+TEST(test_same_tokens_with_a_reserve)
+{
+    static const char *const allocs[] = {"odma", "odma_paper"};
+    struct tiny_got alone[N_REQUESTS];
+
+    twelve_alone(alone);
+    for (int a = 0; a < 2; a++)
+        for (int h = 2; h < N_HOWS; h++) {
+            struct serve_opts o = opts(allocs[a], &hows[h]);
+            struct serve_kv_stat kv;
+
+            set(&o, "kv_large_frac", "0.3");
+            kv = run_opts(&o, alone);
+            assert_true(h != ALWAYS_ONE || kv.migrated_bytes > 0);
+        }
+}
+
 TEST(test_policies_and_blocks)
 {
     static const int64_t blocks[] = {16, 64, 512};
