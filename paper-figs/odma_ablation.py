@@ -9,7 +9,8 @@ WORDS = {"none": "all parts", "bounds=once": "learned once", "bounds=never": "eq
          "large_pool_frac=0.125": "large blocks in reserve", "alloc=odma_paper": "blocks of three sizes",
          "large_pool_frac=0.125;tau=0.6": "reserve, uncertain too",
          "alloc=odma_paper;large_pool_frac=0.125": "three sizes, reserve",
-         "paper=true;alloc=odma_paper;large_pool_frac=0.125;tau=0.8": "all as in the paper",
+         "lengths=output": "bounds of the output",
+         "paper=true;lengths=output;alloc=odma_paper;large_pool_frac=0.125;tau=0.8": "all as in the paper",
          "calibrate=256": "predictions corrected", "calibrate=256;bounds=never": "corrected, equal parts"}
 
 

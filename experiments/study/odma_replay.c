@@ -172,7 +172,7 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
                     .detect = o->detect && !o->paper,
                     .least = o->least,
                     .n_first = (int)o->n_first,
-                    .of_total = true,
+                    .of_total = o->lengths == LENGTHS_TOTAL,
                     .steps = !o->paper},
         .predict = {.max_tok = s->max_tok,
                     .constant_tok = (double)o->constant_tok,

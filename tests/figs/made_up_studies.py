@@ -324,7 +324,7 @@ STUDIES = {
     "odma_fig05_utilization": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [4, 8], "seed": [1, 2]}),
     "odma_ablation": (odma_replay, {"stream": ["sharegpt", "alpaca+sharegpt"], "seed": [1, 2],
                                     "change": ["none", "bounds=once", "alpha=2", "quantiles=0.5 0.9", "alloc=odma_paper",
-                                               "paper=true;alloc=odma_paper;large_pool_frac=0.125;tau=0.8"]}),
+                                               "paper=true;lengths=output;alloc=odma_paper;large_pool_frac=0.125;tau=0.8"]}),
     "odma_drift": (odma_replay, {"stream": ["alpaca+sharegpt", "sharegpt+alpaca"], "predictor": ["oracle", "learned"],
                                  "change": ["none", "bounds=once", "bounds=never", "calibrate=256"], "seed": [1, 2]}),
     "odma_fig03_accuracy": (odma_replay, {"stream": ["alpaca/alpaca_sample_dev.json",

@@ -410,6 +410,33 @@ TEST(several_options_are_changed)
                "expected option=value, found \"\"");
 }
 
+/* Bounds of the output, as in the paper: the memory of a request is its prompt and a bound. */
+TEST(bounds_can_be_of_the_output)
+{
+    for (int i = 0; i < 2; i++) {
+        int n = 0;
+
+        assert_ok(capture_run(&study_odma_replay,
+                              "{\"n_requests\": 500, \"n_learn\": 500, \"clients\": 64, "
+                              "\"raw\": true, \"tau\": 1, \"primed\": true, \"max_tok\": "
+                              "1024, \"bounds\": \"once\", \"lengths\": \"output\", "
+                              "\"predictor\": \"oracle\", \"alloc\": \"%s\"}",
+                              i ? "odma_paper" : "odma"));
+        for (int k = 0; k < length_of("request_bucket_tok"); k++) {
+            double bound = series_at("request_bucket_tok", k),
+                   size = series_at("request_prompt_tok", k) + bound;
+
+            assert_true(series_at("request_output_tok", k) <= bound);
+            size = fmin(1024, 16 * ceil(size / 16));
+            if (i == 0 && bound < 1024)
+                assert_true(series_at("request_first_tok", k) == size);
+            assert_true(series_at("request_first_tok", k) >= size);
+            n += bound < 1024;
+        }
+        assert_true(n > 250 && value_of("overflow_frac") == 0);
+    }
+}
+
 /* Of the same bounds it is 1; of others what two cells say. */
 TEST(bounds_are_compared_with_equal_parts)
 {

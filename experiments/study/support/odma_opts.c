@@ -121,6 +121,11 @@ const struct opt_row study_odma_rows[] = {
             "odma: when bounds are learned: again and again, once, or never, so that the "
             "n_first equal parts stay.",
             .values = "again|once|never"),
+    OPT_ROW(ENUM, lengths, "total",
+            "odma: lengths that bounds are learned from: those of prompt and output "
+            "together, which memory must hold, or of the output, as in the paper, where "
+            "memory is for the prompt and the bound.",
+            .values = "total|output"),
     OPT_ROW(BOOL, primed, "false",
             "odma: the window begins with the requests to learn from."),
     OPT_ROW(
@@ -128,7 +133,8 @@ const struct opt_row study_odma_rows[] = {
         "odma: as in the paper, a sequence that outgrows its memory moves to the large "
         "bucket, predictions above the last quantile get it, and the window forgets "
         "nothing early. Else memory doubles, and above the last quantile are buckets of "
-        "twice the size each. alloc=odma_paper, large_pool_frac and tau below 1 are the "
+        "twice the size each. alloc=odma_paper, large_pool_frac, lengths=output and tau "
+        "below 1 are the "
         "other rules of the paper."),
     OPT_ROW(BOOL, co_batch, "true",
             "Admit the oldest request of the bucket that was admitted before; else the "
