@@ -56,7 +56,9 @@ struct kv_bucket_opts {
                           it (experiments/odma_ablation.json) */
     bool least;  /* bounds with which the window's requests would take least memory, as
                           many as there are quantiles (kv/least.h); else the quantiles */
-    bool of_total; /* see struct kv_bounds */
+    bool
+        of_total; /* see struct kv_bounds; the paper's are of the output alone, which gives
+                      larger batches (experiments/odma_ablation.json) */
     bool
         steps; /* above the last quantile, further buckets of twice the size each, as far as
                    KV_BUCKETS_MAX allows. The paper has the large bucket only, which wastes
