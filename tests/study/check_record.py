@@ -54,7 +54,8 @@ def card(cell):
         check(name in v, "%s: not there" % name)
     for name in "read_gbps_all", "peak_gflops_f32", "decode_bandwidth_frac":
         why = bytes(cell["summary/" + name].attrs.get("why", b""))  # a busy machine's bounds are not trusted
-        check(v[name] > 0 or b"trials spread" in why or b"of the CPUs while" in why, "no %s: %r" % (name, why))
+        disturbed = any(w in why for w in (b"trials spread", b"of the CPUs while", b"the bound is wrong"))
+        check(v[name] > 0 or disturbed, "no %s: %r" % (name, why))
     for x, ys in CURVES.items():
         check(len(cell["series/" + x]) > 0, "%s: no point" % x)
         for y in ys:
