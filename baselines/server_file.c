@@ -68,6 +68,8 @@ int sut_server_file(json_t **out, char path[PATH_MAX], const char *system)
     if (access(path, F_OK) != 0)
         return unknown(system);
     rc = json_read_file(out, path, FILE_BYTES);
+    if (!strchr(system, '/')) /* as messages and records say it, on every machine */
+        snprintf(path, PATH_MAX, "%s", name);
     if (rc == OK)
         rc = json_check_keys(*out, keys, path);
     if (rc != OK)

@@ -17,7 +17,8 @@ struct sut_server_values {
     int cpu[CPU_MAX], n_cpus; /* where the server may run */
 };
 
-/* *path: where the file was found. *out: a new reference. ERR_NOTFOUND: no such system, with
+/* *path: the file, for messages: below the program's folder where it has a name there. *out: a new
+ * reference. ERR_NOTFOUND: no such system, with
  * the names of those that there are. */
 MUST int sut_server_file(json_t **out, char path[PATH_MAX], const char *system);
 /* All values but program and port. */

@@ -431,9 +431,11 @@ static int64_t sandwich_token_bytes(struct sut *s, int64_t ctx_tok)
     return s->o.roles.roles ? 0 : serve_token_bytes(s->serve, ctx_tok);
 }
 
+/* Unknown where the first tokens of a prompt may be those of an earlier one. */
 static double sandwich_prefill_flop(struct sut *s, int64_t n_tok)
 {
-    return s->o.roles.roles ? 0 : serve_prefill_flop(s->serve, n_tok);
+    return s->o.roles.roles || s->o.serve.kv_reuse ? 0
+                                                   : serve_prefill_flop(s->serve, n_tok);
 }
 
 const struct sut_adapter sut_adapter_sandwich = {

@@ -1,7 +1,7 @@
 /* This engine and others as their own bench programs measure them, against one roof: prompts of
  * 16 to 4,096 tokens and decode of 1 to 16 sequences, of the same file, in turn. Each engine first
  * tries the settings that its file in baselines/systems/ lists, and is then measured with the best
- * for prompts and the best for decode.
+ * for prompts, of 512 tokens at most, and the best for decode.
  *
  * The roof of a prompt is its operations / peak of the products that the file's type allows: of
  * bytes for quantised weights, of 16 bits for others. That of decode is the longer of this and the
@@ -155,9 +155,9 @@ static void point_name(int point, char out[16])
 /* ---- an engine ---- */
 
 /* tok_s[N_POINTS], NaN where it has no speed. */
-static int measure_prompts(struct cell *c, struct engine *e, int setting, double *tok_s)
+static int measure_prompts(struct engine *e, int setting, int n, double *tok_s)
 {
-    return sut_bench_prefill(e->bench, setting, points, n_prompts(c), tok_s);
+    return sut_bench_prefill(e->bench, setting, points, n, tok_s);
 }
 
 static int measure_decode(struct cell *c, struct engine *e, int setting, double *tok_s)
@@ -190,13 +190,15 @@ static int choose_settings(struct cell *c, struct engine *e)
 {
     double prompt_best = 0, decode_best = 0, tok_s[N_POINTS];
     char why[256] = "no speed was printed";
+    int n_short =
+        n_of(points, n_prompts(c), 512); /* the longest takes as long as all others */
 
     for (int s = 0; s < sut_bench_n_settings(e->bench); s++) {
         double speed = NAN;
 
         study_progress(c->out, 0.02, e->name);
-        if (measure_prompts(c, e, s, tok_s) == OK)
-            speed = mean_speed(tok_s, n_prompts(c));
+        if (measure_prompts(e, s, n_short, tok_s) == OK)
+            speed = mean_speed(tok_s, n_short);
         else
             snprintf(why, sizeof(why), "%s", err_msg());
         if (speed > prompt_best)
@@ -352,7 +354,8 @@ static int trial(void *arg, int i, struct measure_trial *t)
         return measure_roof(c, &t->seconds);
     for (int k = 0; k < N_POINTS; k++)
         tok_s[k] = NAN;
-    TRY(measure_prompts(c, &c->engines[i], c->engines[i].prompt_setting, tok_s));
+    TRY(measure_prompts(&c->engines[i], c->engines[i].prompt_setting, n_prompts(c),
+                        tok_s));
     TRY(measure_decode(c, &c->engines[i], c->engines[i].decode_setting, tok_s));
     t->seconds = 0;
     for (int k = 0; k < N_POINTS; k++) {
