@@ -24,7 +24,7 @@
 #define OUTPUT_BYTES (4 << 20)
 #define LIST_CHARS   512
 #define COLUMNS_MAX  96
-#define PROMPT_TOK   64 /* at most, that decode begins with: room in {ctx} */
+#define PROMPT_TOK   64 /* at most, of the prompt before decode */
 
 struct sut_bench {
     char name[64], path[PATH_MAX], program[PATH_MAX], version[128];

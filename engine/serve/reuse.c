@@ -197,32 +197,43 @@ static int take_over(struct serve *s, struct serve_kept *k, const struct kv_need
     *out = k->kv;
     forget(&s->reuse, k);
     rc = serve_kv_grow(s, out, *n_tok, kv_need_tok(s->pool, need));
+    if (rc == OK)
+        return OK;
+    kv_release(s->pool, out);
+    *n_tok = 0;
     if (rc != ERR_NOMEM)
         return rc;
-    kv_release(s->pool, out); /* together with what is free it may do */
-    err_clear();
-    *n_tok = 0;
+    err_clear(); /* together with what is free it may do */
     return serve_kv_reserve(s, need, out);
+}
+
+/* Memory with the n_tok tokens of the latest that was used; *n_tok 0: without them. */
+static int reserve_alike(struct serve *s, const struct kv_need *need, struct kv_slot *out,
+                         int64_t *n_tok)
+{
+    struct serve_reuse *u = &s->reuse;
+    int rc;
+
+    if (*n_tok == latest(u)->n_tok) /* nobody loses by it */
+        return take_over(s, latest(u), need, out, n_tok);
+    rc = reserve(s, need, out, 1);
+    if (rc == OK)
+        copy(s, out, &latest(u)->kv, *n_tok);
+    if (rc != ERR_NOMEM)
+        return rc;
+    err_clear();
+    return take_over(s, latest(u), need, out, n_tok);
 }
 
 int serve_reuse_reserve(struct serve *s, struct serve_seq *q)
 {
     const struct kv_need need = serve_need(s, q);
-    struct serve_kept *k;
     int64_t n_tok;
     int rc;
 
     if (q->handoff.side || !find_alike(s, q, &n_tok))
         return serve_kv_reserve(s, &need, &q->kv);
-    k = latest(&s->reuse);
-    rc = n_tok == k->n_tok ? ERR_NOMEM : reserve(s, &need, &q->kv, 1);
-    k = latest(&s->reuse); /* where it is now */
-    if (rc == OK) {
-        copy(s, &q->kv, &k->kv, n_tok);
-    } else if (rc == ERR_NOMEM) { /* or it goes on from the end of what is kept */
-        err_clear();
-        rc = take_over(s, k, &need, &q->kv, &n_tok);
-    }
+    rc = reserve_alike(s, &need, &q->kv, &n_tok);
     if (rc == OK && n_tok > 0) {
         q->r.n_ctx = n_tok;
         s->reuse.n_requests++;
