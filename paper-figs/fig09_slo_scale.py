@@ -1,5 +1,7 @@
 """Sandwich Fig. 9: share of requests within the objectives, made stricter (left) or looser, by model
-and what serves it."""
+and what serves it, over all repeats."""
+
+import numpy as np
 
 from lib import read, style
 
@@ -9,20 +11,20 @@ cases = read.unique(c.axes.get("case", "") for c in result.cells) or ["no cell w
 names = read.unique(c.system() for c in result.cells)
 
 
-def label(c):
-    scale = c.value("p90_slo_scale")
-    return "%s: %s" % (c.system(), "scale " + style.short(scale) if scale == scale else "n/a")
+def label(name, repeats):
+    scale = read.median(repeats, "p90_slo_scale")
+    return "%s: %s" % (name, "scale " + style.short(scale) if scale == scale else "n/a")
 
 
 fig, axes = style.panels(len(cases), columns=2)
 for ax, case in zip(axes, cases):
     cells = [c for c in result.cells if c.axes.get("case", "") == case]
-    for c in cells:
-        i = names.index(c.system())
-        x, y = c.series.get("slo_scale", []), c.series.get("slo_attainment_frac", [])
-        if len(x):
-            ax.plot(x, y, color=style.COLORS[i % 6], marker="osD^vP"[i % 6], ms=4,
-                    ls=style.LINES[i % 3], label=label(c))
+    for i, name in enumerate(names):
+        repeats = [c for c in cells if c.system() == name and len(c.series.get("slo_scale", []))]
+        if repeats:
+            share = np.mean([c.series["slo_attainment_frac"] for c in repeats], axis=0)
+            ax.plot(repeats[0].series["slo_scale"], share, color=style.COLORS[i % 6], marker="osD^vP"[i % 6],
+                    ms=4, ls=style.LINES[i % 3], label=label(name, repeats))
     ax.axhline(0.9, color=style.GREY, ls="--", lw=1.3, label="90 %")
     ax.axvline(1, color=style.GREY, ls=":", lw=1.3)
     ax.set_xscale("log")

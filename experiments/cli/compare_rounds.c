@@ -9,6 +9,7 @@
 #include "base/home.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "experiments/metrics/compare.h"
 #include "experiments/record/head.h"
 
 /* The finished records in a folder; 0 where there is none. */
@@ -109,15 +110,6 @@ static int run_once(const struct compare_rounds *r, const struct arm *arm,
     return rc;
 }
 
-/* The arm whose turn it is. The one that begins moves on after every two rounds, and odd rounds
- * run backwards: A B, B A; or A B C, C B A, B C A, A C B, C A B, B A C. */
-static int arm_of(int64_t round, int turn, int n_arms)
-{
-    int forward = round % 2 ? n_arms - 1 - turn : turn;
-
-    return n_arms == 2 ? forward : (int)((round / 2 + forward) % n_arms);
-}
-
 static bool dir_of(char out[PATH_MAX], const struct compare_rounds *r, int arm)
 {
     return snprintf(out, PATH_MAX, "%s/%s", r->dir, arms[arm].dir) < PATH_MAX;
@@ -146,7 +138,7 @@ int compare_rounds_run(const struct compare_rounds *r)
             return err_set(ERR_ARG, "--out: the path is too long");
     for (int64_t round = 0; round < r->n_rounds; round++)
         for (int turn = 0; turn < n_arms; turn++) {
-            int arm = arm_of(round, turn, n_arms);
+            int arm = compare_turn(round, turn, n_arms);
 
             if (n_records(dir[arm]) > round)
                 continue;

@@ -5,10 +5,11 @@
  * axes, in the file's order, times `repeats` (outermost, so that drift of the machine
  * hits all settings alike). Settings that change together have a name: `cases` (what is
  * served) and `variants` (what serves it) are lists of overlays, and axes as well: cases
- * outermost, variants innermost, so that what is compared runs one after the other. The `smoke`
- * section is merged over the rest for a quick run; --set comes last. A job either serves requests
- * (system, dataset, load, slo, seeds) or studies something else (study:
- * experiments/load/study.h). Threads: none of its own; a job is immutable once read. */
+ * outermost, variants innermost, so that what is compared runs one after the other, in turns that
+ * change from repeat to repeat. The `smoke` section is merged over the rest for a quick run; --set
+ * comes last. A job either serves requests (system, dataset, load, slo, seeds) or studies something
+ * else (study: experiments/load/study.h). Threads: none of its own; a job is immutable once
+ * read. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 
@@ -133,6 +134,8 @@ double job_scheduled_s(const struct job *j);
 bool job_is_swept_goodput(const struct job *j, const char *metric);
 /* The unit of a metric of this job. */
 const char *job_metric_unit(const struct job *j, const char *metric);
+/* The axis of the variants, which is the innermost; NULL: there are none. */
+const struct job_axis *job_variant_axis(const struct job *j);
 /* Is it a cell of the variant that runs a second time? */
 bool job_is_again(const struct job *j, const struct job_cell *c);
 /* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. Those that run a

@@ -18,7 +18,7 @@ const struct job_overlay_kind job_variants = {
     "another adapter. Of the sections' options an adapter of its own takes those that it "
     "has. Cells that differ in the variant only run one after the other."};
 
-/* Of the variants that are chosen, the one that runs a second time. */
+/* Of the variants, the one that runs a second time. */
 static const struct job_overlay_kind job_aa = {"variants", "aa", ""};
 
 /* --- reading */
@@ -173,14 +173,18 @@ static int choose(const struct job_overlay_kind *k, const json_t *list,
     return OK;
 }
 
-/* The variant of the A/A once more, as the last. */
-static int add_again(struct job *j, json_t *names, json_t *overlays, const char *where)
+/* The variant of the A/A once more, as the last. Where it is not chosen, or none but it, this run
+ * has no ratio that could need one. */
+static int add_again(struct job *j, const json_t *list, json_t *names, json_t *overlays,
+                     const char *where)
 {
     const json_t *v = find(overlays, j->head.aa);
     json_t *copy, *name;
 
-    if (!v)
-        return unknown_name(&job_aa, overlays, j->head.aa, where);
+    if (!find(list, j->head.aa))
+        return unknown_name(&job_aa, list, j->head.aa, where);
+    if (!v || json_array_size(overlays) == 1)
+        return OK;
     name = json_sprintf("%s'", j->head.aa);
     copy = json_copy((json_t *)v);
     j->again = mem_strdup(MEM_HARNESS, json_string_value(name));
@@ -210,7 +214,7 @@ int job_read_overlays(struct job *j, const json_t *root, const struct job_overla
     if (rc == OK && list)
         rc = choose(k, list, wanted, names, overlays, where);
     if (rc == OK && k == &job_variants && j->head.aa)
-        rc = list ? add_again(j, names, overlays, where)
+        rc = list ? add_again(j, list, names, overlays, where)
                   : err_set(ERR_ARG, "%s: aa: the job has no \"%s\"", where, k->list);
     if (rc == OK && list)
         rc = job_add_axis(
@@ -222,6 +226,13 @@ int job_read_overlays(struct job *j, const json_t *root, const struct job_overla
 }
 
 /* --- use */
+
+const struct job_axis *job_variant_axis(const struct job *j)
+{
+    const struct job_axis *last = j->n_axes ? &j->axes[j->n_axes - 1] : NULL;
+
+    return last && last->kind == &job_variants ? last : NULL;
+}
 
 /* An option that an axis or --set gives its values has no other by name. */
 int job_check_overlays(const struct job *j, const char *where)

@@ -33,10 +33,12 @@ const struct opt_row job_head_opt_table[] = {
             .min = STATS_SEQUENCE_LEAST, .max = 10000),
     OPT_ROW(INT, repeats_max, "30", "With repeats \"auto\": the most repeats.",
             .min = STATS_SEQUENCE_LEAST, .max = 10000),
-    OPT_ROW(STR, aa, NULL,
-            "Variant that runs a second time in each repeat, after the others, under its "
-            "name with ' behind it. Each headline that is a ratio to a variant then has "
-            "detectable_frac: the smallest difference that this A/A could have seen."),
+    OPT_ROW(
+        STR, aa, NULL,
+        "Variant that runs a second time in each repeat, under its name with ' behind "
+        "it. Each headline that is a ratio to a variant then has detectable_frac: the "
+        "smallest difference that this A/A could have seen. Nothing runs twice where "
+        "the variant is not chosen, or no other one."),
     {0},
 };
 

@@ -18,10 +18,12 @@ const struct opt_row load_search_opt_table[] = {
     OPT_ROW(F64, precision_frac, "0.1",
             "Width, relative to its lower end, at which the bracket is no longer halved.",
             .min = 0.001, .max = 10),
-    OPT_ROW(INT, seeds, "3",
-            "Number of searches, each with its own arrival times, order and outputs. The "
-            "goodput is their median, and the interval spans all of their brackets.",
-            .min = 1, .max = LOAD_SEARCH_SEEDS_MAX),
+    OPT_ROW(
+        INT, seeds, "3",
+        "Number of searches, each with its own arrival times, order and outputs, which "
+        "are others in each repeat. The goodput is their median, and the interval spans "
+        "all of their brackets.",
+        .min = 1, .max = LOAD_SEARCH_SEEDS_MAX),
     OPT_ROW(
         INT, verify, "2",
         "Number of trials at each end of the final bracket. The share over all of them "

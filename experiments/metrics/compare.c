@@ -17,6 +17,13 @@ const char *compare_verdict_name(enum compare_verdict v)
     return names[v];
 }
 
+int compare_turn(int64_t round, int turn, int n)
+{
+    int forward = round % 2 ? n - 1 - turn : turn;
+
+    return n == 2 ? forward : (int)((round / 2 + forward) % n);
+}
+
 /* --- between runs */
 
 /* The logarithm of the metric for each restart (of its repeats, their mean) or repeat. */

@@ -100,6 +100,11 @@ struct compare_result {
     char why[128];
 };
 
+/* Which of n has this turn of a round, both from 0. The one that begins moves on after every two
+ * rounds, and odd rounds run backwards, so that a drift of the machine favours none: A B, B A; or
+ * A B C, C B A, B C A, A C B, C A B, B A C. */
+int compare_turn(int64_t round, int turn, int n);
+
 /* ERR_NOMEM, or ERR_NOTFOUND for runs with requests and a metric that they do not have. */
 MUST int compare_metric(struct compare_result *out, const struct compare_side *a,
                         const struct compare_side *b, const struct compare_opts *o);

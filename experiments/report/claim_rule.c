@@ -86,20 +86,24 @@ void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
             fn(ctx, o.name);
 }
 
-/* A value and its interval, which without one is the value alone. */
+/* A value and its interval; the value alone where it has none. */
 struct range {
     double at, lo, hi;
 };
 
+/* Its own interval, or what its A/A could not have told from it where that is wider. */
 static struct range scaled(double factor, const json_t *headline)
 {
     const json_t *lo = json_object_get(headline, "lo"),
                  *hi = json_object_get(headline, "hi");
-    double at = factor * json_number_value(json_object_get(headline, "value"));
-    double a = json_is_number(lo) ? factor * json_number_value(lo) : at;
-    double b = json_is_number(hi) ? factor * json_number_value(hi) : at;
+    double value = json_number_value(json_object_get(headline, "value"));
+    double unseen = 1 + json_number_value(json_object_get(headline, "detectable_frac"));
+    double a = json_is_number(lo) ? json_number_value(lo) : value;
+    double b = json_is_number(hi) ? json_number_value(hi) : value;
 
-    return (struct range){at, fmin(fmin(a, b), at), fmax(fmax(a, b), at)};
+    a = factor * fmin(a, value / unseen);
+    b = factor * fmax(b, value * unseen);
+    return (struct range){factor * value, fmin(a, b), fmax(a, b)};
 }
 
 static enum claim_truth value_of(const struct operand *o, const json_t *headline,

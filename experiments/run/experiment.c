@@ -14,6 +14,7 @@
 #include "cpu/cpu.h"
 #include "experiments/record/provenance.h"
 #include "experiments/load/study.h"
+#include "experiments/metrics/compare.h"
 #include "topo/machine.h"
 
 /* Time the machine card may take when there is none yet. */
@@ -301,17 +302,46 @@ static int end_of_repeat(struct run_session *s, int64_t repeats, bool *ends)
                                               (json_int_t)repeats));
 }
 
+/* The i-th cell to run: variants change turns from repeat to repeat. */
+static const struct job_cell *turn_of(const struct job *j, int i)
+{
+    const struct job_axis *a = job_variant_axis(j);
+    int n = a ? (int)json_array_size(a->values) : 1;
+
+    return &j->cells[i - i % n + compare_turn(j->cells[i].repeat, i % n, n)];
+}
+
+/* A variant is started again in each repeat, and so is its second run, whatever ran before it: what
+ * a restart changes is part of the noise. */
+static bool must_restart(const struct job *j, const struct job_cell *before,
+                         const struct job_cell *c)
+{
+    const struct job_axis *a = job_variant_axis(j);
+
+    return a && before &&
+           (before->repeat != c->repeat ||
+            !json_equal(json_object_get(before->axes, a->name),
+                        json_object_get(c->axes, a->name)));
+}
+
 /* `ran`: the job with the repeats that were run. */
 static int run_cells(struct run_session *s, struct job *ran)
 {
     const struct job *j = s->job;
+    const struct job_cell *before = NULL;
     int n = j->n_cells / (int)j->head.repeats, rc = OK;
     bool ends = false;
 
     *ran = *j;
     for (int i = 0; i < j->n_cells && rc == OK && !ends; i++) {
-        if (!is_finished(s, &j->cells[i]))
-            rc = run_cell_of(s, &j->cells[i]);
+        const struct job_cell *c = turn_of(j, i);
+
+        if (!is_finished(s, c)) {
+            if (must_restart(j, before, c))
+                run_system_close(&s->system);
+            rc = run_cell_of(s, c);
+            before = c;
+        }
         if (rc == OK && (i + 1) % n == 0)
             rc = end_of_repeat(s, (i + 1) / n, &ends);
         if (ends)

@@ -11,6 +11,12 @@
 #include "base/stats_sequence.h"
 #include "experiments/metrics/compare.h"
 
+/* It is of whole cells or of several, never of the requests of one. */
+static bool is_goodput(const struct job_headline *h)
+{
+    return strcmp(h->metric, "goodput_rps") == 0;
+}
+
 /* Goodput of one repeat: attainment against rate over its chosen cells, or over those
  * that these are relative to. */
 static double goodput(const struct run_summary *s, const struct job_headline *h,
@@ -311,6 +317,17 @@ static double of_repeat(const struct run_summary *s, const struct job_headline *
     return over_cells(&one, h, chosen + first, column, x, &ignored, why);
 }
 
+/* No search tells apart what is nearer than its bracket is narrow: two that end at the same rate
+ * are not equal for that. */
+static double resolution(const struct job *j, const struct job_headline *h)
+{
+    const json_t *search = json_object_get(j->cells[0].settings, "search");
+
+    return j->cells[0].is_search && is_goodput(h)
+               ? json_number_value(json_object_get(search, "precision_frac"))
+               : 0;
+}
+
 /* The geometric mean over the repeats, each of which gives a number, with its interval: a
  * confidence sequence where the run ended by what it showed. Numbers that are all equal need no
  * logarithm; with others that are not above 0 there is no interval. */
@@ -335,6 +352,7 @@ static int over_each_repeat(const struct run_summary *s, const struct job_headli
     half = equal                       ? 0
            : s->job->head.repeats_auto ? stats_sequence_half95(y, n)
                                        : stats_mean_half95(y, n);
+    half = isfinite(half) ? fmax(half, log1p(resolution(s->job, h))) : half;
     out->has_interval = (equal || positive) && isfinite(half);
     if (equal || positive)
         out->value = equal ? first : exp(stats_mean(y, n));
@@ -375,7 +393,7 @@ static int interval_of_again(const struct run_summary *s, const struct job_headl
     json_object_set_new(again.where, "variant", json_string(j->again));
     again.relative_to = json_pack("{s:s}", "variant", j->head.aa);
     n = rc == OK ? job_headline_cells(j, &again, chosen) : 0;
-    if (n > 0 && h->over == JOB_MEDIAN && strcmp(h->metric, "goodput_rps") != 0)
+    if (n > 0 && h->over == JOB_MEDIAN && !is_goodput(h))
         rc = interval_of_ratio(s, &again, chosen, column, out);
     else if (n > 0)
         rc = over_each_repeat(s, &again, chosen, column, x, out);
@@ -390,8 +408,9 @@ static int find_detectable(const struct run_summary *s, const struct job_headlin
 {
     struct record_headline aa = {0};
 
-    if (s->job->head.repeats < 2) {
-        out->detectable_why = "an A/A needs two repeats";
+    if (!s->job->again || s->job->head.repeats < 2) {
+        out->detectable_why = s->job->again ? "an A/A needs two repeats"
+                                            : "the variant of the A/A does not run";
         return OK;
     }
     TRY(interval_of_again(s, h, column, x, &aa));
@@ -426,6 +445,7 @@ int run_headline(struct run_summary *s, int k)
     char *why = s->headline_whys[k];
     const struct job_axis *open;
     int column = s->n_shown + k, n_chosen, rc = OK;
+    bool is_ratio;
 
     *out =
         (struct record_headline){.name = h->name,
@@ -447,15 +467,17 @@ int run_headline(struct run_summary *s, int k)
     out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;
     if (j->head.repeats_auto && !isnan(out->value))
         rc = over_each_repeat(s, h, chosen, column, x, out);
-    if (rc == OK && h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
-        strcmp(h->metric, "goodput_rps") != 0)
+    is_ratio = h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value);
+    if (rc == OK && is_ratio && !is_goodput(h))
         rc = interval_of_ratio(s, h, chosen, column, out);
+    else if (rc == OK && is_ratio && j->head.repeats > 1 && !j->head.repeats_auto)
+        rc = over_each_repeat(s, h, chosen, column, x, out);
     else if (h->interval && !isnan(out->value) && !j->head.repeats_auto)
         over_axis(s, h, chosen, column, x, out);
     else if (n_chosen == 1 && !h->relative_to && !out->has_interval &&
              !j->head.repeats_auto)
         keep_interval(s, chosen, column, out);
-    if (rc == OK && j->again && !isnan(out->value) &&
+    if (rc == OK && j->head.aa && !isnan(out->value) &&
         json_object_get(h->relative_to, "variant"))
         rc = find_detectable(s, h, column, x, out);
     mem_free(chosen);

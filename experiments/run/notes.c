@@ -24,19 +24,12 @@ static void print_skipped(const struct run_summary *s, FILE *f)
     }
 }
 
-static const struct job_axis *variants(const struct job *j)
-{
-    const struct job_axis *last = j->n_axes ? &j->axes[j->n_axes - 1] : NULL;
-
-    return last && strcmp(last->name, "variant") == 0 ? last : NULL;
-}
-
 /* Of n neighbouring cells, those that are the same system as the first. */
 static void print_same(const struct run_summary *s, int first, int n, bool *named,
                        FILE *f)
 {
     const char *label = s->job->cells[first].label, *own = s->configuration[first];
-    const struct job_axis *a = variants(s->job);
+    const struct job_axis *a = job_variant_axis(s->job);
     int n_same = 0, width = (int)(strstr(label, "variant=") - label);
 
     for (int i = first + 1; own && i < first + n; i++)
@@ -58,7 +51,7 @@ static void print_same(const struct run_summary *s, int first, int n, bool *name
 
 void run_notes_print(const struct run_summary *s, FILE *f)
 {
-    const struct job_axis *a = variants(s->job);
+    const struct job_axis *a = job_variant_axis(s->job);
     int n = a ? (int)json_array_size(a->values) : 1;
     bool *named = mem_new(MEM_HARNESS, (size_t)s->job->n_cells, sizeof(*named));
 

@@ -136,8 +136,8 @@ static void add_to(json_t *section, const char *key, double add)
     json_object_set_new(section, key, json_integer((json_int_t)v));
 }
 
-/* The cell's settings at this rate. A seed has its own requests, arrival times, order and
- * outputs; each trial has its own ids of synthetic prompts, so that no system can answer from
+/* The cell's settings at this rate. A seed of a repeat has its own requests, arrival times, order
+ * and outputs; each trial has its own ids of synthetic prompts, so that no system can answer from
  * what it kept of another trial. */
 static json_t *trial_settings(const struct search *x, const struct load_trial *t)
 {
@@ -145,13 +145,14 @@ static json_t *trial_settings(const struct search *x, const struct load_trial *t
     json_t *load = json_object_get(all, "load"), *seeds = json_object_get(all, "seeds");
     double n = fmax(setting(x->c, "load", "n_requests"),
                     fmax(MIN_REQUESTS, ceil(t->rate_rps * x->o.trial_s)));
+    double seed = (double)(x->c->repeat * x->o.seeds + t->seed);
 
     json_object_set_new(load, "rate_rps", json_real(t->rate_rps));
     json_object_set_new(load, "n_requests", json_integer((json_int_t)n));
-    add_to(json_object_get(all, "dataset"), "seed", t->seed);
-    add_to(seeds, "arrival", t->seed);
-    add_to(seeds, "order", t->seed);
-    add_to(seeds, "output", t->seed);
+    add_to(json_object_get(all, "dataset"), "seed", seed);
+    add_to(seeds, "arrival", seed);
+    add_to(seeds, "order", seed);
+    add_to(seeds, "output", seed);
     add_to(seeds, "sample", (double)x->n);
     return all;
 }

@@ -87,10 +87,14 @@ def ratios(ax, result, headlines, words):
             for where, h in result.ratios(name) if variant_of(where) in names]
     ax.axvline(1, color=style.GREY, ls="--", lw=1)
     ax.set(title=words, xlabel="ratio and its 95 % interval")
+    if any(h.detectable > 0 for _, _, h in rows):
+        ax.set_xlabel("ratio, its 95 % interval; grey: not told from 1 (A/A)")
     style.na(ax, next((h.why for _, _, h in rows if h.why), None))
     for y, (_, where, h) in enumerate(rows):
         color = style.COLORS[names.index(variant_of(where)) % len(style.COLORS)]
         text = style.number(h.value, "%.3f")
+        if h.detectable > 0:
+            ax.hlines(y, 1 / (1 + h.detectable), 1 + h.detectable, color=style.GREY, lw=5, alpha=0.35)
         if not math.isnan(h.value):
             ax.plot(h.value, y, "o", color=color)
         if not math.isnan(h.lo + h.hi):

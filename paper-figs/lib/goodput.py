@@ -12,29 +12,33 @@ def objectives(cells):
 
 
 def bars(ax, case, cells, names):
-    for c in cells:
-        i = names.index(c.system())
-        v, low, high = (c.value("goodput_%s" % k) for k in ("rps", "low_rps", "high_rps"))
+    for i, name in enumerate(names):
+        repeats = [c for c in cells if c.system() == name]
+        if not repeats:
+            continue
+        v = read.median(repeats, "goodput_rps")
+        low, high = (find([c.value("goodput_" + k) for c in repeats])
+                     for k, find in (("low_rps", np.min), ("high_rps", np.max)))
         style.bar(ax, i, v, style.short(v), top=(high,), color=style.COLORS[i % 6], width=0.6)
         if np.isfinite([v, low, high]).all():
             ax.errorbar(i, v, yerr=[[v - low], [high - v]], color="black", capsize=4, lw=1.2)
     ax.set_xticks(range(len(names)), names, rotation=30, ha="right")
     ax.set_xlim(-0.6, max(1, len(names)) - 0.4)
     ax.set_ylim(0, None if ax.get_ylim()[1] <= 1 else 1.12 * ax.get_ylim()[1])
-    seeds = max([int(c.setting("search.seeds", 1)) for c in cells], default=1)
+    seeds = [int(c.setting("search.seeds", 1)) for c in cells if c.system() == cells[0].system()]
     ax.set(ylabel="requests per second",
            title="%s: goodput, median over seeds (%d);\nline: lowest that held to highest that failed" % (
-               case, seeds))
+               case, sum(seeds)))
 
 
 def trials(ax, case, cells, names):
-    for c in cells:
-        i = names.index(c.system())
-        rate, share = (c.series.get(k, np.empty(0))
+    for i, name in enumerate(names):
+        repeats = [c for c in cells if c.system() == name]
+        rate, share = (np.concatenate([np.empty(0)] + [c.series.get(k, []) for c in repeats])
                        for k in ("trial_rate_rps", "trial_slo_attainment_frac"))
         if len(rate):
             ax.plot(rate, share, ls="", marker="osD^vP"[i % 6], alpha=0.8,
-                    color=style.COLORS[i % 6], label=c.system())
+                    color=style.COLORS[i % 6], label=name)
     target = read.unique(c.setting("slo.target_frac", 0.9) for c in cells)
     ax.axhline(target[0] if target else 0.9, color=style.GREY, ls="--", lw=1.3, label="target")
     if ax.get_legend_handles_labels()[1] == ["target"]:

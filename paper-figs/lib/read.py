@@ -240,12 +240,14 @@ def why(cells, *metrics):
 
 
 class Headline:
-    """A number that stands for the experiment; a ratio has its interval: lo, hi."""
+    """A number that stands for the experiment; a ratio has its interval, lo to hi, and the smallest
+    difference that its A/A could have seen, as a share."""
 
     def __init__(self, name, dataset):
         self.value, self.why = number(name, dataset)
         self.lo = float(dataset.attrs.get("lo", "nan"))
         self.hi = float(dataset.attrs.get("hi", "nan"))
+        self.detectable = float(dataset.attrs.get("detectable_frac", "nan"))
 
 
 def unpacked(path):
@@ -254,6 +256,19 @@ def unpacked(path):
         return path
     with gzip.open(path) as f:
         return io.BytesIO(f.read())
+
+
+def in_turn(cells, job):
+    """Variants change turns from repeat to repeat; here they have the order of the job's list."""
+    names = [v["name"] for v in job.get("variants", [])]
+    places = {}
+
+    def key(c):
+        rest = c.attrs.get("repeat"), *((k, str(v)) for k, v in c.axes.items() if k != "variant")
+        name = c.axes.get("variant")
+        return places.setdefault(rest, len(places)), names.index(name) if name in names else len(names)
+
+    return sorted(cells, key=key) if names else cells
 
 
 class Result:
@@ -270,10 +285,13 @@ class Result:
             self.evidence = str(self.attrs.get("evidence", "evidence unknown"))
             every = [Cell(cells[k], self.evidence) for k in sorted(cells)]
         self.trials = [c for c in every if "trial.of" in c.attrs]  # of searches, which are cells
-        every = [c for c in every if c not in self.trials]
-        self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
-        self.left_out = [c for c in every if c not in self.cells]  # failed or skipped: "error"
+        every = in_turn([c for c in every if c not in self.trials], self.job)
+        done = [c for c in every if c.attrs.get("state", "done") == "done"]
+        self.left_out = [c for c in every if c not in done]  # failed or skipped: "error"
         self.n_all = len(every)
+        # the variant that ran a second time, which shows the noise and is no system of its own
+        self.again = [c for c in done if c.axes.get("variant") == "%s'" % self.job.get("aa")]
+        self.cells = [c for c in done if c not in self.again]
 
     def ratios(self, name):
         """The headlines "NAME case=C variant=V", as [("case=C variant=V", Headline)]."""
@@ -297,7 +315,14 @@ class Result:
                 why = str(c.attrs.get("error", "")).split(", see ")[0]
                 skipped.setdefault(c.axes.get("variant", c.attrs.get("label", "?")), why)
         return ["%s%s" % (t, " (%s)" % ", ".join(w) if any(w) else "") for t, w in texts.items()] + [
-            "skipped: %s (%s)" % item for item in skipped.items()]
+            "skipped: %s (%s)" % item for item in skipped.items()] + self.unseen()
+
+    def unseen(self):
+        """What the A/A could not have told apart, in words."""
+        seen = [100 * h.detectable for h in self.headlines.values() if np.isfinite(h.detectable)]
+        limits = unique("%.2g %%" % v for v in (min(seen), max(seen))) if seen else []
+        return ["A/A of %s: differences below %s cannot be seen" % (self.job["aa"], " to ".join(limits))] if (
+            self.again and seen) else []
 
     def why_missing(self):
         """Why there is nothing to draw, for an axis whose script does not know it."""

@@ -57,6 +57,30 @@ static void shipped(void **s)
     globfree(&g);
 }
 
+/* What compares systems runs one of them twice, in repeats that can show the noise. */
+static void comparisons_have_an_aa(void **s)
+{
+    static const char *const names[] = {"fig09_slo_scale",   "fig10_ttft",
+                                        "fig11_throughput",  "fig12_goodput",
+                                        "fig13_latency_cdf", "mnn_vs_engines"};
+
+    (void)s;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[128];
+        struct job *j;
+        int n_ratios = 0;
+
+        snprintf(path, sizeof(path), "experiments/%s.json", names[i]);
+        assert_ok(job_read(&j, path, NULL));
+        assert_non_null(j->again);
+        assert_true(j->head.repeats >= 3);
+        for (int k = 0; k < j->n_headlines; k++)
+            n_ratios += json_object_get(j->headlines[k].relative_to, "variant") != NULL;
+        assert_true(n_ratios > 0);
+        job_free(&j);
+    }
+}
+
 /* --- the papers' printed numbers */
 
 /* How many figures and tables each paper numbers; Roman numerals are those of its tables. */
@@ -396,6 +420,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shipped),
+        cmocka_unit_test(comparisons_have_an_aa),
         cmocka_unit_test(reference_numbers),
         cmocka_unit_test(claims_print_reference_numbers),
         cmocka_unit_test(coverage_follows_the_experiments),

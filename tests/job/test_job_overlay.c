@@ -144,9 +144,6 @@ TEST(bad_lists_are_refused)
          "case c sets load.n_requests, which is an axis of this job"},
         {"\"variants\": [{\"name\": \"plan\"}], \"aa\": \"plam\"",
          "aa: no \"plam\"; did you mean \"plan\""},
-        {"\"variants\": [{\"name\": \"a\"}, {\"name\": \"b\"}], \"variant\": \"a\", "
-         "\"aa\": \"b\"",
-         "aa: no \"b\""},
         {"\"variants\": [{\"name\": \"a\"}, {\"name\": \"a'\"}], \"aa\": \"a\"",
          "values 2 and 3 of the list are equal"},
         {"\"aa\": \"a\"", "aa: the job has no \"variants\""},
@@ -193,6 +190,32 @@ TEST(some_variants_are_chosen)
     assert_int_equal(j->n_cells, 1);
     assert_string_equal(j->cells[0].key, "case=tiny variant=slow repeat=0");
     job_free(&j);
+}
+
+static int cells_of(const char *variant)
+{
+    char set[64], *sets[] = {set};
+    const struct job_read_opts o = {.sets = sets, .n_sets = 1};
+    struct job *j;
+    int n;
+
+    snprintf(set, sizeof(set), "variant=%s", variant);
+    j = job_with(HEAD BOTH ", \"aa\": \"slow\"}", &o);
+    n = j->n_cells / 2; /* two cases */
+    assert_int_equal(j->again != NULL, n == 3);
+    assert_int_equal(json_array_size(json_object_get(j->resolved, "variants")),
+                     n == 3 ? 2 : n);
+    job_free(&j);
+    return n;
+}
+
+/* Nothing runs twice where there is no ratio that could need it. */
+TEST(an_aa_needs_its_variant_and_another)
+{
+    assert_int_equal(cells_of("[\"ours\",\"slow\"]"), 3);
+    assert_int_equal(cells_of("[\"ours\",\"other\"]"), 2);
+    assert_int_equal(cells_of("slow"), 1);
+    assert_int_equal(cells_of("ours"), 1);
 }
 
 /* --set comes last: it holds for every case and variant. */

@@ -237,6 +237,61 @@ TEST(a_variant_runs_twice)
     ran_free(&r);
 }
 
+static void assert_cell(const json_t *cell, const char *key)
+{
+    const json_t *attributes = json_object_get(cell, "attributes");
+    const json_t *n = json_object_get(json_object_get(cell, "summary"), "n_completed");
+
+    assert_string_equal(json_str_at(attributes, "key", ""), key);
+    assert_true(json_number_value(json_object_get(n, "value")) == 2);
+}
+
+/* The script answers the first request that it gets with a token too few, so that each cell has
+ * one such if it had a system of its own. All three are equal: one would do for the next. */
+TEST(variants_change_turns_and_start_anew)
+{
+    static const char *const keys[] = {
+        "variant=fast repeat=0",  "variant=twin repeat=0",  "variant=fast' repeat=0",
+        "variant=fast' repeat=1", "variant=twin repeat=1",  "variant=fast repeat=1",
+        "variant=twin repeat=2",  "variant=fast' repeat=2", "variant=fast repeat=2",
+    };
+    json_t *all, *cell;
+    struct ran r;
+    size_t i;
+
+    run("turns",
+        "{\"about\": \"x\", \"repeats\": 3, \"aa\": \"fast\", \"system\": "
+        "{\"adapter\": \"scripted\", \"short_request\": 0}, \"dataset\": {\"n\": 4, "
+        "\"max_prompt_tok\": 8, \"max_output_tok\": 2}, \"load\": {\"n_requests\": 3}, "
+        "\"variants\": [{\"name\": \"fast\"}, {\"name\": \"twin\"}]}",
+        &r);
+    all = fixture_exported(r.outcome.path);
+    assert_int_equal(json_array_size(json_object_get(all, "cells")), 9);
+    json_array_foreach(json_object_get(all, "cells"), i, cell) assert_cell(cell, keys[i]);
+    json_decref(all);
+    ran_free(&r);
+}
+
+TEST(an_aa_whose_variant_does_not_run)
+{
+    struct ran r;
+
+    run("aa_absent",
+        "{\"about\": \"x\", \"repeats\": 2, \"aa\": \"c\", \"variant\": [\"a\", \"b\"], "
+        "\"system\": {\"adapter\": \"scripted\", \"ttft_ms\": 1}, \"dataset\": {\"n\": "
+        "4, "
+        "\"max_prompt_tok\": 8, \"max_output_tok\": 2}, \"load\": {\"n_requests\": 3}, "
+        "\"variants\": [{\"name\": \"a\"}, {\"name\": \"b\"}, {\"name\": \"c\"}], "
+        "\"headline\": [{\"name\": \"ratio\", \"metric\": \"min_ttft_ms\", \"where\": "
+        "{\"variant\": \"b\"}, \"relative_to\": {\"variant\": \"a\"}}]}",
+        &r);
+    assert_int_equal(r.outcome.n_done, 4);
+    assert_true(value(&r, "ratio") > 0);
+    assert_string_equal(member(&r, "ratio", "detectable_why"),
+                        "the variant of the A/A does not run");
+    ran_free(&r);
+}
+
 TEST(an_aa_that_knows_nothing)
 {
     struct ran r;

@@ -438,6 +438,29 @@ static void short_of_memory(void **state)
     made_free(&b);
 }
 
+/* After 2 n rounds each of n has had each position twice. */
+static void turns_favour_none(void **state)
+{
+    (void)state;
+    for (int n = 1; n < 9; n++) {
+        int at[9][9] = {{0}};
+
+        for (int64_t round = 0; round < 2 * n; round++) {
+            bool seen[9] = {false};
+
+            for (int turn = 0; turn < n; turn++) {
+                int i = compare_turn(round, turn, n);
+
+                assert_true(i >= 0 && i < n && !seen[i]);
+                seen[i] = true;
+                at[i][turn]++;
+            }
+        }
+        for (int i = 0; i < n * n; i++)
+            assert_int_equal(at[i / n][i % n], 2);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +475,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(failed_requests_are_drawn_too),
         cmocka_unit_test(blocks_grow_with_the_run),
         cmocka_unit_test(short_of_memory),
+        cmocka_unit_test(turns_favour_none),
     };
 
     if (argc > 1)

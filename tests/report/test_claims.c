@@ -11,13 +11,16 @@
 #include "experiments/report/claims.h"
 #include "experiments/job/job.h"
 
-/* {"a": 1, "b": 2, "k =2": 2, "wide": 1.5 in [0.9, 2.1], "missing": null} */
+/* {"a": 1, "b": 2, "k =2": 2, "wide": 1.5 in [0.9, 2.1], "noisy": 1.2 in [1.1, 1.3] with
+ * an A/A that could have seen a half, "missing": null} */
 static json_t *headline(void)
 {
-    json_t *h =
-        json_pack("{s:{s:f}, s:{s:f}, s:{s:f}, s:{s:f, s:f, s:f}, s:{s:n, s:s}}", "a",
-                  "value", 1.0, "b", "value", 2.0, "k =2", "value", 2.0, "wide", "value",
-                  1.5, "lo", 0.9, "hi", 2.1, "missing", "value", "why", "no PMU");
+    json_t *h = json_pack(
+        "{s:{s:f}, s:{s:f}, s:{s:f}, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:f}, "
+        "s:{s:n, s:s}}",
+        "a", "value", 1.0, "b", "value", 2.0, "k =2", "value", 2.0, "wide", "value", 1.5,
+        "lo", 0.9, "hi", 2.1, "noisy", "value", 1.2, "lo", 1.1, "hi", 1.3,
+        "detectable_frac", 0.5, "missing", "value", "why", "no PMU");
 
     assert_non_null(h);
     return h;
@@ -68,6 +71,10 @@ TEST(rules_are_arithmetic)
          "b (2) < a (1) [fails], wide (1.5, 0.9 to 2.1) > a (1) [undecided]"},
         {"wide > a and b < a", 0, CLAIM_FAILS,
          "wide (1.5, 0.9 to 2.1) > a (1) [undecided], b (2) < a (1) [fails]"},
+        {"noisy > a", 0, CLAIM_UNSURE, "noisy (1.2, 0.8 to 1.8) > a (1) [undecided]"},
+        {"noisy < 1.7", 0, CLAIM_UNSURE, "noisy (1.2, 0.8 to 1.8) < 1.7 [undecided]"},
+        {"noisy < b", 0, CLAIM_HOLDS, "noisy (1.2, 0.8 to 1.8) < b (2)"},
+        {"0.7 > noisy", 0, CLAIM_FAILS, "0.7 > noisy (1.2, 0.8 to 1.8) [fails]"},
         {"a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"b < a and a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"a < other", 0, CLAIM_ABSENT, "other is not in the record"},

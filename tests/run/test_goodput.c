@@ -141,6 +141,49 @@ TEST(a_queue_is_searched)
     assert_non_null(strstr(test_read(test_path("log"), &n), "g: "));
 }
 
+/* Both variants and the second run of one reach the limit, 200 a second: their goodputs are equal,
+ * but no search is more precise than precision_frac. Each repeat has arrivals of its own. */
+static const char twins[] =
+    "{\"about\": \"twins\", \"repeats\": 2, \"aa\": \"a\", \"system\": {\"adapter\": "
+    "\"scripted\"}, \"variants\": [{\"name\": \"a\"}, {\"name\": \"b\"}], \"dataset\": "
+    "{\"n\": 5, \"max_prompt_tok\": 8, \"max_output_tok\": 1}, \"load\": {\"process\": "
+    "\"poisson\", \"rate_rps\": 100}, \"slo\": {\"ttft_ms\": 9000}, \"search\": "
+    "{\"goodput\": true, \"trial_s\": 0, \"seeds\": 1, \"verify\": 1, "
+    "\"precision_frac\": "
+    "0.25, \"max_rps\": 200}, \"headline\": [{\"name\": \"g\", \"metric\": "
+    "\"goodput_rps\", "
+    "\"better\": \"higher\", \"where\": {\"variant\": \"b\"}, \"relative_to\": "
+    "{\"variant\": \"a\"}}]}";
+
+TEST(a_search_sees_no_less_than_its_precision)
+{
+    const char *path = test_path("twins.json"), *out = test_path("out_twins");
+    int n_trials[2] = {0};
+    const json_t *g;
+    json_t *j, *c;
+    size_t i;
+
+    test_write(path, twins, strlen(twins));
+    finish(start(path, out));
+    j = record(out);
+    g = json_object_get(json_object_get(j, "headline"), "g");
+    assert_true(json_f64_at(g, "detectable_frac") > 0.25 - 1e-9);
+    assert_true(json_f64_at(g, "hi") > 1.25 * json_f64_at(g, "value") - 1e-9);
+    assert_true(1.25 * json_f64_at(g, "lo") < json_f64_at(g, "value") + 1e-9);
+    json_array_foreach(json_object_get(j, "cells"), i, c)
+    {
+        json_int_t repeat = json_integer_value(attribute(c, "repeat"));
+
+        if (!attribute(c, "trial.of"))
+            continue;
+        n_trials[repeat]++;
+        assert_int_equal(json_integer_value(attribute(c, "seeds.arrival")), 1 + repeat);
+        assert_int_equal(json_integer_value(attribute(c, "dataset.seed")), 1 + repeat);
+    }
+    assert_true(n_trials[0] >= 3 && n_trials[1] >= 3);
+    json_decref(j);
+}
+
 /* The bracket's end is not passed off as an answer. */
 TEST(the_limit_is_a_warning)
 {
