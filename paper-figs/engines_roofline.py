@@ -33,6 +33,13 @@ def errs_more(c, engine, names):
     return bool(known) and error(c, engine) > 1.5 * min(known)
 
 
+def color(ratio, detectable):
+    """Grey where the A/A could not have told the ratio from 1."""
+    if abs(math.log(ratio)) < math.log1p(detectable):
+        return style.GREY
+    return "tab:red" if ratio < 1 else "black"
+
+
 def panel(ax, c, names):
     """Bars of engines whose logits err more than the others' are hatched."""
     width = 0.8 / max(1, len(names))
@@ -48,7 +55,7 @@ def panel(ax, c, names):
         r = c.value("over_rival_" + p)
         if r == r:
             ax.annotate("%.2f x" % r, (i, 1.26), ha="center", fontsize=style.SMALL - 1,
-                        color="tab:red" if r < 1 else "black")
+                        color=color(r, c.value("detectable_frac_" + p)))
     ax.axhline(1, color="black", lw=0.8)
     ax.set_ylim(0, 1.36)
     ax.set_xticks(range(len(POINTS)), [label(p) for p in POINTS])
@@ -65,7 +72,7 @@ for ax, c in zip(axes, result.cells):
     panel(ax, c, names)
 if not result.cells:
     style.na(axes[0])
-style.save(fig, result, STEM, "Engines against one roof; above: the first / the fastest other; error: of logits")
+style.save(fig, result, STEM, "Engines against one roof; above: the first / the fastest other (grey: A/A differs as much)")
 study.write_table(
     STEM, ["file", "point", "roof tok/s"] + ["%s tok/s" % n for n in names] +
     ["over the fastest other"] + ["%s error" % n for n in names],

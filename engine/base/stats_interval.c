@@ -46,6 +46,11 @@ double stats_difference_half95(double *a, size_t n_a, const double *b, size_t n_
     return stats_mean_half95(a, n_a);
 }
 
+double stats_detectable_frac(double lo, double hi)
+{
+    return expm1(fmax(fabs(log(lo)), fabs(log(hi))));
+}
+
 void stats_wilson95(size_t k, size_t n, double *lo, double *hi)
 {
     double z = 1.959963984540054, p = (double)k / (double)n, zz = z * z / (double)n;

@@ -17,6 +17,11 @@ double stats_mean_half95(const double *x, size_t n);
 double stats_difference_half95(double *a, size_t n_a, const double *b, size_t n_b,
                                bool pairs);
 
+/* The smallest difference, as a share, that a comparison could have seen whose A/A gave a ratio
+ * with the interval [lo, hi]: that of the end which is farther from 1. 0.05 stands for ratios from
+ * 1 / 1.05 to 1.05, which could not be told apart. NaN: there is no interval. */
+double stats_detectable_frac(double lo, double hi);
+
 /* Wilson's interval of a probability of which k in n trials came true. NaN: n is 0. */
 void stats_wilson95(size_t k, size_t n, double *lo, double *hi);
 

@@ -32,6 +32,14 @@ const struct study_metric *study_metric_find(const struct study *s, const char *
     return NULL;
 }
 
+const char *study_aa_find(const struct study *s, const char *metric)
+{
+    for (const struct study_aa *a = s->aa; a && a->metric; a++)
+        if (strcmp(a->metric, metric) == 0)
+            return a->again;
+    return NULL;
+}
+
 void study_docs(FILE *f)
 {
     for (int i = 0; studies[i]; i++) {

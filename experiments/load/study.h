@@ -60,6 +60,12 @@ struct study_metric {
     const char *text;                 /* ends with a NULL name */
 };
 
+/* A ratio that a study measures, and its A/A: the metric for which one of the two ran a second time
+ * in the place of the other. What a headline makes of the ratio, it makes of the A/A as well. */
+struct study_aa {
+    const char *metric, *again; /* ends with a NULL metric */
+};
+
 struct study {
     const char *name, *help;
     const struct opt_row *opts;
@@ -67,7 +73,8 @@ struct study {
     size_t context_bytes; /* of a cell's state; 0: run() needs none */
     size_t kept_bytes;    /* what study_kept() lends; 0: nothing */
     const struct study_metric *metrics;
-    bool wants_machine; /* have the machine card before the first cell */
+    const struct study_aa *aa; /* NULL: none */
+    bool wants_machine;        /* have the machine card before the first cell */
     /* One cell. `context`: its state, all zero; `opts`: the
      * struct, all defaults in. ERR_NOTFOUND: not possible here (skipped, with the message
      * as the reason); another error: the cell failed. */
@@ -83,6 +90,8 @@ extern const struct study *const studies[];
 MUST int study_find(const char *name, const struct study **out);
 /* NULL, with ERR_NOTFOUND set and the nearest named: the study has no such metric. */
 const struct study_metric *study_metric_find(const struct study *s, const char *name);
+/* The A/A of this metric; NULL: it has none. */
+const char *study_aa_find(const struct study *s, const char *metric);
 /* The metrics of every study as Markdown. */
 void study_docs(FILE *f);
 

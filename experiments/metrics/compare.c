@@ -354,7 +354,7 @@ static int compare_again(struct compare_aa *out, const struct compare_side *a,
     out->ratio = r.ratio;
     out->lo = r.lo;
     out->hi = r.hi;
-    out->detectable_frac = expm1(fmax(fabs(log(r.lo)), fabs(log(r.hi))));
+    out->detectable_frac = stats_detectable_frac(r.lo, r.hi);
     if (isnan(r.lo))
         snprintf(out->why, sizeof(out->why), "%.120s", r.why);
     return OK;

@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "base/stats_interval.h"
 #include "base/stats_sequence.h"
+#include "experiments/load/study.h"
 #include "experiments/metrics/compare.h"
 
 /* It is of whole cells or of several, never of the requests of one. */
@@ -378,6 +379,45 @@ static void join_evidence(const struct run_summary *s, const bool *chosen, int c
     }
 }
 
+/* Of the one chosen cell, where the headline is its value. */
+static void keep_interval(const struct run_summary *s, const bool *chosen, int column,
+                          struct record_headline *out)
+{
+    const struct metrics_value *v = run_summary_value(s, 0, column);
+
+    while (!*chosen++)
+        v += s->n_columns;
+    out->has_interval = v->has_interval && v->value == out->value;
+    out->lo = v->lo;
+    out->hi = v->hi;
+}
+
+/* The value of the chosen cells and its interval. */
+static int combine(const struct run_summary *s, const struct job_headline *h,
+                   const bool *chosen, int n_chosen, int column, double *x,
+                   struct record_headline *out, char why[96])
+{
+    const struct job *j = s->job;
+    bool is_ratio;
+
+    out->value = over_cells(s, h, chosen, column, x, out, why);
+    if (isnan(out->value))
+        return OK;
+    if (j->head.repeats_auto)
+        TRY(over_each_repeat(s, h, chosen, column, x, out));
+    is_ratio = h->relative_to && h->over == JOB_MEDIAN;
+    if (is_ratio && !is_goodput(h))
+        return interval_of_ratio(s, h, chosen, column, out);
+    if (is_ratio && j->head.repeats > 1 && !j->head.repeats_auto)
+        return over_each_repeat(s, h, chosen, column, x, out);
+    if (h->interval && !j->head.repeats_auto)
+        over_axis(s, h, chosen, column, x, out);
+    else if (n_chosen == 1 && !h->relative_to && !out->has_interval &&
+             !j->head.repeats_auto)
+        keep_interval(s, chosen, column, out);
+    return OK;
+}
+
 /* --- the A/A */
 
 /* The same ratio of the variant that runs twice to itself, by the same rule. */
@@ -403,36 +443,35 @@ static int interval_of_again(const struct run_summary *s, const struct job_headl
     return rc;
 }
 
+/* What the A/A shows of a ratio to a variant, or of a ratio that a study measures. */
 static int find_detectable(const struct run_summary *s, const struct job_headline *h,
-                           int column, double *x, struct record_headline *out)
+                           const bool *chosen, int n_chosen, int column, double *x,
+                           struct record_headline *out)
 {
-    struct record_headline aa = {0};
+    const struct job *j = s->job;
+    struct record_headline aa = {.value = NAN};
+    char why[96];
 
-    if (!s->job->again || s->job->head.repeats < 2) {
-        out->detectable_why = s->job->again ? "an A/A needs two repeats"
-                                            : "the variant of the A/A does not run";
+    if (j->study && !h->relative_to && study_aa_find(j->study, h->metric)) {
+        TRY(combine(s, h, chosen, n_chosen, column + j->n_headlines, x, &aa, why));
+        if (!aa.has_interval) /* such as the least of several */
+            aa.lo = aa.hi = aa.value;
+        aa.has_interval = !isnan(aa.value);
+    } else if (j->head.aa && json_object_get(h->relative_to, "variant")) {
+        out->detectable_why = !j->again ? "the variant of the A/A does not run"
+                              : j->head.repeats < 2 ? "an A/A needs two repeats"
+                                                    : NULL;
+        if (!out->detectable_why)
+            TRY(interval_of_again(s, h, column, x, &aa));
+    } else {
         return OK;
     }
-    TRY(interval_of_again(s, h, column, x, &aa));
     out->has_detectable = aa.has_interval;
     if (aa.has_interval)
-        out->detectable_frac = expm1(fmax(fabs(log(aa.lo)), fabs(log(aa.hi))));
-    else
+        out->detectable_frac = stats_detectable_frac(aa.lo, aa.hi);
+    else if (!out->detectable_why)
         out->detectable_why = "the A/A has no interval";
     return OK;
-}
-
-/* Of the one chosen cell, where the headline is its value. */
-static void keep_interval(const struct run_summary *s, const bool *chosen, int column,
-                          struct record_headline *out)
-{
-    const struct metrics_value *v = run_summary_value(s, 0, column);
-
-    while (!*chosen++)
-        v += s->n_columns;
-    out->has_interval = v->has_interval && v->value == out->value;
-    out->lo = v->lo;
-    out->hi = v->hi;
 }
 
 int run_headline(struct run_summary *s, int k)
@@ -445,7 +484,6 @@ int run_headline(struct run_summary *s, int k)
     char *why = s->headline_whys[k];
     const struct job_axis *open;
     int column = s->n_shown + k, n_chosen, rc = OK;
-    bool is_ratio;
 
     *out =
         (struct record_headline){.name = h->name,
@@ -461,25 +499,12 @@ int run_headline(struct run_summary *s, int k)
         snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
                  open->name);
     else
-        out->value = over_cells(s, h, chosen, column, x, out, why);
+        rc = combine(s, h, chosen, n_chosen, column, x, out, why);
     out->why = isnan(out->value) ? why : NULL;
     join_evidence(s, chosen, column, s->headline_evidence[k]);
     out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;
-    if (j->head.repeats_auto && !isnan(out->value))
-        rc = over_each_repeat(s, h, chosen, column, x, out);
-    is_ratio = h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value);
-    if (rc == OK && is_ratio && !is_goodput(h))
-        rc = interval_of_ratio(s, h, chosen, column, out);
-    else if (rc == OK && is_ratio && j->head.repeats > 1 && !j->head.repeats_auto)
-        rc = over_each_repeat(s, h, chosen, column, x, out);
-    else if (h->interval && !isnan(out->value) && !j->head.repeats_auto)
-        over_axis(s, h, chosen, column, x, out);
-    else if (n_chosen == 1 && !h->relative_to && !out->has_interval &&
-             !j->head.repeats_auto)
-        keep_interval(s, chosen, column, out);
-    if (rc == OK && j->head.aa && !isnan(out->value) &&
-        json_object_get(h->relative_to, "variant"))
-        rc = find_detectable(s, h, column, x, out);
+    if (rc == OK && !isnan(out->value))
+        rc = find_detectable(s, h, chosen, n_chosen, column, x, out);
     mem_free(chosen);
     mem_free(x);
     return rc;

@@ -93,9 +93,12 @@ static struct column column_of(const struct run_summary *s, int k)
 
 static const char *metric_of(const struct run_summary *s, int column)
 {
-    const char *m = column < s->n_shown ? column_of(s, column).metric
-                                        : s->job->headlines[column - s->n_shown].metric;
+    const int k = column - s->n_shown, n = s->job->n_headlines;
+    const char *m = k < 0 ? column_of(s, column).metric : s->job->headlines[k % n].metric;
+    const char *again = k < n ? NULL : study_aa_find(s->job->study, m);
 
+    if (k >= n)
+        return again ? again : "";
     return job_is_swept_goodput(s->job, m) ? "slo_attainment_frac" : m;
 }
 
@@ -220,7 +223,8 @@ static int on_cell(void *ctx, const struct record_cell *c)
 int run_summarise(struct run_summary *out, const struct job *j, const char *journal)
 {
     size_t n_cells = (size_t)j->n_cells, n_headlines = (size_t)j->n_headlines;
-    size_t n_columns = (size_t)n_shown(j) + n_headlines;
+    size_t n_columns =
+        (size_t)n_shown(j) + n_headlines * (j->study && j->study->aa ? 2 : 1);
     int rc;
 
     *out = (struct run_summary){

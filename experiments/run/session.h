@@ -67,8 +67,8 @@ struct run_rows {
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {
     const struct job *job;
-    int n_shown;   /* columns of the table; those of the headlines follow */
-    int n_columns; /* both */
+    /* Columns of the table, then of the headlines, then in a study with an A/A of theirs. */
+    int n_shown, n_columns;       /* those of the table, all */
     struct metrics_value *values; /* [n_cells, n_columns] NaN where there is none */
     bool *done;                   /* [n_cells] */
     char **skipped;               /* [n_cells] why a cell was skipped; NULL: it was not */

@@ -3,6 +3,9 @@
  * tries the settings that its file in baselines/systems/ lists, and is then measured with the best
  * for prompts, of 512 tokens at most, and the best for decode.
  *
+ * The first engine is measured twice in each round: that A/A shows the smallest difference that
+ * could have been seen.
+ *
  * The roof of a prompt is its operations / peak of the products that the file's type allows: of
  * bytes for quantised weights, of 16 bits for others. That of decode is the longer of this and the
  * bytes that a step must read / bandwidth. Both are measured in the same rounds. Every engine may
@@ -84,6 +87,9 @@ static const int64_t points[N_POINTS] = {PROMPTS(VALUE) BATCHES(VALUE)};
     {"tok_s_" point, "tok/s", "higher", what ": the first engine"},                      \
         {"rival_tok_s_" point, "tok/s", "", what ": the fastest of the others"},         \
         {"over_rival_" point, "x", "higher", what ": the first engine / that one"},      \
+        {"over_again_" point, "x", "", what ": A/A, the first engine / itself again"},   \
+        {"detectable_frac_" point, "", "",                                               \
+         what ": the smallest difference that this A/A could have seen"},                \
         {"roof_tok_s_" point, "tok/s", "", what ": what peak and bandwidth allow"},      \
         {"share_" point, "", "higher", what ": the first engine's share of the roof"},   \
         {"rival_share_" point, "", "", what ": the fastest other's share of the roof"},
@@ -94,7 +100,11 @@ static const struct study_metric metrics[] = {
     PROMPTS(PROMPT_METRICS) BATCHES(BATCH_METRICS){
         "over_rival", "x", "higher",
         "the first engine / the fastest other at each point, geometric mean"},
+    {"over_again", "x", "", "A/A: the first engine / itself again, likewise"},
+    {"detectable_frac", "", "", "smallest difference that this A/A could have seen"},
     {"least_over_rival", "x", "higher", "the same at the point where it is least"},
+    {"least_over_again", "x", "",
+     "A/A: 1 / (1 + the largest detectable_frac of the points)"},
     {"n_behind", "", "lower", "points at which another engine is faster"},
     {"logit_error", "", "lower",
      "RMS error of the first engine's logits against exact arithmetic / their standard "
@@ -105,6 +115,9 @@ static const struct study_metric metrics[] = {
     {"peak_gflops", "GFLOP/s", "", "peak of the products, median of the rounds"},
     {0},
 };
+
+static const struct study_aa aa[] = {
+    {"over_rival", "over_again"}, {"least_over_rival", "least_over_again"}, {0}};
 
 enum { GBPS, PEAK };
 
@@ -124,7 +137,7 @@ struct cell {
     enum kern_precision precision;
     struct engine engines[SYSTEMS_MAX];
     int n_engines;
-    struct study_compare rounds; /* the engines, then the roof */
+    struct study_compare rounds; /* the engines, the first again, the roof */
     struct study_logit_error exact;
 };
 
@@ -342,6 +355,16 @@ static int measure_roof(struct cell *c, double *seconds)
 
 /* ---- rounds ---- */
 
+static int again_of(const struct cell *c)
+{
+    return c->n_engines;
+}
+
+static int roof_of(const struct cell *c)
+{
+    return c->n_engines + 1;
+}
+
 static int trial(void *arg, int i, struct measure_trial *t)
 {
     struct cell *c = arg;
@@ -350,8 +373,9 @@ static int trial(void *arg, int i, struct measure_trial *t)
     t->seconds = 1;
     if (c->rounds.round == 0) /* every program warms up by itself */
         return OK;
-    if (i == c->n_engines)
+    if (i == roof_of(c))
         return measure_roof(c, &t->seconds);
+    i = i == again_of(c) ? 0 : i;
     for (int k = 0; k < N_POINTS; k++)
         tok_s[k] = NAN;
     TRY(measure_prompts(&c->engines[i], c->engines[i].prompt_setting, n_prompts(c),
@@ -394,29 +418,57 @@ static void put(const struct cell *c, const char *what, int point, double value)
     study_value(c->out, name, value, "not measured at this point");
 }
 
-/* Of the first over `rival`, by the rounds; returns it. */
-static double report_ratio(const struct cell *c, int point, int rival)
+/* Of the first engine to another one, or to itself again, over the points where both ran. */
+struct ratio {
+    double logs[ROUNDS_MAX]; /* the mean of each round */
+    double least;
+    double detectable_frac; /* the largest, were it an A/A */
+    int n, n_behind;        /* points; those at which the first is slower */
+};
+
+/* logs[rounds], NULL where there is no ratio. Returns the smallest difference that this could have
+ * seen, were it an A/A. */
+static double report_ratio(const struct cell *c, const char *name, const double *logs,
+                           const char *why)
+{
+    size_t n = (size_t)c->rounds.n_rounds;
+    double mean = logs ? stats_mean(logs, n) : NAN;
+    double half = logs ? stats_mean_half95(logs, n) : NAN;
+    double lo = exp(mean - half), hi = exp(mean + half);
+
+    study_value_interval(c->out, name, exp(mean), lo, hi, why);
+    return stats_detectable_frac(lo, hi);
+}
+
+/* At one point, which joins `all`. other: -1: none is measured there. */
+static double report_at(const struct cell *c, const char *what, int point, int other,
+                        struct ratio *all)
 {
     const double *ours = study_compare_part(&c->rounds, 0, point);
     const double *theirs =
-        rival < 0 ? NULL : study_compare_part(&c->rounds, rival, point);
-    int n = c->rounds.n_rounds;
-    double logs[ROUNDS_MAX], mean, half;
+        other < 0 ? NULL : study_compare_part(&c->rounds, other, point);
+    double logs[ROUNDS_MAX] = {0}, ratio, detectable;
     char name[64], at[16];
 
-    for (int r = 0; r < n; r++)
+    for (int r = 0; r < c->rounds.n_rounds; r++)
         logs[r] = theirs ? log(ours[r] / theirs[r]) : NAN;
-    mean = stats_mean(logs, (size_t)n);
-    half = stats_mean_half95(logs, (size_t)n);
     point_name(point, at);
-    snprintf(name, sizeof(name), "over_rival_%s", at);
-    study_value_interval(c->out, name, exp(mean), exp(mean - half), exp(mean + half),
-                         "not measured at this point");
-    return exp(mean);
+    snprintf(name, sizeof(name), "%s_%s", what, at);
+    detectable = report_ratio(c, name, logs, "not measured at this point");
+    ratio = exp(stats_mean(logs, (size_t)c->rounds.n_rounds));
+    if (isnan(ratio))
+        return NAN;
+    all->n++;
+    all->n_behind += ratio < 1;
+    all->least = fmin(all->least, ratio);
+    all->detectable_frac = fmax(all->detectable_frac, detectable);
+    for (int r = 0; r < c->rounds.n_rounds; r++)
+        all->logs[r] += (logs[r] - all->logs[r]) / all->n;
+    return detectable;
 }
 
 static void report_point(const struct cell *c, int point, double gbps, double gflops,
-                         double *ratio)
+                         struct ratio *over_rival, struct ratio *over_again)
 {
     int rival = rival_at(c, point);
     bool measured =
@@ -430,7 +482,9 @@ static void report_point(const struct cell *c, int point, double gbps, double gf
     put(c, "roof_tok_s", point, measured ? roof : NAN);
     put(c, "share", point, ours / roof);
     put(c, "rival_share", point, theirs / roof);
-    *ratio = report_ratio(c, point, rival);
+    report_at(c, "over_rival", point, rival, over_rival);
+    put(c, "detectable_frac", point,
+        report_at(c, "over_again", point, again_of(c), over_again));
 }
 
 static void report_engine(const struct cell *c, int i, double gbps, double gflops)
@@ -463,28 +517,33 @@ static void report_errors(const struct cell *c)
                 "no other engine tells probabilities");
 }
 
+static void report_all(const struct cell *c, const struct ratio *over_rival,
+                       const struct ratio *over_again)
+{
+    const char *none = "no point was measured";
+    bool any = over_rival->n > 0;
+
+    report_ratio(c, "over_rival", any ? over_rival->logs : NULL, none);
+    study_value(c->out, "least_over_rival", any ? over_rival->least : NAN, none);
+    study_value(c->out, "n_behind", any ? over_rival->n_behind : NAN, none);
+    study_value(c->out, "detectable_frac",
+                report_ratio(c, "over_again", any ? over_again->logs : NULL, none), none);
+    study_value(c->out, "least_over_again", 1 / (1 + over_again->detectable_frac), none);
+}
+
 static void report(const struct cell *c)
 {
-    double gbps = study_compare_median(&c->rounds, c->n_engines, GBPS);
-    double gflops = study_compare_median(&c->rounds, c->n_engines, PEAK);
-    double sum = 0, least = INFINITY, ratio;
-    int n = 0, n_behind = 0;
+    double gbps = study_compare_median(&c->rounds, roof_of(c), GBPS);
+    double gflops = study_compare_median(&c->rounds, roof_of(c), PEAK);
+    struct ratio over_rival = {.least = INFINITY, .detectable_frac = NAN};
+    struct ratio over_again = over_rival;
 
-    for (int k = 0; k < N_POINTS; k++) {
-        report_point(c, k, gbps, gflops, &ratio);
-        if (isnan(ratio))
-            continue;
-        n++;
-        sum += log(ratio);
-        least = fmin(least, ratio);
-        n_behind += ratio < 1;
-    }
+    for (int k = 0; k < N_POINTS; k++)
+        report_point(c, k, gbps, gflops, &over_rival, &over_again);
     for (int i = 0; i < c->n_engines; i++)
         report_engine(c, i, gbps, gflops);
     report_errors(c);
-    study_value(c->out, "over_rival", n ? exp(sum / n) : NAN, "no point was measured");
-    study_value(c->out, "least_over_rival", n ? least : NAN, "no point was measured");
-    study_value(c->out, "n_behind", n ? n_behind : NAN, "no point was measured");
+    report_all(c, &over_rival, &over_again);
     study_value(c->out, "read_gbps", gbps, "cannot be measured");
     study_value(c->out, "peak_gflops", gflops, "cannot be measured");
 }
@@ -520,4 +579,5 @@ static void end(struct cell *c)
     format_close(&c->file);
 }
 
-STUDY(engines, "this engine and others by their own bench programs, against one roof");
+STUDY(engines, "this engine and others by their own bench programs, against one roof",
+      .aa = aa);

@@ -73,6 +73,10 @@ static const struct opt_row table[] = {
          "time of the cost model's schedule / tuned, median over the rounds"},           \
         RATIO_TO("onednn" suffix), RATIO_TO("openblas" suffix), RATIO_TO("blis" suffix), \
         RATIO_TO("libxsmm" suffix),                                                      \
+        {"ratio_again" suffix, "x", "",                                                  \
+         "A/A: time of ours" how " in a second run of each round / in the first"},       \
+        {"detectable_frac" suffix, "", "",                                               \
+         "smallest difference from another that this A/A could have seen"},              \
         {"roof_frac" suffix, "", "higher", "gflops" suffix " / roof_gflops" suffix},     \
         {"peak_frac" suffix, "", "higher", "gflops" suffix " / peak_gflops" suffix},     \
         {"error" suffix, "", "lower", "RMS error against float64, relative, ours" how},  \
@@ -102,6 +106,15 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
+static const struct study_aa aa[] = {
+    {"ratio_tuned_vs_best", "ratio_again"},
+    {"ratio_default_vs_best", "ratio_again"},
+    {"ratio_tuned_vs_default", "ratio_again"},
+    {"ratio_tuned_vs_best_relaxed", "ratio_again_relaxed"},
+    {"ratio_default_vs_best_relaxed", "ratio_again_relaxed"},
+    {"ratio_tuned_vs_default_relaxed", "ratio_again_relaxed"},
+    {0}};
+
 enum { EXACT, RELAXED, N_SERIES };
 static const char *const suffixes[N_SERIES] = {"", "_relaxed"};
 
@@ -112,6 +125,7 @@ struct series {
     struct tune_bench *bench;
     int entry;       /* in the comparison, with the cost model's schedule */
     int tuned_entry; /* the same where that was the best found; -1: not tuned */
+    int again;       /* what stands for ours a second time: the A/A */
     double error, tuning_s;
 };
 
@@ -144,7 +158,7 @@ struct cell {
     struct cache *kept;
     struct series series[N_SERIES];
     int n_series;
-    struct entry entries[2 * N_SERIES + LIBRARIES_MAX]; /* ours come first */
+    struct entry entries[3 * N_SERIES + LIBRARIES_MAX]; /* ours come first */
     int n_ours, n_entries;
     struct study_compare rounds;
     double read_before, read_after;
@@ -242,6 +256,8 @@ static int add_entries(struct cell *c, int i)
         s->tuned_entry = c->n_ours++;
         c->entries[s->tuned_entry] = (struct entry){"tuned", s->bench, tuned, -1};
     }
+    s->again = c->n_ours++;
+    c->entries[s->again] = c->entries[s->again - 1]; /* the tuned one, or the only one */
     return OK;
 }
 
@@ -432,6 +448,7 @@ static void report_ratios(const struct cell *c, const struct series *s,
     report_ratio(c, "ratio_default_vs_best", suffix, s->entry, best, no_library);
     report_ratio(c, "ratio_tuned_vs_default", suffix, s->tuned_entry, s->entry,
                  not_tuned);
+    study_compare_again(&c->rounds, suffix, s->again, ours(s));
     for (int i = 0; is_library(i); i++) {
         snprintf(name, sizeof(name), "ratio_vs_%s", gemm_baseline_names[i]);
         report_ratio(c, name, suffix, ours(s), entry_of(c, i), c->kept->why[i]);
@@ -579,4 +596,5 @@ static void end(struct cell *c)
 }
 
 STUDY(gemm_vendors, "our GEMM compared with every library's, in turn in one run",
-      .kept_bytes = sizeof(struct cache), .wants_machine = true, .close = close_kept);
+      .kept_bytes = sizeof(struct cache), .wants_machine = true, .close = close_kept,
+      .aa = aa);

@@ -321,8 +321,8 @@ class Result:
         """What the A/A could not have told apart, in words."""
         seen = [100 * h.detectable for h in self.headlines.values() if np.isfinite(h.detectable)]
         limits = unique("%.2g %%" % v for v in (min(seen), max(seen))) if seen else []
-        return ["A/A of %s: differences below %s cannot be seen" % (self.job["aa"], " to ".join(limits))] if (
-            self.again and seen) else []
+        name = " of " + self.job["aa"] if self.again else ""
+        return ["A/A%s: differences below %s cannot be seen" % (name, " to ".join(limits))] if seen else []
 
     def why_missing(self):
         """Why there is nothing to draw, for an axis whose script does not know it."""

@@ -192,6 +192,7 @@ def engines(rng, model, **_):
         rival = np.nanmax([share[n][i] for n in names[1:]])
         summary.update({"tok_s_" + p: 100 * share["sandwich"][i], "rival_tok_s_" + p: 100 * rival,
                         "over_rival_" + p: share["sandwich"][i] / rival, "roof_tok_s_" + p: 100,
+                        "detectable_frac_" + p: 0.05,
                         "share_" + p: share["sandwich"][i], "rival_share_" + p: rival})
     series = {"share_of_" + n: v for n, v in share.items()}
     series.update({"tok_s_of_" + n: 100 * v for n, v in share.items()})

@@ -19,11 +19,12 @@
 #include "experiments/run/experiment.h"
 #include "experiments/load/study.h"
 
-/* --- the scripted study: speed = m x k, with noise if asked for; a cell named in `fails` fails */
+/* --- the scripted study: speed = m x k, with noise if asked for, and a ratio with an A/A, which is
+ * 1 + m x again; a cell named in `fails` fails */
 
 struct script_opts {
     int64_t m;
-    double k, noise;
+    double k, noise, again;
     char *type, *fails, *skips, *missing, *misbehaves, *simulates;
 };
 
@@ -32,6 +33,11 @@ static const struct opt_row script_table[] = {
     {.name = "m", .type = OPT_INT, .offset = AT(m), .def = "1", .help = "rows"},
     {.name = "k", .type = OPT_F64, .offset = AT(k), .def = "1", .help = "factor"},
     {.name = "noise", .type = OPT_F64, .offset = AT(noise), .def = "0", .help = "of k"},
+    {.name = "again",
+     .type = OPT_F64,
+     .offset = AT(again),
+     .def = "0",
+     .help = "0: none"},
     {.name = "type", .type = OPT_STR, .offset = AT(type), .def = "f32", .help = "type"},
     {.name = "fails", .type = OPT_STR, .offset = AT(fails), .help = "type that fails"},
     {.name = "skips", .type = OPT_STR, .offset = AT(skips), .help = "type not here"},
@@ -46,8 +52,11 @@ static const struct study_metric script_metrics[] = {
     {"error", "x", "lower", "what it gets wrong"},
     {"m_seen", "", "", "the m it was given"},
     {"roof_frac", "", "higher", "a share of a bound, 0.3 m"},
+    {"ratio", "x", "", "k, with an A/A"},
+    {"ratio_again", "x", "", "its A/A, from 10 % less to 10 % more"},
     {0},
 };
+static const struct study_aa script_aa[] = {{"ratio", "ratio_again"}, {0}};
 
 static int n_runs, n_ended, n_closed, n_kept_at_close;
 static const char *energy_file; /* a counter that a run moves on by 2.5 J */
@@ -110,6 +119,12 @@ static int script_run(void *context, const void *opts, struct study_cell *c)
                          is(o->type, "open") ? NAN : speed + 2, "the script has none");
     study_value(c, "m_seen", (double)o->m, NULL);
     study_value(c, "roof_frac", 0.3 * (double)o->m, NULL);
+    if (o->again > 0) {
+        double again = 1 + (double)o->m * o->again;
+
+        study_value(c, "ratio", o->k, NULL);
+        study_value_interval(c, "ratio_again", again, again / 1.1, again * 1.1, NULL);
+    }
     study_series(c, "both", "x", series, 2);
     study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
     study_evidence(c, "model", "both");
@@ -141,6 +156,7 @@ static const struct study study_script = {
     .context_bytes = sizeof(int),
     .kept_bytes = sizeof(int),
     .metrics = script_metrics,
+    .aa = script_aa,
     .run = script_run,
     .end = script_end,
     .close = script_close,

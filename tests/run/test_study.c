@@ -1,6 +1,8 @@
 /* Jobs that study: how they are read, what their headlines and records hold. */
 #include "tests/run/script_study.h"
 
+#include "base/stats.h"
+#include "base/stats_interval.h"
 #include "cpu/energy.h"
 #include "tests/support/fake_root.h"
 
@@ -161,6 +163,39 @@ static void a_mean_has_its_interval_over_an_axis(void **state)
     assert_true(fabs(end_of(&r, "mean", "lo") - (7.0 / 3 - 3.79459)) < 1e-3);
     assert_true(fabs(end_of(&r, "geomean", "lo") - 20 / 5.5958) < 1e-3);
     assert_true(fabs(end_of(&r, "geomean", "hi") - 20 * 5.5958) < 1e-2);
+    ran_free(&r);
+}
+
+/* What a headline makes of a ratio it makes of its A/A: one cell has the interval of that, several
+ * that over an axis, the least of them no other than its value. */
+static void a_ratio_has_its_aa(void **state)
+{
+    double logs[3] = {log(1.02), log(1.04), log(1.08)};
+    double mean = fabs(stats_mean(logs, 3)), half = stats_mean_half95(logs, 3);
+    struct ran r;
+
+    (void)state;
+    run("study_aa",
+        "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": 1.05, \"again\": "
+        "0.02}, \"headline\": ["
+        "{\"name\": \"one\", \"metric\": \"ratio\", \"where\": {\"m\": 1}}, "
+        "{\"name\": \"least\", \"metric\": \"ratio\", \"over\": \"min\"}, "
+        "{\"name\": \"all\", \"metric\": \"ratio\", \"over\": \"geomean\", \"interval\": "
+        "\"m\"}, {\"name\": \"speed\", \"metric\": \"speed\", \"where\": {\"m\": 1}}]",
+        &r);
+    assert_true(fabs(end_of(&r, "one", "detectable_frac") - 0.122) < 1e-9);
+    assert_true(fabs(end_of(&r, "least", "detectable_frac") - 0.02) < 1e-9);
+    assert_true(fabs(end_of(&r, "all", "detectable_frac") - expm1(mean + half)) < 1e-9);
+    assert_true(isnan(end_of(&r, "speed", "detectable_frac")));
+    assert_non_null(
+        strstr(r.table, "one: 1.05 x (not detectable, which begins at 12 %)\n"));
+    assert_non_null(strstr(r.table, "least: 1.05 x (detectable from 2 %)\n"));
+    ran_free(&r);
+    run("study_no_aa",
+        "\"study\": {\"name\": \"script\", \"m\": [1, 2]}, \"headline\": ["
+        "{\"name\": \"speed\", \"metric\": \"speed\", \"where\": {\"m\": 1}}]",
+        &r);
+    assert_true(value(&r, "speed") == 1);
     ran_free(&r);
 }
 
@@ -460,6 +495,7 @@ int main(void)
         cmocka_unit_test(description_has_options_and_metrics),
         cmocka_unit_test(headlines_over_many_cells),
         cmocka_unit_test(a_mean_has_its_interval_over_an_axis),
+        cmocka_unit_test(a_ratio_has_its_aa),
         cmocka_unit_test(a_value_has_its_interval),
         cmocka_unit_test(missing_values),
         cmocka_unit_test(more_than_a_bound_is_no_result),

@@ -105,6 +105,10 @@ check "a prompt: the first" value tok_s_p16 400
 check "the fastest other, with its best setting" value rival_tok_s_p16 300
 check "their ratio" value over_rival_b4 1.3333333
 check "rounds differ in nothing" value n_behind 0
+check "nor does the first from itself" value over_again_p16 1
+check "so that any difference is seen" value detectable_frac 0
+check "over all points" value over_rival 1.3333333
+check "the first is measured twice in each round" sh -c "[ \$(grep -c '^4 prefill 16' calls) = 7 ]"
 check "the setting is named" grep -q '"quick"' record.json
 check "who is not installed" sh -c "grep -q 'no-such-bench: not found, see' record.json"
 check "who refuses to tell" sh -c "grep -q 'answered 500 to a request for the probabilities' record.json"

@@ -1,5 +1,6 @@
 /* The study of our GEMMs and the libraries', with scripted baselines and a made-up machine
  * card: what it says of each, and above all of those that are not there. */
+#include "base/stats_interval.h"
 #include "measure/compare.h"
 #include "tests/study/capture.h"
 #include "tests/study/scripted_baselines.h"
@@ -205,6 +206,10 @@ static void ratios_follow_from_the_recorded_rounds(void **state)
     check_ratio("ratio_tuned_vs_default", "s_tuned", "s_default");
     check_ratio("ratio_vs_onednn", "s_tuned", "s_onednn");
     check_ratio("ratio_vs_blis", "s_tuned", "s_blis");
+    check_ratio("ratio_again", "s_tuned", "s_again");
+    assert_true(near(
+        value_of("detectable_frac"),
+        stats_detectable_frac(captured("ratio_again")->lo, captured("ratio_again")->hi)));
     assert_true(isnan(captured("ratio_vs_openblas")->lo));
     assert_string_equal(captured("ratio_vs_openblas")->why,
                         "openblas was not built: no library");

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "base/stats_interval.h"
 
 static double *part_of(const struct study_compare *c, int i, int part)
 {
@@ -94,6 +95,23 @@ const double *study_compare_times(const struct study_compare *c, int i)
     int n_rounds;
 
     return measure_times(c->measure, i, &n_rounds);
+}
+
+void study_compare_again(const struct study_compare *c, const char *suffix, int again,
+                         int a)
+{
+    struct measure_report r;
+    char name[64];
+
+    measure_ratio(c->measure, again, a, &r);
+    snprintf(name, sizeof(name), "s_again%s", suffix);
+    study_series(c->cell, name, "s", study_compare_times(c, again), (size_t)c->n_rounds);
+    snprintf(name, sizeof(name), "ratio_again%s", suffix);
+    study_value_interval(c->cell, name, r.estimate, r.lo, r.hi,
+                         "no round was undisturbed");
+    snprintf(name, sizeof(name), "detectable_frac%s", suffix);
+    study_value(c->cell, name, stats_detectable_frac(r.lo, r.hi),
+                "no round was undisturbed");
 }
 
 double study_compare_ratio(const struct study_compare *c, const char *name, int a, int b,

@@ -59,4 +59,10 @@ const double *study_compare_times(const struct study_compare *c, int i);
 double study_compare_ratio(const struct study_compare *c, const char *name, int a, int b,
                            double less);
 
+/* The A/A of alternative a, which ran in each round as alternative `again` as well: report the
+ * times of that as s_again<suffix>, their ratio as ratio_again<suffix>, and as
+ * detectable_frac<suffix> the smallest difference from another that it could have seen. */
+void study_compare_again(const struct study_compare *c, const char *suffix, int again,
+                         int a);
+
 #endif
