@@ -11,7 +11,7 @@ CONTROLS = {"fma": "registers", "stream": "memory", "cache": "last-level\ncache"
 
 
 def name(work):
-    return CONTROLS.get(work) or work.replace("decode_", "decode,\nbatch ")
+    return CONTROLS.get(work) or work.replace("decode_", "decode,\nbatch ").replace("serving_", "serving,\nbatch ")
 
 
 def bar(ax, x, cell, metric, width, color, label):
@@ -35,7 +35,7 @@ def panel(ax, cells, title):
 def times(ax, cells):
     for i, c in enumerate(cells):
         bar(ax, i, c, "elasticity_time", 0.7, style.GREY, None)
-    ax.set_xticks(range(len(cells)), [str(study.setting(c, "work")).replace("decode_", "dec.\n") for c in cells])
+    ax.set_xticks(range(len(cells)), [str(study.setting(c, "work")).replace("decode_", "dec.\n").replace("serving_", "serv.\n") for c in cells])
     finish(ax, "Time of all cores: known to be 1")
 
 

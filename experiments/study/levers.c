@@ -1,6 +1,6 @@
 /* Which resource would make this CPU faster at what: elasticities d ln speed / d ln resource of
- * prefill and of decode, and of controls for which they are known. By causes instead of counters:
- * a resource is changed by a known amount, and what that does to the speed is measured.
+ * prefill, of decode and of serving, and of controls for which they are known. By causes instead of
+ * counters: a resource is changed by a known amount, and what that does to the speed is measured.
  *
  * Where each core computes, there is no CPU on which a program could take nothing but bandwidth.
  * What takes slices of the cores' time stops the engine for that long, reads included: it takes
@@ -46,7 +46,7 @@
 struct opts {
     char *work, *model;
     int precision;
-    int64_t n_prompt_tok, n_ctx_tok, rounds, stream_mb, cache_mb;
+    int64_t n_prompt_tok, n_output_tok, n_ctx_tok, rounds, stream_mb, cache_mb;
     double trial_s, time_share, period_ms;
     bool set_clock;
 };
@@ -54,12 +54,15 @@ struct opts {
 static const struct opt_row table[] = {
     OPT_ROW(
         STR, work, "prefill",
-        "What is computed: prefill, decode_N of N sequences, or a control: fma, stream "
-        "or cache. Example: decode_8"),
+        "What is computed: prefill, decode_N of N sequences, serving_N (a prompt and the "
+        "decode steps from it to the next one, in a closed loop of N sequences), or a "
+        "control: fma, stream or cache. Example: decode_8"),
     ROW_MODEL,
     ROW_PRECISION,
-    OPT_ROW(INT, n_prompt_tok, "256", "Prompt tokens of prefill.", .unit = "tok",
-            .min = 4, .max = 65536),
+    OPT_ROW(INT, n_prompt_tok, "256", "Prompt tokens of prefill and serving.",
+            .unit = "tok", .min = 4, .max = 65536),
+    OPT_ROW(INT, n_output_tok, "64", "Output tokens of a sequence of serving.",
+            .unit = "tok", .min = 1, .max = 65536),
     OPT_ROW(INT, n_ctx_tok, "64", "Tokens of each sequence before a decode step.",
             .unit = "tok", .min = 1, .max = 65536),
     OPT_ROW(INT, rounds, "11", "Rounds of all levers, in turn.", .min = 3,
@@ -110,7 +113,8 @@ static const struct study_metric metrics[] = {
     {"step_ms", "ms", "lower", "time of a step, its lowest decile"},
     {"step_gflops", "GFLOP/s", "", "operations of a step / its time"},
     {"step_gbps", "GB/s", "", "bytes that a step must read / its time"},
-    {"tokens_per_s", "tok/s", "higher", "tokens or sequences of a step / its time"},
+    {"tokens_per_s", "tok/s", "higher",
+     "tokens of the prompt, or decoded tokens, / the time of a step"},
     {0},
 };
 
@@ -302,7 +306,7 @@ static void report_speed(const struct cell *c)
 
     STUDY_VALUES(c->out, all, "no step was timed");
     study_value(c->out, "tokens_per_s",
-                c->work.phase ? (double)c->work.n[LEVER_BASE] / seconds : NAN,
+                c->work.phase ? (double)c->work.n_tok / seconds : NAN,
                 "a control computes no tokens");
 }
 
@@ -361,6 +365,7 @@ static int run(struct cell *c)
                                        .model = c->o->model,
                                        .precision = c->o->precision,
                                        .n_prompt_tok = c->o->n_prompt_tok,
+                                       .n_output_tok = c->o->n_output_tok,
                                        .n_ctx_tok = c->o->n_ctx_tok,
                                        .stream_bytes = c->o->stream_mb << 20};
 
@@ -386,4 +391,4 @@ static void end(struct cell *c)
     study_lever_close(&c->work);
 }
 
-STUDY(levers, "which resource would make prefill and decode faster on this CPU");
+STUDY(levers, "which resource would make prefill, decode and serving faster on this CPU");

@@ -396,7 +396,8 @@ STUDIES = {
     "speculation_breakeven": (speculation, {
         "model": ["a-bf16.gguf", "a-q4_0.gguf"], "draft_tok": [2, 4, 8], "draft_cost": [0.0, 0.15]}),
     "engines_roofline": (engines, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"]}),
-    "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16"]}),
+    "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16",
+                                 "serving_8"]}),
     "team_runtimes": (team_runtimes, {"busy": [0, 2]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),

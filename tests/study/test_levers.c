@@ -195,6 +195,7 @@ static int open_work(struct study_lever_work *w, const char *work, const char *m
     return study_lever_open(w, &(struct study_lever_opts){.work = work,
                                                           .model = model,
                                                           .n_prompt_tok = 16,
+                                                          .n_output_tok = 10,
                                                           .n_ctx_tok = 8,
                                                           .stream_bytes = 4 << 20});
 }
@@ -263,6 +264,40 @@ TEST(fewer_bytes_by_the_layout)
     study_lever_close(&w);
 }
 
+/* A closed loop of four sequences with outputs of ten tokens has three decode steps for a prompt:
+ * its work is that of this prefill and of these steps, and so is what fewer bytes leave of it. */
+TEST(serving_is_a_prompt_and_its_decode_steps)
+{
+    static const char *const words[] = {"serving_4", "prefill", "decode_4"};
+    struct study_lever_work w[3];
+    double seconds, saved[3];
+
+    for (int i = 0; i < 3; i++) {
+        assert_ok(study_lever_open(
+            &w[i], &(struct study_lever_opts){.work = words[i],
+                                              .model = tiny_model(KERN_BF16),
+                                              .n_prompt_tok = 16,
+                                              .n_output_tok = 10,
+                                              .n_ctx_tok = 21}));
+        saved[i] = w[i].cost[LEVER_BASE].bytes - w[i].fewer_bytes;
+    }
+    assert_true(w[0].n_decode == 3 && w[0].n_tok == 12 && w[0].n_ctx_tok == 21);
+    for (int size = 0; size < LEVER_N_SIZES; size++) {
+        near(w[0].cost[size].flop / (w[1].cost[size].flop + 3 * w[2].cost[size].flop), 1,
+             1e-12);
+        near(w[0].cost[size].bytes / (w[1].cost[size].bytes + 3 * w[2].cost[size].bytes),
+             1, 1e-12);
+    }
+    near(saved[0] / (saved[1] + 3 * saved[2]), 1, 1e-9);
+    for (int few = 0; few < 2; few++)
+        for (int size = 0; size < LEVER_N_SIZES; size++) {
+            study_lever_bytes_set(&w[0], few);
+            assert_ok(study_lever_step(&w[0], size, &seconds));
+        }
+    for (int i = 0; i < 3; i++)
+        study_lever_close(&w[i]);
+}
+
 TEST(controls_read_what_they_say)
 {
     static const char *const names[] = {"fma", "stream", "cache"};
@@ -294,6 +329,9 @@ TEST(work_that_is_refused)
     assert_err(open_work(&w, "decode_0", tiny_model(KERN_BF16)), ERR_ARG, "decode_0");
     study_lever_close(&w);
     assert_err(open_work(&w, "decode_4x", tiny_model(KERN_BF16)), ERR_ARG, "decode_4x");
+    study_lever_close(&w);
+    assert_err(open_work(&w, "serving_257", tiny_model(KERN_BF16)), ERR_ARG,
+               "of 1 to 256 sequences, found \"serving_257\"");
     study_lever_close(&w);
     assert_err(open_work(&w, "prefill", NULL), ERR_ARG, "study.model");
     study_lever_close(&w);

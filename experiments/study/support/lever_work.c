@@ -148,50 +148,84 @@ static int open_fewer_phase(struct study_lever_work *w, double weight_bytes)
     return rc;
 }
 
+/* Add `times` such steps; returns the bytes of their weights. */
+static double add_cost(struct study_lever_work *w, int size, struct model_cost c,
+                       int64_t times)
+{
+    w->cost[size].flop += c.flop * (double)times;
+    w->cost[size].bytes += c.read_bytes * (double)times;
+    return c.weight_bytes * (double)times;
+}
+
+/* Returns the bytes of the weights that a step of this size reads. */
+static double set_cost(struct study_lever_work *w, int size)
+{
+    const struct model_config *c = model_config_of(w->engine.model);
+    struct model_cost_types types = model_cost_types_of(w->engine.model);
+    double weights = 0;
+
+    if (w->n_prompt_tok[size])
+        weights +=
+            add_cost(w, size, model_cost_prefill(c, types, w->n_prompt_tok[size], 0), 1);
+    if (w->n_decode)
+        weights += add_cost(
+            w, size, model_cost_decode(c, types, (double)w->n_ctx_tok + 1, w->n[size]),
+            w->n_decode);
+    return weights;
+}
+
+static int64_t most_of(const int64_t of[LEVER_N_SIZES])
+{
+    return of[LEVER_BASE] > of[LEVER_FEWER] ? of[LEVER_BASE] : of[LEVER_FEWER];
+}
+
 static int open_engine(struct study_lever_work *w, const struct study_lever_opts *o)
 {
-    int64_t n = w->n[LEVER_BASE], m = fewer(n), most = m > n ? m : n;
+    int64_t prompt = most_of(w->n_prompt_tok), seqs = w->n_decode ? most_of(w->n) : 1;
+    int64_t ctx = w->n_decode ? w->n_ctx_tok + 1 : 0;
     const struct model_bench_opts eo = {.precision = (enum kern_precision)o->precision,
-                                        .n_seqs = w->decode ? (int)most : 1,
+                                        .n_seqs = (int)seqs,
                                         .one_rank = true,
-                                        .max_tok = w->decode ? o->n_ctx_tok + 1 : most,
-                                        .step_tok = most,
+                                        .max_tok = prompt > ctx ? prompt : ctx,
+                                        .step_tok = prompt > seqs ? prompt : seqs,
                                         .seed = 1};
-    struct model_cost cost[LEVER_N_SIZES];
+    double weights;
 
-    w->n[LEVER_FEWER] = m;
-    w->n_ctx_tok = o->n_ctx_tok;
     TRY(study_engine_open(&w->engine, o->model, &eo));
     w->budget = w->engine.budget;
     w->team = w->engine.team;
     TRY(study_engine_phase(&w->engine, &w->phase, 1, w->budget.n));
-    for (int i = 0; i < LEVER_N_SIZES; i++) {
-        const struct model_config *c = model_config_of(w->engine.model);
-        struct model_cost_types types = model_cost_types_of(w->engine.model);
-
-        cost[i] = w->decode
-                      ? model_cost_decode(c, types, (double)o->n_ctx_tok + 1, w->n[i])
-                      : model_cost_prefill(c, types, w->n[i], 0);
-        w->cost[i].flop = cost[i].flop;
-        w->cost[i].bytes = cost[i].read_bytes;
-    }
-    return open_fewer_phase(w, cost[LEVER_BASE].weight_bytes);
+    (void)set_cost(w, LEVER_FEWER);
+    weights = set_cost(w, LEVER_BASE);
+    return open_fewer_phase(w, weights);
 }
 
-static int parse(struct study_lever_work *w, const char *text)
+static int parse(struct study_lever_work *w, const struct study_lever_opts *o)
 {
-    long long n;
+    bool serving = false, decode;
+    long long n = 0;
     char end;
 
-    w->decode = sscanf(text, "decode_%lld%c", &n, &end) == 1;
-    if (w->decode && n >= 1 && n <= BATCH_MAX) {
-        w->n[LEVER_BASE] = n;
-        return OK;
+    decode = sscanf(o->work, "decode_%lld%c", &n, &end) == 1;
+    if (!decode)
+        serving = sscanf(o->work, "serving_%lld%c", &n, &end) == 1;
+    if (strcmp(o->work, "prefill") == 0)
+        n = o->n_prompt_tok;
+    else if ((!decode && !serving) || n < 1 || n > BATCH_MAX)
+        return err_set(ERR_ARG,
+                       "study.work: expected fma, stream, cache, prefill, or decode_N or "
+                       "serving_N of 1 to %d sequences, found \"%s\"",
+                       BATCH_MAX, o->work);
+    w->n[LEVER_BASE] = n;
+    w->n[LEVER_FEWER] = fewer(n);
+    w->n_ctx_tok = serving ? o->n_prompt_tok + o->n_output_tok / 2 : o->n_ctx_tok;
+    w->n_decode = serving ? (o->n_output_tok + n - 1) / n : decode;
+    if (!decode) {
+        w->n_prompt_tok[LEVER_BASE] = o->n_prompt_tok;
+        w->n_prompt_tok[LEVER_FEWER] = fewer(o->n_prompt_tok);
     }
-    return err_set(ERR_ARG,
-                   "study.work: expected fma, stream, cache, prefill or decode_N of 1 to "
-                   "%d sequences, found \"%s\"",
-                   BATCH_MAX, text);
+    w->n_tok = w->n_decode ? n * w->n_decode : n;
+    return OK;
 }
 
 int study_lever_open(struct study_lever_work *w, const struct study_lever_opts *o)
@@ -200,10 +234,7 @@ int study_lever_open(struct study_lever_work *w, const struct study_lever_opts *
     for (int i = 0; i < N_CONTROLS; i++)
         if (strcmp(o->work, controls[i].name) == 0)
             return open_control(w, i, o);
-    if (strcmp(o->work, "prefill") == 0)
-        w->n[LEVER_BASE] = o->n_prompt_tok;
-    else
-        TRY(parse(w, o->work));
+    TRY(parse(w, o));
     return open_engine(w, o);
 }
 
@@ -230,16 +261,29 @@ static void control_step(struct study_lever_work *w, enum study_lever_size size,
     *seconds = (double)(clock_ns() - t0) * 1e-9;
 }
 
+static int engine_step(struct study_lever_work *w, struct model_phase *p,
+                       enum study_lever_size size, double *seconds)
+{
+    struct model_bench_steps *s = &w->engine.steps;
+    double one;
+
+    *seconds = 0;
+    if (w->n_prompt_tok[size])
+        TRY(model_bench_steps_prefill(s, p, w->n_prompt_tok[size], seconds));
+    for (int64_t i = 0; i < w->n_decode; i++) {
+        TRY(model_bench_steps_batch(s, p, (int)w->n[size], w->n_ctx_tok, &one));
+        *seconds += one;
+    }
+    return OK;
+}
+
 int study_lever_step(struct study_lever_work *w, enum study_lever_size size,
                      double *seconds)
 {
-    struct model_bench_steps *s = &w->engine.steps;
     struct model_phase *p = w->fewer ? w->fewer_phase : w->phase;
 
-    if (p && w->decode)
-        return model_bench_steps_batch(s, p, (int)w->n[size], w->n_ctx_tok, seconds);
     if (p)
-        return model_bench_steps_prefill(s, p, w->n[size], seconds);
+        return engine_step(w, p, size, seconds);
     control_step(w, size, seconds);
     return OK;
 }

@@ -5,6 +5,10 @@
  * the same weights: tokens of the prompt, or sequences of a decode step. Where there is
  * only one, of a decode step's sequences or of multiply-adds, it has two in their place.
  *
+ * A step of serving is what a closed loop of N sequences computes from one prompt to the next: that
+ * prompt, alone, and then so many decode steps of all N that one of them has its output. It has no
+ * scheduler, no transport and no waiting for requests.
+ *
  * study_lever_bytes_set() leaves three quarters of the weights' bytes to fetch, by the same
  * instructions in the same order: panels of a packed matrix, which follow one another, then begin
  * three quarters of a panel apart, so that a panel ends with what the next one begins with. The
@@ -29,10 +33,13 @@
 enum study_lever_size { LEVER_BASE, LEVER_FEWER, LEVER_N_SIZES };
 
 struct study_lever_opts {
-    const char *work; /* fma, stream, cache, prefill, or decode_N of N sequences */
+    /* fma, stream, cache, prefill, or decode_N or serving_N of N sequences */
+    const char *work;
     const char *model;
     int precision;
-    int64_t n_prompt_tok, n_ctx_tok; /* tokens before a decode step */
+    int64_t n_prompt_tok, n_output_tok; /* the latter of serving */
+    int64_t
+        n_ctx_tok; /* tokens before a decode step; of serving half of the output is there */
     int64_t stream_bytes;
 };
 
@@ -40,6 +47,7 @@ struct study_lever_work {
     struct cpu_budget budget;
     struct par_team *team;    /* the engine's, or a control's own */
     int64_t n[LEVER_N_SIZES]; /* tokens, sequences, or n_fma */
+    int64_t n_tok;            /* of a step of LEVER_BASE: of the prompt, or decoded */
     struct {
         double flop, bytes;
     } cost[LEVER_N_SIZES]; /* of a step */
@@ -48,8 +56,8 @@ struct study_lever_work {
     /* the engine */
     struct model_bench engine;
     struct model_phase *phase, *fewer_phase; /* NULL: a control */
-    bool decode;
-    int64_t n_ctx_tok;
+    int64_t n_prompt_tok[LEVER_N_SIZES];     /* 0: no prompt is computed */
+    int64_t n_decode, n_ctx_tok;             /* decode steps, tokens before them */
     /* a control */
     struct par_team *own_team;
     char *buffer;
