@@ -19,12 +19,14 @@
 #define BYTES_MAX                                                                        \
     ((size_t)1536 << 10) /* of a compressed record: it is part of every clone */
 #define HEAD_BYTES_MAX ((size_t)1 << 20)
+#define MACHINE_BYTES  96
 
 /* ---- reading ---- */
 
+/* The name of a machine has no dot (machine_name()), that of a file has one. */
 static int is_machine(const struct dirent *d)
 {
-    return d->d_name[0] != '.';
+    return strchr(d->d_name, '.') == NULL;
 }
 
 /* Calls fn with the folder of the experiment of each machine. */
@@ -51,10 +53,48 @@ static const char *utc_of(const json_t *head)
     return json_str_at(json_object_get(head, "run"), "utc", "");
 }
 
+/* "amd-epyc-family-26-model-2-2-cpus" */
+static void machine_name(char *out, size_t n, const json_t *head)
+{
+    struct text machine = {0};
+    size_t at = 0;
+
+    export_put_machine(&machine, head);
+    for (size_t i = 0; i < machine.n && at + 1 < n; i++) {
+        unsigned char c = (unsigned char)machine.p[i];
+
+        if (isalnum(c))
+            out[at++] = (char)tolower(c);
+        else if (at > 0 && out[at - 1] != '-')
+            out[at++] = '-';
+    }
+    while (at > 0 && out[at - 1] == '-')
+        at--;
+    out[at] = 0;
+    text_fini(&machine);
+}
+
+struct newest {
+    json_t *head;
+    char machine[MACHINE_BYTES]; /* whose records come before those of others; "": none */
+};
+
+static bool is_better(const struct newest *of, const char *machine, const json_t *head)
+{
+    const char *best = json_str_at(of->head, "published", "");
+    const bool is_wanted = strcmp(machine, of->machine) == 0,
+               had_wanted = strcmp(best, of->machine) == 0;
+
+    if (!of->head || is_wanted != had_wanted)
+        return !of->head || is_wanted;
+    return strcmp(utc_of(head), utc_of(of->head)) > 0;
+}
+
 static int keep_newest(void *ctx, const char *machine, const char *dir)
 {
-    json_t **newest = ctx, *head;
+    struct newest *of = ctx;
     char path[PATH_MAX];
+    json_t *head;
     int rc;
 
     if (snprintf(path, sizeof(path), "%s/latest.json", dir) >= (int)sizeof(path))
@@ -67,28 +107,39 @@ static int keep_newest(void *ctx, const char *machine, const char *dir)
     if (rc != OK)
         return rc;
     json_object_set_new(head, "published", json_string(machine));
-    if (!*newest || strcmp(utc_of(head), utc_of(*newest)) > 0) {
-        json_decref(*newest);
-        *newest = json_incref(head);
+    if (is_better(of, machine, head)) {
+        json_decref(of->head);
+        of->head = json_incref(head);
     }
     json_decref(head);
     return OK;
 }
 
-int export_published_head(json_t **out, const char *experiment)
+int export_published_head(json_t **out, const char *experiment, const json_t *own)
 {
+    struct newest of = {0};
     int rc;
 
     *out = NULL;
-    rc = each_machine(experiment, keep_newest, out);
-    if (rc == OK && !*out)
+    if (own)
+        machine_name(of.machine, sizeof(of.machine), own);
+    rc = each_machine(experiment, keep_newest, &of);
+    if (rc == OK && !of.head)
         rc = err_set(ERR_NOTFOUND, "results/%s/latest.json: there is no record",
                      experiment);
-    if (rc != OK) {
-        json_decref(*out);
-        *out = NULL;
-    }
+    if (rc == OK)
+        *out = of.head;
+    else
+        json_decref(of.head);
     return rc;
+}
+
+bool export_is_same_machine(const json_t *published, const json_t *own)
+{
+    char machine[MACHINE_BYTES];
+
+    machine_name(machine, sizeof(machine), own);
+    return strcmp(machine, json_str_at(published, "published", "")) == 0;
 }
 
 static int is_record(const struct dirent *d)
@@ -218,27 +269,6 @@ static int check(const json_t *head)
     return OK;
 }
 
-/* "amd-epyc-family-26-model-2-2-cpus" */
-static void machine_name(char *out, size_t n, const json_t *head)
-{
-    struct text machine = {0};
-    size_t at = 0;
-
-    export_put_machine(&machine, head);
-    for (size_t i = 0; i < machine.n && at + 1 < n; i++) {
-        unsigned char c = (unsigned char)machine.p[i];
-
-        if (isalnum(c))
-            out[at++] = (char)tolower(c);
-        else if (at > 0 && out[at - 1] != '-')
-            out[at++] = '-';
-    }
-    while (at > 0 && out[at - 1] == '-')
-        at--;
-    out[at] = 0;
-    text_fini(&machine);
-}
-
 /* As gzip -9 does, without a name or a time in it. *out: mem_free(). */
 static int compress_bytes(unsigned char **out, size_t *n_out, char *bytes, size_t n)
 {
@@ -313,8 +343,8 @@ static int put(char **to, const char *path, const json_t *head)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const int stem = (int)strlen(name) - 3;
-    char machine[96], dir[PATH_MAX], target[PATH_MAX], packed[PATH_MAX], from[PATH_MAX],
-        latest[PATH_MAX];
+    char machine[MACHINE_BYTES], dir[PATH_MAX], target[PATH_MAX], packed[PATH_MAX],
+        from[PATH_MAX], latest[PATH_MAX];
 
     machine_name(machine, sizeof(machine), head);
     if (snprintf(dir, sizeof(dir), FOLDER "/%s/%.200s", machine,

@@ -1,19 +1,25 @@
 /* experiments/record/published.h - records that come with the program.
  *
  * results/published/MACHINE/NAME/ has the newest of an experiment on a kind of machine: FILE.h5.gz,
- * its head FILE.json, and latest.json, below the working directory.
+ * its head FILE.json, and latest.json, below the working directory. A file in results/published/ is
+ * figures.sha256, the hashes of the figures drawn from them (tests/support/figures.sh).
  *
  * They are of whole runs on quiet machines, made by a commit. Who has a record of their own sees
  * that one.   Threads: any. */
 #ifndef RECORD_PUBLISHED_H
 #define RECORD_PUBLISHED_H
 
+#include <stdbool.h>
 #include <jansson.h>
 
 #include "base/err.h"
 
-/* As export_head(), of the newest of all machines. "published" is then its machine's folder. */
-MUST int export_published_head(json_t **out, const char *experiment);
+/* As export_head(), of the newest of all machines. "published" is then its machine's folder.
+ *   own  the head of a record: where there are published ones of its kind of machine, the newest of
+ *        these; may be NULL */
+MUST int export_published_head(json_t **out, const char *experiment, const json_t *own);
+/* Is the record of a published head of the same kind of machine as that of another head? */
+bool export_is_same_machine(const json_t *published, const json_t *own);
 /* As export_list(), of all machines. */
 MUST int export_published_list(json_t **out, const char *experiment);
 /* A compressed record. *bytes: mem_free(), NULL on error. ERR_NOTFOUND; ERR_IO; ERR_FORMAT:

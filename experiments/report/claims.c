@@ -175,7 +175,7 @@ int claim_record(json_t **out, const char *experiment)
 
     snprintf(path, sizeof(path), "results/%s/latest.json", experiment);
     rc = export_head(out, path);
-    return rc == ERR_NOTFOUND ? export_published_head(out, experiment) : rc;
+    return rc == ERR_NOTFOUND ? export_published_head(out, experiment, NULL) : rc;
 }
 
 /* --- the verdict */

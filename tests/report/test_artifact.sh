@@ -72,13 +72,19 @@ check "what does not fit is named" grep -q 'left out for want of time: e_long (5
 check "figures are drawn" ls paper-figs/out/c_should.svg
 check "verdicts are printed" grep -q '^3 reproduced, 0 reproduced in shape, 0 undecided, 1 not reproduced' out
 check "the page is written" grep -q 'src="data:image' results/report/index.html
+check "what is not published is so called" grep -q -x '  c_should *not published' out
+mkdir -p results/published/m/c_should results/published/m/b_other_claim
+cp results/c_should/latest.json results/published/m/c_should
+sed 's/"n": {/"m": {/' results/b_other_claim/latest.json >results/published/m/b_other_claim/latest.json
 
 claims 'n = 4'
 check "a claim that should hold fails" ran 4 --budget 8m --resume
 check "what was finished is not run again" [ "$(ls results/c_should/*.h5 | wc -l)" = 1 ]
 check "and is named" grep -q '^== c_should: done before' out
+check "a record is compared with the published one" grep -q '^  c_should *same  *1  *0 ' out
 claims 'n = 3'
 check "without --resume all is run again" ran 0 --budget 8m
+check "that one differs is no failure" grep -q '^  b_other_claim *differs  *0  *0  no number in common' out
 check "so there are two records" [ "$(ls results/c_should/*.h5 | wc -l)" = 2 ]
 
 # A failure: what the job needs cannot be made.

@@ -73,6 +73,43 @@ for name in "latest.json", new[:-3] + ".json":
 PY
 check "a newer one takes its place" sh -c '"$1" publish a_job && [ "$(ls "$2" | wc -l)" = 3 ] &&
     [ -e "$2"/20990101T000000Z-0123456.h5.gz ]' sh "$testbed" $to
+compared() { # status, the line of a_job, totals
+    "$testbed" compare --published >out
+    [ $? = "$1" ] && grep -q -x "  a_job  *$2" out && grep -q "^$3 of another machine, 0 not published, 0 without" out ||
+        { cat out; return 1; }
+}
+check "it is the same as its copy" compared 0 'same  *1  *0  *' '1 same, 0 differ, 0'
+sed 's/"n": 3/"n": 4/; s/"n_requests": 3/"n_requests": 4/' experiments/a_job.json >four && mv four experiments/a_job.json
+check "a run of another job, on this machine" "$testbed" run a_job --quiet
+check "has another number, of another kind of machine" compared 0 \
+    'other machine  *0  *1  n: 4 here, 3 published on amd-r-epyc-family-26-model-2-2-cpus.*' '0 same, 0 differ, 1'
+head 'h["cpu"] = {"family": "26", "model": "2"}; h["run"]["cpu_model"] = "AMD (R) EPYC"; h["run"]["n_cpus"] = 2'
+check "of the same kind it differs" compared 4 'differs  *0  *1  n: 4 here, 3 published.*' '0 same, 1 differs, 0'
+check "not by more than a wide margin" "$testbed" compare --published a_job --margin 30%
+mkdir -p results/published/z/a_job
+sed 's/"utc": "20/"utc": "21/' results/a_job/latest.json >results/published/z/a_job/latest.json
+check "the record of the same kind of machine is compared, not the newest" compared 4 \
+    'differs  *0  *1  n: 4 here, 3 published.*' '0 same, 1 differs, 0'
+rm -r results/published/z
+check "a name that is not there" refuses 2 'no_such' "$testbed" compare --published no_such
+check "settings are for jobs" refuses 2 'published compares records as they are' \
+    "$testbed" compare --published --a system.ttft_ms=1
+check "only published records are judged if asked" sh -c '"$1" check --claims claims.json --published >out &&
+    grep -q "^all_complete *reproduced, from a published record" out' sh "$testbed"
+check "and none is made" refuses 2 'expected one of the two' "$testbed" check --claims claims.json --published --run
+cp -r results/a_job mine
+echo '{' >results/a_job/latest.json
+check "a damaged head is named" sh -c '"$1" compare --published >out; [ $? = 3 ] && grep -q "^  a_job *cannot be read: .*latest.json" out' sh "$testbed"
+rm -r results/a_job
+check "one without a record of one's own is counted" sh -c '"$1" compare --published >out &&
+    grep -q ", 0 not published, 1 without" out' sh "$testbed"
+mv mine results/a_job
+mv results/published elsewhere
+check "so is one that is not published" sh -c '"$1" compare --published >out &&
+    grep -q -x "  a_job *not published" out && grep -q ", 1 not published, 0 without" out' sh "$testbed"
+mv elsewhere results/published
+echo "text" >results/published/figures.sha256
+check "a file in the folder of machines is none" sh -c '"$1" check --claims claims.json --published >out' sh "$testbed"
 if /usr/bin/python3 -c 'import matplotlib, h5py' 2>/dev/null; then
     rm -r results/a_job
     mkdir -p results/published/other/quickstart

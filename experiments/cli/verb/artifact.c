@@ -204,7 +204,8 @@ static int print_totals(const struct artifact *a)
     return n_failed;
 }
 
-/* Verdicts and page. Returns the exit status. */
+/* Verdicts, page, and what the published records say of the same. That numbers differ from those is
+ * no failure: machines are not alike. Returns the exit status. */
 static int conclude(const struct artifact_opts *o, int n_failed)
 {
     char *check[] = {"--claims", o->claims},
@@ -212,6 +213,8 @@ static int conclude(const struct artifact_opts *o, int n_failed)
     const int n = o->claims ? 2 : 0, verdicts = verb_call("check", n, check),
               report = verb_call("report", 2 + n, page);
 
+    printf("\n");
+    verb_call("compare", 1, (char *[]){"--published"});
     if (verdicts == STATUS_FAILED)
         return STATUS_FAILED;
     return n_failed ? VERB_INVALID : verdicts != VERB_OK ? verdicts : report;
@@ -294,18 +297,19 @@ static int artifact(const struct verb_words *w)
 const struct verb verb_artifact = {
     .name = "artifact",
     .help = "Run the experiments that fit into a time, then check and report.",
-    .usage = {"testbed artifact [--budget TIME] [options]",
-              "Run the experiments that fit into the time, those first whose records "
-              "decide the "
-              "most claims per minute; go on after one that fails, and name it; then "
-              "print the "
-              "verdicts of `testbed check` and write the page of `testbed report`.",
-              "  testbed artifact --dry-run\n"
-              "  testbed artifact --appendix\n"
-              "  testbed artifact --budget 2h\n"
-              "  testbed artifact --budget 2h --resume\n",
-              VERB_EXIT_STATUS
-              "  4  a claim that should hold on every machine does not\n"},
+    .usage =
+        {"testbed artifact [--budget TIME] [options]",
+         "Run the experiments that fit into the time, those first whose records "
+         "decide the "
+         "most claims per minute; go on after one that fails, and name it; then "
+         "print the "
+         "verdicts of `testbed check`, write the page of `testbed report` and compare "
+         "the records with those that come with the program.",
+         "  testbed artifact --dry-run\n"
+         "  testbed artifact --appendix\n"
+         "  testbed artifact --budget 2h\n"
+         "  testbed artifact --budget 2h --resume\n",
+         VERB_EXIT_STATUS "  4  a claim that should hold on every machine does not\n"},
     .opts = table,
     .opts_bytes = sizeof(struct artifact_opts),
     .run = artifact,

@@ -1,4 +1,5 @@
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,17 +8,20 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "experiments/cli/compare_folders.h"
 #include "experiments/cli/compare_rounds.h"
 #include "experiments/cli/verb.h"
+#include "experiments/job/job.h"
+#include "experiments/report/compare_published.h"
 
 enum { WORSE = 4, CANNOT_SAY = 5 };
 
 #define ROUNDS_MAX 1000
 
 struct compare_verb_opts {
-    bool help, smoke, strict, across_machines, aa;
+    bool help, smoke, strict, across_machines, aa, published;
     int64_t rounds_max, seed;
     char *metric, *margin, *rounds, *precision, *a, *b, *a_program, *b_program, *out;
 };
@@ -39,6 +43,11 @@ static const struct opt_row table[] = {
             "Exit with status 5 where B may be worse by more than the margin."),
     OPT_ROW(BOOL, across_machines, "false",
             "Compare records of different machines, and mark the comparison."),
+    OPT_ROW(BOOL, published, "false",
+            "Compare the headline numbers of your newest record of each NAME, or of all "
+            "experiments, with those of the record that comes with the program: same, "
+            "differs, or other machine. --margin is for numbers that depend on the "
+            "machine."),
     OPT_ROW(STR, a, NULL,
             "Setting of A, as --set of `testbed run`; the flag may be repeated.",
             .unit = "KEY=VALUE", .joins = '\n'),
@@ -112,6 +121,9 @@ static int check_words(const struct verb_words *w, const struct compare_verb_opt
         (o->a || o->b || o->a_program || o->b_program || o->out || o->smoke || w->n_sets))
         return err_set(ERR_ARG, "records are compared as they are: --a, --b, --set, "
                                 "--smoke, --out and programs are for jobs");
+    if (w->n_rest < 1 || w->n_rest > 2)
+        return err_set(ERR_ARG, "expected one or two records or jobs, found %d",
+                       w->n_rest);
     if (records ? w->n_rest != 2 || !is_record(w->rest[1])
                 : w->n_rest == 2 && is_record(w->rest[1]))
         return err_set(ERR_ARG, "expected two records (a file *.h5 or a folder of them), "
@@ -265,6 +277,45 @@ static int compare_records(struct compare_totals *t, const struct verb_words *w,
         t, a, b, o->aa ? find_left(aa, sizeof(aa), a, b, "aa") : NULL, report, stdout);
 }
 
+/* The experiments of these words, or all. *out: a new reference, also after an error. */
+static int read_names(json_t **out, const struct verb_words *w)
+{
+    struct job *j = NULL;
+
+    if (w->n_rest == 0)
+        return job_names(out);
+    *out = json_array();
+    for (int i = 0; i < w->n_rest; i++) {
+        TRY(job_read(&j, w->rest[i], NULL));
+        json_array_append_new(*out, json_string_lossy(j->stem));
+        job_free(&j);
+    }
+    return OK;
+}
+
+/* Returns the exit status. */
+static int compare_with_published(const struct verb_words *w, double margin_frac)
+{
+    const struct compare_verb_opts *o = w->opts;
+    struct compare_published_totals t;
+    json_t *names = NULL;
+    int rc = OK;
+
+    if (o->a || o->b || o->a_program || o->b_program || o->out || o->smoke || o->metric ||
+        w->n_sets)
+        rc =
+            err_set(ERR_ARG, "--published compares records as they are: --a, --b, --set, "
+                             "--metric, --smoke, --out and programs are for others");
+    if (rc == OK)
+        rc = read_names(&names, w);
+    if (rc == OK)
+        rc = compare_published(&t, names, margin_frac, stdout);
+    json_decref(names);
+    if (rc != OK)
+        return verb_fail(rc == ERR_IO ? VERB_INVALID : VERB_USAGE);
+    return t.n_unreadable ? VERB_INVALID : t.n[COMPARE_REPEAT_DIFFERS] ? WORSE : VERB_OK;
+}
+
 static int compare(const struct verb_words *w)
 {
     const struct compare_verb_opts *o = w->opts;
@@ -272,12 +323,14 @@ static int compare(const struct verb_words *w)
                                          .no_aa = !o->aa,
                                          .across_machines = o->across_machines,
                                          .seed = (uint64_t)o->seed};
-    const bool records = is_record(w->rest[0]);
+    const bool records = w->n_rest > 0 && is_record(w->rest[0]);
     struct compare_totals t;
     double precision;
     int64_t n_rounds;
     int rc = compare_share(&report.margin_frac, o->margin, "--margin");
 
+    if (rc == OK && o->published)
+        return compare_with_published(w, report.margin_frac);
     if (rc == OK)
         rc = compare_share(&precision, o->precision, "--precision");
     if (rc == OK)
@@ -299,7 +352,7 @@ const struct verb verb_compare = {
     .name = "compare",
     .help = "Compare two results, or run two settings in turn and compare them.",
     .usage =
-        {"testbed compare A.h5 B.h5 | NAME --a KEY=VALUE --b KEY=VALUE [options]",
+        {"testbed compare A.h5 B.h5 | NAME --a K=V --b K=V | --published [NAME...]",
          "Compare two records (or folders with several of one setting): for each cell "
          "and "
          "metric B's value over A's, its 95 % interval and a verdict. Or run an "
@@ -308,19 +361,21 @@ const struct verb verb_compare = {
          "what they left. A runs a second time in each round: this A/A tells how small a "
          "difference could have been seen. A and B differ in settings, programs "
          "(--b-program: that of "
-         "another commit) or jobs (two names).",
+         "another commit) or jobs (two names). Or compare your records with those that "
+         "come with the program.",
          "  testbed compare results/quickstart/OLD.h5 results/quickstart/NEW.h5\n"
          "  testbed compare quickstart --a system.threads=1 --b system.threads=2\n"
          "  testbed compare quickstart --b-program ../other/build/testbed --margin 2%\n"
          "  testbed compare quickstart --b system.threads=1 --rounds auto --precision "
-         "2%\n",
+         "2%\n"
+         "  testbed compare --published\n",
          "  0  B is not worse than A by more than the margin\n"
          "  2  wrong usage, or records that cannot be compared\n"
          "  3  a run failed, or standard output could not be written\n"
-         "  4  B is worse than A by more than the margin in at least one metric\n"
+         "  4  B is worse than A by more than the margin in at least one metric, or your "
+         "record\n     differs from the published one\n"
          "  5  --strict: it cannot be said that B is not\n"},
-    .n_args = 1,
-    .n_optional = 1,
+    .n_optional = INT_MAX,
     .takes_set = true,
     .opts = table,
     .opts_bytes = sizeof(struct compare_verb_opts),
