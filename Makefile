@@ -253,10 +253,12 @@ report: all
 docs: all
 	$(Q)$(BUILD)/testbed report --tables results/performance.md $(ARGS)
 	$(Q)BUILD=$(BUILD) sh tests/support/docs.sh
+	$(Q)sh tests/support/figures.sh $(BUILD)/published-figures >$(BUILD)/figures.sha256
+	$(Q)mv $(BUILD)/figures.sha256 results/published/figures.sha256
 artifact: all
 	$(Q)$(BUILD)/testbed artifact --budget $(or $(BUDGET),120m) $(ARGS)
 figures:
-	$(Q)for f in $(if $(NAME),paper-figs/$(NAME).py,$(wildcard paper-figs/*.py)); do $(PYTHON) $$f || exit 1; done
+	$(Q)$(PYTHON) paper-figs/lib/draw.py $(NAME) $(ARGS)
 list: all
 	$(Q)$(BUILD)/testbed list
 else
@@ -276,10 +278,11 @@ make test                   Run all tests. MODULE=kv: those of one folder of tes
 make lint                   Check the sources against the rules of tests/lint/.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
 make report                 Write results/report/index.html about all records.
-make docs                   For maintainers: renew results/performance.md from your records, docs/ from
-                            the published ones.
+make docs                   For maintainers: renew results/performance.md from your records, docs/ and
+                            the hashes of figures from the published ones.
 make artifact BUDGET=120m   Run what fits into the time, then check and report. ARGS=--resume: continue.
 make figures                Draw all figures from the newest results. NAME=S: one of them.
+                            ARGS="--formats svg": no PNG and no PDF.
 make list                   List the experiments with their cost.
 make install PREFIX=DIR     Install programs, their data and man pages; default /usr/local.
 make clean                  Remove what was built; results stay.

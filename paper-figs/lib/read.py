@@ -5,6 +5,7 @@ number stays NaN and is drawn as "n/a".
     for c in r.cells: c.setting("dataset.fit"), c.value("p50_ttft_ms"), c.measured("ttft_ms")
 """
 
+import collections.abc
 import glob
 import gzip
 import io
@@ -56,19 +57,26 @@ def dotted(doc, prefix=""):
     return out
 
 
-class Series(dict):
-    """A cell's named arrays, which remembers those that a figure reads."""
+class Datasets(collections.abc.Mapping):
+    """The datasets of a group by their names. Each is read when a figure first asks for it, since a
+    figure needs few of many; `known` has those."""
 
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.read = set()
+    def __init__(self, group, value=lambda name, dataset: dataset[()]):
+        self.group, self.value, self.known = group, value, {}
 
     def __getitem__(self, name):
-        self.read.add(name)
-        return super().__getitem__(name)
+        if name not in self.known:
+            self.known[name] = self.value(name, self.group[name])
+        return self.known[name]
 
-    def get(self, name, default=None):
-        return self[name] if name in self else default
+    def __contains__(self, name):
+        return name in self.group
+
+    def __iter__(self):
+        return iter(self.group)
+
+    def __len__(self):
+        return len(self.group)
 
 
 class Cell:
@@ -78,22 +86,19 @@ class Cell:
         attributes = json.loads(plain(group["attributes_json"][()]))
         # of schema version 1 some are attributes in HDF5
         self.attrs = {**{k: plain(v) for k, v in group.attrs.items()}, **dotted(attributes)}
-        self.requests = columns(group, "requests")
-        self.series = Series(columns(group, "series"))
+        self.evidence = evidence
+        self.requests, self.tokens, self.series = (
+            Datasets(group.get(part, {})) for part in ("requests", "tokens", "series"))
+        numbers = group.get("summary", {})
+        self.summary = Datasets(numbers, lambda name, dataset: number(name, dataset)[0])
+        self.why = Datasets(numbers, lambda name, dataset: number(name, dataset)[1])
         self.read = set()  # the numbers of the summary that the figure reads
-        self.kinds = {name: plain(d.attrs.get("evidence", evidence))
-                      for part in ("summary", "series") for name, d in group.get(part, {}).items()}
-        self.tokens = columns(group, "tokens")
         self.axes = attributes.get("axes") or {}  # {"load.rate_rps": 5}
         self.warnings = attributes.get("warnings") or []  # {"code", "observed", "threshold", "text"}
-        self.summary, self.why, self.intervals = {}, {}, {}
-        for name, d in group.get("summary", {}).items():
-            self.summary[name], self.why[name] = number(name, d)
-            if np.isnan(self.summary[name]) and not np.isnan(d[()]):
-                self.warnings.append({"code": "bound_exceeded", "observed": float(d[()]),
+        for name in numbers:
+            if any(s in name for s in SHARES) and np.isnan(self.summary[name]) and not np.isnan(numbers[name][()]):
+                self.warnings.append({"code": "bound_exceeded", "observed": float(numbers[name][()]),
                                       "threshold": SHARE_MAX})
-            elif "lo" in d.attrs:
-                self.intervals[name] = float(d.attrs["lo"]), float(d.attrs["hi"])
 
     def warned(self, code):
         """The warnings of this code."""
@@ -155,11 +160,17 @@ class Cell:
     def interval(self, name):
         """The 95 % interval of a number of the summary, (lo, hi); None where it has none."""
         self.read.add(name)
-        return self.intervals.get(name)
+        if np.isnan(self.summary.get(name, np.nan)):
+            return None
+        ends = self.summary.group[name].attrs
+        return (float(ends["lo"]), float(ends["hi"])) if "lo" in ends else None
 
     def kind(self, name):
         """What a number or an array rests on: "measured", "simulated" ..."""
-        return self.kinds.get(name, "")
+        for part in self.series.group, self.summary.group:
+            if name in part:
+                return plain(part[name].attrs.get("evidence", self.evidence))
+        return ""
 
     def measured(self, name):
         """A column of the requests that were measured and answered in full; besides those of
@@ -213,10 +224,6 @@ def ratio(a, b):
 def unique(values):
     """In the order of first appearance."""
     return list(dict.fromkeys(values))
-
-
-def columns(group, name):
-    return {k: d[()] for k, d in group.get(name, {}).items() if isinstance(d, h5py.Dataset)}
 
 
 def others(cell):
@@ -274,16 +281,16 @@ def in_turn(cells, job):
 class Result:
     def __init__(self, path):
         self.path = path
-        with h5py.File(unpacked(path), "r") as f:
-            self.attrs = {k: plain(v) for k, v in f.attrs.items()}
-            if not 1 <= self.attrs.get("schema_version", 0) <= SCHEMA_VERSION:
-                sys.exit("%s: schema_version: expected 1 to %d, found %s: not a record of this version" %
-                         (path, SCHEMA_VERSION, self.attrs.get("schema_version")))
-            self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
-            self.headlines = {name: Headline(name, d) for name, d in f.get("headline", {}).items()}
-            cells = f.get("cells", {})
-            self.evidence = str(self.attrs.get("evidence", "evidence unknown"))
-            every = [Cell(cells[k], self.evidence) for k in sorted(cells)]
+        self.file = f = h5py.File(unpacked(path), "r")  # stays open: cells read when they are asked
+        self.attrs = {k: plain(v) for k, v in f.attrs.items()}
+        if not 1 <= self.attrs.get("schema_version", 0) <= SCHEMA_VERSION:
+            sys.exit("%s: schema_version: expected 1 to %d, found %s: not a record of this version" %
+                     (path, SCHEMA_VERSION, self.attrs.get("schema_version")))
+        self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
+        self.headlines = {name: Headline(name, d) for name, d in f.get("headline", {}).items()}
+        cells = f.get("cells", {})
+        self.evidence = str(self.attrs.get("evidence", "evidence unknown"))
+        every = [Cell(cells[k], self.evidence) for k in sorted(cells)]
         self.trials = [c for c in every if "trial.of" in c.attrs]  # of searches, which are cells
         every = in_turn([c for c in every if c not in self.trials], self.job)
         done = [c for c in every if c.attrs.get("state", "done") == "done"]
@@ -347,7 +354,7 @@ class Result:
         other with what rests on it: the numbers, or the cells where they are of several kinds."""
         names, cells = {}, {}
         for c in self.cells:
-            for name in c.read | c.series.read:
+            for name in c.read | set(c.series.known):
                 if c.kind(name):
                     names.setdefault(c.kind(name), set()).add(name)
                     cells.setdefault(c.kind(name), set()).add(others(c) or "?")
@@ -425,16 +432,23 @@ def latest(stem):
     there is none yet, say how to make it and end. A sweep is drawn as such, and this ends."""
     if len(sys.argv) > 1:
         return own_figure(Result(sys.argv[1]), stem)
-    where = os.path.join(RESULTS, stem, "latest.json")
-    ending = ""
-    if not os.path.exists(where):
-        where, ending = published(stem), ".gz"
+    where, is_published = find(stem)
     if not where:
         print("%s: no result yet: make experiment NAME=%s" % (stem, stem))
         sys.exit(0)
+    if is_published:
+        print("%s: no record of your own: drawn from a published one" % stem)
     with open(where) as f:
         name = os.path.basename(json.load(f)["file"])
+    ending = ".gz" if is_published else ""
     return own_figure(Result(os.path.join(os.path.dirname(where), name + ending)), stem)
+
+
+def find(stem):
+    """The head of the newest record of an experiment, and whether it is a published one, which is
+    taken where you have none of your own; (None, True): there is none."""
+    own = os.path.join(RESULTS, stem, "latest.json")
+    return (own, False) if os.path.exists(own) else (published(stem), True)
 
 
 def published(stem):
@@ -443,10 +457,7 @@ def published(stem):
     for path in sorted(glob.glob(os.path.join(PUBLISHED, "*", stem, "latest.json"))):
         with open(path) as f:
             heads[str(json.load(f).get("utc", ""))] = path
-    if not heads:
-        return None
-    print("%s: no record of your own: drawn from a published one" % stem)
-    return heads[max(heads)]
+    return heads[max(heads)] if heads else None
 
 
 def own_figure(result, stem):

@@ -6,16 +6,10 @@ import filecmp
 import gc
 import os
 import re
-import runpy
 import sys
 
-import h5py  # noqa: F401
-import matplotlib
-import numpy  # noqa: F401
-
-matplotlib.use("Agg")
 sys.path[:0] = ["paper-figs", "tests/figs"]
-from lib import read, reference, study, style  # noqa: E402, F401
+from lib import draw  # noqa: E402
 import made_up_studies  # noqa: E402, F401
 
 folder, n = sys.argv[1], int(sys.argv[2])
@@ -23,30 +17,9 @@ log = os.path.join(folder, "log")
 failed = 0
 
 
-def run(script, *words, formats=("svg", "png", "pdf")):
+def run(script, *words, formats=draw.FORMATS):
     """Its exit status; what it prints is in log."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        style.FORMATS = [f for f in style.FORMATS if f[0] in formats]
-        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(fd, 1)
-        os.dup2(fd, 2)
-        sys.argv = [script, *words]
-        status = 1
-        try:
-            runpy.run_path(script, run_name="__main__")
-            status = 0
-        except SystemExit as e:
-            status = e.code if isinstance(e.code, int) else int(e.code is not None)
-            if isinstance(e.code, str):
-                print(e.code, file=sys.stderr)
-        except BaseException:  # what Python would print at its end
-            sys.excepthook(*sys.exc_info())
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return os.waitstatus_to_exitcode(os.waitpid(draw.start(script, words, log, formats), 0)[1])
 
 
 def path(kind, stem, ending):
