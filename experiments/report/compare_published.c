@@ -118,7 +118,7 @@ static void print_line(const char *name, const json_t *own, const json_t *publis
             c->verdict == COMPARE_REPEAT_OTHER_MACHINE
                 ? json_str_at(published, "published", "")
                 : "",
-            c->n_differ && export_is_noisy(own)
+            c->n_differ && export_was_disturbed(own)
                 ? "; something else used this machine meanwhile"
                 : "");
 }
