@@ -151,6 +151,19 @@ int file_map_check(void)
     return rc;
 }
 
+/* For one advice Linux reads no more than its read-ahead, 128 KiB unless it was changed. */
+#define ADVICE_BYTES ((uintptr_t)128 << 10)
+
+void file_map_will_need(const void *p, uint64_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)p / page * page, end = (uintptr_t)p + bytes;
+
+    for (; p && at < end; at += ADVICE_BYTES)
+        (void)madvise((void *)at, end - at < ADVICE_BYTES ? end - at : ADVICE_BYTES,
+                      MADV_WILLNEED); /* advice: failing changes nothing */
+}
+
 void file_map_drop(const void *p, uint64_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -25,6 +25,9 @@ void file_map_close(struct file_map *m);
 /* ERR_IO, naming the file: pages of a file that is open here were read and were not there. */
 MUST int file_map_check(void);
 
+/* Have the system begin to read [p, p + bytes), which will be used soon, and do not wait for it. */
+void file_map_will_need(const void *p, uint64_t bytes);
+
 /* The whole pages inside [p, p + bytes) leave this process's memory; they come back from
  * the page cache or from disk if touched. */
 void file_map_drop(const void *p, uint64_t bytes);

@@ -124,23 +124,26 @@ int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i)
 {
     const struct cli_bench_test *t = &b->tests[i];
     const struct cli_bench_phase *p = &b->phases[t->phase];
+    const struct model_load_stat *load = model_load_stat_of(b->engine.model);
     json_t *row = cli_bench_new_row(b), *own;
     char type[128], name[48];
 
     cli_bench_type(f, type, sizeof(type));
     cli_bench_test_name(b, t, name, sizeof(name));
     own = json_pack(
-        "{s:o, s:o, s:I, s:I, s:s, s:s, s:b, s:s, s:i, s:i, s:I, s:I, s:I, s:s}",
+        "{s:o, s:o, s:I, s:I, s:s, s:s, s:b, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:f, "
+        "s:f, s:f, s:I}",
         "model_filename", json_string_lossy(b->path), "model_type",
-        json_string_lossy(type), "model_size",
-        (json_int_t)model_load_stat_of(b->engine.model)->tensor_bytes, "model_n_params",
-        (json_int_t)model_n_params(&f->config), "precision",
+        json_string_lossy(type), "model_size", (json_int_t)load->tensor_bytes,
+        "model_n_params", (json_int_t)model_n_params(&f->config), "precision",
         kern_precision_name(b->f->precision), "kv_type",
         kern_kv_type_name((enum kern_kv_type)b->f->kv_type), "deterministic",
         b->f->deterministic, "team", b->team_kind->name, "n_threads", p->n_threads,
         "n_ranks", p->n_ranks, "n_prompt", (json_int_t)(t->n_seqs ? 0 : t->n_tok),
         "n_gen", (json_int_t)(t->n_seqs ? t->n_tok : 0), "n_seqs",
-        (json_int_t)(t->n_seqs ? t->n_seqs : 1), "test", name);
+        (json_int_t)(t->n_seqs ? t->n_seqs : 1), "test", name, "load_s", load->load_s,
+        "load_read_s", load->read_s, "load_pack_s", load->pack_s, "load_disk_bytes",
+        (json_int_t)load->disk_bytes);
     if (!row || !own || json_object_update(row, own) != 0) {
         json_decref(own);
         return err_set(ERR_NOMEM, "no memory for the result");

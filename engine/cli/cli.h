@@ -62,6 +62,7 @@ void cli_progress(void *ctx, int64_t done_bytes, int64_t all_bytes);
 struct cli_timing {
     int64_t n_prompt, n_new;
     double ttft_s, decode_s; /* decode_s: first to last token */
+    double start_s;          /* from the start of the program to the first token */
     double decode_bytes;     /* that the decoded tokens had to read */
     double prefill_flop;
 };

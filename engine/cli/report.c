@@ -48,6 +48,7 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
     json_object_set_new(j, "n_prompt_tok", json_integer(t->n_prompt));
     json_object_set_new(j, "n_new_tok", json_integer(t->n_new));
     json_object_set_new(j, "ttft_s", number(t->ttft_s));
+    json_object_set_new(j, "start_to_first_token_s", number(t->start_s));
     json_object_set_new(j, "tpot_s", number(tpot));
     json_object_set_new(j, "decode_tokens_per_s", number(1 / tpot));
     json_object_set_new(j, "prefill_tokens_per_s",
@@ -90,11 +91,33 @@ static void print_kernels(const json_t *describe)
     fprintf(stderr, "%s%s\n", *note ? "; " : "", note);
 }
 
+/* Where the time from the start to the first token went. */
+static void print_load(const json_t *j, const json_t *describe)
+{
+    const json_t *load = json_object_get(describe, "load");
+    double gb = 1e-9 * json_f64_at(json_object_get(describe, "model"), "tensor_bytes");
+
+    fprintf(
+        stderr,
+        "first token %.0f ms after the start: loading %.0f (threads %.0f, file %.0f, "
+        "weights %.0f: reading %.0f, packing %.0f, %.2f GB at %.2f GB/s, %.2f GB from "
+        "disk; kernels and schedules %.0f, keys and values %.0f, tokenizer %.0f), "
+        "prompt %.0f\n",
+        1e3 * json_f64_at(j, "start_to_first_token_s"), 1e3 * json_f64_at(load, "all_s"),
+        1e3 * json_f64_at(load, "team_s"), 1e3 * json_f64_at(load, "file_s"),
+        1e3 * json_f64_at(load, "weights_s"), 1e3 * json_f64_at(load, "read_s"),
+        1e3 * json_f64_at(load, "pack_s"), gb, gb / json_f64_at(load, "weights_s"),
+        1e-9 * json_f64_at(load, "disk_bytes"), 1e3 * json_f64_at(load, "steps_s"),
+        1e3 * json_f64_at(load, "kv_s"), 1e3 * json_f64_at(load, "tokenizer_s"),
+        1e3 * json_f64_at(j, "ttft_s"));
+}
+
 void cli_report_print(const json_t *j, const json_t *describe)
 {
     double share = json_f64_at(j, "read_frac");
 
     print_kernels(describe);
+    print_load(j, describe);
     fprintf(stderr, "cpus: %s; plan: prefill %d, decode %d threads (%s)\n",
             json_str_at(json_object_get(describe, "cpu_budget"), "reason", ""),
             threads(describe, "prefill_threads"), threads(describe, "decode_threads"),

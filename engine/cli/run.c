@@ -109,6 +109,7 @@ struct run {
     FILE *text; /* the decoded text, for --json */
     char *text_buf;
     size_t text_n;
+    uint64_t t_start_ns; /* of the program, by the clock on the wall */
     uint64_t t_submit_ns, t_first_ns, t_last_ns;
     struct cli_timing timing;
     enum serve_finish finish;
@@ -248,6 +249,7 @@ static int generate(struct run *r)
                                     .sampling = r->f->sampling,
                                     .on_token = on_token,
                                     .ctx = r};
+    uint64_t loaded_ns = clock_ns() - r->t_start_ns; /* an accelerator may have its own */
     bool busy = true;
     int64_t id;
     int rc;
@@ -273,6 +275,7 @@ static int generate(struct run *r)
     fflush(stdout);
     r->timing.n_prompt = (int64_t)r->n_prompt;
     r->timing.ttft_s = (double)(r->t_first_ns - r->t_submit_ns) * 1e-9;
+    r->timing.start_s = (double)loaded_ns * 1e-9 + r->timing.ttft_s;
     r->timing.decode_s = (double)(r->t_last_ns - r->t_first_ns) * 1e-9;
     r->timing.prefill_flop = serve_prefill_flop(r->serve, r->timing.n_prompt);
     return OK;
@@ -334,11 +337,20 @@ static int64_t about_tokens(const struct run_flags *f)
     return n;
 }
 
+/* The same, and more than any tokenizer makes of the text: a byte is three tokens at most (where
+ * a blank is spelled in bytes). */
+static int64_t most_tokens(const struct run_flags *f)
+{
+    int64_t n = f->prompt_ids ? about_tokens(f) : 4 * (int64_t)strlen(f->prompt) + 64;
+
+    return n + f->n_new;
+}
+
 static int run(const struct run_flags *f)
 {
     static char doing[] = "loading";
     struct serve_opts opts = f->serve;
-    struct run r = {.f = f};
+    struct run r = {.f = f, .t_start_ns = clock_ns()};
     int rc;
 
     if (!f->serve.model)
@@ -356,7 +368,7 @@ static int run(const struct run_flags *f)
         rc = cli_read_card(f->machine_card, &r.card);
     if (rc == OK)
         rc = serve_open_offloaded(&r.serve, &opts, cli_offload_hook(r.offload),
-                                  cli_progress, doing);
+                                  most_tokens(f), cli_progress, doing);
     if (rc == OK)
         rc = prepare_output(&r);
     if (rc == OK)

@@ -93,7 +93,7 @@ static int open_engine(struct serve **out, const struct serve_flags *f,
 
     return f->roles.roles
                ? roles_open(out, &f->serve, &f->roles)
-               : serve_open_offloaded(out, &f->serve, cli_offload_hook(offload),
+               : serve_open_offloaded(out, &f->serve, cli_offload_hook(offload), 0,
                                       cli_progress, doing);
 }
 

@@ -95,6 +95,8 @@ void format_close(struct format_file **f);
 void format_tensor_name(const struct format_file *f, enum format_role role, int layer,
                         int expert, char out[MODEL_NAME_BYTES]);
 
+/* Begin to read a tensor from disk, and do not wait for it. */
+void format_will_need(const struct format_tensor *t);
 /* Drop the pages of a tensor whose bytes are no longer needed (they are read from disk again
  * if touched; what is in memory alone stays). This keeps peak resident memory near one copy of
  * the weights. */

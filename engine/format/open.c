@@ -68,9 +68,19 @@ void format_close(struct format_file **f)
     *f = NULL;
 }
 
+static uint64_t bytes_of(const struct format_tensor *t)
+{
+    return (uint64_t)t->rows * kern_type_size(t->type, t->cols);
+}
+
+void format_will_need(const struct format_tensor *t)
+{
+    if (!t->in_memory)
+        file_map_will_need(t->data, bytes_of(t));
+}
+
 void format_drop(const struct format_tensor *t)
 {
-    if (t->in_memory)
-        return;
-    file_map_drop(t->data, (uint64_t)t->rows * kern_type_size(t->type, t->cols));
+    if (!t->in_memory)
+        file_map_drop(t->data, bytes_of(t));
 }

@@ -6,10 +6,7 @@
 #include "kernels/pack_i8.h"
 #include "kernels/panel.h"
 #include "kernels/quant.h"
-
-/* Packing is the transpose of 32-bit words: f32 elements, or pairs along K of 16-bit
- * ones. 128-bit vectors are what every target of ours has without further flags. */
-typedef uint32_t v4 __attribute__((vector_size(16)));
+#include "kernels/transpose.h"
 
 /* Rows of K handled at once: 16 columns of 64 words are 4 KiB, which stay in L1 while the
  * four groups of columns fill them. */
@@ -62,45 +59,6 @@ static int64_t unit_rows(const struct kern_mat *m, int64_t u)
     int64_t left = m->k_pad - u * m->k_unit;
 
     return left < m->k_unit ? left : m->k_unit;
-}
-
-/* ---- transpose ---- */
-
-static v4 load4(const char *p)
-{
-    v4 v;
-
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-static void store4(char *p, v4 v)
-{
-    memcpy(p, &v, sizeof(v));
-}
-
-/* Word j of row[i] goes to dst + j * stride + 4 i, for j < n, i < 4. Nothing is aligned.
- */
-static void transpose4(char *dst, size_t stride, const char *const row[4], int64_t n)
-{
-    int64_t j = 0;
-
-    for (; j + 4 <= n; j += 4, dst += 4 * stride) {
-        v4 a = load4(row[0] + 4 * j), b = load4(row[1] + 4 * j);
-        v4 c = load4(row[2] + 4 * j), d = load4(row[3] + 4 * j);
-        v4 ac_lo = __builtin_shuffle(a, c, (v4){0, 4, 1, 5});
-        v4 ac_hi = __builtin_shuffle(a, c, (v4){2, 6, 3, 7});
-        v4 bd_lo = __builtin_shuffle(b, d, (v4){0, 4, 1, 5});
-        v4 bd_hi = __builtin_shuffle(b, d, (v4){2, 6, 3, 7});
-
-        store4(dst, __builtin_shuffle(ac_lo, bd_lo, (v4){0, 4, 1, 5}));
-        store4(dst + stride, __builtin_shuffle(ac_lo, bd_lo, (v4){2, 6, 3, 7}));
-        store4(dst + 2 * stride, __builtin_shuffle(ac_hi, bd_hi, (v4){0, 4, 1, 5}));
-        store4(dst + 3 * stride, __builtin_shuffle(ac_hi, bd_hi, (v4){2, 6, 3, 7}));
-    }
-    for (; j < n; j++, dst += stride)
-        for (int i = 0; i < 4; i++)
-            memcpy(dst + 4 * i, row[i] + 4 * j, 4);
 }
 
 /* ---- weights ---- */
@@ -187,6 +145,20 @@ static void put_blocks(struct kern_mat *m, int64_t n, const char *src)
                        unit_rows(m, u) / block);
 }
 
+/* Panel p of a quantised matrix, in every unit. */
+static void put_panel(struct kern_mat *m, int64_t p, const void *const *rows)
+{
+    for (int64_t u = 0; u < m->n_units; u++) {
+        size_t from = kern_type_size(m->type, u * m->k_unit);
+        const void *at[KERN_PANEL];
+
+        for (int c = 0; c < KERN_PANEL; c++)
+            at[c] = rows[c] ? (const char *)rows[c] + from : NULL;
+        kern_panel_put_all(m->type, kern_mat_at(m, u, p), at,
+                           unit_rows(m, u) / kern_type_block(m->type));
+    }
+}
+
 /* n <= BLOCK_K rows of one panel from its 16 columns. */
 static void block_put(char *dst, enum kern_type type, const struct piece *col, int64_t n)
 {
@@ -198,7 +170,7 @@ static void block_put(char *dst, enum kern_type type, const struct piece *col, i
         const char *const four[4] = {col[c].at, col[c + 1].at, col[c + 2].at,
                                      col[c + 3].at};
 
-        transpose4(to + 4 * c, 4 * KERN_PANEL, four, n_words);
+        kern_transpose4(to + 4 * c, 4 * KERN_PANEL, four, n_words);
     }
     if (type == KERN_F16)
         split_pairs((uint16_t *)dst, pairs, n);
@@ -213,8 +185,9 @@ void kern_mat_put_panels(struct kern_mat *m, int64_t p_lo, int64_t p_hi,
     assert(src_type == m->type || m->type == KERN_F32);
     assert(p_lo >= 0 && p_hi <= m->n_panels);
     if (kern_type_quantised(m->type)) {
-        for (int64_t i = p_lo * KERN_PANEL; i < p_hi * KERN_PANEL; i++)
-            put_blocks(m, i, rows[i - p_lo * KERN_PANEL]);
+        assert(m->k % kern_type_block(m->type) == 0);
+        for (int64_t p = p_lo; p < p_hi; p++, rows += KERN_PANEL)
+            put_panel(m, p, rows);
         return;
     }
     for (int64_t p = p_lo; p < p_hi; p++, rows += KERN_PANEL) {
@@ -369,7 +342,7 @@ void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_
                 a_row_get(&g, i, v, x + (r + i) * ldx + k0, have, n,
                           v->a_scale ? 1 / factor[r + i] : 1);
             if (rows == 4)
-                transpose4(to + 4 * r, stride, g.at, n / per_word);
+                kern_transpose4(to + 4 * r, stride, g.at, n / per_word);
             else
                 scatter(to + 4 * r, stride, &g, rows, n / per_word);
         }

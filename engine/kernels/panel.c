@@ -1,6 +1,7 @@
 #include "kernels/panel.h"
 
 #include <assert.h>
+#include <stdbool.h>
 
 #include "kernels/quant.h"
 
@@ -87,6 +88,28 @@ void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
         }
         for (int s = 0; s < subs; s++, to += f->sub)
             put_sub(f, to, c, &b, s);
+    }
+}
+
+void kern_panel_put_all(enum kern_type t, void *panel, const void *const rows[KERN_PANEL],
+                        int64_t n_blocks)
+{
+    const struct kern_form *f = kern_form(t);
+    const struct kern_quant *q = kern_quant_of(t);
+    const uint8_t *block[KERN_PANEL];
+    bool fast = q->put != NULL;
+    uint8_t *to = panel;
+
+    for (int c = 0; c < KERN_PANEL; c++) {
+        block[c] = rows[c];
+        fast &= rows[c] != NULL;
+    }
+    for (int c = 0; c < KERN_PANEL && !fast; c++)
+        kern_panel_put(t, panel, c, rows[c], n_blocks);
+    for (int64_t i = 0; i < n_blocks && fast; i++, to += f->head + f->subs * f->sub) {
+        q->put(to, block);
+        for (int c = 0; c < KERN_PANEL; c++)
+            block[c] += kern_type_bytes(t);
     }
 }
 

@@ -142,6 +142,10 @@ static inline float kern_form_weight(const struct kern_form *f, const uint8_t *b
  * row NULL: zeros. */
 void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
                     int64_t n_blocks);
+/* The same of all columns of the panel: several times as fast where the format has
+ * kern_quant.put and no row is NULL. */
+void kern_panel_put_all(enum kern_type t, void *panel, const void *const rows[KERN_PANEL],
+                        int64_t n_blocks);
 /* Read n_blocks blocks of column c back as f32: from the beginning of a panel, and of one whose
  * type is one block (kern_type_one_block()) all of them. */
 void kern_panel_get(enum kern_type t, const void *panel, int c, float *out,

@@ -41,6 +41,9 @@ struct kern_quant {
     /* Fill out->d and out->q. The other members are those of a format without sub-blocks
      * (scale 1, dmin 0, min 0) before the call. */
     void (*decode)(struct kern_quant_block *out, const uint8_t *block);
+    /* NULL, or: write a block of each column of a panel, as panel.h lays them out and without
+     * decoding them. Scales keep their bits. Loading is as fast as this is. */
+    void (*put)(uint8_t *to, const uint8_t *const block[KERN_PANEL]);
     /* NULL in both where this project only reads the format.
      * scale: d and dmin, as the encoder stores them in f16, for weights in [lo, hi].
      * They are infinite where f16 is too narrow. With them, and up to rounding in f32,

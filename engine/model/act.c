@@ -50,15 +50,18 @@ static void place(struct model *m, struct model_arena *a)
 
 /* Angles in double: a float's rounding of position x frequency is visible at long
  * contexts. */
-static void fill_rope(struct model *m)
+static void fill_rope(void *arg, struct par_self *self)
 {
+    struct model *m = arg;
     int half = m->c.head_dim / 2;
+    int64_t lo, hi;
 
+    par_share(m->max_tok, self->id, self->n, &lo, &hi);
     for (int i = 0; i < half; i++) {
         double f = pow((double)m->c.rope_theta, -2.0 * i / m->c.head_dim);
 
         f /= (double)m->c.rope_factor[i];
-        for (int64_t pos = 0; pos < m->max_tok; pos++) {
+        for (int64_t pos = lo; pos < hi; pos++) {
             m->rope_cos[pos * half + i] = (float)cos((double)pos * f);
             m->rope_sin[pos * half + i] = (float)sin((double)pos * f);
         }
@@ -104,6 +107,6 @@ int model_act_open(struct model *m)
     a = (struct model_arena){.base = m->act};
     place(m, &a);
     par_team_run(m->team, m->n_threads, touch, m);
-    fill_rope(m);
+    par_team_run(m->team, m->n_threads, fill_rope, m);
     return OK;
 }

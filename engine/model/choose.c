@@ -167,6 +167,7 @@ int model_choose_gemm(struct model *m, enum kern_precision precision)
 {
     enum kern_type type = m->layers[0].mats[MODEL_MAT_QKV].type;
     struct model_shape shapes[MODEL_N_MATS];
+    uint64_t t0 = clock_ns();
     int rc;
 
     if (precision != KERN_RELAXED) /* the table's, or the batch-invariant one */
@@ -175,5 +176,6 @@ int model_choose_gemm(struct model *m, enum kern_precision precision)
     rc = model_variants_choose(&m->variants, type, precision, shapes[MODEL_MAT_QKV].n,
                                shapes[MODEL_MAT_QKV].k);
     m->kern.v[KERN_GEMM_F32 + type] = m->variants.large_m;
+    m->load.choose_s = (double)(clock_ns() - t0) * 1e-9;
     return rc;
 }

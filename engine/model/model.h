@@ -94,7 +94,13 @@ struct model_load_stat {
     int64_t packed_bytes; /* of all packed weights */
     int64_t file_bytes;
     double load_s, load_gbps; /* tensor bytes over wall time */
-    int64_t rss_peak_bytes;   /* of the process, while loading */
+    /* Parts of load_s: for how long a thread read or waited for the file, and packed; means over
+     * the threads that pack. What is left are page faults of the system and threads that wait for
+     * one another. */
+    double read_s, pack_s;
+    int64_t disk_bytes;     /* that this process had read from disks meanwhile */
+    double choose_s;        /* measuring kernels, which is not part of load_s */
+    int64_t rss_peak_bytes; /* of the process, while loading */
 };
 
 const struct model_config *model_config_of(const struct model *m);

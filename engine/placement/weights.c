@@ -1,6 +1,7 @@
 /* The packed weights: in which type each is kept, and where it is in the one mapping. */
 #include <math.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/file_map.h"
@@ -366,12 +367,31 @@ static int check_router(const struct model *m, const struct format_file *f, int 
     return rc;
 }
 
+/* That this process has read from disks so far. */
+static int64_t disk_bytes(void)
+{
+    struct rusage u;
+
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_inblock * 512 : 0;
+}
+
+/* Seconds of a thread, of the nanoseconds of all. */
+static double each_s(const struct model *m, long long ns)
+{
+    int n = 0;
+
+    for (int t = 0; t < m->n_threads; t++)
+        n += m->placement->helpers[t].n > 0;
+    return (double)ns * 1e-9 / n;
+}
+
 /* Pack f's tensors into m (m->c, kern and team are set). */
 static int pack_weights(struct model *m, const struct format_file *f,
                         const struct model_opts *o)
 {
     struct format_filling k = {.m = m, .f = f, .o = o};
     struct arena a = {0};
+    int64_t from_disk = disk_bytes();
     uint64_t t0 = clock_ns();
     int rc;
 
@@ -411,6 +431,9 @@ static int pack_weights(struct model *m, const struct format_file *f,
     m->load.file_bytes = f->file_bytes;
     m->load.load_s = (double)(clock_ns() - t0) * 1e-9;
     m->load.load_gbps = (double)m->load.tensor_bytes / m->load.load_s * 1e-9;
+    m->load.read_s = each_s(m, k.read_ns);
+    m->load.pack_s = each_s(m, k.pack_ns);
+    m->load.disk_bytes = disk_bytes() - from_disk;
     m->load.rss_peak_bytes = (int64_t)mem_rss_peak_bytes();
     return OK;
 }

@@ -3,6 +3,8 @@
 #ifndef PLACEMENT_WEIGHTS_H
 #define PLACEMENT_WEIGHTS_H
 
+#include <stdatomic.h>
+
 #include "model/state.h"
 #include "placement/open.h"
 
@@ -14,7 +16,10 @@ struct format_filling {
     struct model *m; /* laid out, its pages bound */
     const struct format_file *f;
     const struct model_opts *o;
-    int64_t done_bytes, all_bytes; /* thread 0 writes */
+    /* Thread 0 writes. ahead: the next matrix that is not asked for, in the order of packing, and
+     * the file's bytes that are asked for and not packed. */
+    int64_t done_bytes, all_bytes, ahead, ahead_bytes;
+    atomic_llong read_ns, pack_ns; /* of all threads */
 };
 /* For par_team_run() of the whole team; arg: the struct. Each thread packs its share of
  * the weights whose owners are on its node, or nothing (struct model_helper). */

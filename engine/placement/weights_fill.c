@@ -2,15 +2,82 @@
  * thread packs it. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "placement/placement.h"
 #include "placement/weights.h"
 
 /* File pages kept at most per thread while copying. */
 #define STEP_BYTES (4 << 20)
+/* Read by a thread, and then packed: what stays in a second-level cache. */
+#define READ_BYTES (256 << 10)
+/* Of the file, asked for before they are packed: some tens of milliseconds of a fast disk, and
+ * little enough that the system does not drop what is to come. */
+#define AHEAD_BYTES (64 << 20)
+
+/* ---- reading ---- */
 
 static size_t row_bytes(const struct format_tensor *t)
 {
     return kern_type_size(t->type, t->cols);
+}
+
+static int64_t tensor_bytes(const struct format_tensor *t)
+{
+    return t->rows * (int64_t)row_bytes(t);
+}
+
+/* The tensors of the matrix that is packed as the at-th: after the embedding, and before the head.
+ * Returns how many; -1: there is no such matrix. */
+static int nth_tensors(const struct format_filling *k, int64_t at,
+                       const struct format_tensor *t[3])
+{
+    const struct model_config *c = &k->m->c;
+    int64_t n_mats = model_n_layer_mats(c), n = c->n_layers * n_mats;
+
+    t[0] = &k->f->global[at == 0 || c->tied ? FORMAT_EMBED : FORMAT_HEAD];
+    if (at == 0)
+        return k->m->embed ? 1 : 0;
+    if (at <= n)
+        return model_mat_tensors(k->m, k->f, (int)((at - 1) / n_mats),
+                                 (int)((at - 1) % n_mats), t);
+    return at == n + 1 ? 1 : -1;
+}
+
+/* Thread 0: have the disk read while all threads pack. */
+static void read_ahead(struct format_filling *k)
+{
+    const struct format_tensor *t[3];
+
+    while (k->ahead_bytes < AHEAD_BYTES) {
+        int n = nth_tensors(k, k->ahead, t);
+
+        if (n < 0)
+            return;
+        k->ahead++;
+        for (int i = 0; i < n; i++) {
+            format_will_need(t[i]);
+            k->ahead_bytes += tensor_bytes(t[i]);
+        }
+    }
+}
+
+/* Wait until these bytes of the file are mapped. */
+static void read_bytes(const void *p, size_t bytes)
+{
+    const size_t page = 4096; /* the smallest of any target */
+    const volatile char *at = p;
+
+    for (size_t i = 0; i < bytes; i += page)
+        (void)at[i];
+    if (bytes > 0)
+        (void)at[bytes - 1];
+}
+
+/* A thread has read from t0 to t1, and packed since. */
+static void count_time(struct format_filling *k, uint64_t t0, uint64_t t1)
+{
+    k->read_ns += (long long)(t1 - t0);
+    k->pack_ns += (long long)(clock_ns() - t1);
 }
 
 static void vector_f32(float *out, const struct format_tensor *t)
@@ -119,6 +186,26 @@ static const void *v_row(const struct source *s, int64_t col, enum kern_type *ty
 
 /* ---- packing ---- */
 
+/* The part of a piece's column that panel p has as its i-th; NULL: padding. */
+static const void *column_of(const struct model_piece *x, const struct source *s,
+                             int64_t p, int i, enum kern_type *type)
+{
+    const char *row = s->row(s, (x->p0 + p) * KERN_PANEL + i, type);
+
+    return row ? row + kern_type_size(*type, x->k_lo) : NULL;
+}
+
+static void read_panel(const struct model_piece *x, const struct source *s, int64_t p)
+{
+    for (int i = 0; i < KERN_PANEL; i++) {
+        enum kern_type type;
+        const void *row = column_of(x, s, p, i, &type);
+
+        if (row)
+            read_bytes(row, kern_type_size(type, x->w.k));
+    }
+}
+
 /* Panel p of a piece. */
 static void pack_panel(struct model_piece *x, const struct source *s, int64_t p)
 {
@@ -128,10 +215,8 @@ static void pack_panel(struct model_piece *x, const struct source *s, int64_t p)
     bool seen = false, same = true;
 
     for (int i = 0; i < KERN_PANEL; i++) {
-        const char *row = s->row(s, (x->p0 + p) * KERN_PANEL + i, &type[i]);
-
-        rows[i] = row ? row + kern_type_size(type[i], x->k_lo) : NULL;
-        if (!row)
+        rows[i] = column_of(x, s, p, i, &type[i]);
+        if (!rows[i])
             continue;
         if (!seen)
             first = type[i];
@@ -189,20 +274,28 @@ static void share_next(struct share *s, int64_t n, int64_t *lo, int64_t *hi)
     s->at += n;
 }
 
-static void pack_panels(struct model_piece *x, const struct source *s, int64_t lo,
-                        int64_t hi)
+static void pack_panels(struct format_filling *k, struct model_piece *x,
+                        const struct source *s, int64_t lo, int64_t hi)
 {
     size_t panel = x->w.panel_bytes * (size_t)x->w.n_units;
     bool all_of_k = s->row == plain_row && x->w.k == s->t[0]->cols;
-    int64_t dropped = lo;
+    int64_t dropped = lo, step = (int64_t)(READ_BYTES / panel) + 1;
 
-    for (int64_t p = lo; p < hi; p++) {
-        pack_panel(x, s, p);
+    for (int64_t p = lo; p < hi; p += step) {
+        int64_t end = p + step < hi ? p + step : hi;
+        uint64_t t0 = clock_ns(), t1;
+
+        for (int64_t i = p; i < end; i++)
+            read_panel(x, s, i);
+        t1 = clock_ns();
+        for (int64_t i = p; i < end; i++)
+            pack_panel(x, s, i);
+        count_time(k, t0, t1);
         /* The vocabulary's matrix is large: let its pages go as they are read. */
-        if (all_of_k && (size_t)(p + 1 - dropped) * panel >= STEP_BYTES) {
+        if (all_of_k && (size_t)(end - dropped) * panel >= STEP_BYTES) {
             drop_rows(s->t[0], (x->p0 + dropped) * KERN_PANEL,
-                      (x->p0 + p + 1) * KERN_PANEL);
-            dropped = p + 1;
+                      (x->p0 + end) * KERN_PANEL);
+            dropped = end;
         }
     }
 }
@@ -228,7 +321,8 @@ static void pack_mat(struct format_filling *k, struct par_self *self, int layer,
         if (x.domain != domain)
             continue;
         share_next(&mine, x.p_hi - x.p_lo, &lo, &hi);
-        pack_panels(&x, s, x.p_lo + lo, x.p_lo + hi);
+        if (lo < hi)
+            pack_panels(k, &x, s, x.p_lo + lo, x.p_lo + hi);
     }
 }
 
@@ -239,8 +333,11 @@ static void packed(struct format_filling *k, struct par_self *self,
     par_barrier(self);
     if (self->id != 0)
         return;
-    for (int i = 0; i < 3 && s->t[i]; i++)
+    for (int i = 0; i < 3 && s->t[i]; i++) {
         format_drop(s->t[i]);
+        k->ahead_bytes -= tensor_bytes(s->t[i]);
+    }
+    read_ahead(k);
     k->done_bytes += (int64_t)w->bytes;
     if (k->o->progress)
         k->o->progress(k->o->progress_ctx, k->done_bytes, k->all_bytes);
@@ -326,10 +423,13 @@ static void copy_rows(struct format_filling *k, const struct format_tensor *t, i
 
     for (int64_t r = lo; r < hi; r += step) {
         int64_t n = r + step < hi ? step : hi - r;
+        size_t from = (size_t)r * row_bytes(t), bytes = (size_t)n * row_bytes(t);
+        uint64_t t0 = clock_ns(), t1;
 
-        memcpy((char *)k->m->embed + (size_t)r * row_bytes(t),
-               (const char *)t->data + (size_t)r * row_bytes(t),
-               (size_t)n * row_bytes(t));
+        read_bytes((const char *)t->data + from, bytes);
+        t1 = clock_ns();
+        memcpy((char *)k->m->embed + from, (const char *)t->data + from, bytes);
+        count_time(k, t0, t1);
         drop_rows(t, r, r + n);
     }
 }
@@ -351,8 +451,10 @@ static void copy_embed(struct format_filling *k, struct par_self *self)
         share_next(&mine, hi - lo, &from, &to);
         copy_rows(k, &k->f->global[FORMAT_EMBED], lo + from, lo + to);
     }
-    if (self->id == 0)
+    if (self->id == 0) {
         k->done_bytes += (int64_t)m->c.vocab * (int64_t)m->embed_row_bytes;
+        k->ahead_bytes -= (int64_t)m->c.vocab * (int64_t)m->embed_row_bytes;
+    }
 }
 
 void model_weights_fill(void *arg, struct par_self *self)
@@ -364,8 +466,10 @@ void model_weights_fill(void *arg, struct par_self *self)
         .t = {&k->f->global[m->c.tied ? FORMAT_EMBED : FORMAT_HEAD]},
         .row = plain_row};
 
-    if (self->id == 0)
+    if (self->id == 0) {
+        read_ahead(k);
         vector_f32(m->out_norm, &k->f->global[FORMAT_OUT_NORM]);
+    }
     if (m->embed)
         copy_embed(k, self);
     for (int i = 0; i < m->c.n_layers; i++)

@@ -106,6 +106,25 @@ static json_t *describe_model(const struct serve *s)
         l->load_gbps, "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
 }
 
+static json_t *describe_load(const struct serve *s)
+{
+#define KEY(name) #name "_s",
+    static const char *const keys[] = {SERVE_LOAD_PHASES(KEY)};
+#undef KEY
+    const struct model_load_stat *l = model_load_stat_of(s->model);
+    json_t *o =
+        json_pack("{s:f, s:f, s:f, s:I}", "read_s", l->read_s, "pack_s", l->pack_s,
+                  "choose_s", l->choose_s, "disk_bytes", (json_int_t)l->disk_bytes);
+    double all = 0;
+
+    for (int i = 0; i < SERVE_LOAD_N; i++) {
+        json_object_set_new(o, keys[i], json_real(s->load_s[i]));
+        all += s->load_s[i];
+    }
+    json_object_set_new(o, "all_s", json_real(all));
+    return o;
+}
+
 const char *serve_precision_name(const struct serve_opts *o)
 {
     return kern_precision_name(o->precision);
@@ -363,14 +382,14 @@ int serve_describe(struct serve *s, json_t **out)
     if (s->front.submit)
         return err_set(ERR_UNSUPPORTED, "engines in other processes are not described");
     *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, "
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, "
         "s:s, s:s, s:i, s:i}",
-        "system", "sandwich", "model", describe_model(s), "kernels", describe_kernels(s),
-        "plan", describe_plan(s), "phase_choice", describe_choice(s), "schedules",
-        describe_schedules(s), "operators", describe_operators(s), "cpu_budget",
-        describe_budget(s), "placement", serve_describe_placement(s), "memory",
-        describe_memory(s), "work", describe_work(s), "options",
-        opt_to_json(serve_opt_table, &s->o), "tokenizer",
+        "system", "sandwich", "model", describe_model(s), "load", describe_load(s),
+        "kernels", describe_kernels(s), "plan", describe_plan(s), "phase_choice",
+        describe_choice(s), "schedules", describe_schedules(s), "operators",
+        describe_operators(s), "cpu_budget", describe_budget(s), "placement",
+        serve_describe_placement(s), "memory", describe_memory(s), "work",
+        describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
         serve_precision_name(&s->o), "prefill_threads", n_threads(&s->plan.prefill),

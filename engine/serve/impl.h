@@ -61,6 +61,12 @@ struct serve_kv_use {
     struct series inner, outer; /* by steps */
 };
 
+/* What opening an engine takes its time for, in this order. weights: reading and packing.
+ * steps: their kernels, schedules, activations and processes. kv: memory for keys and values. */
+#define SERVE_LOAD_PHASES(X) X(team) X(file) X(weights) X(steps) X(kv) X(tokenizer)
+#define SERVE_LOAD_ID(name)  SERVE_LOAD_##name,
+enum serve_load_phase { SERVE_LOAD_PHASES(SERVE_LOAD_ID) SERVE_LOAD_N };
+
 /* Sequences that have ended, whose keys and values are kept for requests that begin alike, until
  * their memory is needed. reuse.c */
 #define SERVE_KEPT_MAX 256
@@ -148,6 +154,8 @@ struct serve {
     int64_t n_switches;             /* steps whose phase differed from the previous one */
     double op_s[MODEL_T_N];
     struct serve_totals totals[SERVE_N_PHASES];
+    double load_s[SERVE_LOAD_N];
+    uint64_t load_mark_ns;          /* when the last phase of opening ended */
     struct topo_machine *machine;   /* NULL: unknown */
     char no_machine[160];           /* why it is unknown */
     struct model_numa_row kv_place; /* when it was touched */

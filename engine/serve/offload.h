@@ -16,9 +16,11 @@ struct serve_offload {
     void (*close)(void *ctx); /* before they are closed; also after an error of open */
 };
 
-/* As serve_open_shown(). *offload is lent until serve_close(); NULL: none. */
+/* As serve_open_shown(). *offload is lent until serve_close(); NULL: none.
+ * need_tok: no sequence will have more tokens, so that with max_tok 0 none gets memory for more,
+ * which takes time to reserve; 0: not known. */
 MUST int serve_open_offloaded(struct serve **out, const struct serve_opts *o,
-                              const struct serve_offload *offload,
+                              const struct serve_offload *offload, int64_t need_tok,
                               serve_progress_fn progress, void *ctx);
 
 #endif

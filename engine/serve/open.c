@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -122,15 +123,33 @@ static int caller_bytes(const struct serve *s, const struct model_config *c,
     return rc;
 }
 
-static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
+/* A phase of opening has ended. */
+static void loaded(struct serve *s, enum serve_load_phase phase)
+{
+    uint64_t now = clock_ns();
+
+    s->load_s[phase] += (double)(now - s->load_mark_ns) * 1e-9;
+    s->load_mark_ns = now;
+}
+
+/* What the ways to open an engine differ in. */
+struct open_how {
+    bool kv_mapped;
+    const struct serve_offload *offload;
+    int64_t need_tok;
+    serve_progress_fn progress;
+    void *ctx;
+};
+
+static int open_model(struct serve *s, const struct open_how *how)
 {
     struct model_opts mo = {.precision = s->o.precision,
                             .deterministic = s->o.deterministic,
                             .one_rank = plan_has_one_rank(&s->plan) && !s->offload,
                             .shared = s->o.rank_mode == SERVE_RANKS_PROCESSES,
                             .max_step_tok = s->o.max_step_tok,
-                            .progress = progress,
-                            .progress_ctx = ctx};
+                            .progress = how->progress,
+                            .progress_ctx = how->ctx};
     struct format_file *f = NULL;
     struct serve_numa_owners owners;
     int rc;
@@ -149,15 +168,23 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     if (mo.max_tok == 0)
         mo.max_tok =
             f->config.max_tok < DEFAULT_MAX_TOK ? f->config.max_tok : DEFAULT_MAX_TOK;
+    if (s->o.max_tok == 0 && how->need_tok > 0 && how->need_tok < mo.max_tok)
+        mo.max_tok = how->need_tok;
     s->max_tok = mo.max_tok;
     if (s->o.kv_budget_tok > 0 && s->o.kv_budget_tok < s->max_tok)
         s->max_tok = s->o.kv_budget_tok;
     rc = serve_lengths_open(s);
     if (rc == OK)
         rc = caller_bytes(s, &f->config, mo.kv_type, &mo.caller_bytes);
+    loaded(s, SERVE_LOAD_file);
     if (rc == OK)
         rc = model_open(&s->model, f, s->team, &mo);
     format_close(&f);
+    if (rc == OK) { /* what model_open() did besides is for steps */
+        s->load_s[SERVE_LOAD_weights] = model_load_stat_of(s->model)->load_s;
+        s->load_s[SERVE_LOAD_steps] = -s->load_s[SERVE_LOAD_weights];
+    }
+    loaded(s, SERVE_LOAD_steps);
     return rc;
 }
 
@@ -416,10 +443,10 @@ int serve_new(struct serve **out, const struct serve_opts *o)
     return opt_copy(serve_opt_table, &s->o, o, sizeof(*o));
 }
 
-static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapped,
-                    const struct serve_offload *offload, serve_progress_fn progress,
-                    void *ctx)
+static int open_all(struct serve **out, const struct serve_opts *o,
+                    const struct open_how *how)
 {
+    const struct serve_offload *offload = how->offload;
     struct serve *s;
     int rc;
 
@@ -427,14 +454,17 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
     TRY(check_opts(o));
     rc = serve_new(&s, o);
     if (rc == OK) {
-        s->kv_mapped = kv_mapped;
+        s->load_mark_ns = clock_ns();
+        s->kv_mapped = how->kv_mapped;
         s->offload = offload;
         rc = sched_policy_find(o->policy ? o->policy : "fcfs", &s->policy);
     }
     if (rc == OK)
         rc = open_team(s);
-    if (rc == OK)
-        rc = open_model(s, progress, ctx);
+    if (rc != OK)
+        goto out;
+    loaded(s, SERVE_LOAD_team);
+    rc = open_model(s, how);
     if (rc == OK)
         rc = open_phases(s);
     if (rc == OK)
@@ -443,10 +473,14 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
         rc = set_operators(s);
     if (rc == OK)
         rc = open_schedules(s);
-    if (rc == OK)
-        rc = serve_requests_open(s);
+    if (rc != OK)
+        goto out;
+    loaded(s, SERVE_LOAD_steps);
+    rc = serve_requests_open(s);
+    loaded(s, SERVE_LOAD_kv);
     if (rc == OK)
         rc = serve_open_tok(s);
+    loaded(s, SERVE_LOAD_tokenizer);
     if (rc == OK)
         rc = open_processes(s);
     if (rc == OK && offload) {
@@ -455,8 +489,10 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
         rc = offload->open(offload->ctx, s->model, phases,
                            s->decode == s->prefill ? 1 : 2);
     }
+    loaded(s, SERVE_LOAD_steps);
     if (rc == OK)
         *out = s, s = NULL; /* the caller's now */
+out:
     serve_close(&s);
     return rc;
 }
@@ -464,25 +500,32 @@ static int open_all(struct serve **out, const struct serve_opts *o, bool kv_mapp
 int serve_open_shown(struct serve **out, const struct serve_opts *o,
                      serve_progress_fn progress, void *ctx)
 {
-    return open_all(out, o, false, NULL, progress, ctx);
+    const struct open_how how = {.progress = progress, .ctx = ctx};
+
+    return open_all(out, o, &how);
 }
 
 int serve_open_mapped(struct serve **out, const struct serve_opts *o,
                       serve_progress_fn progress, void *ctx)
 {
-    return open_all(out, o, true, NULL, progress, ctx);
+    const struct open_how how = {.kv_mapped = true, .progress = progress, .ctx = ctx};
+
+    return open_all(out, o, &how);
 }
 
 int serve_open(struct serve **out, const struct serve_opts *o)
 {
-    return open_all(out, o, false, NULL, NULL, NULL);
+    return open_all(out, o, &(struct open_how){0});
 }
 
 int serve_open_offloaded(struct serve **out, const struct serve_opts *o,
-                         const struct serve_offload *offload, serve_progress_fn progress,
-                         void *ctx)
+                         const struct serve_offload *offload, int64_t need_tok,
+                         serve_progress_fn progress, void *ctx)
 {
-    return open_all(out, o, false, offload, progress, ctx);
+    const struct open_how how = {
+        .offload = offload, .need_tok = need_tok, .progress = progress, .ctx = ctx};
+
+    return open_all(out, o, &how);
 }
 
 /* Requests end in the order they came, those in the queue last. */

@@ -172,6 +172,9 @@ const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer 
  *     weights, keys and values, and activations are on; owners of each group of weights;
  *     huge pages
  *   - memory per tag, and load statistics
+ *   - what opening took its time for: seconds of its phases, one after the other. Parts of
+ *     weights_s: read_s and pack_s, means over threads. Part of steps_s: choose_s, the measuring
+ *     of kernels. disk_bytes: what was read from disks meanwhile
  *   - at the top level weight_type, precision, prefill_threads and decode_threads
  *     (threads of all ranks together)
  * Called by the stepping thread. */

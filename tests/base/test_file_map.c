@@ -54,6 +54,9 @@ TEST(what_is_gone_reads_as_zeros)
             fail_msg("byte %zu is %d", at, m.base[at]);
     assert_err(file_map_check(), ERR_IO, path);
     file_map_drop(m.base, m.bytes);
+    file_map_will_need(m.base, m.bytes); /* also beyond its end now */
+    file_map_will_need(m.base + 100, 0);
+    file_map_will_need(NULL, 100);
     assert_int_equal(m.base[0], 'x');
     assert_err(file_map_check(), ERR_IO, path);
     file_map_close(&m);

@@ -42,6 +42,23 @@ check "the same ids with one thread" same_output "$dir/ids" \
 printf '{"eos_token_id": [2, %s]}' "$(cut -d' ' -f5 "$dir/ids")" >"$dir/tiny/generation_config.json"
 check "generation_config.json ends a text" sh -c "$sandwich run --no-pin --model $dir/tiny -n 12 \
     --prompt-ids 1,2,3 --json 2>/dev/null | grep -q '\"finish\": \"eos\"'"
+check "it says where the time before the first token went" grep -q \
+    '^first token .*: loading .* weights .*reading .*packing .* keys and values .*, prompt ' "$dir/err"
+engine() { # expression of the report r, options...
+    test=$1
+    shift
+    $run --prompt-ids 1,2,3 --json "$@" >"$dir/json" 2>"$dir/log"
+    python3 -c "
+import json
+r = json.load(open('$dir/json'))
+e = r['engine']
+assert $test, (r, e)"
+}
+check "the phases of loading add up, and are before the first token" engine "\
+    abs(sum(e['load'][p + '_s'] for p in 'team file weights steps kv tokenizer'.split()) \
+    - e['load']['all_s']) < 1e-9 and r['start_to_first_token_s'] > e['load']['all_s'] + r['ttft_s']"
+check "memory for what one prompt can need" engine "e['max_tok'] == 15"
+check "as much as is asked for" engine "e['max_tok'] == 40" --max-tok 40
 prompt_tok() { # options... : tokens of the prompt
     "$sandwich" run --no-pin --model "$dir/tiny.gguf" -n 1 --json "$@" 2>/dev/null |
         sed -n 's/.*"n_prompt_tok": \([0-9]*\).*/\1/p' | head -n 1

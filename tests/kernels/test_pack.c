@@ -89,6 +89,9 @@ static void check_get_row(const struct kern_mat *m)
     }
 }
 
+/* What put_panels wrote of a quantised matrix: at most a byte and a half for each weight. */
+static char panels[3 * (N_MAX + 16) * K_MAX];
+
 static void matrix_once(struct rng *r, enum kern_type type, enum kern_type src_type,
                         int64_t n, int64_t k, int64_t k_unit)
 {
@@ -109,12 +112,22 @@ static void matrix_once(struct rng *r, enum kern_type type, enum kern_type src_t
     check_elements(&m, "put_panels");
     guard_check(SLOT_MAT, m.bytes);
     check_get_row(&m);
+    memcpy(panels, m.data, kern_type_quantised(type) ? m.bytes : 0);
 
     m.data = guard_get_aligned(SLOT_MAT, m.bytes);
     for (int64_t i = 0; i < m.n_panels * 16; i++)
         kern_mat_put_row(&m, i, rows[i], src_type);
     check_elements(&m, "put_row");
     guard_check(SLOT_MAT, m.bytes);
+    for (int64_t i = 0; i < m.n_panels && kern_type_quantised(type); i++)
+        for (int64_t u = 0; u < m.n_units; u++) {
+            int64_t left = m.k_pad - u * m.k_unit;
+            const char *row = kern_mat_at(&m, u, i);
+
+            CHECK(memcmp(panels + (row - (char *)m.data), row,
+                         kern_panel_size(type, left < m.k_unit ? left : m.k_unit)) == 0,
+                  "unit %d, panel %d: put_panels and put_row differ", (int)u, (int)i);
+        }
 }
 
 static void test_matrices(const struct kern_variant *v, struct rng *r)

@@ -259,6 +259,7 @@ TEST(test_facts)
     l = model_load_stat_of(x.model);
     assert_true(l->packed_bytes >= l->tensor_bytes);
     assert_true(l->load_s > 0 && l->load_gbps > 0);
+    assert_true(l->read_s > 0 && l->pack_s > 0 && l->disk_bytes >= 0);
     model_kv_shape(x.model, &shape);
     assert_int_equal(shape.n_kv_heads, 4);
     assert_int_equal(shape.vec_bytes, 64 * 4);

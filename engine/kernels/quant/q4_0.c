@@ -1,6 +1,8 @@
 /* 32 weights d (u - 8): d in f16, then 16 bytes, the i-th with u of weight i in its low and
  * of weight 16 + i in its high half. */
 #include "kernels/quant.h"
+#include "kernels/panel.h"
+#include "kernels/transpose.h"
 
 static void decode(struct kern_quant_block *out, const uint8_t *block)
 {
@@ -9,6 +11,14 @@ static void decode(struct kern_quant_block *out, const uint8_t *block)
         out->q[i] = (int8_t)((block[2 + i] & 15) - 8);
         out->q[16 + i] = (int8_t)((block[2 + i] >> 4) - 8);
     }
+}
+
+/* A panel has the codes of 16 bytes in their order, as four words. */
+static void put(uint8_t *to, const uint8_t *const block[KERN_PANEL])
+{
+    for (int c = 0; c < KERN_PANEL; c++)
+        memcpy(to + 2 * c, block[c], 2);
+    kern_transpose_panel(to + KERN_Q4_0_HEAD, block, 2);
 }
 
 /* The weight of largest magnitude becomes -8, so d has the opposite sign. */
@@ -36,5 +46,6 @@ const struct kern_quant kern_quant_q4_0 = {.type = KERN_Q4_0,
                                            .q_min = -8,
                                            .q_max = 7,
                                            .decode = decode,
+                                           .put = put,
                                            .scale = scale,
                                            .encode = encode};

@@ -1,6 +1,8 @@
 /* 32 weights d q + m: d and m in f16, then 16 bytes, the i-th with q of weight i in its low
  * and of weight 16 + i in its high half. */
 #include "kernels/quant.h"
+#include "kernels/panel.h"
+#include "kernels/transpose.h"
 
 void kern_quant_decode_q4_1(struct kern_quant_block *out, const uint8_t *block)
 {
@@ -11,6 +13,17 @@ void kern_quant_decode_q4_1(struct kern_quant_block *out, const uint8_t *block)
         out->q[i] = (int8_t)(block[4 + i] & 15);
         out->q[16 + i] = (int8_t)(block[4 + i] >> 4);
     }
+}
+
+/* A panel has the codes of 16 bytes in their order, as four words, and dmin = -m. */
+static void put(uint8_t *to, const uint8_t *const block[KERN_PANEL])
+{
+    for (int c = 0; c < KERN_PANEL; c++) {
+        memcpy(to + 2 * c, block[c], 2);
+        memcpy(to + 2 * KERN_PANEL + 2 * c, block[c] + 2, 2);
+        to[2 * KERN_PANEL + 2 * c + 1] ^= 0x80;
+    }
+    kern_transpose_panel(to + KERN_Q4_1_HEAD, block, 4);
 }
 
 static void scale(float lo, float hi, float *d, float *dmin)
@@ -34,5 +47,6 @@ const struct kern_quant kern_quant_q4_1 = {.type = KERN_Q4_1,
                                            .q_min = 0,
                                            .q_max = 15,
                                            .decode = kern_quant_decode_q4_1,
+                                           .put = put,
                                            .scale = scale,
                                            .encode = encode};

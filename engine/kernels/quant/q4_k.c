@@ -2,6 +2,8 @@
  * 6-bit scales and mins, then 32 bytes for each pair of sub-blocks, the i-th with q of weight
  * i of the first in its low and of the second in its high half. */
 #include "kernels/quant.h"
+#include "kernels/panel.h"
+#include "kernels/transpose.h"
 
 static void decode(struct kern_quant_block *out, const uint8_t *block)
 {
@@ -13,6 +15,33 @@ static void decode(struct kern_quant_block *out, const uint8_t *block)
         kern_quant_scale_min(block + 4, s, &out->scale[s], &out->min[s]);
     for (int i = 0; i < 256; i++)
         out->q[i] = (int8_t)(q[i / 64 * 32 + i % 32] >> i % 64 / 32 * 4 & 15);
+}
+
+/* A sub-block of the file is a half of each of 32 bytes, one of a panel both halves of 16. */
+static void put(uint8_t *to, const uint8_t *const block[KERN_PANEL])
+{
+    uint8_t stage[KERN_PANEL][16];
+    const uint8_t *column[KERN_PANEL];
+
+    for (int c = 0; c < KERN_PANEL; c++) {
+        memcpy(to + 2 * c, block[c], 2);
+        memcpy(to + 2 * KERN_PANEL + 2 * c, block[c] + 2, 2);
+        column[c] = stage[c];
+    }
+    to += KERN_Q4_K_HEAD;
+    for (int s = 0; s < 8; s++, to += KERN_Q4_K_SUB) {
+        for (int c = 0; c < KERN_PANEL; c++) {
+            const uint8_t *q = block[c] + 16 + s / 2 * 32;
+            int8_t *scale = (int8_t *)to + KERN_Q4_K_SCALES + c;
+
+            for (int i = 0; i < 16 && s % 2 == 0; i++)
+                stage[c][i] = (uint8_t)((q[i] & 15) | q[16 + i] << 4);
+            for (int i = 0; i < 16 && s % 2 == 1; i++)
+                stage[c][i] = (uint8_t)(q[i] >> 4 | (q[16 + i] & 0xf0));
+            kern_quant_scale_min(block[c] + 4, s, scale, scale + KERN_PANEL);
+        }
+        kern_transpose_panel(to, column, 0);
+    }
 }
 
 static void scale(float lo, float hi, float *d, float *dmin)
@@ -254,5 +283,6 @@ const struct kern_quant kern_quant_q4_k = {.type = KERN_Q4_K,
                                            .q_min = 0,
                                            .q_max = 15,
                                            .decode = decode,
+                                           .put = put,
                                            .scale = scale,
                                            .encode = encode};
