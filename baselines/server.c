@@ -33,7 +33,7 @@
 #define VERSION_S    60 /* Python programs import for long */
 #define READY_S      120
 #define STOP_S       10
-#define POLL_NS      50000000
+#define POLL_NS      10000000
 
 struct sut_server {
     char name[64], path[PATH_MAX], url[192], root[64], version[128];
@@ -42,6 +42,7 @@ struct sut_server {
     char **argv;
     int log; /* what it writes: a file in memory, so that nothing is left behind */
     pid_t pid, group;
+    uint64_t started_ns;
 };
 
 /* --- its output */
@@ -239,6 +240,7 @@ static int launch(struct sut_server *s, const struct sut_server_opts *o)
         rc = sut_environment(&env, set, n_set);
     if (rc == OK)
         rc = read_version(s, env);
+    s->started_ns = clock_ns();
     if (rc == OK)
         rc = spawn(s, &s->pid, s->argv, env);
     s->group = s->pid;
@@ -288,6 +290,11 @@ out:
 const char *sut_server_url(const struct sut_server *s)
 {
     return s->url;
+}
+
+uint64_t sut_server_started_ns(const struct sut_server *s)
+{
+    return s->started_ns;
 }
 
 /* --- stop */

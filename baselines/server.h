@@ -15,7 +15,7 @@
  *                   {"path": of a JSON answer, "key": "a.b" in it}}
  *   stop_s          how long it may take to end after SIGTERM
  * Values: {program} {model} {port} {threads} {prefill_threads} {cpus} {prefill_cpus}
- * {rank_cpus} {ranks} {ctx} {ctx_total} {slots} {plan}; "{{" is a brace.
+ * {rank_cpus} {ranks} {ctx} {ctx_total} {slots} {plan} {precision}; "{{" is a brace.
  * Threads: one caller, which must live as long as the server: the server is killed when the
  * thread that started it ends. */
 #ifndef BASELINES_SERVER_H
@@ -39,6 +39,8 @@ struct sut_server_opts {
     int64_t slots;       /* requests served at once */
     int64_t port;        /* 0: one that is free */
     double ready_s;      /* 0: as the file states */
+    /* Of its products, where its command can say so; NULL: its own choice. */
+    const char *precision;
 };
 
 /* Start it and wait until it is ready. *out: sut_server_stop(). ERR_UNSUPPORTED: it is not
@@ -49,6 +51,8 @@ void sut_server_stop(struct sut_server **s);
 
 /* Of its OpenAI interface, "http://127.0.0.1:PORT/v1"; lent. */
 const char *sut_server_url(const struct sut_server *s);
+/* When its program was started, by clock_ns(). It is known to be ready 10 ms late at most. */
+uint64_t sut_server_started_ns(const struct sut_server *s);
 /* OK while it runs; ERR_IO with how it ended, and its last lines logged. */
 MUST int sut_server_check(struct sut_server *s);
 /* Version, command, what was read back, and what the system shows of its process: threads

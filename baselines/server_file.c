@@ -16,7 +16,7 @@
 #define FOLDER     "baselines/systems"
 #define FILE_BYTES 65536
 
-#define SUT_SERVER_VALUES 14 /* the last has no name */
+#define SUT_SERVER_VALUES 15 /* the last has no name */
 
 static const char *const keys[] = {
     "about", "install",   "program", "version", "command", "plan_command", "env", "api",
@@ -152,6 +152,7 @@ int sut_server_values(struct sut_server_values *v, const struct sut_server_opts 
                                 "system.cpus and system.threads");
     v->model = o->model;
     v->plan = o->plan;
+    v->precision = o->precision;
     snprintf(v->ctx, sizeof(v->ctx), "%lld", (long long)o->ctx_tok);
     snprintf(v->ctx_total, sizeof(v->ctx_total), "%lld",
              (long long)(o->ctx_tok * o->slots));
@@ -178,6 +179,7 @@ static void list_values(struct sut_value *out, const struct sut_server_values *v
         {"ctx_total", v->ctx_total},
         {"slots", v->slots},
         {"plan", v->plan},
+        {"precision", v->precision},
     };
 
     memcpy(out, all, sizeof(all));

@@ -15,6 +15,7 @@ struct sut_server_values {
     char ctx[24], ctx_total[24], slots[16];
     const char *model, *plan; /* NULL: not given */
     int cpu[CPU_MAX], n_cpus; /* where the server may run */
+    const char *precision;
 };
 
 /* *path: the file, for messages: below the program's folder where it has a name there. *out: a new

@@ -183,6 +183,15 @@ def team_runtimes(rng, busy, **_):
     return summary, series
 
 
+def cold_start(rng, model, cache, **_):
+    phases = {p + "_s": rng.uniform(0.02, 0.3) for p in "read pack wait kv rest prompt".split()}
+    rounds = {"first_token_s_of_" + n: rng.uniform(0.5, 1.5, 5) for n in ("sandwich", "ik_llama.cpp")}
+    summary = {**phases, "run_first_token_s": sum(phases.values()), "weights_gbps": 4, "ready_s": 0.6,
+               "disk_frac": 0.99 if cache == "cold" else 0, "first_token_s": 0.7, "rival_first_token_s": 0.8,
+               "first_token_over_rival": 0.9, "file_mb": 757}
+    return summary, {**rounds, "run_first_token_s_by_round": rng.uniform(0.5, 0.7, 5)}
+
+
 def engines(rng, model, **_):
     summary, names = {"read_gbps": 40, "peak_gflops": 900}, ["sandwich", "llama.cpp", "ik_llama.cpp"]
     points = ["p16", "p128", "p512", "p4096", "b1", "b4", "b8", "b16"]
@@ -399,6 +408,8 @@ STUDIES = {
     "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16",
                                  "serving_8"]}),
     "team_runtimes": (team_runtimes, {"busy": [0, 2]}),
+    "cold_start": (cold_start, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"],
+                                "cache": ["warm", "cold"]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),
     **made_up_machine.STUDIES,
