@@ -12,6 +12,7 @@
 
 static size_t sizes[3];
 static int fma_512;
+static bool bf16_dot_fast;
 static struct cpu_prefetch prefetch;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -38,6 +39,7 @@ static void read_core(void)
 
     cpu_info_get(&info);
     fma_512 = cpu_fma_per_cycle_of(&info, 512);
+    bf16_dot_fast = cpu_bf16_dot_fast_of(&info);
     cpu_prefetch_of(&prefetch, &info);
     said[0] = info.l1d_bytes, said[1] = info.l2_bytes, said[2] = info.l3_bytes;
     for (int i = 0; i < 3; i++) {
@@ -65,6 +67,17 @@ int cpu_fma_per_cycle(int vec_bits)
 {
     pthread_once(&once, read_core);
     return vec_bits == 512 ? fma_512 : 2;
+}
+
+bool cpu_bf16_dot_fast_of(const struct cpu_info *info)
+{
+    return strcmp(info->vendor, "AuthenticAMD") == 0;
+}
+
+bool cpu_bf16_dot_fast(void)
+{
+    pthread_once(&once, read_core);
+    return bf16_dot_fast;
 }
 
 /* Two threads, weights out of memory, on Zen 4, which stands for all others, and on Emerald

@@ -104,6 +104,12 @@ void cpu_info_get(struct cpu_info *out);
 int cpu_fma_per_cycle(int vec_bits);
 int cpu_fma_per_cycle_of(const struct cpu_info *info, int vec_bits);
 
+/* Is the BF16 dot product faster than multiply-adds of f32? On AMD (Zen 4, Zen 5) it has twice
+ * their rate, on Intel up to Emerald Rapids half of it. By vendor, so that the answer, and what is
+ * computed, is always the same. Found out once. */
+bool cpu_bf16_dot_fast(void);
+bool cpu_bf16_dot_fast_of(const struct cpu_info *info);
+
 /* How programs should prefetch what a core reads once from memory: the better its own
  * prefetchers follow a stream, the less. By vendor, as measured; found out once. */
 struct cpu_prefetch {

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "kernels/gemm.h"
+#include "kernels/kv_type.h"
 #include "measure/compare.h"
 #include "model/state.h"
 
@@ -178,4 +179,17 @@ int model_choose_gemm(struct model *m, enum kern_precision precision)
     m->kern.v[KERN_GEMM_F32 + type] = m->variants.large_m;
     m->load.choose_s = (double)(clock_ns() - t0) * 1e-9;
     return rc;
+}
+
+void model_choose_attn(struct model *m, bool bf16_dot)
+{
+    struct kern_table exact;
+
+    kern_table_choose(&exact, cpu_isa_usable(), KERN_EXACT);
+    for (int t = 0; t < KERN_N_KV_TYPES && !bf16_dot; t++) {
+        enum kern_op op = kern_kv_attn((enum kern_kv_type)t);
+
+        if (m->kern.v[op]->isa & CPU_MASK(AVX512BF16))
+            m->kern.v[op] = exact.v[op];
+    }
 }

@@ -126,5 +126,8 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 
 /* With KERN_RELAXED: time the GEMM variants that it allows and keep the fastest. */
 MUST int model_choose_gemm(struct model *m, enum kern_precision precision);
+/* Unless bf16_dot is fast (cpu_bf16_dot_fast()), replace attention by the BF16 dot product by the
+ * exact one. */
+void model_choose_attn(struct model *m, bool bf16_dot);
 
 #endif

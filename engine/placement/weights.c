@@ -510,6 +510,7 @@ int model_open(struct model **out, const struct format_file *f, struct par_team 
     if (rc != OK)
         goto out;
     kern_table_choose(&m->kern, cpu_isa_usable(), o->precision);
+    model_choose_attn(m, cpu_bf16_dot_fast());
     m->deterministic = o->deterministic;
     m->one_rank = o->one_rank && !o->deterministic;
     if (o->deterministic) {

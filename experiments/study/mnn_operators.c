@@ -186,16 +186,20 @@ static double median_of(const struct cell *f, int part)
 
 /* ---- what is reported ---- */
 
-/* Attention computes in f32. */
+/* Attention computes in f32 or, where its variant is not exact, with numbers of 16 bits. */
 static double peak_gflops(const struct cell *f, int kind, const json_t *card)
 {
-    enum kern_type type =
-        kind == ATTENTION ? KERN_F32 : model_weight_type(f->engine.model);
-    int precision = kind == ATTENTION ? KERN_EXACT : f->o->precision;
+    const struct model *m = f->engine.model;
+    enum kern_op attn = kern_kv_attn(model_cost_types_of(m).kv);
+    enum kern_type type = model_weight_type(m);
+    enum kern_precision precision = (enum kern_precision)f->o->precision;
 
+    if (kind == ATTENTION) {
+        precision = model_kern(m)->v[attn]->precision;
+        type = precision == KERN_EXACT ? KERN_F32 : KERN_BF16;
+    }
     return measure_card_peak_gflops(card, kern_type_name(type),
-                                    kern_precision_name((enum kern_precision)precision),
-                                    f->engine.budget.n);
+                                    kern_precision_name(precision), f->engine.budget.n);
 }
 
 /* Returns the seconds that the roof allows. */

@@ -121,6 +121,7 @@ TEST(multiply_adds_in_a_cycle)
     assert_int_equal(cpu_fma_per_cycle_of(&zen3, 512), 1);
     assert_int_equal(cpu_fma_per_cycle_of(&zen5, 512), 2);
     assert_int_equal(cpu_fma_per_cycle_of(&intel, 512), 2);
+    assert_true(cpu_bf16_dot_fast_of(&zen5) && !cpu_bf16_dot_fast_of(&intel));
     cpu_info_get(&here);
     for (int bits = 128; bits <= 512; bits *= 2)
         assert_int_equal(cpu_fma_per_cycle(bits), cpu_fma_per_cycle_of(&here, bits));

@@ -1,24 +1,26 @@
 /* Attention: every variant against float64 over the whole range, over partial ranges
- * merged by their log-sum-exp, and over empty ones; and with the keys and values in blocks,
- * which give the same bits. */
+ * merged by their log-sum-exp, and over empty ones; with the keys and values in blocks,
+ * which give the same bits; and its error against that of activations in bf16. */
 #include <float.h>
 
 #include "kernels/kv_type.h"
 #include "tests/kernels/check.h"
 
 /* Regression: a NaN score was lost in the maximum of an attention block. */
-
 enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH, SLOT_TABLE };
 
 #define KV_MAX    1300
 #define ROWS_MAX  KERN_ATTN_ROWS_MAX
 #define FLOAT_MAX (KV_MAX * KERN_HEAD_DIM_MAX)
+#define BF16_EPS  0x1p-9 /* half a unit in the last place of a bf16 */
 
 static float keys[FLOAT_MAX], values[FLOAT_MAX]; /* what the KV type holds */
 static double want[ROWS_MAX * KERN_HEAD_DIM_MAX], want_lse[ROWS_MAX];
 static double bound[ROWS_MAX * KERN_HEAD_DIM_MAX], bound_lse[ROWS_MAX];
-static double
-    code_max; /* the largest element before its scale, which a weight takes first */
+/* The largest element before its scale, which a weight takes first. */
+static double code_max;
+/* 2^-9 for each factor of a product that may be rounded to bf16 (denormals to 0). */
+static double rounding;
 
 struct shape {
     int n_tok, g, head_dim;
@@ -103,6 +105,8 @@ static struct kern_attn_args make_args(const struct kern_variant *v, struct rng 
     float *q = guard_get(SLOT_Q, bytes);
 
     code_max = v->op == KERN_ATTN_Q8 ? 127 : 0;
+    rounding =
+        v->precision == KERN_RELAXED ? BF16_EPS * (1 + (v->op == KERN_ATTN_F32)) : 0;
     fill_f32(r, FILL_NORMAL, q, (int64_t)tok_floats(s));
     for (size_t i = 0; i < tok_floats(s); i++)
         q[i] *= (float)s->amplitude;
@@ -137,7 +141,7 @@ static float *out_row(const struct kern_attn_args *a, int row)
 
 /* Row `row` in float64, and the error its scores' rounding may cause: a score is off by
  * at most e = hd eps scale sum|q||k| (and a few roundings of its own size), so a weight
- * by a factor exp(2e). */
+ * by a factor exp(2e). What relaxed precision rounds adds to it, and to products of values. */
 static void expect_row(const struct kern_attn_args *a, int row)
 {
     static double score[KV_MAX];
@@ -156,24 +160,27 @@ static void expect_row(const struct kern_attn_args *a, int row)
             score[t] += x;
             mass += fabs(x);
         }
-        e = fmax(e, (hd + 6) * EPS * mass);
+        e = fmax(e, ((hd + 6) * EPS + rounding) * mass);
         max = fmax(max, score[t]);
     }
     for (int64_t t = lo; t < hi; t++)
         sum += score[t] = exp(score[t] - max);
     want_lse[row] = lo < hi ? max + log(sum) : -INFINITY;
-    bound_lse[row] = 2 * e + EPS * (8 * fabs(want_lse[row]) + (double)(hi - lo) + 16);
+    bound_lse[row] =
+        2 * e + EPS * (8 * fabs(want_lse[row]) + (double)(hi - lo) + 16) + rounding;
     for (int d = 0; d < hd; d++) {
         double o = 0, mass = 0, underflow = 1e-43;
 
         for (int64_t t = lo; t < hi; t++) {
             o += score[t] / sum * values[t * hd + d];
             mass += score[t] / sum * fabs(values[t * hd + d]);
-            underflow += FLT_MIN * fabs(values[t * hd + d]) + code_max * 0x1p-149;
+            underflow += FLT_MIN * fabs(values[t * hd + d]) + code_max * 0x1p-149 +
+                         (rounding > 0 ? FLT_MIN * (1 + code_max) : 0);
         }
         want[row * hd + d] = o;
         bound[row * hd + d] =
-            mass * (expm1(4 * e) + EPS * (2 * (double)(hi - lo) + 32)) + underflow;
+            mass * (expm1(4 * e) + EPS * (2 * (double)(hi - lo) + 32) + 3 * rounding) +
+            underflow;
     }
 }
 
@@ -355,6 +362,77 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
     nan_query(v, r, 20);
 }
 
+static double as_bf16(double x, bool round)
+{
+    return round ? kern_bf16_to(kern_bf16_of((float)x)) : x;
+}
+
+/* Row `row` with its scaled query and its weights rounded to bf16, and with `kv` keys and values,
+ * too; all else in float64. */
+static void round_row(const struct kern_attn_args *a, int row, bool kv, double *out)
+{
+    static double weight[KV_MAX];
+    const int hd = a->head_dim;
+    const float scale = a->scale * 1.44269504088896340736f;
+    const int64_t hi = a->pos0 + row / a->g + 1;
+    double max = -INFINITY, sum = 0;
+
+    for (int64_t t = 0; t < hi; t++) {
+        weight[t] = 0;
+        for (int d = 0; d < hd; d++)
+            weight[t] +=
+                as_bf16(scale * q_row(a, row)[d], true) * as_bf16(keys[t * hd + d], kv);
+        max = fmax(max, weight[t]);
+    }
+    memset(out, 0, (size_t)hd * sizeof(*out));
+    for (int64_t t = 0; t < hi; t++)
+        sum += weight[t] = exp2(weight[t] - max);
+    for (int64_t t = 0; t < hi; t++)
+        for (int d = 0; d < hd; d++)
+            out[d] += as_bf16(weight[t] / sum, true) * as_bf16(values[t * hd + d], kv);
+}
+
+/* Add the squared errors of `s` to sum[0], those of such rounding to sum[1]. */
+static void add_errors(const struct kern_variant *v, struct rng *r, const struct shape *s,
+                       double sum[2])
+{
+    struct kern_attn_args a = make_args(v, r, s);
+    double rounded[KERN_HEAD_DIM_MAX];
+
+    describe(s);
+    v->fn.attn(&a);
+    for (int row = 0; row < s->n_tok * s->g; row++) {
+        const double *w = want + row * s->head_dim;
+
+        expect_row(&a, row);
+        round_row(&a, row, v->op == KERN_ATTN_F32, rounded);
+        for (int d = 0; d < s->head_dim; d++) {
+            sum[0] += pow(out_row(&a, row)[d] - w[d], 2);
+            sum[1] += pow(rounded[d] - w[d], 2);
+        }
+    }
+}
+
+/* Be it precise or not, no variant errs more than such rounding does. */
+static void test_error(const struct kern_variant *v, struct rng *r)
+{
+    for (int amplitude = 1; amplitude <= 8; amplitude *= 8) {
+        double sum[2] = {0};
+
+        for (int n = 0; n < check_cases(8); n++) {
+            struct shape s = {.n_tok = 16 + n, .g = 1 + n % 3, .amplitude = amplitude};
+
+            s.head_dim = 48 + 16 * (n % 6);
+            s.pos0 = rng_range(r, 100, 600);
+            s.kv_hi = s.pos0 + s.n_tok;
+            add_errors(v, r, &s, sum);
+        }
+        CHECK(sum[0] <= 1.05 * 1.05 * sum[1],
+              "%.3g times the error of bf16, queries x %d", sqrt(sum[0] / sum[1]),
+              amplitude);
+    }
+}
+
 /* A batch-invariant variant's row has the same bits alone as among others. */
 static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
 {
@@ -516,6 +594,7 @@ int main(void)
         check_variants(op, test_blocks);
         check_variants(op, test_batch_invariant);
         check_variants(op, test_attn);
+        check_variants(op, test_error);
     }
     return check_done();
 }

@@ -180,3 +180,26 @@ TEST(answers_qualify)
                 assert_true(v.large_m == usual && v.small_m == usual && !v.note[0]);
         }
 }
+
+/* Attention by the BF16 dot product only where that is fast, and never exact. */
+TEST(attention_rounds_where_it_pays)
+{
+    static struct model m; /* its table is all that is used */
+    struct kern_table exact;
+
+    kern_table_choose(&exact, cpu_isa_usable(), KERN_EXACT);
+    for (int p = KERN_EXACT; p <= KERN_A8; p++)
+        for (int fast = 0; fast < 2; fast++) {
+            struct kern_table before;
+
+            kern_table_choose(&m.kern, cpu_isa_usable(), (enum kern_precision)p);
+            before = m.kern;
+            model_choose_attn(&m, fast);
+            for (int op = 0; op < KERN_N_OPS; op++) {
+                bool changes = !fast && kern_op_is_attn((enum kern_op)op);
+
+                assert_ptr_equal(m.kern.v[op], changes ? exact.v[op] : before.v[op]);
+                assert_true(p != KERN_EXACT || m.kern.v[op] == exact.v[op]);
+            }
+        }
+}

@@ -60,24 +60,29 @@ ATTN_INLINE __m512 attn_exp2(__m512 x)
     return _mm512_maskz_scalef_ps(ok, p, n);
 }
 
-/* Lane i of the result is the sum of the lanes of v[i]; v is used up. */
-ATTN_INLINE __m512 attn_fold16(__m512 v[16])
+ATTN_INLINE __m512 attn_add(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+/* Lane i of the result is the lanes of v[i] joined by op, their sum by attn_add(); v is used
+ * up. */
+ATTN_INLINE __m512 attn_fold16(__m512 v[16], __m512 (*op)(__m512, __m512))
 {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++)
-        v[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
-                             _mm512_shuffle_f32x4(v[i], v[i + 8], 0xee));
+        v[i] = op(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
+                  _mm512_shuffle_f32x4(v[i], v[i + 8], 0xee));
         /* quarters of v[i] now belong to i, i, i+8, i+8 */
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++)
-        v[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88),
-                             _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd));
+        v[i] = op(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88),
+                  _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd));
         /* to i, i+8, i+4, i+12 */
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++)
-        v[i] = _mm512_add_ps(_mm512_unpacklo_ps(v[i], v[i + 2]),
-                             _mm512_unpackhi_ps(v[i], v[i + 2]));
-    v[0] = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+        v[i] = op(_mm512_unpacklo_ps(v[i], v[i + 2]), _mm512_unpackhi_ps(v[i], v[i + 2]));
+    v[0] = op(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
     return _mm512_shuffle_f32x4(v[0], v[0], 0xd8); /* quarters 0, 2, 1, 3 */
 }
 
@@ -230,7 +235,7 @@ ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, 
             __asm__("" : "+r"(k), "+v"(v[i]));
         }
     }
-    return attn_fold16(v);
+    return attn_fold16(v, attn_add);
 }
 
 /* Scores of one query against the first n keys of a tile. Up to 15 floats more are written. */
