@@ -171,6 +171,16 @@ def speculation(rng, draft_tok, **_):
     return summary, {}
 
 
+def long_context(rng, kv_type, n_ctx_tok, **_):
+    bytes_per_tok = {"bf16": 2, "q8": 1}[kv_type]
+    return {"prefill_tok_s": 300 / (1 + n_ctx_tok / 2e4), "short_tok_s": 300,
+            "prefill_over_short": 1 / (1 + n_ctx_tok / 2e4), "prefill_roof_frac": rng.uniform(0.6, 0.8),
+            "attention_frac": n_ctx_tok / (n_ctx_tok + 2e4), "attention_gflops": 500,
+            "attention_peak_frac": rng.uniform(0.5, 0.8),
+            "decode_tok_s": 50 / (1 + bytes_per_tok * n_ctx_tok / 2e4), "decode_gbps": 50,
+            "decode_read_gbps": 55, "decode_bandwidth_frac": rng.uniform(0.8, 0.95), "kv_bytes_frac": 0.4}, {}
+
+
 def team_runtimes(rng, busy, **_):
     summary, series = {}, {}
     for part in "dispatch_us barrier_us prefill_tok_s decode_tok_s".split():
@@ -404,6 +414,7 @@ STUDIES = {
                                   "policy": ["sandwich", "sandwich_paper"]}),
     "speculation_breakeven": (speculation, {
         "model": ["a-bf16.gguf", "a-q4_0.gguf"], "draft_tok": [2, 4, 8], "draft_cost": [0.0, 0.15]}),
+    "long_context": (long_context, {"kv_type": ["bf16", "q8"], "n_ctx_tok": [512, 4096, 16384]}),
     "engines_roofline": (engines, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"]}),
     "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16",
                                  "serving_8"]}),
