@@ -279,7 +279,7 @@ make lint                   Check the sources against the rules of tests/lint/.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
 make report                 Write results/report/index.html about all records.
 make docs                   For maintainers: renew results/performance.md from your records, docs/ and
-                            the hashes of figures from the published ones.
+                            results/published/ (page, hashes of figures) from the published ones.
 make artifact BUDGET=120m   Run what fits into the time, then check and report. ARGS=--resume: continue.
 make figures                Draw all figures from the newest results. NAME=S: one of them.
                             ARGS="--formats svg": no PNG and no PDF.

@@ -6,33 +6,6 @@
 #include "experiments/job/job.h"
 #include "experiments/report/page.h"
 
-#define COLUMNS 100
-
-/* Append the words of `from`, broken into lines; those after the first begin with `indent`. */
-static void put_wrapped(struct text *out, const struct text *from, const char *indent)
-{
-    const char *at = from->p, *end = from->p + from->n;
-    size_t column = 0;
-
-    while (at < end) {
-        const char *blank = memchr(at, ' ', (size_t)(end - at));
-        const size_t n = (size_t)((blank ? blank : end) - at);
-
-        if (column > 0 && column + 1 + n > COLUMNS) {
-            text_puts(out, "\n");
-            text_puts(out, indent);
-            column = strlen(indent);
-        } else if (column > 0) {
-            text_puts(out, " ");
-            column++;
-        }
-        text_put(out, at, n);
-        column += n;
-        at += n + (blank != NULL);
-    }
-    text_puts(out, "\n");
-}
-
 /* --- one claim */
 
 /* n_of[verdict] is counted. */
@@ -55,7 +28,7 @@ static void put_claim(struct text *out, const struct claim *c, const json_t *rec
                c->figure ? ", " : "", c->figure ? c->figure : "", c->text);
     if (v == CLAIM_NOT_TESTABLE && found.n)
         report_put(&line, ". Why not: %.*s", (int)found.n, found.p);
-    put_wrapped(out, &line, "  ");
+    report_put_wrapped(out, &line, "  ");
     text_fini(&line);
     text_fini(&found);
 }
@@ -111,7 +84,7 @@ static int put_experiment(struct text *out, const struct claims *claims, size_t 
                    "`make experiment NAME=%s` (%g min) draws `paper-figs/out/%s.svg`.",
                    name, j->cost.minutes, name);
         put_record(&line, record);
-        put_wrapped(out, &line, "");
+        report_put_wrapped(out, &line, "");
         text_fini(&line);
     } else {
         report_put(out, "Without an experiment:\n");
@@ -141,7 +114,7 @@ static void put_totals(struct text *out, const int n_of[])
             before = ", ";
         }
     report_put(&line, ".");
-    put_wrapped(out, &line, "");
+    report_put_wrapped(out, &line, "");
     report_put(out, "\n");
     text_fini(&line);
 }

@@ -8,23 +8,16 @@
 
 #include "base/name.h"
 
-#define WORD_MAX 128
-
 static const char *const relations[] = {"<", "<=", ">", ">=", "=", NULL};
 
-struct operand {
-    double factor;       /* the number itself where there is no name */
-    char name[WORD_MAX]; /* "": a plain number */
-};
-
 /* The next word of *p, which moves behind it; false: none is left, or it is too long. */
-static bool next_word(const char **p, char word[WORD_MAX])
+static bool next_word(const char **p, char word[CLAIM_WORD_MAX])
 {
     size_t n;
 
     *p += strspn(*p, " ");
     n = strcspn(*p, " ");
-    if (n == 0 || n >= WORD_MAX)
+    if (n == 0 || n >= CLAIM_WORD_MAX)
         return false;
     memcpy(word, *p, n);
     word[n] = 0;
@@ -32,14 +25,14 @@ static bool next_word(const char **p, char word[WORD_MAX])
     return true;
 }
 
-static bool read_operand(const char *word, struct operand *out)
+bool claim_operand_read(const char *word, struct claim_operand *out)
 {
     char *end;
     const double x = strtod(word, &end);
     const bool number = end != word && isfinite(x);
     const char *name = number && *end == '*' ? end + 1 : number ? end : word;
 
-    *out = (struct operand){.factor = number ? x : 1};
+    *out = (struct claim_operand){.factor = number ? x : 1};
     snprintf(out->name, sizeof(out->name), "%s", name);
     for (char *c = out->name; *c; c++)
         *c = *c == '~' ? ' ' : *c;
@@ -50,12 +43,12 @@ static bool read_operand(const char *word, struct operand *out)
 
 int claim_rule_check(const char *rule, const char *where)
 {
-    char word[WORD_MAX] = "";
-    struct operand o;
+    char word[CLAIM_WORD_MAX] = "";
+    struct claim_operand o;
     int n_operands = 0; /* of this chain */
 
     for (const char *p = rule;; n_operands++) {
-        if (!next_word(&p, word) || !read_operand(word, &o))
+        if (!next_word(&p, word) || !claim_operand_read(word, &o))
             return err_set(ERR_FORMAT,
                            "%s: expected a number or a headline, found \"%.60s\"", where,
                            p > rule ? word : rule);
@@ -78,21 +71,16 @@ int claim_rule_check(const char *rule, const char *where)
 void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
                       void *ctx)
 {
-    char word[WORD_MAX];
-    struct operand o;
+    char word[CLAIM_WORD_MAX];
+    struct claim_operand o;
 
     for (const char *p = rule; next_word(&p, word);)
-        if (name_index(relations, word) < 0 && read_operand(word, &o) && o.name[0])
+        if (name_index(relations, word) < 0 && claim_operand_read(word, &o) && o.name[0])
             fn(ctx, o.name);
 }
 
-/* A value and its interval; the value alone where it has none. */
-struct range {
-    double at, lo, hi;
-};
-
 /* Its own interval, or what its A/A could not have told from it where that is wider. */
-static struct range scaled(double factor, const json_t *headline)
+static struct claim_range scaled(double factor, const json_t *headline)
 {
     const json_t *lo = json_object_get(headline, "lo"),
                  *hi = json_object_get(headline, "hi");
@@ -103,16 +91,17 @@ static struct range scaled(double factor, const json_t *headline)
 
     a = factor * fmin(a, value / unseen);
     b = factor * fmax(b, value * unseen);
-    return (struct range){factor * value, fmin(a, b), fmax(a, b)};
+    return (struct claim_range){factor * value, fmin(a, b), fmax(a, b)};
 }
 
-static enum claim_truth value_of(const struct operand *o, const json_t *headline,
-                                 struct range *out, struct text *found)
+enum claim_truth claim_operand_value(const struct claim_operand *o,
+                                     const json_t *headline, struct claim_range *out,
+                                     struct text *found)
 {
     const json_t *h = json_object_get(headline, o->name);
     const char *why = json_string_value(json_object_get(h, "why"));
 
-    *out = (struct range){o->factor, o->factor, o->factor};
+    *out = (struct claim_range){o->factor, o->factor, o->factor};
     if (!o->name[0])
         return CLAIM_HOLDS;
     if (json_is_number(json_object_get(h, "value"))) {
@@ -145,7 +134,7 @@ static bool compare(double a, int relation, double b, double slack)
 
 /* Order holds or fails where it does so for all values within the intervals. Equality is
  * that of the values; it fails only where the intervals do not overlap. */
-static enum claim_truth judge(struct range a, int relation, struct range b,
+static enum claim_truth judge(struct claim_range a, int relation, struct claim_range b,
                               double tolerance)
 {
     const double slack = tolerance * fabs(b.at);
@@ -162,7 +151,8 @@ static enum claim_truth judge(struct range a, int relation, struct range b,
     return all ? CLAIM_HOLDS : some ? CLAIM_UNSURE : CLAIM_FAILS;
 }
 
-static void put_operand(struct text *t, const struct operand *o, struct range x)
+static void put_operand(struct text *t, const struct claim_operand *o,
+                        struct claim_range x)
 {
     if (!o->name[0]) {
         text_printf(t, "%g", x.at);
@@ -180,10 +170,10 @@ enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
                                   double tolerance, struct text *found)
 {
     enum claim_truth truth = CLAIM_HOLDS, known;
-    char word[WORD_MAX];
-    struct operand o;
+    char word[CLAIM_WORD_MAX];
+    struct claim_operand o;
     int relation = -1; /* between `left` and the operand that comes */
-    struct range left = {NAN, NAN, NAN}, x;
+    struct claim_range left = {NAN, NAN, NAN}, x;
 
     for (const char *p = rule; next_word(&p, word);) {
         if (strcmp(word, "and") == 0) {
@@ -192,8 +182,8 @@ enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
         } else if (name_index(relations, word) >= 0) {
             relation = name_index(relations, word);
             text_printf(found, " %s ", word);
-        } else if (read_operand(word, &o)) {
-            known = value_of(&o, headline, &x, found);
+        } else if (claim_operand_read(word, &o)) {
+            known = claim_operand_value(&o, headline, &x, found);
             if (known != CLAIM_HOLDS)
                 return known;
             put_operand(found, &o, x);

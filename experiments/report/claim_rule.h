@@ -9,6 +9,7 @@
 #ifndef REPORT_CLAIM_RULE_H
 #define REPORT_CLAIM_RULE_H
 
+#include <stdbool.h>
 #include <jansson.h>
 
 #include "base/err.h"
@@ -21,6 +22,26 @@ enum claim_truth {
     CLAIM_UNKNOWN, /* a number is missing in the record, which says why */
     CLAIM_ABSENT,  /* the record has no headline of that name: it is of another job */
 };
+
+#define CLAIM_WORD_MAX 128
+
+struct claim_operand {
+    double factor;             /* the number itself where there is no name */
+    char name[CLAIM_WORD_MAX]; /* "": a plain number */
+};
+
+/* A value and its interval, which without one is the value alone. */
+struct claim_range {
+    double at, lo, hi;
+};
+
+/* Is the word an operand? */
+bool claim_operand_read(const char *word, struct claim_operand *out);
+/* Its value in `headline`, as of claim_rule_holds(). CLAIM_HOLDS: it has one; CLAIM_UNKNOWN,
+ * CLAIM_ABSENT: `found` is the reason, in place of what it had. */
+enum claim_truth claim_operand_value(const struct claim_operand *o,
+                                     const json_t *headline, struct claim_range *out,
+                                     struct text *found);
 
 /* Is it a rule? ERR_FORMAT says which word is not as expected; `where` begins the line. */
 MUST int claim_rule_check(const char *rule, const char *where);

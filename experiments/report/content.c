@@ -1,4 +1,5 @@
-/* What is on the page: machines, verdicts, what is tested, and then each experiment. */
+/* What is on the page: what was found, machines, verdicts, what is tested, and then each
+ * experiment, paper by paper. */
 #include "experiments/report/parts.h"
 
 #include <limits.h>
@@ -22,6 +23,17 @@ const char *report_label(const json_t *host)
 
 /* --- machines */
 
+size_t report_n_measured(const json_t *host)
+{
+    const char *stem;
+    json_t *head;
+    size_t n = 0;
+
+    json_object_foreach(json_object_get(host, "records"), stem, head) n +=
+        export_is_timed(report_evidence(head));
+    return n;
+}
+
 static void put_limit(struct text *out, const char *what, double value, const char *unit)
 {
     if (isnan(value))
@@ -44,18 +56,19 @@ static void put_machine(struct text *out, const json_t *host)
         report_put(out, "%s%s", before, name);
         before = ", ";
     }
+    text_puts(out, " | ");
     if (card) {
-        put_limit(out, " | read", measure_card_read_gbps(card, all), "GB/s");
+        put_limit(out, "read", measure_card_read_gbps(card, all), "GB/s");
         put_limit(out, ", f32", measure_card_peak_gflops(card, "f32", "exact", all),
                   "GFLOP/s");
         put_limit(out, ", bf16", measure_card_peak_gflops(card, "bf16", "relaxed", all),
                   "GFLOP/s");
     } else {
-        report_put(out, " | no machine card is recorded");
+        report_put(out, "no machine card is recorded");
     }
-    report_put(out, " | %zu | %.10s |\n",
+    report_put(out, " | %zu, %zu of them measured | %.10s |\n",
                json_object_size(json_object_get(host, "records")),
-               json_str_at(host, "newest", "?"));
+               report_n_measured(host), json_str_at(host, "newest", "?"));
 }
 
 static void put_machines(struct text *out, const struct report *r)
@@ -70,6 +83,12 @@ static void put_machines(struct text *out, const struct report *r)
         report_put(out, "| machine | instruction sets | host name | measured limits | "
                         "experiments | newest record |\n|---|---|---|---|---|---|\n");
     json_array_foreach(r->hosts, h, host) put_machine(out, host);
+    if (report_n_compared(r))
+        report_put(out,
+                   "\n%d experiment%s of more than one machine: [side by side](#%s).\n",
+                   report_n_compared(r),
+                   report_n_compared(r) == 1 ? " has records" : "s have records",
+                   "Machines side by side");
     report_put(out, "\n");
 }
 
@@ -110,71 +129,64 @@ void report_put_verdict(struct text *out, const struct claim *c, const json_t *h
     text_fini(&found);
 }
 
+/* The verdict of each host that has a record. */
 static void put_claim(struct text *out, const struct report *r, const struct claim *c)
 {
     const size_t n_hosts = json_array_size(r->hosts);
+    const char *before = "";
 
     report_put(out, "| %s", c->name);
     if (c->experiment && report_find(r, c->experiment))
         report_put(out, "<br>[%s](#%s)", c->experiment, c->experiment);
-    report_put(out, " | %s<br>%s, sec. %s%s%s", c->text, c->paper, c->section,
-               c->figure ? ", " : "", c->figure ? c->figure : "");
+    report_put(out, " | %s<br>Sec. %s%s%s", c->text, c->section, c->figure ? ", " : "",
+               c->figure ? c->figure : "");
     if (c->here)
         report_put(out, "<br>Here: %s", c->here);
-    for (size_t h = 0; h < (n_hosts ? n_hosts : 1); h++) {
-        report_put(out, " | ");
-        report_put_verdict(out, c, record_of(r, c, h));
+    report_put(out, " | ");
+    for (size_t h = 0; h < n_hosts; h++) {
+        const json_t *head = record_of(r, c, h);
+
+        if (!head)
+            continue;
+        text_puts(out, before);
+        if (n_hosts > 1)
+            report_put(out, "%s: ", report_label(json_array_get(r->hosts, h)));
+        report_put_verdict(out, c, head);
+        before = "<br>";
     }
+    if (!*before)
+        report_put_verdict(out, c, NULL);
     report_put(out, " |\n");
-}
-
-/* How the verdicts of host h come out. */
-static void put_totals(struct text *out, const struct report *r, size_t h)
-{
-    int n[CLAIM_NO_RECORD + 1] = {0}, n_failed = 0;
-
-    for (size_t i = 0; i < r->claims.n; i++) {
-        struct text found = {0};
-        enum claim_verdict v =
-            claim_judge(&r->claims.v[i], record_of(r, &r->claims.v[i], h), &found);
-
-        text_fini(&found);
-        n[v]++;
-        n_failed += claim_is_failure(&r->claims.v[i], v);
-    }
-    if (json_array_size(r->hosts) > 1)
-        report_put(out, "%s: ", report_label(json_array_get(r->hosts, h)));
-    for (int v = 0; v <= CLAIM_NO_RECORD; v++)
-        report_put(out, "%s%d %s", v ? ", " : "", n[v],
-                   claim_verdict_name((enum claim_verdict)v));
-    if (n_failed)
-        report_put(out, ". %d that should hold on every machine %s not.\n\n", n_failed,
-                   n_failed == 1 ? "does" : "do");
-    else
-        report_put(out, ". None that should hold on every machine fails.\n\n");
 }
 
 static void put_verdicts(struct text *out, const struct report *r)
 {
-    const size_t n_hosts = json_array_size(r->hosts);
+    json_t *papers = report_papers(r);
+    const json_t *p;
+    size_t i;
 
-    report_put(out, "## Verdicts\n\nOf `testbed check`: what the papers claim, compared "
-                    "with the newest records by a rule for each claim. \"In shape\": the "
-                    "order or the direction holds, not the size, or the machine is a "
-                    "simulated one.\n\n");
-    for (size_t h = 0; h < (n_hosts ? n_hosts : 1); h++)
-        put_totals(out, r, h);
-    report_put(out, "| claim, experiment | the paper |");
-    for (size_t h = 0; h < (n_hosts ? n_hosts : 1); h++)
-        report_put(out, " %s |",
-                   n_hosts > 1 ? report_label(json_array_get(r->hosts, h)) : "verdict");
-    report_put(out, "\n|---|---|");
-    for (size_t h = 0; h < (n_hosts ? n_hosts : 1); h++)
-        report_put(out, "---|");
-    report_put(out, "\n");
-    for (size_t i = 0; i < r->claims.n; i++)
-        put_claim(out, r, &r->claims.v[i]);
-    report_put(out, "\n");
+    report_put(out, "## Verdicts by paper\n\nOf `testbed check`: what the papers claim, "
+                    "compared with the newest records by a rule for each claim. \"In "
+                    "shape\": the order or the direction holds, not the size, or the "
+                    "machine is a simulated one.\n\n");
+    report_put_verdict_counts(out, r);
+    json_array_foreach(papers, i, p)
+    {
+        size_t n = 0;
+
+        for (size_t k = 0; k < r->claims.n; k++) {
+            if (strcmp(r->claims.v[k].paper, json_string_value(p)) != 0)
+                continue;
+            if (n++ == 0)
+                report_put(out,
+                           "<details><summary>Claims of %s</summary>\n\n| claim, "
+                           "experiment | the paper | verdict |\n|---|---|---|\n",
+                           json_string_value(p));
+            put_claim(out, r, &r->claims.v[k]);
+        }
+        text_puts(out, n ? "\n</details>\n\n" : "");
+    }
+    json_decref(papers);
 }
 
 /* --- what is tested */
@@ -186,7 +198,7 @@ static void put_coverage_row(struct text *out, const struct report *r,
     char evidence[128];
     size_t i;
 
-    report_put(out, "| %s, %s | ", c->paper, c->where);
+    report_put(out, "| %s | ", c->where);
     report_put(out,
                c->kind == COVERAGE_FULL   ? REPORT_GOOD
                : c->kind == COVERAGE_NONE ? REPORT_DIM
@@ -212,52 +224,90 @@ static void put_coverage(struct text *out, const struct report *r)
     report_put(out,
                "## What of the papers is tested\n\nEvery figure and table, and each "
                "section with a claim of its own. \"Other\": the same question, asked "
-               "in another way.\n\n| where | covers | experiments | evidence | what is "
-               "missing |\n|---|---|---|---|---|\n");
-    for (size_t i = 0; i < r->coverage.n; i++)
-        put_coverage_row(out, r, &r->coverage.v[i]);
-    report_put(out, "\n");
+               "in another way.\n\n");
+    report_put_coverage_counts(out, r);
+    for (size_t i = 0; i < r->coverage.n;) {
+        const char *paper = r->coverage.v[i].paper;
+
+        report_put(out,
+                   "<details><summary>Figures, tables and sections of %s</summary>"
+                   "\n\n| where | covers | experiments | evidence | what is missing "
+                   "|\n|---|---|---|---|---|\n",
+                   paper);
+        for (; i < r->coverage.n && strcmp(r->coverage.v[i].paper, paper) == 0; i++)
+            put_coverage_row(out, r, &r->coverage.v[i]);
+        report_put(out, "\n</details>\n\n");
+    }
 }
 
 /* --- the page */
 
-static void put_contents(struct text *out, const struct report *r)
+/* Those of a paper with a record or a problem, or the others. */
+static int put_experiments(struct text *out, const struct report *r, const char *paper,
+                           bool recorded, const char *dir, int *n)
 {
-    report_put(out, "## Experiments\n\n| experiment | what | evidence | minutes |\n"
-                    "|---|---|---|---|\n");
     for (size_t i = 0; i < r->n; i++) {
         const struct report_experiment *e = &r->v[i];
-        const json_t *head = report_record(r, e);
 
-        report_put(out, "| [%s](#%s) | %s | ", e->stem, e->stem,
-                   e->job ? e->job->head.about : "");
-        report_put(out,
-                   json_array_size(e->problems) > 0 ? REPORT_BAD
-                   : head                           ? "%s"
-                                                    : REPORT_DIM,
-                   json_array_size(e->problems) > 0 ? "see there"
-                   : head                           ? report_evidence(head)
-                                                    : "no record");
-        if (e->job)
-            report_put(out, " | %g |\n", e->job->cost.minutes);
-        else
-            report_put(out, " | |\n");
+        if (strcmp(report_paper_of(r, e), paper) != 0 ||
+            recorded != (report_record(r, e) || json_array_size(e->problems) > 0))
+            continue;
+        ++*n;
+        TRY(report_put_experiment(out, r, e, dir));
     }
-    report_put(out, "\n");
+    return OK;
+}
+
+static int put_paper(struct text *out, const struct report *r, const char *paper,
+                     const char *dir)
+{
+    struct text with = {0}, without = {0};
+    int n_with = 0, n_without = 0,
+        rc = put_experiments(&with, r, paper, true, dir, &n_with);
+
+    if (rc == OK)
+        rc = put_experiments(&without, r, paper, false, dir, &n_without);
+    if (n_with + n_without > 0)
+        report_put(out, "### %s\n\n", paper);
+    report_put_text(out, &with);
+    if (n_without > 0)
+        report_put(out, "<details><summary>%d without a record</summary>\n\n", n_without);
+    report_put_text(out, &without);
+    text_puts(out, n_without > 0 ? "</details>\n\n" : "");
+    text_fini(&with);
+    text_fini(&without);
+    return rc;
+}
+
+static int put_figures(struct text *out, const struct report *r, const char *dir)
+{
+    json_t *papers = report_papers(r);
+    const json_t *p;
+    int rc = OK;
+    size_t i;
+
+    json_array_append_new(papers, json_string(REPORT_NO_PAPER));
+    report_put(out, "## Figures by paper\n\n");
+    json_array_foreach(papers, i, p) if (rc == OK) rc =
+        put_paper(out, r, json_string_value(p), dir);
+    json_decref(papers);
+    return rc;
 }
 
 int report_put_page(struct text *out, const struct report *r, const char *dir)
 {
     report_put(out, "# " REPORT_TITLE
                     "\n\nEverything here comes from the records that are linked: no "
-                    "number was typed. A number that is missing is n/a, with its reason. "
-                    "Evidence is measured, measured\\_small (on a reduced scale), model "
-                    "(arithmetic), simulated, or emulated (correctness, no timing).\n\n");
+                    "result was typed. An interval is the 95 %% one. A number that is "
+                    "missing is n/a, with its reason. Evidence is measured, "
+                    "measured\\_small (on a reduced scale), model (arithmetic), "
+                    "simulated, emulated (correctness, no timing), or published (read "
+                    "from a file of others).\n\n");
+    report_put_findings(out, r, false);
     put_machines(out, r);
     put_verdicts(out, r);
     put_coverage(out, r);
-    put_contents(out, r);
-    for (size_t i = 0; i < r->n; i++)
-        TRY(report_put_experiment(out, r, &r->v[i], dir));
+    TRY(put_figures(out, r, dir));
+    report_put_side_by_side(out, r, false);
     return out->rc;
 }

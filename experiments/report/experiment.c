@@ -10,8 +10,6 @@
 #include "base/json.h"
 #include "experiments/record/head.h"
 
-#define FOLDED_ABOVE 16 /* numbers of an experiment that stand open */
-
 /* --- numbers */
 
 void report_put_number(struct text *out, const json_t *h)
@@ -259,20 +257,21 @@ void report_put_table_head(struct text *out, const struct report *r,
     text_puts(out, "\n");
 }
 
-static void put_numbers(struct text *out, const struct report *r,
+void report_put_numbers(struct text *out, const struct report *r,
                         const struct report_experiment *e)
 {
     json_t *names = report_headline_names(r, e), *unit;
     const size_t n = json_object_size(names);
     const char *name;
 
-    if (n > FOLDED_ABOVE)
-        report_put(out, "<details><summary>%zu numbers</summary>\n\n", n);
-    if (n > 0)
+    if (n > 0) {
+        report_put(out, "<details><summary>%zu number%s</summary>\n\n", n,
+                   n == 1 ? "" : "s");
         report_put_table_head(out, r, e, "| found (95 % interval) | unit |", " better |");
+    }
     json_object_foreach(names, name, unit)
         put_headline(out, r, e, name, json_string_value(unit));
-    text_puts(out, n > FOLDED_ABOVE ? "\n</details>\n\n" : "\n");
+    text_puts(out, n > 0 ? "\n</details>\n\n" : "");
     json_decref(names);
 }
 
@@ -282,7 +281,7 @@ int report_put_experiment(struct text *out, const struct report *r,
     const json_t *line;
     size_t i;
 
-    report_put(out, "### %s\n\n%s\n\n", e->stem, e->job ? e->job->head.about : "");
+    report_put(out, "#### %s\n\n%s\n\n", e->stem, e->job ? e->job->head.about : "");
     json_array_foreach(e->problems, i, line)
         report_put(out, "- " REPORT_BAD "\n", json_string_value(line));
     text_puts(out, i ? "\n" : "");
@@ -294,6 +293,10 @@ int report_put_experiment(struct text *out, const struct report *r,
     }
     put_figure(out, e, dir);
     TRY(put_facts(out, r, e, dir));
-    put_numbers(out, r, e);
+    if (report_n_hosts(r, e) > 1)
+        report_put(out, "[Numbers of %d machines side by side](#%s)\n\n",
+                   report_n_hosts(r, e), "Machines side by side");
+    else
+        report_put_numbers(out, r, e);
     return OK;
 }

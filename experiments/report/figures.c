@@ -1,4 +1,4 @@
-#include "experiments/report/report.h"
+#include "experiments/report/parts.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -79,7 +79,7 @@ int report_draw(struct report *r, const char *out, bool draw)
         if (report_record(r, e))
             draw_one(r, e, dir, file, draw);
     }
-    return OK;
+    return report_draw_side_by_side(r, out);
 }
 
 static int save(const struct text *t, const char *dir, const char *name)

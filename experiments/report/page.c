@@ -16,10 +16,11 @@
 #include "base/utf8.h"
 
 #define FIGURE_BYTES ((size_t)64 << 20)
+#define COLUMNS      100
 
 /* --- what takes the place of a %s */
 
-enum place { IN_TEXT, IN_CODE, IN_URL, IN_ID };
+enum place { IN_TEXT, IN_CODE, IN_URL, IN_ID, IN_XML };
 
 static void put_char(struct text *out, enum place place, const char *c, size_t n,
                      bool in_word)
@@ -28,8 +29,12 @@ static void put_char(struct text *out, enum place place, const char *c, size_t n
         text_puts(out, "'"); /* code knows no escapes but that of a table's bar */
         return;
     }
-    if (place == IN_TEXT && strchr("&<>", *c)) {
+    if (place != IN_CODE && strchr("&<>", *c)) {
         text_puts(out, *c == '&' ? "&amp;" : *c == '<' ? "&lt;" : "&gt;");
+        return;
+    }
+    if (place == IN_XML) {
+        text_put(out, c, n);
         return;
     }
     if (place == IN_CODE ? *c == '|'
@@ -60,6 +65,11 @@ static void put_words(struct text *out, enum place place, const char *s, size_t 
     }
 }
 
+void report_put_xml(struct text *out, const char *s)
+{
+    put_words(out, IN_XML, s, strlen(s));
+}
+
 static void put_url(struct text *out, const char *s, size_t n)
 {
     for (; n > 0; s++, n--)
@@ -80,6 +90,11 @@ static void put_id(struct text *out, const char *s, size_t n)
         else if (isascii(c) && (isalnum((unsigned char)c) || c == '_' || c == '-'))
             text_put(out, &c, 1);
     }
+}
+
+void report_put_id(struct text *out, const char *s)
+{
+    put_id(out, s, strlen(s));
 }
 
 static void put_escaped(struct text *out, enum place place, const char *s, size_t n)
@@ -151,6 +166,38 @@ void report_put(struct text *out, const char *fmt, ...)
     va_end(ap);
 }
 
+void report_put_text(struct text *out, const struct text *from)
+{
+    text_put(out, from->p, from->n);
+    if (from->rc != OK)
+        out->rc = from->rc;
+}
+
+void report_put_wrapped(struct text *out, const struct text *from, const char *indent)
+{
+    const char *at = from->p, *end = from->p + from->n;
+    size_t column = 0;
+
+    while (at < end) {
+        const char *blank = memchr(at, ' ', (size_t)(end - at));
+        const size_t n = (size_t)((blank ? blank : end) - at);
+        const bool is_bullet = n == 1 && strchr("-+", *at); /* at the begin of a line */
+
+        if (column > 0 && column + 1 + n > COLUMNS && !is_bullet) {
+            text_puts(out, "\n");
+            text_puts(out, indent);
+            column = strlen(indent);
+        } else if (column > 0) {
+            text_puts(out, " ");
+            column++;
+        }
+        text_put(out, at, n);
+        column += n;
+        at += n + (blank != NULL);
+    }
+    text_puts(out, "\n");
+}
+
 /* --- paths */
 
 int report_put_relative(struct text *out, const char *from, const char *to)
@@ -180,20 +227,29 @@ int report_put_relative(struct text *out, const char *from, const char *to)
 /* --- HTML */
 
 static const char style[] =
-    "body{font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;max-width:1200px;"
-    "margin:1.5em auto;padding:0 1.5em}\n"
+    ":root{color-scheme:light dark;--text:#1c1c1c;--page:#fff;--line:#d5d5d5;"
+    "--soft:#f2f2f2;--dim:#6e6e6e;--good:#00674a;--fair:#8a5a00;--bad:#b3261e;"
+    "--link:#0b57d0}\n"
+    "@media(prefers-color-scheme:dark){:root{--text:#e3e3e3;--page:#17191b;"
+    "--line:#44484c;--soft:#25282b;--dim:#a3a3a3;--good:#5fcba3;--fair:#e8b455;"
+    "--bad:#ff9489;--link:#8ab4f8}}\n"
+    "body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--page);"
+    "max-width:1200px;margin:1.5em auto;padding:0 1.5em;overflow-wrap:break-word}\n"
     "h1{font-size:1.7em}h2{font-size:1.35em;margin-top:2em;border-bottom:1px solid "
-    "#ccc}h3{margin-top:2.2em}\n"
+    "var(--line)}h3{font-size:1.2em;margin-top:2em}h4{font-size:1em;margin-top:2.2em}\n"
+    "a{color:var(--link)}ol li{max-width:52em;margin:.45em 0}summary{cursor:pointer}\n"
     "table{display:block;overflow-x:auto;border-collapse:collapse;margin:.6em 0;"
     "font-size:.93em}\n"
-    "th,td{border:1px solid #d5d5d5;padding:.3em .6em;text-align:left;"
+    "th,td{border:1px solid var(--line);padding:.3em .6em;text-align:left;"
     "vertical-align:top;overflow-wrap:break-word}\n"
-    "th{background:#f2f2f2}th:empty{display:none}\n"
-    "img{width:60em;max-width:100%;height:auto}\n"
-    "code{font-size:.93em;background:#f2f2f2;padding:0 .2em}\n"
+    "th{background:var(--soft)}th:empty{display:none}\n"
+    /* figures are drawn on white */
+    "img{width:60em;max-width:100%;height:auto;background:#fff}\n"
+    "code{font-size:.93em;background:var(--soft);padding:0 .2em;overflow-wrap:anywhere}\n"
     /* the marks of page.h */
-    "em{font-style:normal;color:#6e6e6e}strong{font-weight:600;color:#00674a}\n"
-    "em>strong{color:#b3261e}strong>em{color:#8a5a00}\n"
+    "em{font-style:normal;color:var(--dim)}strong{font-weight:600;color:var(--good)}"
+    "em>strong{color:var(--bad)}strong>em{color:var(--fair)}\n"
+    "@media(max-width:600px){body{padding:0 .8em}}\n"
     "@media print{details>*{display:block}}\n";
 
 /* A link in the page leads to it. */

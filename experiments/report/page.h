@@ -21,6 +21,14 @@
  * in out->rc. */
 void report_put(struct text *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Append what was put into `from`, and its failure. */
+void report_put_text(struct text *out, const struct text *from);
+/* Append the words of `from` in lines of at most 100 columns, but for words that are longer. Lines
+ * after the first begin with `indent`. */
+void report_put_wrapped(struct text *out, const struct text *from, const char *indent);
+/* Append a text of a foreign record as XML has it; the id of a heading with this text. */
+void report_put_xml(struct text *out, const char *s);
+void report_put_id(struct text *out, const char *s);
 /* Append the path of `to` from the folder `from`; both exist. ERR_NOTFOUND: one of them does
  * not. */
 MUST int report_put_relative(struct text *out, const char *from, const char *to);

@@ -116,13 +116,15 @@ static void sort_hosts(json_t *sorted, json_t *hosts)
 
 /* --- all of it */
 
-/* Of a list, which is given back; rc: of the function that made it. */
+/* Of a list, which is given back; rc: of the function that made it. *newest becomes a new
+ * reference to the newest one, NULL where there is none. */
 static void add_records(json_t *hosts, struct report_experiment *e, int rc, json_t *paths,
-                        const json_t *latest)
+                        const json_t *latest, json_t **newest)
 {
     json_t *path, *head;
     size_t i;
 
+    *newest = NULL;
     if (rc != OK)
         report_add_problem(e, err_msg());
     json_array_foreach(paths, i, path)
@@ -135,24 +137,35 @@ static void add_records(json_t *hosts, struct report_experiment *e, int rc, json
             head, "latest",
             json_boolean(json_equal(path, json_object_get(latest, "path"))));
         add_record(hosts, e->stem, head);
+        if (replaces(head, *newest)) {
+            json_decref(*newest);
+            *newest = json_incref(head);
+        }
         json_decref(head);
     }
     json_decref(paths);
 }
 
+/* As of claim_record(), the newest published one is judged where there is no other. */
 static void read_records(json_t *hosts, struct report_experiment *e)
 {
-    char dir[PATH_MAX];
-    json_t *paths, *latest;
-    int rc = claim_record(&latest, e->stem);
+    char path[PATH_MAX];
+    json_t *paths, *latest, *newest;
+    int rc;
 
+    snprintf(path, sizeof(path), "results/%s/latest.json", e->stem);
+    rc = export_head(&latest, path);
     if (rc != OK && rc != ERR_NOTFOUND)
         report_add_problem(e, err_msg());
-    snprintf(dir, sizeof(dir), "results/%s", e->stem);
-    rc = export_list(&paths, dir);
-    add_records(hosts, e, rc, paths, latest);
+    snprintf(path, sizeof(path), "results/%s", e->stem);
+    rc = export_list(&paths, path);
+    add_records(hosts, e, rc, paths, latest, &newest);
+    json_decref(newest);
     rc = export_published_list(&paths, e->stem);
-    add_records(hosts, e, rc, paths, latest);
+    add_records(hosts, e, rc, paths, latest, &newest);
+    if (!latest && newest)
+        json_object_set_new(newest, "latest", json_true());
+    json_decref(newest);
     json_decref(latest);
 }
 
@@ -167,6 +180,8 @@ int report_read(struct report *out, const char *claims)
     TRY(claims_read(&out->claims, claims ? claims : path));
     home_find(path, sizeof(path), "results/coverage.json");
     TRY(coverage_read(&out->coverage, path));
+    home_find(path, sizeof(path), "results/findings.json");
+    TRY(findings_read(&out->findings, path));
     TRY(job_names(&out->names));
     out->v = mem_new(MEM_HARNESS, json_array_size(out->names) + 1, sizeof(*out->v));
     hosts = json_object();
@@ -196,6 +211,7 @@ void report_fini(struct report *r)
     json_decref(r->names);
     claims_fini(&r->claims);
     coverage_fini(&r->coverage);
+    findings_fini(&r->findings);
     *r = (struct report){0};
 }
 
@@ -214,6 +230,21 @@ const json_t *report_record(const struct report *r, const struct report_experime
         head = head ? head : report_record_on(host, e);
     }
     return head;
+}
+
+const json_t *report_checked(const struct report *r, const struct report_experiment *e)
+{
+    const json_t *host;
+    size_t h;
+
+    json_array_foreach(r->hosts, h, host)
+    {
+        const json_t *head = report_record_on(host, e);
+
+        if (json_is_true(json_object_get(head, "latest")))
+            return head;
+    }
+    return report_record(r, e);
 }
 
 const struct report_experiment *report_find(const struct report *r, const char *stem)

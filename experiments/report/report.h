@@ -1,5 +1,6 @@
-/* experiments/report/report.h - all records below results/ as one page: machines,
- * verdicts on the papers' claims, what of the papers is tested, each experiment with its figure.
+/* experiments/report/report.h - all records below results/ as one page: what was found, machines,
+ * verdicts on the papers' claims, what of the papers is tested, each experiment with its figure,
+ * paper by paper. Also the page of what comes with the program, README.md.
  *
  * Records come from results/NAME/ of the working directory. Those of other machines count as
  * well: to compare machines, copy their records there. Only
@@ -15,6 +16,7 @@
 #include "base/text.h"
 #include "experiments/report/claims.h"
 #include "experiments/report/coverage.h"
+#include "experiments/report/findings.h"
 #include "experiments/job/job.h"
 #include "experiments/report/page.h"
 
@@ -28,6 +30,7 @@ struct report_experiment {
 struct report {
     struct claims claims;
     struct coverage coverage;
+    struct findings findings;
     json_t *names; /* of all experiments */
     struct report_experiment *v;
     size_t n;
@@ -46,12 +49,15 @@ void report_fini(struct report *r);
 const json_t *report_record_on(const json_t *host, const struct report_experiment *e);
 /* That of the first host that has one. */
 const json_t *report_record(const struct report *r, const struct report_experiment *e);
+/* The one that `testbed check` judges. */
+const json_t *report_checked(const struct report *r, const struct report_experiment *e);
 /* The experiment of that name; NULL: none. */
 const struct report_experiment *report_find(const struct report *r, const char *stem);
 void report_add_problem(struct report_experiment *e, const char *line);
 
 /* Draw the figure of each record into `out`/figures, unless it is newer than the record and the
- * scripts. `draw` false: draw nothing, and show the figures that are there. */
+ * scripts. `draw` false: show the figures that are there. Drawings of several machines side by
+ * side need no script and are always made. */
 MUST int report_draw(struct report *r, const char *out, bool draw);
 
 /* Write `out`/index.html and `out`/report.md. */
@@ -59,5 +65,9 @@ MUST int report_save(const struct report *r, const char *out);
 /* The page as Markdown, for report_save(). `dir`: the folder that it is for. */
 #define REPORT_TITLE "Results of Sandwich Testbed"
 MUST int report_put_page(struct text *out, const struct report *r, const char *dir);
+
+/* Write the page for those who browse the repository, in Markdown that is read as it is: the first
+ * half of the other page, and a line for each experiment. The folder of `path` exists. */
+MUST int report_save_readme(const struct report *r, const char *path);
 
 #endif

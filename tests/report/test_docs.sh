@@ -5,7 +5,30 @@ set -u
 . tests/support/tap.sh
 testbed=$(realpath "$build/testbed")
 
-check "the pages of docs/ are as make docs makes them" sh tests/support/docs.sh --check
+check "the pages are as make docs makes them" sh tests/support/docs.sh --check
+
+# The page of the published records: its links lead somewhere, and no sentence is contradicted.
+links_resolve() { # page
+    folder=$(dirname "$1")
+    awk '/^\[[a-z0-9_]*\]:/ { name = $1; if (NF == 1) getline; print name, $NF }' "$1" | sort >"$dir/defined"
+    grep -o '\[[a-z0-9_]*\]' "$1" | sort -u | sed 's/$/:/' >"$dir/used"
+    sed 's/ .*//' "$dir/defined" | sort | comm -3 "$dir/used" - | grep . && return 1
+    { sed 's/.* //' "$dir/defined" && grep -o '](\([^)]*\))' "$1" | sed 's/](//; s/)$//'; } >"$dir/links"
+    [ "$(grep -c . "$dir/links")" -ge 20 ] || return 1
+    while read -r link; do
+        case $link in
+        '#'*) sed -n 's/^##* //p' "$1" | tr 'A-Z ' 'a-z-' | grep -q -x -F -- "${link#?}" || { echo "$link"; return 1; } ;;
+        *) [ -e "$folder/$link" ] || { echo "$link"; return 1; } ;;
+        esac
+    done <"$dir/links"
+}
+page=results/published/README.md
+check "links of the results page resolve" links_resolve $page
+check "README links to it" grep -q "]($page)" README.md
+check "it begins with what was found" [ "$(grep -m 1 '^## ' $page)" = "## What was found" ]
+check "in at least eight sentences" [ "$(grep -c '^[0-9]*[.] ' $page)" -ge 8 ]
+check "the records bear all out that have one" \
+    sh -c '! grep -q -E "not borne out|a number is missing" "$1"' sh $page
 
 # On claims and records of its own.
 top=$(pwd)
@@ -64,15 +87,19 @@ unset SANDWICH_HOME
 mkdir -p stale/tests/support stale/results
 cp "$top/tests/support/docs.sh" "$top/tests/support/docs_values.py" stale/tests/support
 cp -r "$top/docs" "$top/experiments" "$top/datasets" stale/
-cp "$top/results/claims.json" "$top/results/coverage.json" stale/results
+cp "$top/results/claims.json" "$top/results/coverage.json" "$top/results/findings.json" "$top/results/README.md" \
+    stale/results
 cp -r "$top/results/published" stale/results
 stale() { (cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh "$@"); }
 sed -i '0,/reproduced in shape/s//not reproduced/' stale/docs/claims.md
 sed -i 's/^| S3 right, .* |\( `bucket_accuracy_s3_alpaca_2048` |\)$/| S3 right, twice as often | 0.5 | measured |\1/' stale/docs/odma.md
+sed -i '/"text":/s/"text": "/"text": "Now: /' stale/results/findings.json
 check "a stale page" sh -c '! '"(cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh --check >../said)"
 check "is named" grep -q '^docs/claims.md: not as the published records have it; make docs renews it' said
 check "so is one with a wrong number" grep -q '^docs/odma.md: not as the published records' said
+check "so is one with an old sentence" grep -q '^results/published/README.md: not as the published records' said
 check "it is renewed" stale
+check "and has the new one" grep -q '^1[.] Sandwich: Now: ' stale/results/published/README.md
 check "and then as it was" cmp stale/docs/claims.md "$top/docs/claims.md"
 check "the number, too, and its evidence, not the words" grep -q \
     '^| S3 right, twice as often | 0[.]9[0-9]* ([0-9.]* to [0-9.]*) | simulated |' stale/docs/odma.md

@@ -1,6 +1,6 @@
 /* The page of all records and the tables in documents: what stands in a record reaches them,
  * escaped; what is damaged is a line; text outside of a table's marks stays as it is. */
-#include "tests/support/fixture.h"
+#include "tests/support/report_fixture.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/home.h"
 #include "base/text.h"
 #include "experiments/record/head.h"
 #include "experiments/report/report.h"
@@ -154,98 +153,6 @@ static void paths_are_relative(void **state)
                ERR_NOTFOUND, "no/such");
 }
 
-#define HOSTILE "<script>alert(1)</script>|`\x1b[2J\"'&"
-
-static const char job[] =
-    "{\"about\": \"a job of <b>&|\", \"claim\": {\"paper\": \"P\", \"section\": \"1\", "
-    "\"figure\": \"Fig. 1\", \"text\": \"it holds\"}, \"expect\": \"much\", \"cost\": "
-    "{\"minutes\": 2}, \"system\": {\"adapter\": \"scripted\"}, \"dataset\": {\"n\": 5}}";
-static const char claims[] =
-    "{\"claims\": [{\"name\": \"order\", \"paper\": \"P\", \"section\": \"1\", \"text\": "
-    "\"a is below b\", \"experiment\": \"e\", \"reproduced\": \"a < b\", \"should\": "
-    "\"reproduced\"}]}";
-
-struct made {
-    const char *stem, *cpu, *utc, *host, *code;
-    double a, b, share;
-};
-
-static void make_record(const struct made *m)
-{
-    const struct record_headline h[] = {
-        {.name = "a",
-         .unit = "s",
-         .better = "lower",
-         .value = m->a,
-         .has_interval = true,
-         .lo = m->a / 2,
-         .hi = m->a * 2},
-        {.name = "b 1", .unit = "s", .better = "lower", .value = m->b},
-        {.name = "b", .unit = "s", .better = "lower", .value = m->b},
-        {.name = "c", .unit = "s", .better = "lower", .value = NAN, .why = HOSTILE},
-        {.name = "read_bandwidth_frac",
-         .unit = "",
-         .better = "higher",
-         .value = m->share}};
-    json_t *header = fixture_header(m->utc), *warning;
-    char dir[100], *path;
-    struct fixture_cell f;
-    struct journal *j;
-
-    snprintf(dir, sizeof(dir), "results/%s", m->stem);
-    json_object_update_new(
-        header, json_pack("{s:s s:i s:s s:s}", "cpu_model", m->cpu, "n_cpus", 4, "host",
-                          m->host, "hwloc_xml",
-                          "<info name=\"CPUFamilyNumber\" value=\"25\"/>\n<info "
-                          "name=\"CPUModelNumber\" value=\"17\"/>"));
-    assert_ok(journal_open(&j, dir, m->stem, header, false));
-    for (int i = 0; i < 7; i++) { /* the last one failed */
-        fixture_cell_make(&f, i);
-        f.cell.n_rows = f.cell.n_values = 0; /* which cannot be true */
-        warning = json_pack("[{s:s s:f s:f s:s}]", "code", m->code, "observed",
-                            0.01 * (i + 1), "threshold", 0.02, "text", HOSTILE);
-        assert_non_null(warning);
-        if (i > 3)
-            assert_int_equal(
-                json_object_set_new((json_t *)f.cell.attributes, "warnings", warning), 0);
-        else
-            json_decref(warning);
-        assert_int_equal(json_object_set_new((json_t *)f.cell.attributes, "error",
-                                             json_string(HOSTILE)),
-                         0);
-        assert_ok(journal_cell(j, &f.cell));
-        fixture_cell_free(&f);
-    }
-    assert_ok(record_finish(&j, h, 5, &path));
-    mem_free(path);
-    json_decref(header);
-}
-
-static const struct made first = {"e", "Chip", "2026-01-31T23:59:59Z", "n1", "steal", 1,
-                                  3,   0.8};
-
-/* Jobs e, f and g, claims, and nothing else. */
-static void enter(char top[600])
-{
-    char here[600];
-
-    assert_non_null(getcwd(top, 600));
-    assert_int_equal(chdir(test_dir()), 0);
-    assert_non_null(getcwd(here, sizeof(here)));
-    assert_int_equal(setenv(HOME_ENV, here, 1), 0);
-    assert_ok(file_write("experiments/e.json", job, strlen(job)));
-    assert_ok(file_write("experiments/f.json", job, strlen(job)));
-    assert_ok(file_write("experiments/g.json", "{", 1));
-    assert_ok(file_write("results/claims.json", claims, strlen(claims)));
-}
-
-static void leave(const char *top)
-{
-    assert_int_equal(system("rm -rf experiments results page doc.md"), 0);
-    assert_int_equal(unsetenv(HOME_ENV), 0);
-    assert_int_equal(chdir(top), 0);
-}
-
 static void notes_name_what_speaks_against_a_record(void **state)
 {
     struct text warnings = {0}, machine = {0};
@@ -253,8 +160,8 @@ static void notes_name_what_speaks_against_a_record(void **state)
     json_t *head;
 
     (void)state;
-    enter(top);
-    make_record(&first);
+    fixture_enter(top);
+    fixture_record_make(&fixture_first);
     assert_ok(claim_record(&head, "e"));
     export_put_warnings(&warnings, head);
     assert_string_equal(as_text(&warnings),
@@ -276,26 +183,7 @@ static void notes_name_what_speaks_against_a_record(void **state)
     json_decref(head);
     text_fini(&warnings);
     text_fini(&machine);
-    leave(top);
-}
-
-static char *page(const char *name)
-{
-    char path[100];
-    size_t n;
-
-    snprintf(path, sizeof(path), "page/%s", name);
-    return test_read(path, &n);
-}
-
-static void save_page(void)
-{
-    struct report r;
-
-    assert_ok(report_read(&r, NULL));
-    assert_ok(report_draw(&r, "page", false));
-    assert_ok(report_save(&r, "page"));
-    report_fini(&r);
+    fixture_leave(top);
 }
 
 static void pages_hold_what_records_hold(void **state)
@@ -319,11 +207,11 @@ static void pages_hold_what_records_hold(void **state)
     char top[600], *again;
 
     (void)state;
-    enter(top);
-    make_record(&first);
-    save_page();
+    fixture_enter(top);
+    fixture_record_make(&fixture_first);
+    fixture_save_page();
     for (int i = 0; i < 2; i++) {
-        char *text = page(names[i]);
+        char *text = fixture_page(names[i]);
 
         for (size_t k = 0; k < sizeof(both) / sizeof(both[0]); k++)
             if (!strstr(text, both[k]))
@@ -332,13 +220,13 @@ static void pages_hold_what_records_hold(void **state)
         assert_null(strstr(text, "<b>&|"));
         assert_null(strchr(text, '\x1b'));
         assert_non_null(strstr(text, "&lt;script&gt;"));
-        save_page();
-        again = page(names[i]);
+        fixture_save_page();
+        again = fixture_page(names[i]);
         assert_string_equal(text, again); /* the same records, the same page */
         mem_free(again);
         mem_free(text);
     }
-    leave(top);
+    fixture_leave(top);
 }
 
 static void a_damaged_record_is_a_line(void **state)
@@ -347,8 +235,8 @@ static void a_damaged_record_is_a_line(void **state)
     char top[600], *text;
 
     (void)state;
-    enter(top);
-    make_record(&first);
+    fixture_enter(top);
+    fixture_record_make(&fixture_first);
     assert_ok(file_write("results/e/bad.h5", "no record", 9));
     assert_ok(file_write("results/e/bad.json", "no head", 7));
     assert_ok(file_write("results/e/lone.h5", "no record", 9));
@@ -360,13 +248,13 @@ static void a_damaged_record_is_a_line(void **state)
     assert_int_equal(json_array_size(report_find(&r, "g")->problems), 1);
     assert_null(report_find(&r, "h"));
     report_fini(&r);
-    save_page();
-    text = page("index.html");
+    fixture_save_page();
+    text = fixture_page("index.html");
     assert_non_null(strstr(text, "results/e/bad.json: "));
     assert_non_null(strstr(text, "results/e/lone.h5: expected its head next to it"));
     assert_non_null(strstr(text, "results/f/latest.json"));
     mem_free(text);
-    leave(top);
+    fixture_leave(top);
 }
 
 /* 1.2 of what memory can do: on the page and in a document the number is missing, the claim has
@@ -383,9 +271,9 @@ static void more_than_a_bound_is_no_headline(void **state)
     json_t *head;
 
     (void)state;
-    enter(top);
-    make_record(
-        &(struct made){"e", "Chip", "2026-01-31T23:59:59Z", "n1", "steal", 1, 3, 1.2});
+    fixture_enter(top);
+    fixture_record_make(&(struct fixture_record){"e", "Chip", "2026-01-31T23:59:59Z",
+                                                 "n1", "steal", 1, 3, 1.2});
     test_write("results/claims.json", rule, strlen(rule));
     assert_ok(claims_read(&list, "results/claims.json"));
     assert_ok(claim_record(&head, "e"));
@@ -394,40 +282,40 @@ static void more_than_a_bound_is_no_headline(void **state)
     text_fini(&found);
     json_decref(head);
     claims_fini(&list);
-    save_page();
-    text = page("report.md");
+    fixture_save_page();
+    text = fixture_page("report.md");
     assert_non_null(strstr(text, reason));
     assert_non_null(strstr(text, "exceeded (1.2, threshold 1.02)"));
     mem_free(text);
-    leave(top);
+    fixture_leave(top);
 }
 
 static void machines_are_side_by_side(void **state)
 {
-    struct made other = first, older = first;
+    struct fixture_record other = fixture_first, older = fixture_first;
     struct report r;
     char top[600], *text;
 
     (void)state;
-    enter(top);
+    fixture_enter(top);
     older.utc = "2025-01-01T00:00:00Z";
     older.a = 5511;
-    make_record(&older);
+    fixture_record_make(&older);
     other.cpu = "Other";
     other.a = 8;
-    other.host = HOSTILE;
-    make_record(&other);
-    make_record(&first);
-    make_record(
-        &(struct made){"f", "Chip", "2026-02-01T00:00:00Z", "n2", "lateness", 1, 2, 0.8});
+    other.host = FIXTURE_HOSTILE;
+    fixture_record_make(&other);
+    fixture_record_make(&fixture_first);
+    fixture_record_make(&(struct fixture_record){"f", "Chip", "2026-02-01T00:00:00Z",
+                                                 "n2", "lateness", 1, 2, 0.8});
     assert_ok(report_read(&r, NULL));
     assert_int_equal(json_array_size(r.hosts), 2);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(r.hosts, 0), "label")),
         "Chip (family 25, model 17), 4 CPUs");
     report_fini(&r);
-    save_page();
-    text = page("report.md");
+    fixture_save_page();
+    text = fixture_page("report.md");
     assert_non_null(
         strstr(text, "| `a` | s | 1 (0.5 to 2) | 8 (4 to 16), 8 times the first |"));
     assert_null(strstr(text, "5511"));
@@ -436,7 +324,7 @@ static void machines_are_side_by_side(void **state)
     assert_non_null(strstr(text, "**not reproduced, but should hold"));
     assert_null(strstr(text, "<script"));
     mem_free(text);
-    leave(top);
+    fixture_leave(top);
 }
 
 /* --- tables in documents */
@@ -460,8 +348,8 @@ static void text_outside_stays(void **state)
     int n_kept;
 
     (void)state;
-    enter(top);
-    make_record(&first);
+    fixture_enter(top);
+    fixture_record_make(&fixture_first);
     assert_ok(report_read(&r, NULL));
     snprintf(doc, sizeof(doc), "%s" BEGIN("e:b*,a,zz f") "stale\nlines\n" END "tail",
              before);
@@ -494,7 +382,7 @@ static void text_outside_stays(void **state)
         strstr(as_text(&out), BEGIN("f") "old\n" END "between\n" BEGIN("e:a") "\n`e`"));
     text_fini(&out);
     report_fini(&r);
-    leave(top);
+    fixture_leave(top);
 }
 
 static void broken_documents_are_refused(void **state)
@@ -523,8 +411,8 @@ static void broken_documents_are_refused(void **state)
     int n_kept;
 
     (void)state;
-    enter(top);
-    make_record(&first);
+    fixture_enter(top);
+    fixture_record_make(&fixture_first);
     assert_ok(report_read(&r, NULL));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int rc = tables(&out, cases[i].text, &r, &n_kept);
@@ -541,7 +429,7 @@ static void broken_documents_are_refused(void **state)
     assert_int_equal(stat("doc.md", &st), 0);
     assert_int_equal(st.st_size, 11);
     report_fini(&r);
-    leave(top);
+    fixture_leave(top);
 }
 
 static void end_3(void)
@@ -559,8 +447,8 @@ static void memory_fails(void **state)
     struct report r;
 
     (void)state;
-    enter(top);
-    make_record(&first);
+    fixture_enter(top);
+    fixture_record_make(&fixture_first);
     assert_ok(report_read(&r, NULL));
     for (long k = 0; WEXITSTATUS(status) == 3; k += 23) {
         const pid_t pid = fork();
@@ -575,7 +463,7 @@ static void memory_fails(void **state)
     }
     assert_int_equal(WEXITSTATUS(status), 0);
     report_fini(&r);
-    leave(top);
+    fixture_leave(top);
 }
 
 int main(void)

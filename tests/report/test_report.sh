@@ -66,7 +66,7 @@ check "with one record of two" reported 0
 check "where the page is stands on the terminal" grep -q '^results/report/index.html$' out
 check "its figure is in the page" grep -q 'src="data:image/svg+xml;base64,' results/report/index.html
 check "its other forms are linked" grep -q 'href="figures/small.tex"' results/report/index.html
-check "its verdict" grep -q '1 reproduced' results/report/report.md
+check "its verdict" grep -q '^| \[P\](#p) | 1 | 0 |' results/report/report.md
 check "the other one has no record" grep -q 'no record' results/report/report.md
 check "links resolve" links_resolve results/report
 check "the page stands alone" is_alone results/report
@@ -97,6 +97,23 @@ for record in results/small/*.h5; do echo damaged >"$record"; done
 check "a page needs only the heads" reported 0 --no-draw
 rm -r results/small && mv kept results/small
 
+# The same record as if of another kind of machine.
+python3 - results/small/20*.json <<'PY'
+import json, shutil, sys
+h = json.load(open(sys.argv[1]))
+shutil.copy(sys.argv[1][:-5] + ".h5", "results/small/20000101T000000Z-0123456.h5")
+h["file"], h["run"]["cpu_model"] = "20000101T000000Z-0123456.h5", "Other <CPU>"
+json.dump(h, open("results/small/20000101T000000Z-0123456.json", "w"))
+PY
+check "two kinds of machines" reported 0 --no-draw --readme results/README.md
+check "are drawn in the page" grep -q '<img src="data:image/svg+xml;base64,[^"]*" alt="small on each machine"' \
+    results/report/index.html
+check "links resolve" links_resolve results/report
+check "the page stands alone" is_alone results/report
+check "a page for the repository names both" sh -c "tr '\\n' ' ' <results/README.md | grep -q 'Other &lt;CPU&gt;.*, in this order:'"
+check "and its links have targets" [ "$(sed -n 's/^\[small\]: //p' results/README.md)" = small ]
+rm results/small/20000101*
+
 printf 'before\n<!-- testbed report: small:t,n -->\nstale\n<!-- end of testbed report -->\nafter' >doc.md
 printf 'before\n<!-- testbed report: other -->\nstale\n<!-- end of testbed report -->\nafter' >kept.md
 cp kept.md kept.before
@@ -117,6 +134,8 @@ check "one that is not closed" refuses 2 'open.md: line 1: the block is not clos
 check "an absent one" refuses 2 'absent.md' "$testbed" report --no-draw --tables absent.md
 check "an absent list of claims" refuses 2 'absent.json' "$testbed" report --claims absent.json
 check "an argument" refuses 2 'expected 0 arguments' "$testbed" report small
+check "a page in a folder that is not there" refuses 2 'absent' \
+    "$testbed" report --no-draw --readme absent/README.md
 mkdir -p blocked && touch blocked/page
 check "a folder that cannot be made" refuses 3 'blocked/page' "$testbed" report --no-draw --out blocked/page
 
@@ -145,6 +164,6 @@ rm -rf results
 cp "$top/results/performance.md" .
 check "the shipped experiments, without records" reported 0 --tables performance.md
 check "links resolve" links_resolve results/report
-check "each is on the page" [ "$(grep -c '^### ' results/report/report.md)" = "$(ls "$top"/experiments/*.json | wc -l)" ]
+check "each is on the page" [ "$(grep -c '^#### ' results/report/report.md)" = "$(ls "$top"/experiments/*.json | wc -l)" ]
 check "results/performance.md stays" cmp performance.md "$top/results/performance.md"
 finish

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Renew what docs/ has of records, from the published ones alone, so that every checkout gets the
-# same: docs/claims.md as a whole, and the numbers in the tables of the other pages
-# (docs_values.py). --check changes nothing and names each page that is not as it would be renewed.
+# Renew what documents have of records, from the published ones alone, so that every checkout gets the
+# same: docs/claims.md and results/published/README.md as a whole, and the numbers in the tables of the
+# other pages of docs/ (docs_values.py). --check changes nothing and names each page that is not as it
+# would be renewed.
 #   sh tests/support/docs.sh [--check]      BUILD: folder of the programs
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -9,15 +10,16 @@ build=$(realpath "${BUILD:-build}")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/results"
-ln -s "$top/results/published" "$dir/results/published"
+cp -r "$top/results/published" "$top/results/README.md" "$dir/results"
 cp -r "$top/docs" "$dir/docs"
 cd "$dir"
 SANDWICH_HOME=$top
 export SANDWICH_HOME
 "$build/testbed" artifact --appendix >docs/claims.md
 /usr/bin/python3 "$top/tests/support/docs_values.py" results/published docs/*.md
+"$build/testbed" report --no-draw --out page --readme results/published/README.md >/dev/null
 status=0
-for page in docs/*.md; do
+for page in docs/*.md results/published/README.md; do
     if cmp -s "$page" "$top/$page"; then
         continue
     elif [ "${1-}" = --check ]; then

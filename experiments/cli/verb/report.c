@@ -9,7 +9,7 @@
 
 struct report_opts {
     bool help, draw;
-    char *out, *tables, *claims;
+    char *out, *tables, *readme, *claims;
 };
 
 #define OPT_OF struct report_opts
@@ -22,6 +22,10 @@ static const struct opt_row table[] = {
         "and \"<!-- end of testbed report -->\" in this Markdown file by tables of the "
         "records; the flag may be repeated. Example: --tables README.md.",
         .unit = "FILE", .joins = ','),
+    OPT_ROW(STR, readme, NULL,
+            "Also write this Markdown file, a short page without figures for those who "
+            "browse the repository. Example: --readme results/published/README.md.",
+            .unit = "FILE"),
     OPT_ROW(BOOL, draw, "true",
             "Draw figures that are older than their record. Without it, those that are "
             "there are shown."),
@@ -75,6 +79,8 @@ static int report(const struct verb_words *w)
         rc = report_draw(&r, o->out, o->draw);
     if (rc == OK)
         rc = report_save(&r, o->out);
+    if (rc == OK && o->readme)
+        rc = report_save_readme(&r, o->readme);
     if (rc == OK) {
         n_problems = print_problems(&r);
         printf("%s/index.html\n%s/report.md\n", o->out, o->out);
@@ -91,9 +97,12 @@ const struct verb verb_report = {
     .usage =
         {"testbed report [options]",
          "Write what the records in results/ show as one page, in HTML (with the figures "
-         "in it, without scripts) and in Markdown: machines, the verdicts of `testbed "
-         "check`, and for each experiment its figure, claim, expectation, numbers, "
-         "warnings, command and record. Records of several machines are shown side by "
+         "in it, without scripts) and in Markdown: what was found, machines, the "
+         "verdicts "
+         "of `testbed check`, what of the papers is tested, and for each experiment, "
+         "paper "
+         "by paper, its figure, claim, expectation, numbers, warnings, command and "
+         "record. Records of several machines are shown side by "
          "side: copy theirs, FILE.h5 and FILE.json, into results/NAME/.",
          "  testbed report\n"
          "  testbed report --out page --no-draw\n"
