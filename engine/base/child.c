@@ -18,7 +18,7 @@
 #define BYTES_PER_BYTE  64
 #define CPU_S           4
 #define SHORT_TEXT      4096
-#define WALL_S          9 /* it may wait for a pipe that a damaged file names */
+#define WALL_S          30 /* it may wait for a pipe that a damaged file names */
 #define BYTES_PER_CPU_S ((size_t)1 << 20)
 
 static FILE *to_parent; /* in the child; an error is a NUL and its message */

@@ -1,6 +1,6 @@
 /* Records of several kinds of machines are side by side: numbers, and a drawing that follows from
  * them; and what each page begins with. */
-#include "tests/support/report_fixture.h"
+#include "tests/report/report_fixture.h"
 
 #include <unistd.h>
 

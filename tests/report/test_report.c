@@ -1,6 +1,6 @@
 /* The page of all records and the tables in documents: what stands in a record reaches them,
  * escaped; what is damaged is a line; text outside of a table's marks stays as it is. */
-#include "tests/support/report_fixture.h"
+#include "tests/report/report_fixture.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,4 +1,7 @@
-#include "tests/support/report_fixture.h"
+/* tests/report/report_fixture.h - a folder with jobs, claims, findings and records of a made-up
+ * kind, which the tests of pages share. Include it once in a test. */
+#ifndef TESTS_REPORT_REPORT_FIXTURE_H
+#define TESTS_REPORT_REPORT_FIXTURE_H
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -6,6 +9,17 @@
 #include "base/file.h"
 #include "base/home.h"
 #include "experiments/report/report.h"
+#include "tests/support/fixture.h"
+
+/* What has no meaning on any page. */
+#define FIXTURE_HOSTILE "<script>alert(1)</script>|`\x1b[2J\"'&"
+
+/* a in [a/2, 2*a], "b 1" = b, c missing for FIXTURE_HOSTILE, and the share of a bound. Seven cells,
+ * of which the last failed and 3 warn of `code`. */
+struct fixture_record {
+    const char *stem, *cpu, *utc, *host, *code;
+    double a, b, share;
+};
 
 static const char job[] =
     "{\"about\": \"a job of <b>&|\", \"claim\": {\"paper\": \"P\", \"section\": \"1\", "
@@ -27,7 +41,7 @@ static const char findings[] = "{\"findings\": ["
                                "takes {a s} of {2*b~1 s}.\", "
                                "\"holds\": \"a < b\"}]}";
 
-void fixture_record_make(const struct fixture_record *m)
+static inline void fixture_record_make(const struct fixture_record *m)
 {
     const struct record_headline h[] = {
         {.name = "a",
@@ -82,10 +96,13 @@ void fixture_record_make(const struct fixture_record *m)
     json_decref(header);
 }
 
-const struct fixture_record fixture_first = {
+/* Of e, with a < b. */
+static const struct fixture_record fixture_first = {
     "e", "Chip", "2026-01-31T23:59:59Z", "n1", "steal", 1, 3, 0.8};
 
-void fixture_enter(char top[600])
+/* Go to a folder with the jobs e, f and g, which cannot be read; the claim "order", a < b of e; and
+ * four findings, one shown and one of each reason why not. `top`: for fixture_leave(). */
+static inline void fixture_enter(char top[600])
 {
     char here[600];
 
@@ -100,14 +117,15 @@ void fixture_enter(char top[600])
     assert_ok(file_write("results/findings.json", findings, strlen(findings)));
 }
 
-void fixture_leave(const char *top)
+static inline void fixture_leave(const char *top)
 {
     assert_int_equal(system("rm -rf experiments results page doc.md"), 0);
     assert_int_equal(unsetenv(HOME_ENV), 0);
     assert_int_equal(chdir(top), 0);
 }
 
-char *fixture_page(const char *name)
+/* page/NAME as a text, mem_free(). */
+static inline char *fixture_page(const char *name)
 {
     char path[100];
     size_t n;
@@ -116,7 +134,8 @@ char *fixture_page(const char *name)
     return test_read(path, &n);
 }
 
-void fixture_save_page(void)
+/* The page made of all records there are. */
+static inline void fixture_save_page(void)
 {
     struct report r;
 
@@ -125,3 +144,5 @@ void fixture_save_page(void)
     assert_ok(report_save(&r, "page"));
     report_fini(&r);
 }
+
+#endif
