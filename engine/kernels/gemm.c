@@ -68,8 +68,14 @@ static const char *b_at(const struct kern_mat *b, int64_t p, int64_t k)
     return (const char *)kern_mat_at(b, unit, p) + kern_panel_size(b->type, row);
 }
 
+/* Are columns of B converted for this many row blocks? */
+static bool converts(const struct kern_gemm_job *j, int64_t n_blocks)
+{
+    return j->v->convert && n_blocks >= j->v->convert_blocks;
+}
+
 /* Set the members of `t` that describe B: np panels from `at` on, which all row blocks of
- * the slice are multiplied with. Converts them to scratch if the variant needs that. */
+ * the slice are multiplied with. Converts them to scratch if t->converted. */
 static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const char *at,
                          int np)
 {
@@ -77,7 +83,7 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const c
 
     t->b = at;
     t->np = np;
-    if (j->v->convert) {
+    if (t->converted) {
         char *converted = (char *)j->scratch + KERN_GEMM_SUMS_BYTES;
         float *factor = (float *)(converted + KERN_GEMM_CONVERTED_BYTES);
 
@@ -222,7 +228,8 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
                                 .k_unit = j->w->n_units > 1 ? j->w->k_unit : rows,
                                 .ldc = w->ldc,
                                 .accumulate = accumulate,
-                                .sparse = cpu_prefetch()->sparse};
+                                .sparse = cpu_prefetch()->sparse,
+                                .converted = converts(j, i_hi - i)};
     for (int64_t at = p; at < p_hi; at += j->s.np, b += tile_bytes) {
         w->next = b + tile_bytes;
         if (at + j->s.np >= p_hi)
@@ -248,7 +255,7 @@ static void cut(struct walk *w)
     w->bm = round_down(j->s.bm, j->s.mr) / j->s.mr;
     w->bn = round_down(j->s.bn, j->s.np);
     w->bk = j->s.bk;
-    if (j->v->convert)
+    if (converts(j, min64(w->bm, j->i_hi - j->i_lo)))
         w->bk = min64(w->bk, KERN_GEMM_CONVERTED_BYTES /
                                  (int64_t)KERN_CONVERTED_BYTES(1, j->s.np));
     w->bk = round_down(w->bk, k_step);

@@ -133,6 +133,7 @@ struct kern_gemm_tile {
     int mr, np;           /* 1 <= mr <= kern_gemm_rows(v, np) */
     bool accumulate;
     bool sparse; /* a hint: waiting for memory alone, prefetch every fourth line only */
+    bool converted; /* b is what kern_variant.convert wrote */
     /* A hint for prefetching, not NULL: an address in the panels that the next calls will
      * multiply (their layout is that of b), and how many bytes to advance from it for each
      * 64 bytes of a panel that this call multiplies. Without kern_variant.prefetches_next: an
@@ -249,8 +250,10 @@ struct kern_variant {
     float (*a_scale)(const float *x, int64_t n);
     /* NULL, or: convert t->k rows of t->np panels at t->b to the form that fn.gemm reads
      * (KERN_CONVERTED_BYTES(k, np) at `to`, 64-byte aligned), with a factor for each
-     * column. Done once for all blocks of rows in a slice. */
+     * column. Done once for all blocks of rows in a slice, where these are at least
+     * convert_blocks. */
     void (*convert)(const struct kern_gemm_tile *t, void *to, float *col_factor);
+    int convert_blocks; /* 0: fn.gemm reads nothing else */
 };
 /* The `error` of f32 activations and f32 sums in any order. */
 #define KERN_ERROR_F32 5e-6

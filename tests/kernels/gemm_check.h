@@ -142,17 +142,18 @@ static inline double check_product(const struct kern_variant *v, int64_t i, int6
     return sum;
 }
 
-/* What the driver does to a tile before it calls v->fn.gemm: `to` and `factor` have room
- * for the converted columns. */
+/* What the driver does to a tile before it calls v->fn.gemm for n_blocks blocks of rows: `to` and
+ * `factor` have room for the converted columns. */
 static inline void check_convert(const struct kern_variant *v, struct kern_gemm_tile *t,
-                                 void *to, float *factor)
+                                 int n_blocks, void *to, float *factor)
 {
     if (v->a_format == KERN_A_F16_TWICE)
         t->row_factor =
             (const float *)((const char *)t->a + (size_t)(t->k * t->mr) * sizeof(float));
-    if (!v->convert)
+    if (!v->convert || n_blocks < v->convert_blocks)
         return;
     v->convert(t, to, factor);
+    t->converted = true;
     t->b = to;
     t->k_unit = t->k;
     t->col_factor = factor;

@@ -53,7 +53,8 @@ static void prepare(struct kern_gemm_tile *t, const struct kern_variant *v,
         .next_step = 64,
     };
     check_convert(
-        v, t, guard_get_aligned(SLOT_CONVERTED, KERN_CONVERTED_BYTES(w->k_pad, s->np)),
+        v, t, s->accumulate ? 1 : v->convert_blocks,
+        guard_get_aligned(SLOT_CONVERTED, KERN_CONVERTED_BYTES(w->k_pad, s->np)),
         guard_get(SLOT_FACTOR, (size_t)s->np * KERN_PANEL * sizeof(float)));
 }
 

@@ -2,15 +2,16 @@
  * bits of plain C. */
 #include "tests/kernels/gemm_check.h"
 
-enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_WANT };
+enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_WANT, SLOT_CONVERTED };
 
 #define K_MAX 512
 
 static float product[32 * KERN_PANEL];
 
-/* v's product of mr rows of check_a with one panel; c points into slot `slot`. */
+/* v's product of mr rows of check_a with one panel, which is converted as for n_blocks blocks of
+ * rows; c points into slot `slot`. */
 static float *multiply(const struct kern_variant *v, const struct kern_mat *w, int slot,
-                       int mr, bool accumulate)
+                       int mr, bool accumulate, int n_blocks)
 {
     const size_t a_bytes = kern_a_bytes(v->a_format, mr, w->k_pad);
     struct kern_gemm_tile t = {
@@ -31,9 +32,18 @@ static float *multiply(const struct kern_variant *v, const struct kern_mat *w, i
     t.a = a;
     t.c = guard_get(slot, (size_t)mr * KERN_PANEL * sizeof(float));
     memcpy(t.c, product, (size_t)mr * KERN_PANEL * sizeof(float));
+    check_convert(v, &t, n_blocks,
+                  guard_get_aligned(SLOT_CONVERTED, KERN_CONVERTED_BYTES(w->k_pad, 1)),
+                  NULL);
     v->fn.gemm(&t);
     guard_check(slot, (size_t)mr * KERN_PANEL * sizeof(float));
     return t.c;
+}
+
+/* As few blocks of rows as there can be, or enough for v to convert columns. */
+static int any_blocks(const struct kern_variant *v, struct rng *r)
+{
+    return rng_below(r, 2) ? 1 : v->convert_blocks;
 }
 
 /* A row of blocks whose weights are integers: scales and mins of 1, and codes at random or all at
@@ -98,7 +108,7 @@ static void test_integers(const struct kern_variant *v, struct rng *r)
         kern_mat_layout(&w, type, KERN_PANEL, k, rng_below(r, 2) ? 256 : 0);
         w.data = guard_get_aligned(SLOT_B, w.bytes);
         kern_mat_put_panels(&w, 0, 1, rows, type);
-        c = multiply(v, &w, SLOT_C, mr, false);
+        c = multiply(v, &w, SLOT_C, mr, false, any_blocks(v, r));
         for (int i = 0; i < mr * KERN_PANEL; i++) {
             const float *a = check_a + i / KERN_PANEL * k,
                         *b = check_b + i % KERN_PANEL * k;
@@ -142,8 +152,8 @@ static void test_bits(const struct kern_variant *v, struct rng *r)
         check_operands(&w, SLOT_B, r, f, type, mr, KERN_PANEL, k,
                        rng_below(r, 2) ? 2 * rng_range(r, 1, 160) : 0);
         fill_f32(r, f, product, (int64_t)mr * KERN_PANEL);
-        want = multiply(ref, &w, SLOT_WANT, mr, accumulate);
-        got = multiply(v, &w, SLOT_C, mr, accumulate);
+        want = multiply(ref, &w, SLOT_WANT, mr, accumulate, 1);
+        got = multiply(v, &w, SLOT_C, mr, accumulate, any_blocks(v, r));
         for (int i = 0; i < mr * KERN_PANEL; i++)
             CHECK(float_bits(got[i]) == float_bits(want[i]),
                   "C[%d][%d]: got %a, wanted %a", i / KERN_PANEL, i % KERN_PANEL, got[i],
@@ -153,7 +163,7 @@ static void test_bits(const struct kern_variant *v, struct rng *r)
             memcpy(product, got, bytes);
             for (int64_t i = 0; i < mr * k; i++)
                 check_a[i] *= i < k ? 0 : 2;
-            want = multiply(v, &w, SLOT_WANT, mr, false);
+            want = multiply(v, &w, SLOT_WANT, mr, false, any_blocks(v, r));
             for (int i = 0; i < mr * KERN_PANEL && !accumulate; i++)
                 CHECK(want[i] == (i < KERN_PANEL ? 0 : 2 * product[i]),
                       "C[%d][%d] of twice the row: %a, before %a", i / KERN_PANEL,

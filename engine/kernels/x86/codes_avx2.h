@@ -34,29 +34,38 @@ TILE_INLINE __m256i and_mask(__m256i x, const uint32_t mask[8])
     return x;
 }
 
-/* The codes of rows 4 j to 4 j + 3 of the sub-block at s, a byte each, four to a column. */
-TILE_INLINE __m256i codes(const char *s, const int j, const int side)
+/* The same where `keep` says that a register may hold it: of so few rows that some are left. */
+TILE_INLINE __m256i and_mask_kept(__m256i x, const uint32_t mask[8], const bool keep)
+{
+    return keep ? _mm256_and_si256(x, _mm256_set1_epi32((int)mask[0]))
+                : and_mask(x, mask);
+}
+
+/* The codes of rows 4 j to 4 j + 3 of the sub-block at s, a byte each, four to a column. With
+ * `keep` the compiler may keep masks, scales and what it loads for codes of other rows. */
+TILE_INLINE __m256i codes(const char *s, const int j, const int side, const bool keep)
 {
     __m256i low, high;
 
     /* Load again, and not before what comes before is done: registers are scarce. */
-    __asm__ volatile("" : "+r"(s)::"memory");
+    if (!keep)
+        __asm__ volatile("" : "+r"(s)::"memory");
     s += 32 * side;
     if (TYPE(BITS) == 8)
         return bytes_at(s + 64 * j);
     low = bytes_at(s + 64 * (j % 4));
     if (j >= 4)
         low = _mm256_srli_epi16(low, 4);
-    low = and_mask(low, mask_15);
+    low = and_mask_kept(low, mask_15, keep);
     if (TYPE(BITS) == 5) {
         high = bytes_at(s + 256);
         high = j < 4 ? _mm256_slli_epi16(high, 4 - j) : _mm256_srli_epi16(high, j - 4);
-        low = _mm256_or_si256(low, and_mask(high, mask_16));
+        low = _mm256_or_si256(low, and_mask_kept(high, mask_16, keep));
     } else if (TYPE(BITS) == 6) {
         high = bytes_at(s + 256 + 64 * (j / 4));
         high = j % 4 < 2 ? _mm256_slli_epi16(high, 4 - 2 * (j % 4))
                          : _mm256_srli_epi16(high, 2 * (j % 4) - 4);
-        low = _mm256_or_si256(low, and_mask(high, mask_48));
+        low = _mm256_or_si256(low, and_mask_kept(high, mask_48, keep));
     }
     return low;
 }

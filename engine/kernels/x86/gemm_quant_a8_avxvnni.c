@@ -3,6 +3,7 @@
 #define TILE_VPDPBUSD "%{vex%} vpdpbusd"
 #include "kernels/x86/dots_avxvnni.h"
 #include "kernels/x86/gemm_a8_avx2.h"
+#include "kernels/x86/gemm_a8_bytes_avx2.h"
 
 const struct kern_variant KERN_QUANT_VARIANT = {
     .name = "avxvnni-a8",
@@ -10,9 +11,11 @@ const struct kern_variant KERN_QUANT_VARIANT = {
     .isa = CPU_MASK(AVX2) | CPU_MASK(AVXVNNI),
     .precision = KERN_A8,
     .batch_invariant = true,
-    .fn.gemm = tile_dispatch,
+    .fn.gemm = bytes_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 8,
     .error = KERN_ERROR_A8,
     .a_format = KERN_A_I8,
+    .convert = KERN_QUANT(BITS) < 8 ? bytes_convert : NULL,
+    .convert_blocks = BYTES_BLOCKS,
 };

@@ -48,7 +48,7 @@ TILE_INLINE void tile_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
     __asm__ volatile("" : "+r"(a)::"memory"); /* load again for the other side */
 #pragma GCC unroll 4
     for (int v = 0; v < 4; v++) {
-        __m256i four = codes(s, 4 * h + v, side);
+        __m256i four = codes(s, 4 * h + v, side, false);
 
 #pragma GCC unroll 4
         for (int r = 0; r < 4; r++) {
@@ -78,7 +78,7 @@ TILE_INLINE void late_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
     __asm__ volatile("" : "+r"(a)::"memory"); /* load again for the other side */
 #pragma GCC unroll 4
     for (int v = 0; v < 4; v++) {
-        __m256i four = _mm256_sub_epi8(codes(s, 4 * h + v, side),
+        __m256i four = _mm256_sub_epi8(codes(s, 4 * h + v, side, false),
                                        _mm256_set1_epi8((char)TYPE(ZERO)));
 
 #pragma GCC unroll 4
@@ -103,12 +103,12 @@ TILE_INLINE void late_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
                                                     scale, sum[h % TILE_SETS(mr)][i]);
 }
 
-TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
-                           const void *a, const char *b, const char *s, const int side,
-                           const int mr)
+/* One side of 32 rows of K. */
+TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], float *c, const void *a,
+                           const char *b, const char *s, const int side, const int mr)
 {
     if (mr > TILE_KEPT)
-        sums_begin(sum, t, side, mr);
+        sums_begin(sum, c + 8 * side, KERN_PANEL, mr);
     if (TILE_LATE(mr)) {
         late_half(sum, a, b, s, 0, side, mr);
         late_half(sum, a, b, s, 1, side, mr);
@@ -117,7 +117,14 @@ TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_ti
         tile_half(sum, a, b, s, 1, side, mr);
     }
     if (mr > TILE_KEPT)
-        sums_end(sum, t, side, mr);
+        sums_end(sum, c + 8 * side, KERN_PANEL, mr);
+}
+
+TILE_INLINE void tile_sub(__m256 sum[2][4][TILE_MR_MAX], float *c, const void *a,
+                          const char *b, const char *s, const int mr)
+{
+    tile_side(sum[0], c, a, b, s, 0, mr);
+    tile_side(sum[1], c, a, b, s, 1, mr);
 }
 
 TILE_DISPATCH

@@ -1,8 +1,8 @@
 /* kernels/x86/gemm_w4c_a8_avx2.h - products of 8 bits where the weights of a column share their
  * scale (kernels/panel.h): only sums of integers in the loop.
  *
- * One panel, as two sides of 8 columns: both at once for few rows, which are bound by reading
- * the weights, else one after the other. Include it after the header of dots(). */
+ * One panel, as two sides of 8 columns: both at once where the registers hold their sums, else
+ * one after the other. Include it after the header of dots(). */
 #ifndef KERNELS_X86_GEMM_W4C_A8_AVX2_H
 #define KERNELS_X86_GEMM_W4C_A8_AVX2_H
 
@@ -29,51 +29,37 @@ TILE_INLINE void side_end(const struct kern_gemm_tile *t, const __m256i dot[TILE
     }
 }
 
-/* The n sub-blocks of the block at b with both sides; returns what is prefetched next. */
-TILE_INLINE const char *both_sides(const struct kern_gemm_tile *t, const int32_t *a,
-                                   const char *b, int64_t n, const char *next,
-                                   const int mr)
+/* The n sub-blocks of the block at b with TILE_SIDES sides from `side` on; returns what is
+ * prefetched next. */
+TILE_INLINE const char *run_sides(const struct kern_gemm_tile *t, const int32_t *a,
+                                  const char *b, int64_t n, const char *next,
+                                  const int side, const int mr)
 {
     const char *s = b + TYPE(HEAD);
+    const bool sparse = mr <= TILE_SPARSE_ROWS && t->sparse;
+    const int sides = TILE_SIDES(mr, DOTS_MORE);
     const int32_t *first = a;
     __m256i dot[2][TILE_MR_MAX];
 
-    dots_start(dot[0], a, 0, mr);
-    dots_start(dot[1], a, 0, mr);
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+        dot[0][i] = dot[1][i] = _mm256_setzero_si256();
     for (; n > 0; n--, s += TYPE(SUB), a += KERN_A_I8_WORDS * mr) {
-        dots(dot[0], a, s, 0, 0, mr);
-        dots(dot[1], a, s, 0, 1, mr);
-        codes_prefetch(s, mr <= TILE_SPARSE_ROWS && t->sparse);
-        next = codes_prefetch_next(next, t->next_step);
-    }
-    side_end(t, dot[0], first, a - KERN_A_I8_WORDS * mr, b, 0, mr);
-    side_end(t, dot[1], first, a - KERN_A_I8_WORDS * mr, b, 1, mr);
-    return next;
-}
-
-/* The same with one side. */
-TILE_INLINE const char *one_side(const struct kern_gemm_tile *t, const int32_t *a,
-                                 const char *b, int64_t n, const char *next,
-                                 const int side, const int mr)
-{
-    const char *s = b + TYPE(HEAD);
-    const int32_t *first = a;
-    __m256i dot[TILE_MR_MAX];
-
-    dots_start(dot, a, 0, mr);
-    for (; n > 0; n--, s += TYPE(SUB), a += KERN_A_I8_WORDS * mr) {
-        dots(dot, a, s, 0, side, mr);
+        dots(dot, a, s, 0, side, mr, DOTS_MORE);
         if (side == 0) {
-            codes_prefetch(s, mr <= TILE_SPARSE_ROWS && t->sparse);
+            codes_prefetch(s, sparse);
             next = codes_prefetch_next(next, t->next_step);
         }
     }
-    side_end(t, dot, first, a - KERN_A_I8_WORDS * mr, b, side, mr);
+#pragma GCC unroll 2
+    for (int x = 0; x < sides; x++)
+        side_end(t, dot[x], first, a - KERN_A_I8_WORDS * mr, b, side + x, mr);
     return next;
 }
 
 TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
 {
+    const int sides = TILE_SIDES(mr, DOTS_MORE);
     const char *unit = t->b, *next = t->next;
     const int32_t *a = t->a;
 
@@ -83,12 +69,9 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
         int64_t n = (left < t->k_unit ? left : t->k_unit) / KERN_SUB;
 
-        if (mr <= TILE_KEPT) {
-            next = both_sides(t, a, unit, n, next, mr);
-        } else {
-            next = one_side(t, a, unit, n, next, 0, mr);
-            next = one_side(t, a, unit, n, next, 1, mr);
-        }
+#pragma GCC unroll 2
+        for (int side = 0; side < 2; side += sides)
+            next = run_sides(t, a, unit, n, next, side, mr);
         a += n * KERN_A_I8_WORDS * mr;
     }
 }

@@ -66,19 +66,15 @@ TILE_INLINE __m256i excess(const __m256i w[4])
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* What gemm_a8_avx2.h asks for. */
-TILE_INLINE void dots_start(__m256i dot[TILE_MR_MAX], const int32_t *a, const int h,
-                            const int mr)
+/* What gemm_a8_avx2.h asks for: one side at a time. */
+#define TILE_SIDES(mr, how) 1
+TILE_INLINE void dots(__m256i dot[2][TILE_MR_MAX], const int32_t *a, const char *s,
+                      const int h, const int side, const int mr, const int how)
 {
+    (void)how;
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
-        dot[i] = INT4_SIGNED ? _mm256_setzero_si256() : dot_start(a, h, i, mr);
-}
-
-TILE_INLINE void dots(__m256i dot[TILE_MR_MAX], const int32_t *a, const char *s,
-                      const int h, const int side, const int mr)
-{
-    (void)h;
+        dot[0][i] = INT4_SIGNED ? _mm256_setzero_si256() : dot_start(a, h, i, mr);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
         __m256i w[4];
@@ -90,11 +86,11 @@ TILE_INLINE void dots(__m256i dot[TILE_MR_MAX], const int32_t *a, const char *s,
 
 #pragma GCC unroll 8
             for (int i = 0; i < mr; i++)
-                dot[i] = _mm256_sub_epi32(dot[i], more);
+                dot[0][i] = _mm256_sub_epi32(dot[0][i], more);
         }
 #pragma GCC unroll 8
         for (int i = 0; i < mr; i++)
-            TILE_ADD(dot[i], four_dots(w, a, 4 * half, i, mr));
+            TILE_ADD(dot[0][i], four_dots(w, a, 4 * half, i, mr));
     }
 }
 
