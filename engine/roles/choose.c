@@ -7,7 +7,18 @@ static int64_t load_of(const struct roles_machine_state *m, enum cluster_pool ki
     return kind == CLUSTER_PROMPT ? m->prompt_tok + m->n_seqs : m->n_seqs;
 }
 
-/* Of the machines that run and to which `from` has a connection, -1: of all that run. */
+/* A connection of it has just failed: by itself, or because one of its machines has ended, which
+ * is not known yet. */
+static bool may_have_ended(const struct roles_front *f, int machine)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->connections[machine][i].broken_ns || f->connections[i][machine].broken_ns)
+            return true;
+    return false;
+}
+
+/* Of the machines that run and to which `from` has a connection, -1: of all that run, and are
+ * not about to be named as ended. */
 static int choose(struct roles_front *f, enum cluster_pool kind, int from, int *machine)
 {
     int64_t threshold = kind == CLUSTER_PROMPT ? f->u.o.prompt_threshold_tok
@@ -20,7 +31,8 @@ static int choose(struct roles_front *f, enum cluster_pool kind, int from, int *
     for (int i = 0; i < f->n; i++) {
         int64_t load = load_of(&f->machines[i], kind);
         bool runs = f->machines[i].state == ROLES_RUNNING &&
-                    (from < 0 || from == i || roles_front_is_open(f, from, i));
+                    (from < 0 ? !may_have_ended(f, i)
+                              : from == i || roles_front_is_open(f, from, i));
 
         candidates[i] = (struct cluster_candidate){
             .pool = runs ? f->machines[i].pool : CLUSTER_N_POOLS, /* of none */

@@ -20,7 +20,8 @@ struct roles_end {
     struct roles_machine *m;
     int peer;
     bool sends;
-    int64_t number; /* of the connection */
+    int64_t number;   /* of the connection */
+    bool told_broken; /* the front knows that it has failed */
     /* NULL: it is closed. Changed under both locks of the machine, so that either is enough. */
     struct cluster_sender *sender;
     struct cluster_receiver *receiver;
@@ -94,6 +95,9 @@ void roles_end_open(struct roles_machine *m, int peer, bool sends, int64_t numbe
                     int fd);
 /* All that send, from now on. */
 void roles_end_set_link(struct roles_machine *m, const struct roles_link *l);
+/* It has failed, err_msg() says why: the front opens another one, or names the machine that has
+ * gone. With the lock held. */
+void roles_end_tell_broken(struct roles_end *x);
 /* The peer's process has ended. */
 void roles_end_close_all(struct roles_machine *m, int peer);
 

@@ -9,15 +9,22 @@
 #include "cluster/transport.h"
 #include "roles/machine.h"
 
-/* The front opens another one, or it names the machine that has gone. */
-static void on_fail(void *ctx)
+void roles_end_tell_broken(struct roles_end *x)
 {
-    struct roles_end *x = ctx;
     struct roles_message head = {
         .type = ROLES_BROKEN, .id = x->number, .peer = x->peer, .sends = x->sends};
 
+    if (!x->told_broken)
+        roles_tell_why(x->m, &head, err_msg());
+    x->told_broken = true;
+}
+
+static void on_fail(void *ctx)
+{
+    struct roles_end *x = ctx;
+
     pthread_mutex_lock(&x->m->lock);
-    roles_tell_why(x->m, &head, err_msg());
+    roles_end_tell_broken(x);
     pthread_mutex_unlock(&x->m->lock);
 }
 

@@ -115,6 +115,8 @@ static void on_memory(void *ctx, int64_t request, const struct kv_slot *slot)
                                        e->r.n_prompt, e->id)
              : err_set(ERR_STATE, "there is no connection with its prompt machine");
     if (rc != OK) {
+        if (e->end && (rc == ERR_STATE || rc == ERR_IO))
+            roles_end_tell_broken(e->end); /* else the request would come over it again */
         e->transfer = ROLES_NO_TRANSFER;
         tell_retry(e, err_msg());
         rc = serve_release(m->s, request);

@@ -84,6 +84,7 @@ struct got {
     int n;
     enum serve_finish finish;
     int64_t id;
+    char why[300]; /* it ended with SERVE_ERROR */
 };
 
 static inline void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
@@ -94,6 +95,8 @@ static inline void on_token(void *ctx, int64_t request, int32_t id, const float 
     (void)request;
     assert_null(logits);
     assert_int_equal(g->finish, SERVE_RUNNING);
+    if (finish == SERVE_ERROR)
+        snprintf(g->why, sizeof(g->why), "%.*s", (int)sizeof(g->why) - 1, err_msg());
     g->finish = finish;
     if (id >= 0)
         g->ids[g->n++] = id;

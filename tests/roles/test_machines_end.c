@@ -61,7 +61,8 @@ static void says(const struct end *e, pid_t pid, int n, char text[120])
 static void check_all(const struct got *g, const struct pair_answer *want)
 {
     for (int i = 0; i < N_REQUESTS; i++) {
-        assert_int_equal(g[i].finish, SERVE_LENGTH);
+        if (g[i].finish != SERVE_LENGTH)
+            fail_msg("request %d ended with %d: %s", i, g[i].finish, g[i].why);
         assert_int_equal(g[i].n, want[i].n);
         assert_memory_equal(g[i].ids, want[i].ids, (size_t)g[i].n * sizeof(g[i].ids[0]));
     }
