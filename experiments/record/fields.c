@@ -59,7 +59,7 @@ static const struct field {
      "axes that --set made of single values, separated by blanks; absent: none"},
     {"/@stopped", "text", "", "why a run with repeats \"auto\" ended; absent: it is not one"},
     {"/@n_repeats", "i64", "", "of such a run: how often all cells were run"},
-    {"/@n_cells", "i64", "", "cells below /cells"},
+    {"/@n_cells", "i64", "", "cells below /cells, each attempt at one"},
     {"/@n_interrupted_cells", "i64", "", "cells begun, killed, and measured again"},
     {"/@sha256", "text", "",
      "end of the chain of hashes, of the headline, the root's attributes and documents"},

@@ -16,6 +16,8 @@
 #include "measure/card.h"
 
 #define HEAD_BYTES ((size_t)16 << 20)
+/* While a head is made: {key of a cell: what counts of its last attempt}. */
+#define LATEST "latest"
 
 /* --- what a run leaves */
 
@@ -62,31 +64,68 @@ static void take_warnings(json_t *all, const json_t *of_cell)
 
 json_t *record_head_new(void)
 {
-    return json_pack("{s:{} s:{} s:{} s:{}}", "cells", "left_out", "warnings", "series");
+    return json_pack("{s:{} s:{} s:{} s:{} s:{}}", "cells", "left_out", "warnings",
+                     "series", LATEST);
 }
 
-void record_head_cell(json_t *head, const struct record_cell *c)
+/* The arrays that name their kind of evidence, as in a head. New reference. */
+static json_t *series_of(const struct record_cell *c)
 {
-    json_t *all = json_object_get(head, "series"), *of_kind;
+    json_t *all = json_object();
 
-    count(json_object_get(head, "cells"), record_states[c->state]);
-    if (c->state != RECORD_DONE)
-        count(json_object_get(head, "left_out"),
-              json_str_at(c->attributes, "error", record_states[c->state]));
-    take_warnings(json_object_get(head, "warnings"),
-                  json_object_get(c->attributes, "warnings"));
     for (size_t i = 0; i < c->n_series; i++) {
         const char *kind = c->series[i].evidence ? c->series[i].evidence : c->evidence;
+        json_t *of_kind = kind ? json_object_get(all, kind) : NULL;
 
         if (!kind)
             continue;
-        of_kind = json_object_get(all, kind);
         if (!of_kind) {
             of_kind = json_object();
             json_object_set_new(all, kind, of_kind);
         }
         json_object_set_new(of_kind, c->series[i].name, json_true());
     }
+    return all;
+}
+
+void record_head_cell(json_t *head, const struct record_cell *c)
+{
+    const char *state = record_states[c->state];
+    json_t *one =
+        json_pack("{s:s s:O? s:o}", "state", state, "warnings",
+                  json_object_get(c->attributes, "warnings"), "series", series_of(c));
+
+    if (c->state != RECORD_DONE)
+        json_object_set_new(
+            one, "left_out",
+            json_string_lossy(json_str_at(c->attributes, "error", state)));
+    json_object_set_new(json_object_get(head, LATEST), c->key, one);
+}
+
+/* Of each cell the last attempt. */
+static void take_cells(json_t *head)
+{
+    json_t *latest = json_object_get(head, LATEST), *one, *names;
+    const char *key, *kind;
+
+    json_object_foreach(latest, key, one)
+    {
+        json_t *series = json_object_get(head, "series");
+        const char *reason = json_str_at(one, "left_out", NULL);
+
+        count(json_object_get(head, "cells"), json_str_at(one, "state", ""));
+        if (reason)
+            count(json_object_get(head, "left_out"), reason);
+        take_warnings(json_object_get(head, "warnings"),
+                      json_object_get(one, "warnings"));
+        json_object_foreach(json_object_get(one, "series"), kind, names)
+        {
+            if (!json_object_get(series, kind))
+                json_object_set_new(series, kind, json_object());
+            json_object_update(json_object_get(series, kind), names);
+        }
+    }
+    json_object_del(head, LATEST);
 }
 
 /* The first `<info name="NAME" value="VALUE"/>` of the topology. */
@@ -148,16 +187,18 @@ static json_int_t n_cells(const json_t *head)
     return n;
 }
 
-void record_head_end(json_t *head, const json_t *header, size_t n_interrupted,
-                     const struct record_headline *headline, size_t n_headline)
+void record_head_end(json_t *head, const json_t *header, size_t n_attempts,
+                     size_t n_interrupted, const struct record_headline *headline,
+                     size_t n_headline)
 {
     const char *xml = json_str_at(header, "hwloc_xml", "");
     json_t *headlines = json_object(), *cpu = json_object();
     json_t *card = json_object_get(header, "machine_card");
-    json_t *run =
-        json_pack("{s:i s:I s:I}", "schema_version", RECORD_SCHEMA_VERSION, "n_cells",
-                  n_cells(head), "n_interrupted_cells", (json_int_t)n_interrupted);
+    json_t *run = json_pack("{s:i s:I s:I}", "schema_version", RECORD_SCHEMA_VERSION,
+                            "n_cells", (json_int_t)n_attempts, "n_interrupted_cells",
+                            (json_int_t)n_interrupted);
 
+    take_cells(head);
     take_scalars(run, header);
     take_scalars(run, json_object_get(header, "provenance"));
     for (size_t i = 0; i < n_headline; i++)

@@ -7,7 +7,8 @@
  *   "run"       scalars of the record's root
  *   "headline"  {name: {"value" (null: missing), "unit", "better", "why", "lo", "hi",
  *               "evidence", "n_left_out", "detectable_frac", "detectable_why"}}
- *   "cells"     {state: number of cells}
+ *   "cells"     {state: number of cells}; a cell that was measured again, as after a failure,
+ *               counts once, here and below, by its last attempt
  *   "left_out"  {reason: number of failed and skipped cells}
  *   "warnings"  {code: {"n_cells", "observed", "threshold", "text"}}, the value that is
  *               farthest from its threshold
@@ -26,12 +27,13 @@
 #include "base/text.h"
 #include "experiments/record/record.h"
 
-/* For record.c, without memory as in base/child.h: begin one, add each cell, then what the
- * whole run is. "file" is left to the caller. */
+/* For record.c, without memory as in base/child.h: begin one, add each attempt at a cell,
+ * then what the whole run is. "file" is left to the caller. */
 json_t *record_head_new(void);
 void record_head_cell(json_t *head, const struct record_cell *c);
-void record_head_end(json_t *head, const json_t *header, size_t n_interrupted,
-                     const struct record_headline *headline, size_t n_headline);
+void record_head_end(json_t *head, const json_t *header, size_t n_attempts,
+                     size_t n_interrupted, const struct record_headline *headline,
+                     size_t n_headline);
 
 /* Read the head of a record, named by either of the two: results/NAME/latest.json, FILE.h5
  * (or FILE.h5.gz, record/published.h).

@@ -52,7 +52,8 @@ static int write_h5(struct build *b)
     if (b->h5.n_cells != b->n_expected)
         return err_set(ERR_FORMAT, "%s: expected %zu finished cells, found %zu",
                        b->journal, b->n_expected, b->h5.n_cells);
-    record_head_end(b->head, header, n_interrupted, b->headline, b->n_headline);
+    record_head_end(b->head, header, b->h5.n_cells, n_interrupted, b->headline,
+                    b->n_headline);
     record_h5_close(&b->h5, json_object_get(b->head, "run"), header, b->headline,
                     b->n_headline);
     json_object_set_new(json_object_get(b->head, "run"), RECORD_CHAIN_ATTRIBUTE,

@@ -132,6 +132,36 @@ TEST(reproducible)
     mem_free(second);
 }
 
+/* A cell that failed and was measured again, as when a run is resumed, counts by its last attempt;
+ * all attempts are in the file. */
+TEST(last_attempt_counts)
+{
+    struct journal *j = filled(fixture_dir("resumed"));
+    struct fixture_cell f;
+    json_t *head;
+    char *path;
+
+    fixture_cell_make(&f, 6);
+    assert_int_equal(f.cell.state, RECORD_FAILED);
+    f.cell.state = RECORD_DONE;
+    assert_ok(journal_cell(j, &f.cell));
+    fixture_cell_free(&f);
+    fixture_cell_make(&f, 2);
+    f.cell.state = RECORD_SKIPPED;
+    assert_ok(journal_cell(j, &f.cell));
+    fixture_cell_free(&f);
+    assert_ok(record_finish(&j, headline, 2, &path));
+    assert_ok(export_head(&head, path));
+    assert_int_equal(json_int_at(json_object_get(head, "cells"), "done"), N - 1);
+    assert_int_equal(json_int_at(json_object_get(head, "cells"), "skipped"), 1);
+    assert_null(json_object_get(json_object_get(head, "cells"), "failed"));
+    assert_int_equal(json_object_size(json_object_get(head, "left_out")), 1);
+    assert_int_equal(json_int_at(json_object_get(head, "left_out"), "skipped"), 1);
+    assert_int_equal(json_int_at(json_object_get(head, "run"), "n_cells"), N + 2);
+    json_decref(head);
+    mem_free(path);
+}
+
 /* Cells that serve nothing; a large array, which is compressed; a bad headline. */
 TEST(odd_cells)
 {
