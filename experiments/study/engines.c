@@ -562,7 +562,7 @@ static int run(struct cell *c)
     TRY(open_engines(c));
     TRY(measure_errors(c));
     c->rounds = (struct study_compare){.doing = "engines in turn", .from = 0.3};
-    TRY(study_compare(&c->rounds, c->out, c->n_engines + 1, c->o->rounds, trial, c));
+    TRY(study_compare(&c->rounds, c->out, roof_of(c) + 1, c->o->rounds, trial, c));
     report(c);
     return OK;
 }

@@ -113,6 +113,10 @@ check "the setting is named" grep -q '"quick"' record.json
 check "who is not installed" sh -c "grep -q 'no-such-bench: not found, see' record.json"
 check "who refuses to tell" sh -c "grep -q 'answered 500 to a request for the probabilities' record.json"
 check "who tells nothing" sh -c "grep -q 'answers do not name the ids of probable tokens' record.json"
+# Regression: the roof was none of the alternatives that ran, and what lay behind them was read.
+check "bandwidth and peak are measured in the rounds" value read_gbps 0.1..10000
+check "both" value peak_gflops 0.1..1000000
+check "shares are of what they allow" value share_b4 1e-9..1e6
 check "an error of those who tell" value logit_error 0.1..10
 check "settings are tried once, and the best is run in each round" sh -c \
     "[ \$(grep -c '^1 prefill 16 plain' calls) = 1 ] && [ \$(grep -c '^1 prefill 16 fast' calls) = 4 ]"
