@@ -130,19 +130,23 @@ TEST(multiply_adds_in_a_cycle)
 TEST(prefetching_by_vendor)
 {
     const struct cpu_info zen = {.vendor = "AuthenticAMD", .family = 0x19};
+    const struct cpu_info zen5 = {.vendor = "AuthenticAMD", .family = 0x1a};
     const struct cpu_info intel = {.vendor = "GenuineIntel", .family = 6};
     struct cpu_prefetch p, q;
     struct cpu_info here;
 
     cpu_prefetch_of(&p, &zen);
-    assert_true(p.sparse && p.later);
+    assert_true(p.sparse_bits == 0 && p.later);
+    cpu_prefetch_of(&q, &zen5);
+    assert_true(q.sparse_bits > 6 && q.sparse_bits <= 8 && q.later);
     cpu_prefetch_of(&q, &intel);
-    assert_false(q.sparse || q.later);
+    assert_true(q.sparse_bits > 32 && !q.later);
     assert_true(p.far_bytes > 0 && q.far_bytes > p.far_bytes);
     assert_true(p.streams == 1 && q.streams > 1);
     cpu_info_get(&here);
     cpu_prefetch_of(&p, &here);
-    assert_true(p.sparse == cpu_prefetch()->sparse && p.later == cpu_prefetch()->later &&
+    assert_true(p.sparse_bits == cpu_prefetch()->sparse_bits &&
+                p.later == cpu_prefetch()->later &&
                 p.far_bytes == cpu_prefetch()->far_bytes);
 }
 
