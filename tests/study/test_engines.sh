@@ -16,6 +16,7 @@ cat >bench <<'SH'
 x=$1
 case $* in *fast*) x=$((3 * x)) ;; esac
 [ ! -e failing ] || exit 3
+[ ! -e late ] || [ "$(wc -l <calls)" -lt 12 ] || { rm late; echo "what it said"; exit 3; }
 echo "$*" >>calls
 echo '| PP | TG | B | S_PP t/s | S_TG t/s |'
 for b in 1 4; do echo "| 16 | 4 | $b | $((100 * x)) | $((10 * b * x)) |"; done
@@ -123,6 +124,11 @@ check "settings are tried once, and the best is run in each round" sh -c \
 sed -e 's/ .\/slow.json .\/rival.json//' job.json >alone.json
 ./testbed run ./alone.json --out alone >out.txt 2>&1
 check "one alone is compared with nothing" grep -q 'of the engines .* one is installed' out.txt
+# Regression: one crash of llama.cpp in an hour, at the end of a program, took a whole cell.
+: >calls
+touch late
+check "one that fails once in the rounds is asked again" ./testbed run ./job.json --quiet --out once
+check "and named" sh -c "./testbed export once/*.h5 --format json-full | grep -q 'failed_once.*what it said'"
 touch failing
 ./testbed run ./job.json --out failed >out.txt 2>&1
 check "one that fails is named" grep -q 'first.json: no setting measures every point: first.json: exited with status 3' out.txt
