@@ -23,6 +23,20 @@ static void put_document(struct text *out, const char *dir, const char *path,
     text_fini(&link);
 }
 
+/* The figure that is kept with the documents, where there is one: an item's, or alone. */
+static void put_image(struct text *out, const char *dir, const char *stem,
+                      const char *alt, const char *indent)
+{
+    struct text link = {0};
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "paper-figs/gallery/%s.svg", stem);
+    if (access(path, R_OK) == 0 && report_put_relative(&link, dir, path) == OK)
+        report_put(out, "%s%s![%s](%.*s)\n\n", *indent ? "\n" : "", indent, alt,
+                   (int)link.n, link.p);
+    text_fini(&link);
+}
+
 /* The words of `line` as a paragraph. */
 static void end_paragraph(struct text *out, struct text *line)
 {
@@ -91,7 +105,7 @@ static void put_verdicts(struct text *out, const struct report *r, const char *d
     report_put_verdict_counts(out, r);
 }
 
-static void put_coverage(struct text *out, const struct report *r)
+static void put_coverage(struct text *out, const struct report *r, const char *dir)
 {
     struct text line = {0};
 
@@ -102,10 +116,11 @@ static void put_coverage(struct text *out, const struct report *r)
                "asked in another way.");
     end_paragraph(out, &line);
     report_put_coverage_counts(out, r);
+    put_image(out, dir, "coverage", "What of each paper is tested", "");
 }
 
 static void put_experiment(struct text *out, const struct report *r,
-                           const struct report_experiment *e)
+                           const struct report_experiment *e, const char *dir)
 {
     const char *figure = e->job ? e->job->claim.figure : NULL;
     struct text line = {0};
@@ -117,6 +132,7 @@ static void put_experiment(struct text *out, const struct report *r,
                e->job ? e->job->head.about : "");
     report_put_wrapped(out, &line, "  ");
     text_fini(&line);
+    put_image(out, dir, e->stem, e->stem, "  ");
 }
 
 /* The page about the paper, docs/ID.md. */
@@ -147,7 +163,7 @@ static void put_paper(struct text *out, const struct report *r, const char *pape
         if (strcmp(report_paper_of(r, e), paper) != 0)
             continue;
         if (report_record(r, e))
-            put_experiment(&with, r, e);
+            put_experiment(&with, r, e, dir);
         else
             report_put(&without, "%s `%s`", without.n ? "," : "No record yet:", e->stem);
     }
@@ -213,7 +229,7 @@ static int put_readme(struct text *out, const struct report *r, const char *dir)
     report_put_findings(out, r, true);
     put_machines(out, r);
     put_verdicts(out, r, dir);
-    put_coverage(out, r);
+    put_coverage(out, r, dir);
     put_papers(out, r, dir);
     report_put_side_by_side(out, r, true);
     return put_definitions(out, r, dir);

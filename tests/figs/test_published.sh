@@ -20,7 +20,9 @@ drawn_by() { sed -n 's/^# \(matplotlib .*\)/\1/p' "$1"; }
 if [ "$(drawn_by "$dir/hashes")" = "$(drawn_by $hashes)" ]; then
     check "they are the same bytes; after a record was published, make docs renews the hashes" \
         diff $hashes "$dir/hashes"
+    check "those that documents show are among them" sh tests/support/gallery.sh "$dir/out" --check
 else
+    skip "those that documents show" "drawn by another version, see below"
     skip "they are the same bytes" "here is $(drawn_by "$dir/hashes"), the hashes are of $(drawn_by $hashes)"
 fi
 # With any version: each names the commit and the day of its record.

@@ -12,6 +12,8 @@ trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/results"
 cp -r "$top/results/published" "$top/results/README.md" "$dir/results"
 cp -r "$top/docs" "$dir/docs"
+mkdir "$dir/paper-figs"
+cp -r "$top/paper-figs/gallery" "$dir/paper-figs"
 cd "$dir"
 SANDWICH_HOME=$top
 export SANDWICH_HOME
