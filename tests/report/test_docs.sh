@@ -90,6 +90,8 @@ cp -r "$top/docs" "$top/experiments" "$top/datasets" stale/
 cp "$top/results/claims.json" "$top/results/coverage.json" "$top/results/findings.json" "$top/results/README.md" \
     stale/results
 cp -r "$top/results/published" stale/results
+mkdir stale/paper-figs
+cp -r "$top/paper-figs/gallery" stale/paper-figs
 stale() { (cd stale && BUILD=$(dirname "$testbed") sh tests/support/docs.sh "$@"); }
 sed -i '0,/reproduced in shape/s//not reproduced/' stale/docs/claims.md
 sed -i 's/^| S3 right, .* |\( `bucket_accuracy_s3_alpaca_2048` |\)$/| S3 right, twice as often | 0.5 | measured |\1/' stale/docs/odma.md

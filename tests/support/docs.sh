@@ -12,8 +12,8 @@ trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/results"
 cp -r "$top/results/published" "$top/results/README.md" "$dir/results"
 cp -r "$top/docs" "$dir/docs"
-mkdir "$dir/paper-figs"
-cp -r "$top/paper-figs/gallery" "$dir/paper-figs"
+mkdir -p "$dir/paper-figs/gallery"
+cp "$top"/paper-figs/gallery/*.svg "$dir/paper-figs/gallery" 2>/dev/null || true # there may be none
 cd "$dir"
 SANDWICH_HOME=$top
 export SANDWICH_HOME
