@@ -84,9 +84,9 @@ bool cpu_bf16_dot_fast(void)
 /* Two threads, weights out of memory, on Zen 4, which stands for all others, and on Emerald
  * Rapids, of whose cores fewer requests are under way at a time.
  *   sparse_bits  every fourth line only, with 1 and 2 rows: with bf16 Zen 4 takes 0.92 to 1.0 of
- *              the time, Emerald Rapids 1.17 and 1.24 times as long; Zen 5 takes 0.95 of the time
- *              with 8 bits, and 1.17 times as long with q4_0 (1.08 to 1.27 with AVX2), 1.02 to 1.1
- *              with q4_k
+ *              the time, Emerald Rapids 1.17 and 1.24 times as long; Zen 5 takes 0.94 to 0.98 of
+ *              the time with 8 bits, 1.09 to 1.17 times as long with q4_0 (1.08 to 1.27 with
+ *              AVX2), 1.02 to 1.1 with q4_k; the machine's noise is near 0.05
  *   far_bytes  256 for each panel was the best on Zen 4; with 8 KiB in all Emerald Rapids
  *              multiplies 1, 2 and 3 rows by six, three and one panels 1.04, 1.1 and 1.7 times
  *              as fast

@@ -7,18 +7,23 @@ static int64_t load_of(const struct roles_machine_state *m, enum cluster_pool ki
     return kind == CLUSTER_PROMPT ? m->prompt_tok + m->n_seqs : m->n_seqs;
 }
 
-/* A connection of it has just failed: by itself, or because one of its machines has ended, which
- * is not known yet. */
+/* Keys and values went between both until just now, and none of them is known to have ended. */
+static bool is_in_doubt(const struct roles_front *f, int a, int b)
+{
+    return (f->connections[a][b].broken_ns || f->connections[b][a].broken_ns) &&
+           f->machines[a].state == ROLES_RUNNING && f->machines[b].state == ROLES_RUNNING;
+}
+
 static bool may_have_ended(const struct roles_front *f, int machine)
 {
     for (int i = 0; i < f->n; i++)
-        if (f->connections[machine][i].broken_ns || f->connections[i][machine].broken_ns)
+        if (is_in_doubt(f, machine, i))
             return true;
     return false;
 }
 
-/* Of the machines that run and to which `from` has a connection, -1: of all that run, and are
- * not about to be named as ended. */
+/* Of the machines that run and to which `from` has a connection, -1: of all that run and have
+ * not perhaps ended. */
 static int choose(struct roles_front *f, enum cluster_pool kind, int from, int *machine)
 {
     int64_t threshold = kind == CLUSTER_PROMPT ? f->u.o.prompt_threshold_tok

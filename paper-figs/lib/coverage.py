@@ -13,8 +13,8 @@ from lib import style  # noqa: E402
 
 KINDS = (("full", style.COLORS[0], "white"), ("partial", style.COLORS[5], "black"),
          ("other", style.COLORS[4], "black"), ("none", "#d9d9d9", "black"))
-MEANING = {"full": "as in the paper", "partial": "in part", "other": "the same question, asked in another way",
-           "none": "not tested"}
+MEANING = {"full": "as in the paper", "partial": "in part", "none": "not tested",
+           "other": "the same question, asked in another way"}
 
 with open(os.path.join(style.TOP, "results", "coverage.json")) as f:
     rows = json.load(f)["rows"]
@@ -36,6 +36,6 @@ ax.grid(axis="y", visible=False)
 ax.set_xlabel("figures, tables and sections with a claim of their own")
 style.legend_below(ax)
 style.FORMATS = style.FORMATS[:1]  # documents show the SVG
-style.save(fig, types.SimpleNamespace(
-    footer=lambda chars: textwrap.fill("From results/coverage.json; testbed coverage lists each, with what is missing and why", chars),
-    why_missing=lambda: ""), "coverage", "What of each paper is tested")
+SOURCE = "From results/coverage.json; testbed coverage lists each, with what is missing and why"
+about = types.SimpleNamespace(footer=lambda chars: textwrap.fill(SOURCE, chars), why_missing=lambda: "")
+style.save(fig, about, "coverage", "What of each paper is tested")
