@@ -1,7 +1,6 @@
 /* What one core has: caches, multiply-add units and prefetchers. The kernel says what one cache
  * holds. Where it does not, the C library is asked, which for AMD may give the third level of the
  * whole package (508 MiB of 32 MiB each), so it is capped at that. */
-#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,28 +80,30 @@ bool cpu_bf16_dot_fast(void)
     return bf16_dot_fast;
 }
 
-/* Two threads, weights out of memory, on Zen 4, which stands for all others, and on Emerald
- * Rapids, of whose cores fewer requests are under way at a time.
- *   sparse_bits  every fourth line only, with 1 and 2 rows: with bf16 Zen 4 takes 0.92 to 1.0 of
- *              the time, Emerald Rapids 1.17 and 1.24 times as long; Zen 5 takes 0.94 to 0.98 of
- *              the time with 8 bits, 1.09 to 1.17 times as long with q4_0 (1.08 to 1.27 with
- *              AVX2), 1.02 to 1.1 with q4_k; the machine's noise is near 0.05
+/* Two threads, weights out of memory, on Zen 4, which stands for all others, on Emerald Rapids,
+ * of whose cores fewer requests are under way at a time, and on Zen 5. The machine's noise is near
+ * 0.05.
+ *   sparse     every fourth line only, with 1 and 2 rows: with bf16 Zen 4 takes 0.92 to 1.0 of
+ *              the time, Emerald Rapids 1.17 and 1.24 times as long; Zen 5 takes 1.10 to 1.22
+ *              times as long with bf16, 1.02 to 1.14 with 8 bits, 1.09 to 1.17 with q4_0
+ *              (1.08 to 1.27 with AVX2), 1.02 to 1.1 with q4_k
  *   far_bytes  256 for each panel was the best on Zen 4; with 8 KiB in all Emerald Rapids
  *              multiplies 1, 2 and 3 rows by six, three and one panels 1.04, 1.1 and 1.7 times
- *              as fast
+ *              as fast; Zen 5 1 and 2 rows of bf16 0.93 and 1.17 times
  *   streams    with AVX-512 and 3 to 9 rows Emerald Rapids is 1.05 to 1.15 times as fast by three
- *              panels as by one, Zen 4 slower
+ *              panels as by one, Zen 4 slower; Zen 5 multiplies 1, 2, 4 and 8 rows of bf16 by
+ *              three 1.14 to 1.6, 1.25 to 1.7, 1.2 to 1.5 and 1.2 to 1.6 times as fast, the more
+ *              the slower memory is; by six as fast, and 2 rows of q4_0 0.96 times
  *   later      of 16 sequences, Zen 4 takes 0.93 of the time of a step, Emerald Rapids 1.06 */
 void cpu_prefetch_of(struct cpu_prefetch *out, const struct cpu_info *info)
 {
     bool intel = strcmp(info->vendor, "GenuineIntel") == 0;
     bool zen5 = strcmp(info->vendor, "AuthenticAMD") == 0 && info->family == 0x1a;
 
-    *out = (struct cpu_prefetch){.sparse_bits = intel  ? INT_MAX
-                                                : zen5 ? 8
-                                                       : 0,
+    *out = (struct cpu_prefetch){.sparse = !intel && !zen5,
                                  .far_bytes = intel ? 8192 : 256,
-                                 .streams = intel ? 3 : 1,
+                                 .streams = intel || zen5 ? 3 : 1,
+                                 .streams_rows = zen5 ? 1 : 3,
                                  .later = !intel};
 }
 

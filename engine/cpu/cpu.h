@@ -113,10 +113,10 @@ bool cpu_bf16_dot_fast_of(const struct cpu_info *info);
 /* How programs should prefetch what a core reads once from memory: the better its own
  * prefetchers follow a stream, the less. By vendor and family, as measured; found out once. */
 struct cpu_prefetch {
-    int sparse_bits; /* weights of that many bits or more: every fourth line is enough where nothing
-                        but memory is waited for */
+    bool sparse; /* every fourth line is enough where nothing but memory is waited for */
     int far_bytes; /* AVX2, few rows: from what is multiplied to what is asked for, at most */
-    int streams; /* panels that products of few rows best read at a time */
+    int streams;      /* panels that products of few rows best read at a time */
+    int streams_rows; /* from that many rows on; with fewer, one panel */
     bool later; /* a core that multiplies can also fetch what is read after the product */
 };
 const struct cpu_prefetch *cpu_prefetch(void);

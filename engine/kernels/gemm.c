@@ -201,14 +201,6 @@ static void epilogue(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p
         add_bias(j, r_lo, r_hi, p_lo, p_hi);
 }
 
-static bool prefetches_sparsely(const struct kern_mat *w)
-{
-    int64_t k = w->n_units > 1 ? w->k_unit : w->k;
-
-    return 8 * (double)w->panel_bytes / ((double)k * KERN_PANEL) >=
-           cpu_prefetch()->sparse_bits;
-}
-
 /* Compute one (bM, bN, bK) slice, which begins at row block i, panel p and row k of K.
  * The outer loop is over panels and the inner one over row blocks, so that a tile's
  * columns of B stay in the first-level cache. */
@@ -236,7 +228,7 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
                                 .k_unit = j->w->n_units > 1 ? j->w->k_unit : rows,
                                 .ldc = w->ldc,
                                 .accumulate = accumulate,
-                                .sparse = prefetches_sparsely(j->w),
+                                .sparse = cpu_prefetch()->sparse,
                                 .converted = converts(j, i_hi - i)};
     for (int64_t at = p; at < p_hi; at += j->s.np, b += tile_bytes) {
         w->next = b + tile_bytes;

@@ -308,14 +308,13 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
 /* Set the micro-kernel and slice that read B in the order of memory, for few rows. Where
  * B is not split and the variant prefetches, a tile has as many panels as still fit m
  * rows: one panel has too few sums to hide the latency of multiply-adds. Other variants read
- * as many streams as the processor likes, with more than STREAM_FEW_ROWS. */
+ * as many streams as the processor likes. */
 static void stream(struct kern_schedule *s, const struct kern_variant *v,
                    const struct kern_mat *w, int64_t m)
 {
     double least = m > STREAM_FEW_ROWS ? 2 * STREAM_BYTES : STREAM_BYTES;
-    int np_max = v->prefetches_next    ? KERN_NP_MAX
-                 : m > STREAM_FEW_ROWS ? cpu_prefetch()->streams
-                                       : 1;
+    const struct cpu_prefetch *p = cpu_prefetch();
+    int np_max = v->prefetches_next ? KERN_NP_MAX : m >= p->streams_rows ? p->streams : 1;
 
     s->mr = (int)m;
     s->np = 1;
