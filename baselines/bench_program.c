@@ -13,6 +13,7 @@
 #include "base/child.h"
 #include "base/home.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "baselines/environment.h"
@@ -129,7 +130,8 @@ static int read_output(const struct command *c, const struct sut_bench *b, char 
     return OK;
 }
 
-/* Run a command of the file with more words. *text: what it wrote, mem_free(). */
+/* Run a command of the file with more words. *text: what it wrote, also where it failed
+ * (ERR_IO), mem_free(). */
 static int run(const struct sut_bench *b, const char *key, const json_t *more,
                const struct ask *ask, double limit_s, char **text)
 {
@@ -139,8 +141,8 @@ static int run(const struct sut_bench *b, const char *key, const json_t *more,
     *text = NULL;
     if (rc == OK)
         rc = execute(&c, b, limit_s);
-    if (rc == OK)
-        rc = read_output(&c, b, text);
+    if (rc == OK || (rc == ERR_IO && c.out >= 0))
+        rc = read_output(&c, b, text) == OK ? rc : ERR_FORMAT;
     close_command(&c);
     return rc;
 }
@@ -283,6 +285,30 @@ static void print_list(char *out, size_t n, const int64_t *v, int n_v, int64_t *
     }
 }
 
+/* Has the program printed every speed that was asked for? */
+static bool is_complete(const struct wanted *w)
+{
+    for (int i = 0; i < w->n; i++)
+        if (isnan(w->tok_s[i]))
+            return false;
+    return true;
+}
+
+/* A program that failed with ERR_IO and err_msg(): what it had measured by then stands if nothing is
+ * missing. Some crash while they clean up. */
+static int accept_failed(const struct sut_bench *b, char *text, struct wanted *w,
+                         void (*take)(void *ctx, const struct row *r))
+{
+    char how[512];
+
+    snprintf(how, sizeof(how), "%s", err_msg());
+    if (read_table(b, text, take, w) != OK || !is_complete(w))
+        return err_set(ERR_IO, "%s", how);
+    err_clear();
+    log_warning("failed_after_measuring", 1, 0, "%s, after all that was asked for", how);
+    return OK;
+}
+
 static int measure(const struct sut_bench *b, const char *key, int setting,
                    const struct ask *ask, struct wanted *w,
                    void (*take)(void *ctx, const struct row *r))
@@ -297,6 +323,8 @@ static int measure(const struct sut_bench *b, const char *key, int setting,
     rc = run(b, key, more, ask, b->o.limit_s, &text);
     if (rc == OK)
         rc = read_table(b, text, take, w);
+    else if (rc == ERR_IO && text)
+        rc = accept_failed(b, text, w, take);
     mem_free(text);
     return rc;
 }

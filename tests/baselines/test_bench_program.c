@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "baselines/bench_program.h"
 #include "cpu/cpu.h"
 
@@ -184,6 +185,29 @@ TEST(programs_that_fail)
     assert_ok(open_bench(&b, system_of(script("mute", "echo nothing"), "{}"), NULL));
     assert_err(sut_bench_decode(b, 0, prompts, 1, 4, &tok_s), ERR_FORMAT,
                "bench.json: printed no table with the columns of ");
+    sut_bench_close(&b);
+    left_no_child();
+}
+
+/* It crashes while it cleans up: what it measured before stands, unless something is missing. */
+TEST(one_that_crashes_after_its_table)
+{
+    static const int64_t prompts[] = {16, 512, 128};
+    struct log_warning w;
+    struct sut_bench *b;
+    double tok_s[3];
+
+    assert_ok(
+        open_bench(&b, system_of(script("crashes", PRINTS "kill -SEGV $$"), "{}"), NULL));
+    while (log_warnings_take(&w, 1))
+        continue;
+    assert_ok(sut_bench_prefill(b, 0, prompts, 2, tok_s));
+    assert_true(tok_s[0] == 160.5 && tok_s[1] == 51.25);
+    assert_int_equal(log_warnings_take(&w, 1), 1);
+    assert_string_equal(w.code, "failed_after_measuring");
+    assert_non_null(strstr(w.text, "signal 11"));
+    assert_err(sut_bench_prefill(b, 0, prompts, 3, tok_s), ERR_IO, "ended by signal 11");
+    assert_int_equal(log_warnings_take(&w, 1), 0);
     sut_bench_close(&b);
     left_no_child();
 }
