@@ -294,8 +294,8 @@ static bool is_complete(const struct wanted *w)
     return true;
 }
 
-/* A program that failed with ERR_IO and err_msg(): what it had measured by then stands if nothing is
- * missing. Some crash while they clean up. */
+/* A program that failed with ERR_IO and err_msg(): what it had measured by then stands if nothing
+ * is missing. Some crash while they clean up. */
 static int accept_failed(const struct sut_bench *b, char *text, struct wanted *w,
                          void (*take)(void *ctx, const struct row *r))
 {

@@ -49,7 +49,8 @@ const char *sut_bench_setting(const struct sut_bench *b, int i); /* its name; le
 
 /* Tokens per second of prompts of n_prompt[0 .. n) tokens, and of decode of n_output tokens of
  * batch[0 .. n) sequences at once; NaN where the program printed none. ERR_IO: it failed, with its
- * last line; one that had printed every speed by then is believed, with a warning. ERR_LIMIT: it did not end in time. ERR_FORMAT: it printed no such table. */
+ * last line, before it had printed every speed; afterwards, that is a warning.
+ * ERR_LIMIT: it did not end in time. ERR_FORMAT: it printed no such table. */
 MUST int sut_bench_prefill(struct sut_bench *b, int setting, const int64_t *n_prompt,
                            int n, double *tok_s);
 MUST int sut_bench_decode(struct sut_bench *b, int setting, const int64_t *batch, int n,

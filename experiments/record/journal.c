@@ -472,6 +472,16 @@ size_t journal_n_attempts(const struct journal *j)
     return j->n_attempts;
 }
 
+bool journal_has_failed(const struct journal *j)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach(j->finished, key,
+                        v) if (json_integer_value(v) == RECORD_FAILED) return true;
+    return false;
+}
+
 int journal_remove(struct journal **j)
 {
     if (unlink((*j)->path) != 0)

@@ -46,6 +46,7 @@ void journal_close(struct journal **j);
 bool journal_finished(const struct journal *j, const char *key, enum record_state *state);
 size_t journal_n_finished(const struct journal *j);
 size_t journal_n_attempts(const struct journal *j); /* finished cells, repeats counted */
+bool journal_has_failed(const struct journal *j);   /* the last attempt at any cell */
 const char *journal_path(const struct journal *j);
 
 /* Once its record is safe: remove the file and close. */

@@ -147,7 +147,7 @@ static int check_headline(const struct record_headline *v, size_t n, const char 
 }
 
 int record_finish(struct journal **jp, const struct record_headline *headline,
-                  size_t n_headline, char **path_out)
+                  size_t n_headline, bool keep_journal, char **path_out)
 {
     const char *journal = journal_path(*jp);
     size_t n = strlen(journal);
@@ -175,7 +175,9 @@ int record_finish(struct journal **jp, const struct record_headline *headline,
         rc = child_run(&child, &path, &n);
     file_tmp_close(&b.tmp);
     mem_free(target);
-    if (rc == OK)
+    if (rc == OK && keep_journal)
+        journal_close(jp);
+    else if (rc == OK)
         rc = journal_remove(jp);
     if (rc == OK && path_out)
         *path_out = path, path = NULL;

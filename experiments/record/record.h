@@ -65,12 +65,13 @@ struct record_headline {
 };
 
 /* Turn the journal into results/<stem>/<utc>-<commit>.h5 with its head (head.h), which is
- * then also latest.json, and remove the journal and close it (*j = NULL). On error the
- * journal stays, open and whole, and no new .h5 exists.
+ * then also latest.json, and close the journal (*j = NULL). On error the journal stays,
+ * open and whole, and no new .h5 exists.
+ *   keep_journal  do not remove it: the next run measures again only what failed
  *   path  of the result, owned by the caller, mem_free(); may be NULL
  * ERR_IO: disk.  ERR_NOMEM.  ERR_FORMAT: the journal was damaged meanwhile. */
 MUST int record_finish(struct journal **j, const struct record_headline *headline,
-                       size_t n_headline, char **path);
+                       size_t n_headline, bool keep_journal, char **path);
 
 /* The table of fields as JSON (results/schema.json). New reference; NULL: ERR_NOMEM set.
  */

@@ -275,7 +275,7 @@ static int finish(struct run_session *s)
     if (s->stopped[0])
         fprintf(s->o->report, "\n%s\n", s->stopped);
     rc = record_finish(&s->journal, summary.headlines, (size_t)s->job->n_headlines,
-                       &s->outcome->path);
+                       journal_has_failed(s->journal), &s->outcome->path);
     if (rc == OK)
         fprintf(s->o->report, "\n%s\n", s->outcome->path);
     run_summary_fini(&summary);

@@ -96,13 +96,13 @@ TEST(reproducible)
 
     journal_close(&j); /* killed after the rename, before the journal was removed */
     j = filled(dir);
-    assert_ok(record_finish(&j, headline, 2, &second)); /* found, not made again */
+    assert_ok(record_finish(&j, headline, 2, false, &second)); /* found, not made again */
     assert_string_equal(first, second);
     assert_int_equal(n_files(dir, ".h5"), 1);
     mem_free(second);
 
     j = filled(dir);
-    assert_ok(record_finish(&j, headline, 1, &second)); /* another headline */
+    assert_ok(record_finish(&j, headline, 1, false, &second)); /* another headline */
     assert_string_not_equal(first, second);
     assert_int_equal(n_files(dir, ".h5"), 2);
     mem_free(second);
@@ -111,7 +111,7 @@ TEST(reproducible)
     fixture_cell_make(&f, 2);
     assert_ok(journal_cell(j, &f.cell)); /* measured again: a second attempt */
     fixture_cell_free(&f);
-    assert_ok(record_finish(&j, headline, 2, &second));
+    assert_ok(record_finish(&j, headline, 2, false, &second));
     p[0] = test_read(first, &n[0]);
     p[1] = test_read(second, &n[1]);
     assert_true(n[0] != n[1] || memcmp(p[0], p[1], n[0]) != 0);
@@ -150,7 +150,7 @@ TEST(last_attempt_counts)
     f.cell.state = RECORD_SKIPPED;
     assert_ok(journal_cell(j, &f.cell));
     fixture_cell_free(&f);
-    assert_ok(record_finish(&j, headline, 2, &path));
+    assert_ok(record_finish(&j, headline, 2, false, &path));
     assert_ok(export_head(&head, path));
     assert_int_equal(json_int_at(json_object_get(head, "cells"), "done"), N - 1);
     assert_int_equal(json_int_at(json_object_get(head, "cells"), "skipped"), 1);
@@ -184,8 +184,8 @@ TEST(odd_cells)
     c.key = "m";
     c.n_series = 0;
     assert_ok(journal_cell(j, &c));
-    assert_err(record_finish(&j, &bad, 1, NULL), ERR_ARG, "a/b");
-    assert_ok(record_finish(&j, NULL, 0, &path));
+    assert_err(record_finish(&j, &bad, 1, false, NULL), ERR_ARG, "a/b");
+    assert_ok(record_finish(&j, NULL, 0, false, &path));
     all = fixture_exported(path);
     cells = json_object_get(all, "cells");
     assert_int_equal(json_array_size(cells), 2);

@@ -88,7 +88,7 @@ TEST(disk_fails)
             j = filled_with(dir, 2);
             fail_errno = errors[e];
             *calls_left = k;
-            rc = record_finish(&j, headline, 2, &path);
+            rc = record_finish(&j, headline, 2, false, &path);
             *calls_left = -1;
             if (rc == OK) {
                 check_cells(path, 2);
@@ -119,11 +119,11 @@ TEST(file_size_limit)
     signal(SIGXFSZ, SIG_IGN);
     small.rlim_cur = 20000;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    assert_err(record_finish(&j, headline, 2, NULL), ERR_IO, "cannot write");
+    assert_err(record_finish(&j, headline, 2, false, NULL), ERR_IO, "cannot write");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
     assert_int_equal(n_files(dir, ".h5"), 0);
     assert_int_equal(n_files(dir, ".tmp"), 0);
-    assert_ok(record_finish(&j, headline, 2, NULL));
+    assert_ok(record_finish(&j, headline, 2, false, NULL));
 }
 
 /* Regression: HDF5 leaked memory when it ran out of memory inside a record. */
@@ -137,7 +137,7 @@ TEST(memory_fails)
         for (long k = 0;; k++) {
             int rc;
             mem_fail_after(k, once);
-            rc = record_finish(&j, headline, 2, NULL);
+            rc = record_finish(&j, headline, 2, false, NULL);
             mem_fail_after(-1, 0);
             if (rc == OK)
                 break;
@@ -176,7 +176,7 @@ TEST(killed_while_finishing)
             struct journal *j = filled(dir);
             if (write(ready[1], "x", 1) != 1)
                 _exit(1);
-            _exit(record_finish(&j, headline, 2, NULL) == OK ? 0 : 2);
+            _exit(record_finish(&j, headline, 2, false, NULL) == OK ? 0 : 2);
         }
         assert_true(pid > 0);
         close(ready[1]);

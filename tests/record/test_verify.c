@@ -101,7 +101,7 @@ static const char *record_of(struct toy *t)
         json_pack("{s:[{s:i s:f}]}", "none", "threads", 2, "read_gbps", 40.0));
     assert_ok(journal_open(&j, fixture_dir(name), "toy", header, false));
     assert_ok(journal_cell(j, &t->cell));
-    assert_ok(record_finish(&j, &t->headline, 1, &path));
+    assert_ok(record_finish(&j, &t->headline, 1, false, &path));
     snprintf(kept, sizeof(kept), "%s", path);
     mem_free(path);
     json_decref(header);

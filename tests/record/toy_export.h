@@ -34,7 +34,7 @@ static inline const char *result(void)
         assert_ok(journal_cell(j, &f.cell));
         fixture_cell_free(&f);
     }
-    assert_ok(record_finish(&j, h, 2, &path));
+    assert_ok(record_finish(&j, h, 2, false, &path));
     snprintf(kept, sizeof(kept), "%s", path);
     mem_free(path);
     json_decref(header);

@@ -54,7 +54,7 @@ static inline char *finished(const char *dir)
     struct journal *j = filled(dir);
     char *path;
 
-    assert_ok(record_finish(&j, headline, 2, &path));
+    assert_ok(record_finish(&j, headline, 2, false, &path));
     assert_null(j);
     return path;
 }

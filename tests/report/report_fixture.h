@@ -91,7 +91,7 @@ static inline void fixture_record_make(const struct fixture_record *m)
         assert_ok(journal_cell(j, &f.cell));
         fixture_cell_free(&f);
     }
-    assert_ok(record_finish(&j, h, 5, &path));
+    assert_ok(record_finish(&j, h, 5, false, &path));
     mem_free(path);
     json_decref(header);
 }

@@ -193,7 +193,7 @@ static void make_record(double a, double b)
     fixture_cell_make(&f, 0);
     assert_ok(journal_cell(j, &f.cell));
     fixture_cell_free(&f);
-    assert_ok(record_finish(&j, h, 2, &path));
+    assert_ok(record_finish(&j, h, 2, false, &path));
     assert_int_equal(unlink(path),
                      0); /* its head is changed, which it would contradict */
     mem_free(path);

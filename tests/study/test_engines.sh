@@ -20,6 +20,8 @@ case $* in *fast*) x=$((3 * x)) ;; esac
 echo "$*" >>calls
 echo '| PP | TG | B | S_PP t/s | S_TG t/s |'
 for b in 1 4; do echo "| 16 | 4 | $b | $((100 * x)) | $((10 * b * x)) |"; done
+[ -e crashing ] && kill -SEGV $$
+exit 0
 SH
 # Answers as llama.cpp does: that the first tokens are equally probable.
 cat >server <<'PY'
@@ -129,7 +131,14 @@ check "one alone is compared with nothing" grep -q 'of the engines .* one is ins
 touch late
 check "one that fails once in the rounds is asked again" ./testbed run ./job.json --quiet --out once
 check "and named" sh -c "./testbed export once/*.h5 --format json-full | grep -q 'failed_once.*what it said'"
+touch crashing
+check "one that crashes behind its table has measured" ./testbed run ./job.json --quiet --out crashed
+check "with a warning" sh -c "./testbed export crashed/*.h5 --format json-full | grep -q failed_after_measuring"
+rm crashing
 touch failing
 ./testbed run ./job.json --out failed >out.txt 2>&1
 check "one that fails is named" grep -q 'first.json: no setting measures every point: first.json: exited with status 3' out.txt
+rm failing
+check "a cell that failed is measured again" ./testbed run ./job.json --out failed --quiet
+check "as a run is resumed that has nothing left of it" sh -c "[ -z \"\$(ls failed/*.journal 2>&-)\" ]"
 finish
