@@ -477,8 +477,11 @@ bool journal_has_failed(const struct journal *j)
     const char *key;
     json_t *v;
 
-    json_object_foreach(j->finished, key,
-                        v) if (json_integer_value(v) == RECORD_FAILED) return true;
+    json_object_foreach(j->finished, key, v)
+    {
+        if (json_integer_value(v) == RECORD_FAILED)
+            return true;
+    }
     return false;
 }
 

@@ -142,11 +142,13 @@ TEST(prefetching_by_vendor)
     cpu_prefetch_of(&q, &intel);
     assert_true(!q.sparse && !q.later);
     assert_true(p.far_bytes > 0 && q.far_bytes > p.far_bytes);
-    assert_true(p.streams == 1 && q.streams > 1);
+    assert_true(p.streams == 1 && q.streams > 1 && q.streams_rows > 1);
     cpu_info_get(&here);
     cpu_prefetch_of(&p, &here);
     assert_true(p.sparse == cpu_prefetch()->sparse && p.later == cpu_prefetch()->later &&
-                p.far_bytes == cpu_prefetch()->far_bytes);
+                p.far_bytes == cpu_prefetch()->far_bytes &&
+                p.streams == cpu_prefetch()->streams &&
+                p.streams_rows == cpu_prefetch()->streams_rows);
 }
 
 TEST(bad_cpus_are_refused)

@@ -318,6 +318,37 @@ static void a_failed_cell_is_not_the_run(void **state)
     ran_free(&r);
 }
 
+/* The same job again, which works now, measures that cell only, and adds a record of all cells. With
+ * nothing left to mend, a third time measures all of them. */
+static void a_failed_cell_is_measured_again(void **state)
+{
+    static const char job[] = TYPES "\"fails\": \"bf16\"}";
+    char dir[300];
+    struct ran r;
+    int before;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s/mended", test_dir());
+    for (int i = 0; i < 2; i++) {
+        before = n_runs;
+        assert_ok(run_into(dir, job, &r));
+        assert_int_equal(r.outcome.n_failed, 1);
+        assert_int_equal(r.outcome.n_resumed, i ? 2 : 0);
+        assert_int_equal(n_runs - before, i ? 1 : 3);
+        ran_free(&r);
+    }
+    is_mended = true;
+    for (int i = 0; i < 2; i++) {
+        before = n_runs;
+        assert_ok(run_into(dir, job, &r));
+        assert_int_equal(r.outcome.n_failed, 0);
+        assert_int_equal(r.outcome.n_resumed, i ? 0 : 2);
+        assert_int_equal(n_runs - before, i ? 3 : 1);
+        ran_free(&r);
+    }
+    is_mended = false;
+}
+
 static void a_killed_study_resumes(void **state)
 {
     static const char job[] = HEADLINE("\"metric\": \"speed\", \"over\": \"sum\"");
@@ -500,6 +531,7 @@ int main(void)
         cmocka_unit_test(missing_values),
         cmocka_unit_test(more_than_a_bound_is_no_result),
         cmocka_unit_test(a_failed_cell_is_not_the_run),
+        cmocka_unit_test(a_failed_cell_is_measured_again),
         cmocka_unit_test(a_killed_study_resumes),
         cmocka_unit_test(a_study_that_breaks_its_contract_fails_its_cell),
         cmocka_unit_test(the_record_says_what_the_study_said),

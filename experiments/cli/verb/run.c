@@ -21,7 +21,9 @@ static const struct opt_row table[] = {
             "Print the cells, the expected time and disk, and run nothing."),
     OPT_ROW(BOOL, quiet, "false", "Print no progress."),
     OPT_ROW(BOOL, fresh, "false",
-            "Discard what an interrupted run of this job has left, and start over."),
+            "Discard what a run of this job that was interrupted, or of which cells "
+            "failed, has "
+            "left, and start over."),
     OPT_ROW(BOOL, draw, "false",
             "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
             "paper-figs/out, or next to the record if that is not kept in results/NAME."),
@@ -39,8 +41,9 @@ static const struct opt_row table[] = {
 static int status_of(const struct run_outcome *o)
 {
     if (o->n_failed || o->n_skipped)
-        fprintf(stderr, "testbed: %d cells failed, %d skipped\n", o->n_failed,
-                o->n_skipped);
+        fprintf(stderr, "testbed: %d cells failed, %d skipped%s\n", o->n_failed,
+                o->n_skipped,
+                o->n_failed ? "; the same command measures those that failed again" : "");
     return o->n_failed || o->n_invalid ? VERB_INVALID : VERB_OK;
 }
 
