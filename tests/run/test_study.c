@@ -318,8 +318,8 @@ static void a_failed_cell_is_not_the_run(void **state)
     ran_free(&r);
 }
 
-/* The same job again, which works now, measures that cell only, and adds a record of all cells. With
- * nothing left to mend, a third time measures all of them. */
+/* The same job again measures that cell only, and adds a record of all cells. With nothing left to
+ * mend, once more measures all of them. */
 static void a_failed_cell_is_measured_again(void **state)
 {
     static const char job[] = TYPES "\"fails\": \"bf16\"}";
