@@ -12,7 +12,7 @@ ifeq ($(filter clean,$(MAKECMDGOALS))$(filter -j% --jobserver%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib papi libcurl libcmark-gfm cmocka
+PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib liblzma papi libcurl libcmark-gfm cmocka
 # "yes" when libraries, h5dump and the plots' Python modules are there; else every verb first
 # installs what is missing and then starts over.
 HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump >/dev/null && \
@@ -20,7 +20,7 @@ HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump 
            2>/dev/null && echo yes)
 ifeq ($(HAVE),yes)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
-LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd zlib) -lm -lpthread -ldl
+LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd zlib liblzma) -lm -lpthread -ldl
 LIB_HDF5   := $(shell pkg-config --libs hdf5-serial)
 LIB_PAPI   := $(shell pkg-config --libs papi) -lsde
 LIB_CMARK  := $(shell pkg-config --libs libcmark-gfm)
@@ -53,6 +53,7 @@ ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefe
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_avx512fp16 := $(ISA_avx512) -mavx512fp16
+ISA_amxbf16    := $(ISA_avx512) -mamx-tile -mamx-bf16
 # Scheduled before registers are allocated, loads come so early that sums are spilled.
 ISA_neon       := -fno-schedule-insns
 ISA_neondot    := -march=armv8.2-a+dotprod $(ISA_neon)
@@ -246,7 +247,7 @@ install: all
 	$(Q)BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VERSION=$(VERSION) sh tests/support/install.sh
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
-	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw $(ARGS)
+	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw --retries 2 $(ARGS)
 report: all
 	$(Q)$(BUILD)/testbed report $(ARGS)
 # For maintainers: this changes files that git tracks.

@@ -16,5 +16,7 @@ struct series {
 };
 
 void series_add(struct series *s, double x);
+/* Merges neighbours until there are at most `most` points, at least 1. */
+void series_merge(struct series *s, int most);
 
 #endif

@@ -307,6 +307,7 @@ static void row_call(const struct kern_variant *v, const struct row_bench *f)
         v->fn.add(f->y, f->x, ROW);
         break;
     case KERN_TO_BF16:
+    case KERN_TO_F16:
         v->fn.to_bf16((uint16_t *)f->y, f->x, ROW);
         break;
     case KERN_FROM_BF16:

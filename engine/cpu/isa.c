@@ -9,7 +9,10 @@
 #include "cpu/cpu.h"
 
 #if defined(__x86_64__)
+#include <asm/prctl.h>
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -28,8 +31,8 @@ static _Atomic uint64_t removed;
 
 uint64_t cpu_isa_from_x86(const struct cpu_x86_regs *r)
 {
-    const uint64_t ymm = 0x6,
-                   zmm = 0xe6; /* XCR0: SSE, AVX; and opmask, ZMM_Hi256, Hi16_ZMM */
+    /* XCR0: SSE, AVX; and opmask, ZMM_Hi256, Hi16_ZMM; XTILECFG, XTILEDATA */
+    const uint64_t ymm = 0x6, zmm = 0xe6, tiles = 0x60000;
     uint64_t mask = 0;
 
     if (!BIT(r->leaf1_ecx, 27) || (r->xcr0 & ymm) != ymm)
@@ -49,14 +52,26 @@ uint64_t cpu_isa_from_x86(const struct cpu_x86_regs *r)
         mask |= CPU_MASK(AVX512VNNI);
     if (BIT(r->leaf7_edx, 23))
         mask |= CPU_MASK(AVX512FP16);
+    if ((r->xcr0 & tiles) == tiles && BIT(r->leaf7_edx, 24) && BIT(r->leaf7_edx, 22))
+        mask |= CPU_MASK(AMXBF16);
     return mask;
 }
 
 #if defined(__x86_64__)
+/* Linux gives a process tile registers when it asks for them, with all its threads and those it
+ * forks. */
+static bool tiles_granted(void)
+{
+    const long tile_data = 18; /* the bit of XCR0 */
+
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, tile_data) == 0;
+}
+
 static uint64_t detect(void)
 {
     struct cpu_x86_regs r = {0};
     uint32_t a, b, c, d, max_sub = 0;
+    uint64_t mask;
 
     if (__get_cpuid_count(1, 0, &a, &b, &c, &d))
         r.leaf1_ecx = c;
@@ -74,7 +89,10 @@ static uint64_t detect(void)
         __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
         r.xcr0 = (uint64_t)hi << 32 | lo;
     }
-    return cpu_isa_from_x86(&r);
+    mask = cpu_isa_from_x86(&r);
+    if ((mask & CPU_MASK(AMXBF16)) && !tiles_granted())
+        mask &= ~CPU_MASK(AMXBF16);
+    return mask;
 }
 #elif defined(__aarch64__)
 static uint64_t detect(void)

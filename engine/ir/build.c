@@ -230,6 +230,7 @@ static const char *arguments_of(enum kern_op op)
     case KERN_ADD:
         return "float *, const float *, int64_t";
     case KERN_TO_BF16:
+    case KERN_TO_F16:
         return "uint16_t *, const float *, int64_t";
     case KERN_FROM_BF16:
     case KERN_FROM_F16:

@@ -181,6 +181,11 @@ static int make_attention(struct ir_problem *p, int64_t n_tok, int64_t g, int64_
 
 /* ---- the others ---- */
 
+static bool makes_halves(enum kern_op op)
+{
+    return op == KERN_TO_BF16 || op == KERN_TO_F16;
+}
+
 static int make_vectors(struct ir_problem *p, int64_t n)
 {
     bool halves = p->op == KERN_FROM_BF16 || p->op == KERN_FROM_F16;
@@ -225,7 +230,7 @@ int ir_problem_run(struct ir_problem *p, const struct kern_variant *v, bool fres
         v->fn.silu_mul(out, in, in2, p->n);
     else if (p->op == KERN_ADD)
         v->fn.add(out, in2, p->n);
-    else if (p->op == KERN_TO_BF16)
+    else if (makes_halves(p->op))
         v->fn.to_bf16((uint16_t *)out, in, p->n);
     else if (p->op == KERN_FROM_BF16 || p->op == KERN_FROM_F16)
         v->fn.from_bf16(out, (const uint16_t *)in, p->n);
@@ -239,7 +244,7 @@ const float *ir_problem_result(const struct ir_problem *p, int64_t *n)
     const uint16_t *bits = p->part[OUT];
 
     *n = p->n_result;
-    if (p->op != KERN_TO_BF16)
+    if (!makes_halves(p->op))
         return p->part[OUT];
     for (int64_t i = 0; i < p->n_result; i++)
         p->result[i] = bits[i];

@@ -78,6 +78,7 @@ enum kern_op {
 #undef KERN_QUANT_TYPE
     /* kern_attn_fn, in the order of the types of keys and values: KERN_ATTN_F32 + type. */
     KERN_ATTN_F32,
+    KERN_ATTN_F16,
     KERN_ATTN_BF16,
     KERN_ATTN_Q8,
     KERN_RMSNORM,
@@ -85,6 +86,7 @@ enum kern_op {
     KERN_SILU_MUL,
     KERN_ADD,
     KERN_TO_BF16,   /* f32 -> bf16, round to nearest even */
+    KERN_TO_F16,    /* f32 -> f16, round to nearest even */
     KERN_FROM_BF16, /* bf16 -> f32, exact */
     KERN_FROM_F16,  /* f16 -> f32, exact */
     KERN_ARGMAX,
@@ -106,6 +108,8 @@ static inline bool kern_op_is_attn(enum kern_op op)
  * reads them with one pointer (mr = the rows of this block):
  *     KERN_A_F32        [k][mr] f32
  *     KERN_A_BF16_PAIR  [k/2][mr][2] bf16   (two along K in one 32-bit word)
+ *     KERN_A_BF16_ROWS  [k/32][mr][32] bf16, k rounded up to 32 with zeros: the rows of a
+ *                       tile
  *     KERN_A_F16_TWICE  [k][mr][2] f16, each number twice (broadcasting 32 bits is cheaper
  *                       than 16), of rows scaled by powers of two; then [mr] f32, the
  *                       factor of each row's sums
@@ -113,7 +117,14 @@ static inline bool kern_op_is_attn(enum kern_op op)
  *                       one 32-bit word); then [mr] f32, their scales; then [2][mr] words
  *                       made of their sums, which depend on the type of the weights
  *                       (KERN_A_I8_WORDS, kernels/panel.h) */
-enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE, KERN_A_I8 };
+enum kern_a_format {
+    KERN_A_F32,
+    KERN_A_BF16_PAIR,
+    KERN_A_BF16_ROWS,
+    KERN_A_F16_TWICE,
+    KERN_A_I8
+};
+#define KERN_A_ROWS_K 32 /* numbers of a row of KERN_A_BF16_ROWS that are neighbours */
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).
  * B is walked unit by unit: rows [0, k_unit) of a panel are contiguous at b, the next
@@ -204,7 +215,7 @@ typedef void (*kern_silu_mul_fn)(float *out, const float *gate, const float *up,
                                  int64_t n);
 /* y[i] += x[i] */
 typedef void (*kern_add_fn)(float *y, const float *x, int64_t n);
-typedef void (*kern_to_bf16_fn)(uint16_t *out, const float *x, int64_t n);
+typedef void (*kern_to_16_fn)(uint16_t *out, const float *x, int64_t n);
 typedef void (*kern_from_16_fn)(float *out, const uint16_t *x, int64_t n);
 /* Index of the largest, the first one on ties; -1 where any of them is NaN or infinite;
  * n >= 1. */
@@ -222,7 +233,7 @@ struct kern_variant {
         kern_rope_fn rope;
         kern_silu_mul_fn silu_mul;
         kern_add_fn add;
-        kern_to_bf16_fn to_bf16;
+        kern_to_16_fn to_bf16, to_f16;
         kern_from_16_fn from_bf16, from_f16;
         kern_argmax_fn argmax;
     } fn;
@@ -244,7 +255,8 @@ struct kern_variant {
      * activations to bf16 gives at most 2^-9. */
     double error;
     /* GEMM only, where a_format is not KERN_A_F32: convert n floats of a row, times
-     * `scale`, to words of the format (n is even for pairs). */
+     * `scale`, to words of the format (n is even for pairs, and a multiple of 32 for rows of
+     * a tile). */
     void (*a_words)(uint32_t *out, const float *x, int64_t n, float scale);
     /* KERN_A_F16_TWICE only: the power of two that a row of n floats is multiplied by. */
     float (*a_scale)(const float *x, int64_t n);

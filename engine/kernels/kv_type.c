@@ -12,6 +12,11 @@ static void store_f32(const struct kern_table *k, void *to, const float *x, int 
     memcpy(to, x, (size_t)head_dim * sizeof(*x));
 }
 
+static void store_f16(const struct kern_table *k, void *to, const float *x, int head_dim)
+{
+    k->v[KERN_TO_F16]->fn.to_f16(to, x, head_dim);
+}
+
 static void store_bf16(const struct kern_table *k, void *to, const float *x, int head_dim)
 {
     k->v[KERN_TO_BF16]->fn.to_bf16(to, x, head_dim);
@@ -77,6 +82,7 @@ static const struct {
     void (*store)(const struct kern_table *k, void *to, const float *x, int head_dim);
 } types[KERN_N_KV_TYPES] = {
     [KERN_KV_F32] = {"f32", 4, 0, store_f32},
+    [KERN_KV_F16] = {"f16", 2, 0, store_f16},
     [KERN_KV_BF16] = {"bf16", 2, 0, store_bf16},
     [KERN_KV_Q8] = {"q8", 1, sizeof(float), store_q8},
 };

@@ -2,8 +2,8 @@
  *
  * The key or the value of a token in a head is a vector of head_dim elements, which takes
  * kern_kv_bytes() wherever it is:
- *     f32, bf16  [head_dim]
- *     q8         [head_dim] int8, zeros up to a multiple of 4 bytes, then their f32 scale
+ *     f32, f16, bf16  [head_dim]
+ *     q8              [head_dim] int8, zeros up to a multiple of 4 bytes, then their f32 scale
  * The scale is next to its elements, so that attention reads it with them, and whoever moves,
  * prefetches or counts vectors needs to know their size only.
  * A type is a row of the table in kv_type.c, and its attention is an operator: KERN_ATTN_F32 +
@@ -15,13 +15,13 @@
 
 #include "kernels/kern.h"
 
-enum kern_kv_type { KERN_KV_F32, KERN_KV_BF16, KERN_KV_Q8, KERN_N_KV_TYPES };
-#define KERN_KV_TYPES "f32|bf16|q8"                 /* the values of an option */
+enum kern_kv_type { KERN_KV_F32, KERN_KV_F16, KERN_KV_BF16, KERN_KV_Q8, KERN_N_KV_TYPES };
+#define KERN_KV_TYPES "f32|f16|bf16|q8"             /* the values of an option */
 const char *kern_kv_type_name(enum kern_kv_type t); /* "bf16" */
 /* Bytes of a vector. */
 size_t kern_kv_bytes(enum kern_kv_type t, int head_dim);
 /* Write x[head_dim] as a vector, by the variants of `k`.
- * f32: as it is. bf16: rounded to nearest even.
+ * f32: as it is. f16, bf16: rounded to nearest even; in f16, 65520 and more become infinite.
  * q8: the scale is a 127th of the largest magnitude, and at least KERN_Q8_SCALE_MIN; the
  * elements are x / scale, rounded to nearest even. Each then stands for a number that is off
  * by KERN_Q8_ERROR times the scale at most. The scale of zeros is 0. Where x has an element

@@ -11,6 +11,7 @@
 /* Rows of K handled at once: 16 columns of 64 words are 4 KiB, which stay in L1 while the
  * four groups of columns fill them. */
 #define BLOCK_K 64
+#define ROWS_K  512 /* of a row of A; a multiple of KERN_A_ROWS_K */
 
 static int64_t round_up(int64_t x, int64_t to)
 {
@@ -272,12 +273,14 @@ size_t kern_a_offset(enum kern_a_format fmt, int64_t mr, int64_t k)
         assert(k % KERN_SUB == 0);
         return (size_t)(k / KERN_SUB * KERN_A_I8_WORDS * mr) * 4;
     }
-    return (size_t)(k * mr) * (fmt == KERN_A_BF16_PAIR ? 2 : 4);
+    return (size_t)(k * mr) *
+           (fmt == KERN_A_BF16_PAIR || fmt == KERN_A_BF16_ROWS ? 2 : 4);
 }
 
 size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad)
 {
-    size_t bytes = kern_a_offset(fmt, m, k_pad);
+    int64_t k = fmt == KERN_A_BF16_ROWS ? round_up(k_pad, KERN_A_ROWS_K) : k_pad;
+    size_t bytes = kern_a_offset(fmt, m, k);
 
     return fmt == KERN_A_F16_TWICE ? bytes + (size_t)m * sizeof(float) : bytes;
 }
@@ -315,6 +318,33 @@ static void scatter(char *dst, size_t stride, const struct a_rows *g, int n_rows
             memcpy(dst + (size_t)j * stride + 4 * r, g->at[r] + 4 * j, 4);
 }
 
+/* Rows of KERN_A_BF16_ROWS. */
+static void pack_rows(const struct kern_variant *v, char *dst, const float *x,
+                      int64_t ldx, int64_t mr, int64_t k, int64_t k_pad)
+{
+    const int64_t whole = k - k % KERN_A_ROWS_K, all = round_up(k_pad, KERN_A_ROWS_K);
+    uint32_t words[ROWS_K / 2];
+
+    for (int64_t r = 0; r < mr; r++, x += ldx) {
+        for (int64_t k0 = 0, n; k0 < all; k0 += n) {
+            char *to = dst + (k0 * mr + r * KERN_A_ROWS_K) * 2;
+            float end[KERN_A_ROWS_K] = {0};
+            const float *from = x + k0;
+
+            n = whole - k0 < ROWS_K ? whole - k0 : ROWS_K;
+            if (n <= 0) {
+                n = KERN_A_ROWS_K;
+                if (k0 < k)
+                    memcpy(end, from, (size_t)(k - k0) * sizeof(float));
+                from = end;
+            }
+            v->a_words(words, from, n, 1);
+            for (int64_t i = 0; i < n; i += KERN_A_ROWS_K)
+                memcpy(to + i * mr * 2, words + i / 2, KERN_A_ROWS_K * 2);
+        }
+    }
+}
+
 void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_t ldx,
                  int64_t mr, int64_t k, int64_t k_pad)
 {
@@ -326,6 +356,10 @@ void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_
     assert(k_pad >= k && k_pad % per_word == 0);
     if (v->a_format == KERN_A_I8) {
         kern_a_pack_i8(v->op - KERN_GEMM_F32, dst, x, ldx, mr, k);
+        return;
+    }
+    if (v->a_format == KERN_A_BF16_ROWS) {
+        pack_rows(v, dst, x, ldx, mr, k, k_pad);
         return;
     }
     for (int64_t r = 0; v->a_scale && r < mr; r++)

@@ -51,14 +51,16 @@ static inline int64_t kern_mat_panel_rows(const struct kern_mat *m)
     return (int64_t)((m->panel_bytes - one) / each + 1) * block;
 }
 
-/* The rows of K that a product can be cut at: multiples of this. */
+/* The rows of K that a product can be cut at: multiples of this, whole units, and of bf16 weights
+ * what any format of activations allows. */
 static inline int64_t kern_mat_grain(const struct kern_mat *m)
 {
-    int64_t block = kern_type_block(m->type);
+    int64_t unit = m->n_units > 1 || kern_type_one_block(m->type) ? m->k_unit : 2;
+    int64_t grain = unit;
 
-    if (m->n_units > 1 || kern_type_one_block(m->type))
-        return m->k_unit;
-    return block > 2 ? block : 2;
+    while (grain % (m->type == KERN_BF16 ? KERN_A_ROWS_K : kern_type_block(m->type)) != 0)
+        grain += unit;
+    return grain;
 }
 
 /* Write one source row (output feature n, its m->k weights contiguous at `src` in

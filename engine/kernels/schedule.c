@@ -27,7 +27,8 @@ int kern_order_parse(const char *word, enum kern_order *out)
 int kern_schedule_check(const struct kern_schedule *s, const struct kern_variant *v,
                         const struct kern_mat *w, int64_t m, int n_threads)
 {
-    int64_t k_parts = w->n_units > 1 ? w->n_units : w->k_pad / kern_mat_grain(w);
+    int64_t grain = kern_mat_grain(w);
+    int64_t k_parts = (w->k_pad + (w->n_units > 1 ? grain - 1 : 0)) / grain;
 
     if (s->np < 1 || s->np > KERN_NP_MAX || !kern_gemm_rows(v, s->np))
         return err_set(ERR_ARG, "%s: no micro-kernel of %d panels", v->name, s->np);
@@ -134,11 +135,23 @@ static int64_t round_down(int64_t x, int64_t step)
     return x < step ? step : x / step * step;
 }
 
-/* Rows of K that one instruction multiplies. Products of 8 bits multiply four; making floats
- * of their sums takes a quarter of the time. */
+/* Rows of K that one instruction multiplies for a row of A. Products of 8 bits multiply four;
+ * making floats of their sums takes a quarter of the time. Tiles multiply 32 of 16 rows in 16
+ * cycles. */
 static double k_per_product(enum kern_a_format fmt)
 {
-    return fmt == KERN_A_I8 ? 3 : fmt == KERN_A_BF16_PAIR ? 2 : 1;
+    switch (fmt) {
+    case KERN_A_F32:
+    case KERN_A_F16_TWICE:
+        break;
+    case KERN_A_BF16_PAIR:
+        return 2;
+    case KERN_A_BF16_ROWS:
+        return 16;
+    case KERN_A_I8:
+        return 3;
+    }
+    return 1;
 }
 
 /* Cycles to multiply a block of h rows with one row of K of np panels, when the operands
@@ -284,7 +297,7 @@ static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
  * too. (With 32 MB of it, products that read 8 MB of A again and again sometimes ran at
  * half speed.) Where the variant prefetches B, B may be read more often, so A is limited
  * to the second-level cache. Quantised B is read so much faster than it is multiplied that
- * half of that cache is the limit. */
+ * half of that cache is the limit, and so it is with tiles. */
 static void cut(struct kern_schedule *s, const struct kern_variant *v,
                 const struct kern_mat *w, int64_t m)
 {
@@ -294,7 +307,7 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
     int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
     size_t a_max = v->prefetches_next ? cpu_cache_bytes(2) : cpu_cache_bytes(3) / 32 * 3;
 
-    if (v->a_format == KERN_A_I8)
+    if (v->a_format == KERN_A_I8 || v->a_format == KERN_A_BF16_ROWS)
         a_max = cpu_cache_bytes(2) / 2;
 
     if (b_max < w->k_pad)

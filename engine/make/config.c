@@ -35,6 +35,8 @@
 static const struct make_shape shapes[] = {
     {"llama-160m", LLAMA2(32000), .dim = 768, .hidden = 3072, .n_layers = 12, .n_heads = 12,
      .n_kv_heads = 12, .head_dim = 64, .vocab = 32000, .max_tok = 2048, .norm_eps = 1e-6},
+    {"llama-68m", LLAMA2(32000), .dim = 768, .hidden = 3072, .n_layers = 2, .n_heads = 12,
+     .n_kv_heads = 12, .head_dim = 64, .vocab = 32000, .max_tok = 2048, .norm_eps = 1e-6},
     {"sheared-llama-1.3b", LLAMA2(32000), .dim = 2048, .hidden = 5504, .n_layers = 24,
      .n_heads = 16, .n_kv_heads = 16, .head_dim = 128, .vocab = 32000, .max_tok = 4096,
      .norm_eps = 1e-5},
@@ -113,18 +115,31 @@ static const struct make_shape shapes[] = {
 
 const char *const *make_names(void)
 {
-    static const char *const names[] = {"llama-160m",     "sheared-llama-1.3b",
-                                        "llama-3.2-1b",   "llama-3.2-3b",
-                                        "llama-3-8b",     "mistral-7b",
-                                        "qwen-1.8b",      "deepseek-r1-distill-qwen-7b",
-                                        "qwen3-0.6b",     "mixtral-8x7b",
-                                        "qwen3-30b-a3b",  "qwen1.5-moe-a2.7b",
-                                        "mixtral-8x160m", "tiny",
-                                        "tiny-mistral",   "tiny-llama3",
-                                        "tiny-qwen2",     "tiny-qwen3",
-                                        "tiny-quant",     "tiny-moe",
-                                        "tiny-qwen2-moe", "tiny-qwen3-moe",
-                                        "tiny-quant-32",  NULL};
+    static const char *const names[] = {"llama-160m",
+                                        "llama-68m",
+                                        "sheared-llama-1.3b",
+                                        "llama-3.2-1b",
+                                        "llama-3.2-3b",
+                                        "llama-3-8b",
+                                        "mistral-7b",
+                                        "qwen-1.8b",
+                                        "deepseek-r1-distill-qwen-7b",
+                                        "qwen3-0.6b",
+                                        "mixtral-8x7b",
+                                        "qwen3-30b-a3b",
+                                        "qwen1.5-moe-a2.7b",
+                                        "mixtral-8x160m",
+                                        "tiny",
+                                        "tiny-mistral",
+                                        "tiny-llama3",
+                                        "tiny-qwen2",
+                                        "tiny-qwen3",
+                                        "tiny-quant",
+                                        "tiny-moe",
+                                        "tiny-qwen2-moe",
+                                        "tiny-qwen3-moe",
+                                        "tiny-quant-32",
+                                        NULL};
 
     _Static_assert(sizeof(names) / sizeof(names[0]) == N_SHAPES + 1, "one name a shape");
     return names;

@@ -417,8 +417,8 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
         {"bf16", "exact", "peak_f32_fma_"},    {"f32", "relaxed", "peak_f32_fma_"},
         {"f16", "relaxed", "peak_f32_fma_"},   {"f16", "relaxed", "peak_fp16_fma_"},
         {"bf16", "relaxed", "peak_f32_fma_"},  {"bf16", "relaxed", "peak_fp16_fma_"},
-        {"bf16", "relaxed", "peak_bf16_dot_"}, {"q", "a8", "peak_f32_fma_"},
-        {"q", "a8", "peak_i8_dot_"},
+        {"bf16", "relaxed", "peak_bf16_dot_"}, {"bf16", "relaxed", "peak_bf16_tile_"},
+        {"q", "a8", "peak_f32_fma_"},          {"q", "a8", "peak_i8_dot_"},
     };
     struct bound best = {NAN, NAN};
 

@@ -6,10 +6,15 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/name.h"
 
 /* The kernel counts both our time and that of the CPUs in ticks of 10 ms: less than this
  * may be their rounding. */
 #define ROUNDING_NS INT64_C(50000000)
+
+#define NOISY     "noisy_machine"
+#define STEAL     "steal"
+#define THROTTLED "throttled"
 
 int measure_noise_begin(struct measure_noise *n)
 {
@@ -68,7 +73,7 @@ static bool is_throttled(const struct measure_noise *n, struct measure_noise_fin
 {
     const struct cpu_usage *u = &n->after;
 
-    f->code = "throttled";
+    f->code = THROTTLED;
     if (exceeds(n, DIFFERENCE(n, throttled_ns), MEASURE_NOISE_THROTTLED_FRAC, f)) {
         snprintf(f->text, sizeof(f->text),
                  "the quota of the control group stopped this process for %.1f %% of the "
@@ -97,14 +102,14 @@ int measure_noise_findings(const struct measure_noise *n,
     struct measure_noise_finding *f = out;
 
     if (exceeds(n, other_ns(n), MEASURE_NOISE_OTHER_CPUS, f)) {
-        f->code = "noisy_machine";
+        f->code = NOISY;
         snprintf(f->text, sizeof(f->text),
                  "other programs used %.2f of the %d CPUs of this process", f->observed,
                  n->after.n_cpus);
         f++;
     }
     if (exceeds(n, DIFFERENCE(n, steal_ns), MEASURE_NOISE_STEAL_CPUS, f)) {
-        f->code = "steal";
+        f->code = STEAL;
         snprintf(f->text, sizeof(f->text),
                  "the host ran others on %.2f of the %d CPUs of this process",
                  f->observed, n->after.n_cpus);
@@ -112,6 +117,13 @@ int measure_noise_findings(const struct measure_noise *n,
     }
     f += is_throttled(n, f);
     return (int)(f - out);
+}
+
+bool measure_noise_is(const char *code)
+{
+    static const char *const codes[] = {NOISY, STEAL, THROTTLED, NULL};
+
+    return name_index(codes, code) >= 0;
 }
 
 void measure_noise_warn(const struct measure_noise *n, const char *what)

@@ -10,6 +10,7 @@
 #ifndef MEASURE_NOISE_H
 #define MEASURE_NOISE_H
 
+#include <stdbool.h>
 #include <jansson.h>
 
 #include "base/err.h"
@@ -40,6 +41,8 @@ struct measure_noise_finding {
 #define MEASURE_NOISE_FINDINGS 3
 int measure_noise_findings(const struct measure_noise *n,
                            struct measure_noise_finding out[MEASURE_NOISE_FINDINGS]);
+/* Is it the code of such a finding? */
+bool measure_noise_is(const char *code);
 /* Each of them as log_warning(), with `what` was measured in front. */
 void measure_noise_warn(const struct measure_noise *n, const char *what);
 

@@ -32,8 +32,8 @@ static void place(struct model *m, struct model_arena *a)
         struct model_scratch *s = &m->scratch[i];
 
         s->stage = model_take(a, mr * m->k_max, sizeof(float));
-        /* A row of A takes at most a float a number, and one factor. */
-        s->a = model_take(a, mr * (m->k_max + 1), sizeof(float));
+        /* A row of A takes at most a float a number, and one factor or the end of a tile. */
+        s->a = model_take(a, mr * (m->k_max + KERN_PANEL), sizeof(float));
         s->gemm = model_take(a, KERN_GEMM_SCRATCH_BYTES, 1);
         s->attn = model_take(a, KERN_ATTN_SCRATCH_BYTES(m->c.head_dim), 1);
         s->tail = model_take(a, rows * KERN_PANEL, sizeof(float));

@@ -110,7 +110,8 @@ static int trial_open(struct trial *t, enum kern_type type, int64_t n, int64_t k
     t->x = mem_new(MEM_OTHER, (size_t)(TRIAL_ROWS_MAX * k), sizeof(float));
     t->c = mem_new(MEM_OTHER, (size_t)(TRIAL_ROWS_MAX * t->w.n_panels * KERN_PANEL),
                    sizeof(float));
-    t->a = mem_new(MEM_OTHER, (size_t)(TRIAL_ROWS_MAX * (t->w.k_pad + 1)), sizeof(float));
+    t->a = mem_new(MEM_OTHER, (size_t)(TRIAL_ROWS_MAX * (t->w.k_pad + KERN_PANEL)),
+                   sizeof(float));
     t->scratch = mem_new(MEM_OTHER, KERN_GEMM_SCRATCH_BYTES, 1);
     if (!t->weights || !t->x || !t->c || !t->a || !t->scratch)
         return ERR_NOMEM;

@@ -61,11 +61,11 @@ const struct opt_row serve_opt_table[] = {
         STR, weight_type, "file",
         "Type in which weights are kept in memory: file (as stored), f32, f16 or bf16.",
         .unit = "TYPE"),
-    OPT_ROW(
-        ENUM, kv_type, "f32",
-        "Type of the cached keys and values. bf16 takes half of the memory of f32, q8 "
-        "about a quarter: 8 bits, with a scale for each head and token.",
-        .values = KERN_KV_TYPES),
+    OPT_ROW(ENUM, kv_type, "f32",
+            "Type of the cached keys and values. f16 and bf16 take half of the memory of "
+            "f32, "
+            "q8 about a quarter: 8 bits, with a scale for each head and token.",
+            .values = KERN_KV_TYPES),
     OPT_ROW(INT, threads, NULL,
             "Number of threads. 0: as many as the plan says, or one per available CPU "
             "core without a plan.",

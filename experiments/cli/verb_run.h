@@ -9,6 +9,7 @@
 
 struct verb_run_opts {
     bool fresh, quiet;
+    int retries;           /* as in struct run_options */
     const char *out, *tag; /* as of run_dir_of() */
 };
 

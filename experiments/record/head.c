@@ -12,8 +12,10 @@
 #include "base/json.h"
 #include "base/name.h"
 #include "experiments/record/fields.h"
+#include "experiments/record/published.h"
 #include "experiments/record/verify.h"
 #include "measure/card.h"
+#include "measure/noise.h"
 
 #define HEAD_BYTES ((size_t)16 << 20)
 /* While a head is made: {key of a cell: what counts of its last attempt}. */
@@ -283,7 +285,7 @@ static json_t *first_fault(json_t *head)
 
     snprintf(path, sizeof(path), "%s", json_str_at(head, "path", ""));
     if (access(path, F_OK) != 0) /* one that is published is packed */
-        snprintf(path, sizeof(path), "%s.gz", json_str_at(head, "path", ""));
+        snprintf(path, sizeof(path), "%s" RECORD_PACKED, json_str_at(head, "path", ""));
     if (access(path, F_OK) != 0)
         return NULL;
     if (export_verify(&found, path) == OK) {
@@ -361,10 +363,10 @@ static int check(json_t *head, const char *path)
     return OK;
 }
 
-/* Length of ".h5" or ".h5.gz" at its end; 0: it has none. */
+/* Length of ".h5" or ".h5.xz" at its end; 0: it has none. */
 static size_t record_ending(const char *path, size_t n)
 {
-    static const char *const endings[] = {".h5", ".h5.gz"};
+    static const char *const endings[] = {".h5", ".h5" RECORD_PACKED};
 
     for (int i = 0; i < 2; i++) {
         size_t m = strlen(endings[i]);
@@ -466,12 +468,11 @@ bool export_is_timed(const char *evidence)
 
 bool export_was_disturbed(const json_t *head)
 {
-    static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL};
     const char *code;
     json_t *w;
 
     json_object_foreach(json_object_get(head, "warnings"), code,
-                        w) if (name_index(codes, code) >= 0) return true;
+                        w) if (measure_noise_is(code)) return true;
     return false;
 }
 

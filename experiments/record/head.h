@@ -36,7 +36,7 @@ void record_head_end(json_t *head, const json_t *header, size_t n_attempts,
                      size_t n_headline);
 
 /* Read the head of a record, named by either of the two: results/NAME/latest.json, FILE.h5
- * (or FILE.h5.gz, record/published.h).
+ * (or FILE.h5.xz, record/published.h).
  * "path" is then the path of the record, and a headline above its bound is refused
  * (export_refuse()), which "warnings" says too. So are all of a record with a fault (verify.h), or
  * with other headlines than its head: "fault" is then the line that says it. A head without its

@@ -4,11 +4,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <lzma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -16,8 +16,8 @@
 #include "experiments/record/head.h"
 
 #define FOLDER "results/published"
-#define BYTES_MAX                                                                        \
-    ((size_t)1536 << 10) /* of a compressed record: it is part of every clone */
+/* Of a compressed record: it is part of every clone. */
+#define BYTES_MAX      ((size_t)2560 << 10)
 #define HEAD_BYTES_MAX ((size_t)1 << 20)
 #define MACHINE_BYTES  96
 
@@ -144,7 +144,7 @@ bool export_is_same_machine(const json_t *published, const json_t *own)
 
 static int is_record(const struct dirent *d)
 {
-    const char *dot = strstr(d->d_name, ".h5.gz");
+    const char *dot = strstr(d->d_name, ".h5" RECORD_PACKED);
 
     return dot && dot[6] == 0;
 }
@@ -194,34 +194,44 @@ int export_published_list(json_t **out, const char *experiment)
 
 #define UNPACKED_MAX ((size_t)1 << 30)
 
-static int unpack(struct text *to, gzFile from, const char *path)
-{
-    static char piece[1 << 16];
-    int n;
+/* Memory of a decoder: that of the preset below is 9 MB. */
+#define DECODER_BYTES_MAX ((uint64_t)128 << 20)
 
-    while ((n = gzread(from, piece, sizeof(piece))) > 0) {
+static int unpack(struct text *to, lzma_stream *z, const char *path)
+{
+    static uint8_t piece[1 << 16];
+    lzma_ret state = LZMA_OK;
+
+    while (state == LZMA_OK) {
+        z->next_out = piece;
+        z->avail_out = sizeof(piece);
+        state = lzma_code(z, LZMA_FINISH);
+        text_put(to, (const char *)piece, sizeof(piece) - z->avail_out);
         if (to->n > UNPACKED_MAX)
             return err_set(ERR_FORMAT, "%s: expected at most 1 GiB, found more", path);
-        text_put(to, piece, (size_t)n);
     }
-    if (n < 0 || gzdirect(from))
-        return err_set(ERR_FORMAT, "%s: expected a whole gzip file", path);
-    return OK;
+    return state == LZMA_STREAM_END && z->avail_in == 0
+               ? OK
+               : err_set(ERR_FORMAT, "%s: expected a whole xz file", path);
 }
 
 int export_unpack(char **bytes, size_t *n, const char *path)
 {
-    gzFile from = gzopen(path, "rbe");
+    lzma_stream z = LZMA_STREAM_INIT;
     struct text to = {0};
+    char *packed;
+    size_t n_packed;
     int rc;
 
     *bytes = NULL;
-    if (!from)
-        return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
-                       path);
-    rc = unpack(&to, from, path);
-    if (gzclose_r(from) != Z_OK && rc == OK)
-        rc = err_set(ERR_FORMAT, "%s: expected a whole gzip file", path);
+    TRY(file_read(&packed, &n_packed, path, UNPACKED_MAX));
+    z.next_in = (const uint8_t *)packed;
+    z.avail_in = n_packed;
+    rc = lzma_stream_decoder(&z, DECODER_BYTES_MAX, 0) == LZMA_OK
+             ? unpack(&to, &z, path)
+             : err_set(ERR_NOMEM, "%s: no memory for a decoder", path);
+    lzma_end(&z);
+    mem_free(packed);
     if (rc == OK)
         *bytes = to.p, *n = to.n;
     else
@@ -269,25 +279,16 @@ static int check(const json_t *head)
     return OK;
 }
 
-/* As gzip -9 does, without a name or a time in it. *out: mem_free(). */
-static int compress_bytes(unsigned char **out, size_t *n_out, char *bytes, size_t n)
+/* As `xz -6` does. *out: mem_free(). */
+static int compress_bytes(uint8_t **out, size_t *n_out, const char *bytes, size_t n)
 {
-    z_stream z = {.next_in = (unsigned char *)bytes, .avail_in = (unsigned)n};
-    uLong most;
-    int rc;
+    const size_t most = lzma_stream_buffer_bound(n);
 
-    *out = NULL;
-    if (n > UINT_MAX / 2 ||
-        deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK)
-        return err_set(ERR_NOMEM, "cannot compress %zu bytes", n);
-    most = deflateBound(&z, n);
     *out = mem_new(MEM_HARNESS, most, 1);
-    z.next_out = *out;
-    z.avail_out = (unsigned)most;
-    rc = *out ? deflate(&z, Z_FINISH) : Z_MEM_ERROR;
-    *n_out = z.total_out;
-    deflateEnd(&z);
-    if (rc == Z_STREAM_END)
+    *n_out = 0;
+    if (most && *out &&
+        lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, NULL, (const uint8_t *)bytes, n,
+                                *out, n_out, most) == LZMA_OK)
         return OK;
     mem_free(*out);
     *out = NULL;
@@ -296,8 +297,8 @@ static int compress_bytes(unsigned char **out, size_t *n_out, char *bytes, size_
 
 static int compress_file(const char *to, const char *from)
 {
-    unsigned char *packed;
-    size_t n, n_packed = 0;
+    uint8_t *packed;
+    size_t n, n_packed;
     char *bytes;
     int rc;
 
@@ -328,7 +329,7 @@ static int copy(const char *to, const char *from)
 /* The older one goes when the newer one is there. ctx: the path of the newer one. */
 static int remove_other(void *ctx, const char *path)
 {
-    const int stem = (int)(strrchr(path, '.') - path) - 3; /* of ".h5.gz" */
+    const int stem = (int)(strrchr(path, '.') - path) - 3; /* of ".h5.xz" */
     char head[PATH_MAX];
 
     if (strcmp(path, ctx) == 0)
@@ -351,7 +352,7 @@ static int put(char **to, const char *path, const json_t *head)
                  json_str_at(json_object_get(head, "run"), "experiment", "")) <= 0)
         return err_set(ERR_FORMAT, "%s: no experiment", path);
     snprintf(target, sizeof(target), "%.3500s/%.*s.json", dir, stem, name);
-    snprintf(packed, sizeof(packed), "%.3500s/%s.gz", dir, name);
+    snprintf(packed, sizeof(packed), "%.3500s/%s" RECORD_PACKED, dir, name);
     snprintf(latest, sizeof(latest), "%.3500s/latest.json", dir);
     snprintf(from, sizeof(from), "%.*s.json", (int)strlen(path) - 3, path);
     TRY(file_make_dirs(dir));

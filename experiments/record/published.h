@@ -1,6 +1,6 @@
 /* experiments/record/published.h - records that come with the program.
  *
- * results/published/MACHINE/NAME/ has the newest of an experiment on a kind of machine: FILE.h5.gz,
+ * results/published/MACHINE/NAME/ has the newest of an experiment on a kind of machine: FILE.h5.xz,
  * its head FILE.json, and latest.json, below the working directory. A file in results/published/ is
  * figures.sha256, the hashes of the figures drawn from them (tests/support/figures.sh).
  *
@@ -13,6 +13,8 @@
 #include <jansson.h>
 
 #include "base/err.h"
+
+#define RECORD_PACKED ".xz" /* the end of the name of a compressed record */
 
 /* As export_head(), of the newest of all machines. "published" is then its machine's folder.
  *   own  the head of a record: where there are published ones of its kind of machine, the newest of

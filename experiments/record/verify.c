@@ -407,7 +407,7 @@ int export_verify(json_t **out, const char *path)
         return err_set(ERR_FORMAT, "%s: expected an HDF5 file, found no regular file",
                        path);
     task.n = (size_t)st.st_size;
-    if (n > 3 && strcmp(path + n - 3, ".gz") == 0)
+    if (n > 3 && strcmp(path + n - 3, RECORD_PACKED) == 0)
         TRY(export_unpack(&task.bytes, &task.n, path));
     rc = run_child(out, &task);
     mem_free(task.bytes);

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-/* Of FILE.h5, or FILE.h5.gz. *out: new reference, NULL on error.
+/* Of FILE.h5, or FILE.h5.xz. *out: new reference, NULL on error.
  *   "faults"      [one line each: "FILE: /cells/0003/summary/little_l: expected ..., found ..."]
  *   "chained"     false: it is of a version that wrote no hashes
  *   "n_cells", "n_requests"

@@ -131,17 +131,38 @@ static int add_cell(struct compare_records *r, size_t record, const json_t *cell
     return read_rows(c, cell, r->path);
 }
 
+static const char *key_of(const json_t *cell)
+{
+    return json_str_at(json_object_get(cell, "attributes"), "key", "");
+}
+
+/* Of two attempts at a cell the later counts. */
+static int add_cells_of(struct compare_records *r, size_t record, const json_t *cells)
+{
+    json_t *latest = json_object(), *cell;
+    size_t i;
+    int rc = OK;
+
+    json_array_foreach((json_t *)cells, i, cell)
+        json_object_set(latest, key_of(cell), cell);
+    json_array_foreach((json_t *)cells, i, cell)
+    {
+        if (rc == OK && json_object_get(latest, key_of(cell)) == cell)
+            rc = add_cell(r, record, cell);
+    }
+    json_decref(latest);
+    return rc;
+}
+
 static int add_cells(struct compare_records *r)
 {
-    size_t n = 0, i;
-    json_t *cell;
+    size_t n = 0;
 
     for (size_t k = 0; k < r->n; k++)
         n += json_array_size(json_object_get(r->docs[k], "cells"));
     r->cells = mem_new(MEM_HARNESS, n, sizeof(*r->cells));
     for (size_t k = 0; k < r->n; k++)
-        json_array_foreach(json_object_get(r->docs[k], "cells"), i, cell)
-            TRY(add_cell(r, k, cell));
+        TRY(add_cells_of(r, k, json_object_get(r->docs[k], "cells")));
     return OK;
 }
 

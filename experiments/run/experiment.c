@@ -245,18 +245,28 @@ static void close_progress(struct run_session *s)
     progress_close(&s->progress);
 }
 
+static int attempt(struct run_session *s, const struct job_cell *c)
+{
+    if (c->is_search) /* which begins its trials */
+        return run_search(s, c);
+    TRY(journal_begin(s->journal, c->key));
+    return s->job->study ? run_study(s, c) : run_measure(s, c);
+}
+
 static int run_cell_of(struct run_session *s, const struct job_cell *c)
 {
-    int rc = OK;
+    int rc;
 
     s->weight = weight_of(s->job, c);
-    if (!c->is_search) /* which begins its trials */
-        rc = journal_begin(s->journal, c->key);
-    if (rc == OK)
-        rc = c->is_search    ? run_search(s, c)
-             : s->job->study ? run_study(s, c)
-                             : run_measure(s, c);
+    do
+        rc = attempt(s, c);
+    while (rc == OK && run_retry(s));
     progress_cell_end(s->progress);
+    if (rc == OK) {
+        s->outcome->n_done += s->state == RECORD_DONE;
+        s->outcome->n_skipped += s->state == RECORD_SKIPPED;
+        s->outcome->n_failed += s->state == RECORD_FAILED;
+    }
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/stats_interval.h"
@@ -318,15 +319,20 @@ static double of_repeat(const struct run_summary *s, const struct job_headline *
     return over_cells(&one, h, chosen + first, column, x, &ignored, why);
 }
 
-/* No search tells apart what is nearer than its bracket is narrow: two that end at the same rate
- * are not equal for that. */
-static double resolution(const struct job *j, const struct job_headline *h)
+/* The precision of the searches of the chosen cells, the coarsest of them: two that end at the same
+ * rate may still differ by as much. */
+static double resolution(const struct job *j, const struct job_headline *h,
+                         const bool *chosen)
 {
-    const json_t *search = json_object_get(j->cells[0].settings, "search");
+    double widest = 0;
 
-    return j->cells[0].is_search && is_goodput(h)
-               ? json_number_value(json_object_get(search, "precision_frac"))
-               : 0;
+    for (int i = 0; i < j->n_cells && is_goodput(h); i++) {
+        const json_t *search = json_object_get(j->cells[i].settings, "search");
+
+        if (chosen[i] && j->cells[i].is_search)
+            widest = fmax(widest, json_f64_at(search, "precision_frac"));
+    }
+    return widest;
 }
 
 /* The geometric mean over the repeats, each of which gives a number, with its interval: a
@@ -353,7 +359,7 @@ static int over_each_repeat(const struct run_summary *s, const struct job_headli
     half = equal                       ? 0
            : s->job->head.repeats_auto ? stats_sequence_half95(y, n)
                                        : stats_mean_half95(y, n);
-    half = isfinite(half) ? fmax(half, log1p(resolution(s->job, h))) : half;
+    half = isfinite(half) ? fmax(half, log1p(resolution(s->job, h, chosen))) : half;
     out->has_interval = (equal || positive) && isfinite(half);
     if (equal || positive)
         out->value = equal ? first : exp(stats_mean(y, n));

@@ -38,7 +38,7 @@ int progress_open(struct progress **out, FILE *f, enum progress_mode mode, size_
     *p = (struct progress){.f = f,
                            .mode = mode,
                            .n_cells = n_cells,
-                           .cell = n_cells_before,
+                           .cell = n_cells_before + 1,
                            .weight = weight,
                            .left_s = INFINITY,
                            .start_ns = now_ns,
@@ -132,7 +132,6 @@ static void print_cell(struct progress *p, uint64_t now_ns)
 static void begin_cell(struct progress *p, const char *key, size_t n_requests,
                        double weight)
 {
-    p->cell++;
     p->in_cell = n_requests;
     p->cell_ended = p->cell_failed = 0;
     p->cell_weight = weight;
@@ -203,6 +202,7 @@ void progress_part(struct progress *p, const char *key, size_t n_requests, doubl
 void progress_cell_end(struct progress *p)
 {
     pthread_mutex_lock(&p->lock);
+    p->cell++;
     p->weight_ended += p->cell_weight;
     p->cell_weight = p->cell_frac = 0;
     pthread_mutex_unlock(&p->lock);

@@ -7,7 +7,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "experiments/record/head.h"
 #include "measure/card.h"
+#include "measure/noise.h"
 
 /* The codes of the warnings, each once, as one text: a list is no attribute in HDF5, where a
  * table of cells and `testbed compare` look for them. */
@@ -61,6 +63,35 @@ static void refuse_shares(const struct job_cell *c, struct record_cell *r)
     }
 }
 
+static bool was_disturbed(const json_t *warnings)
+{
+    json_t *w;
+    size_t i;
+
+    json_array_foreach((json_t *)warnings, i,
+                       w) if (measure_noise_is(json_str_at(w, "code", ""))) return true;
+    return false;
+}
+
+#define RETRIED_FREELY 3
+#define RETRIED_ONE_IN 10
+
+bool run_retry(struct run_session *s)
+{
+    const bool again = s->was_disturbed && s->n_retries_in_turn < s->o->retries &&
+                       s->n_retried < RETRIED_FREELY + s->n_recorded / RETRIED_ONE_IN;
+
+    s->n_retries_in_turn = again ? s->n_retries_in_turn + 1 : 0;
+    if (!again)
+        return false;
+    s->n_retried++;
+    s->outcome->n_invalid -=
+        s->was_invalid; /* which was of the attempt that no longer counts */
+    log_info("something else used the machine: this is measured again");
+    run_system_close(&s->system);
+    return true;
+}
+
 int run_record(struct run_session *s, const struct job_cell *c, struct record_cell *r,
                const char *error)
 {
@@ -70,16 +101,16 @@ int run_record(struct run_session *s, const struct job_cell *c, struct record_ce
     if (r->state != RECORD_DONE)
         r->n_rows = r->n_values = r->n_series = 0;
     refuse_shares(c, r);
-    a = attributes(c, r, error);        /* which takes the warnings */
-    if (!json_object_get(a, "trial")) { /* a trial is part of its cell */
-        s->outcome->n_done += r->state == RECORD_DONE;
-        s->outcome->n_skipped += r->state == RECORD_SKIPPED;
-        s->outcome->n_failed += r->state == RECORD_FAILED;
-    }
-    r->key = c->key;
-    r->attributes = a;
+    a = attributes(c, r, error); /* which takes the warnings */
+    s->n_recorded++;
+    s->state = r->state;
     if (!r->evidence)
         r->evidence = s->job->evidence;
+    s->was_disturbed = r->state == RECORD_DONE && export_is_timed(r->evidence) &&
+                       was_disturbed(json_object_get(a, "warnings"));
+    s->was_invalid = json_is_false(json_object_get(a, "valid"));
+    r->key = c->key;
+    r->attributes = a;
     rc = journal_cell(s->journal, r);
     json_decref(a);
     return rc;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -77,6 +78,8 @@ static double value_of(const struct record_cell *c, const char *metric)
 
 static void keep_wanted(struct search *x, const struct record_cell *c)
 {
+    mem_free(x->values);
+    json_decref(x->described);
     x->values = mem_new(MEM_HARNESS, c->n_values + METRICS_N_GOODPUT, sizeof(*x->values));
     memcpy(x->values, c->values, c->n_values * sizeof(*x->values));
     x->n_values = c->n_values;
@@ -88,25 +91,25 @@ static int on_trial(void *ctx, const struct record_cell *c)
     struct search *x = ctx;
     const json_t *trial = json_object_get(c->attributes, "trial");
     const char *of = json_string_value(json_object_get(trial, "of"));
+    const size_t i = (size_t)json_int_at(trial, "number");
 
-    if (!of || strcmp(of, x->c->key) != 0 || c->state != RECORD_DONE ||
-        x->n == (size_t)x->o.max_trials)
+    if (!of || strcmp(of, x->c->key) != 0 || c->state != RECORD_DONE || i > x->n ||
+        i >= (size_t)x->o.max_trials)
         return OK;
+    x->n = i + 1; /* of two attempts at a trial the later counts */
     for (int k = 0; k < N_COLUMNS; k++)
-        x->series[k].v[x->n] = columns[k].metric
-                                   ? value_of(c, columns[k].metric)
-                                   : json_number_value(json_object_get(
-                                         trial, columns[k].series + strlen("trial_")));
-    x->series[ENDED_EARLY].v[x->n] = json_is_true(
+        x->series[k].v[i] = columns[k].metric
+                                ? value_of(c, columns[k].metric)
+                                : json_number_value(json_object_get(
+                                      trial, columns[k].series + strlen("trial_")));
+    x->series[ENDED_EARLY].v[i] = json_is_true(
         json_object_get(json_object_get(c->attributes, "saturation"), "ended"));
-    x->trials[x->n] =
-        (struct load_trial){.rate_rps = x->series[RATE].v[x->n],
-                            .seed = (int)x->series[SEED].v[x->n],
-                            .within_frac = x->series[SHARE].v[x->n],
-                            .n_requests = x->series[N_REQUESTS].v[x->n],
-                            .ended_early = x->series[ENDED_EARLY].v[x->n] == 1};
-    x->n++;
-    if (x->wanted && !x->values && strcmp(c->key, x->wanted) == 0)
+    x->trials[i] = (struct load_trial){.rate_rps = x->series[RATE].v[i],
+                                       .seed = (int)x->series[SEED].v[i],
+                                       .within_frac = x->series[SHARE].v[i],
+                                       .n_requests = x->series[N_REQUESTS].v[i],
+                                       .ended_early = x->series[ENDED_EARLY].v[i] == 1};
+    if (x->wanted && strcmp(c->key, x->wanted) == 0)
         keep_wanted(x, c);
     return OK;
 }
@@ -183,9 +186,11 @@ static int measure_trial(struct search *x, const struct load_trial *next, int *c
     trial.settings = trial_settings(x, next);
     progress_part(x->s->progress, trial.key, n_sent(&trial), (double)x->n / expected,
                   1 / expected);
-    rc = journal_begin(x->s->journal, trial.key);
-    if (rc == OK)
-        rc = run_measure_trial(x->s, &trial, about, &x->trials[x->n], cell_rc);
+    do {
+        rc = journal_begin(x->s->journal, trial.key);
+        if (rc == OK)
+            rc = run_measure_trial(x->s, &trial, about, &x->trials[x->n], cell_rc);
+    } while (rc == OK && *cell_rc == OK && run_retry(x->s));
     if (rc == OK && *cell_rc == OK) {
         x->trials[x->n].rate_rps = next->rate_rps;
         x->trials[x->n].seed = next->seed;

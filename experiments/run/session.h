@@ -22,7 +22,11 @@ struct run_session {
     char card_why[96]; /* then why */
     bool warned_bound;
     char stopped
-        [RUN_KNOWN_BYTES]; /* why a job with repeats "auto" ended; "": it did not */
+        [RUN_KNOWN_BYTES];   /* why a job with repeats "auto" ended; "": it did not */
+    enum record_state state; /* of the cell or trial recorded last */
+    bool was_invalid, was_disturbed; /* by others (measure/noise.h) */
+    int n_recorded, n_retried; /* cells and trials; attempts that run_retry() asked for */
+    int n_retries_in_turn;     /* of those, at the cell or trial that runs */
     double weight; /* of the cell that runs: its share of the run's time, in any unit */
     /* Kept from cell to cell while their settings stay the same. */
     struct run_system *system;
@@ -50,11 +54,17 @@ MUST int run_search(struct run_session *s, const struct job_cell *c);
 MUST int run_measure_trial(struct run_session *s, const struct job_cell *c,
                            const json_t *trial, struct load_trial *t, int *cell_rc);
 
-/* Count the cell and append it to the journal: state, rows, values and series are r's;
+/* Append the cell to the journal: state, rows, values and series are r's;
  * r->attributes, what was measured, joins the cell's settings (unless it is not done: then
  * `error`). */
 MUST int run_record(struct run_session *s, const struct job_cell *c,
                     struct record_cell *r, const char *error);
+
+/* Shall the cell or trial recorded last be measured again, because something else used the machine
+ * meanwhile? Asked after each attempt. What decides is the noise, never the value. Not more often
+ * than the options say, and no more than 3 and a tenth of all attempts, since a machine that is
+ * never quiet stays so. The system is then closed: what it kept of the last attempt would help. */
+bool run_retry(struct run_session *s);
 
 /* The requests of a cell, with the times of their tokens. All zero: none are kept. */
 struct run_rows {

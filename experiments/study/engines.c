@@ -58,7 +58,7 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, rounds, "3", "Rounds of all engines and the roof, in turn.", .min = 2,
             .max = ROUNDS_MAX),
     OPT_ROW(
-        INT, error_prompts, "8",
+        INT, error_prompts, "16",
         "Prompts of 64 random tokens by which each engine's error is measured. 0: it is "
         "not.",
         .min = 0, .max = 1000),
@@ -312,7 +312,7 @@ static int measure_errors(struct cell *c)
         struct engine *e = &c->engines[i];
         int rc =
             strcmp(e->system, "sandwich") == 0
-                ? study_logit_error_own(&c->exact, c->precision, KERN_KV_BF16, &e->error)
+                ? study_logit_error_own(&c->exact, c->precision, KERN_KV_F16, &e->error)
                 : error_of_server(c, e);
 
         study_progress(c->out, 0.2, e->name);
@@ -329,7 +329,7 @@ static int measure_errors(struct cell *c)
 
 static double roof_tok_s(const struct cell *c, int point, double gbps, double gflops)
 {
-    const struct model_cost_types types = {c->file->config.weight_type, KERN_KV_BF16};
+    const struct model_cost_types types = {c->file->config.weight_type, KERN_KV_F16};
     double n = (double)points[point], ctx = ((double)c->o->n_output_tok + 1) / 2;
     struct model_cost cost;
 

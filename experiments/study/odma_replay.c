@@ -221,17 +221,27 @@ static double share(double part, double whole)
     return whole > 0 ? part / whole : NAN;
 }
 
+/* Hundreds of cells have three series each, and a record is part of every clone. */
+#define OVER_TIME_POINTS 64
+
+static void report_over_time(struct study_cell *out, const char *name, const char *unit,
+                             struct series s)
+{
+    series_merge(&s, OVER_TIME_POINTS);
+    study_series(out, name, unit, s.mean, (size_t)s.n);
+}
+
 static void report_series(struct study_cell *out, const struct study_kv_result *r)
 {
-    size_t n = (size_t)r->inner.n;
-    double steps[SERIES_POINTS];
+    struct series steps = r->inner;
 
-    for (size_t i = 0; i < n; i++)
-        steps[i] = (double)((int64_t)i * r->inner.each);
-    study_series(out, "step", "", steps, n);
-    study_series(out, "utilization_inner_over_time", "", r->inner.mean, n);
-    study_series(out, "utilization_outer_over_time", "", r->outer.mean, n);
-    study_series(out, "tokens_per_step_over_time", "tok", r->batch.mean, n);
+    series_merge(&steps, OVER_TIME_POINTS);
+    for (int i = 0; i < steps.n; i++)
+        steps.mean[i] = (double)(i * steps.each);
+    report_over_time(out, "step", "", steps);
+    report_over_time(out, "utilization_inner_over_time", "", r->inner);
+    report_over_time(out, "utilization_outer_over_time", "", r->outer);
+    report_over_time(out, "tokens_per_step_over_time", "tok", r->batch);
 }
 
 static void report_accuracy(struct study_cell *out, const struct cell *w,

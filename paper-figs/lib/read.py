@@ -7,9 +7,9 @@ number stays NaN and is drawn as "n/a".
 
 import collections.abc
 import glob
-import gzip
 import io
 import json
+import lzma
 import os
 import sys
 import textwrap
@@ -259,9 +259,9 @@ class Headline:
 
 def unpacked(path):
     """What h5py opens: the file, or the bytes of one that is compressed."""
-    if not path.endswith(".gz"):
+    if not path.endswith(".xz"):
         return path
-    with gzip.open(path) as f:
+    with lzma.open(path) as f:
         return io.BytesIO(f.read())
 
 
@@ -290,7 +290,9 @@ class Result:
         self.headlines = {name: Headline(name, d) for name, d in f.get("headline", {}).items()}
         cells = f.get("cells", {})
         self.evidence = str(self.attrs.get("evidence", "evidence unknown"))
-        every = [Cell(cells[k], self.evidence) for k in sorted(cells)]
+        # of two attempts at a cell, as after a failure, the later counts
+        every = list({c.attrs.get("key", k): c
+                      for k, c in ((k, Cell(cells[k], self.evidence)) for k in sorted(cells))}.values())
         self.trials = [c for c in every if "trial.of" in c.attrs]  # of searches, which are cells
         every = in_turn([c for c in every if c not in self.trials], self.job)
         done = [c for c in every if c.attrs.get("state", "done") == "done"]
@@ -405,7 +407,7 @@ class Result:
 
 
 # Warnings of the harness that a figure repeats.
-DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded", "saturated",
+DISTRUST = ["noisy_machine", "steal", "throttled", "unsteady_plan", "overloaded", "saturated",
             "search_at_limit", "search_unfinished", "dataset_stand_in", "bound_exceeded"]
 
 
@@ -440,7 +442,7 @@ def latest(stem):
         print("%s: no record of your own: drawn from a published one" % stem)
     with open(where) as f:
         name = os.path.basename(json.load(f)["file"])
-    ending = ".gz" if is_published else ""
+    ending = ".xz" if is_published else ""
     return own_figure(Result(os.path.join(os.path.dirname(where), name + ending)), stem)
 
 

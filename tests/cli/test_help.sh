@@ -65,7 +65,7 @@ methods=$(ls engine/plan/method/*.c | sed 's|.*/||; s|\.c$||' | paste -s -d, - |
 check "plan --help lists the methods" lists "$methods" "$sandwich" plan --help
 check "plan --help lists the machines" lists "$machines" "$sandwich" plan --help
 check "model make --help lists the architectures" sh -c \
-    "$sandwich model make --help | grep -q 'One of: llama-160m, sheared-llama-1.3b'"
+    "$sandwich model make --help | grep -q 'One of: llama-160m, llama-68m'"
 check "a wrong policy" refuses 1 "known: $policies" "$sandwich" run --policy x --prompt x \
     --model x
 check "a wrong search" refuses 1 "known: $searches" "$sandwich" tune --policy x --model x

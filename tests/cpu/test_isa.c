@@ -12,12 +12,12 @@
     {                                                                                    \
         .leaf1_ecx = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29,                          \
         .leaf7_ebx = 1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31,                \
-        .leaf7_ecx = 1u << 11, .leaf7_edx = 1u << 23, .leaf7_1_eax = 3u << 4,            \
-        .xcr0 = 0xe7                                                                     \
+        .leaf7_ecx = 1u << 11, .leaf7_edx = 1u << 22 | 1u << 23 | 1u << 24,              \
+        .leaf7_1_eax = 3u << 4, .xcr0 = 0x600e7                                          \
     }
 static const uint64_t ALL = CPU_MASK(AVX2) | CPU_MASK(AVXVNNI) | CPU_MASK(AVX512) |
                             CPU_MASK(AVX512BF16) | CPU_MASK(AVX512VNNI) |
-                            CPU_MASK(AVX512FP16);
+                            CPU_MASK(AVX512FP16) | CPU_MASK(AMXBF16);
 
 TEST(registers_to_sets)
 {
@@ -31,8 +31,12 @@ TEST(registers_to_sets)
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVXVNNI));
     r = all, r.leaf7_ecx = 0;
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512VNNI));
-    r = all, r.leaf7_edx = 0;
+    r = all, r.leaf7_edx &= ~(1u << 23);
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512FP16));
+    r = all, r.leaf7_edx &= ~(1u << 22);
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AMXBF16));
+    r = all, r.leaf7_edx &= ~(1u << 24);
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AMXBF16));
     r = all, r.leaf7_ebx &= ~(1u << 17); /* Knights Landing: AVX-512 without DQ */
     r.leaf7_1_eax = 0;
     assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
@@ -48,6 +52,8 @@ TEST(the_operating_system_has_a_say)
 {
     struct cpu_x86_regs r = ALL_X86;
 
+    r.xcr0 = 0xe7; /* no tiles */
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AMXBF16));
     r.xcr0 = 0x7;
     assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2) | CPU_MASK(AVXVNNI));
     r.xcr0 = 0x67; /* Hi16_ZMM missing */
@@ -71,6 +77,7 @@ TEST(agrees_with_the_kernel)
         {CPU_MASK(AVX512BF16), " avx512_bf16 "},
         {CPU_MASK(AVX512VNNI), " avx512_vnni "},
         {CPU_MASK(AVX512FP16), " avx512_fp16 "},
+        {CPU_MASK(AMXBF16), " amx_bf16 "},
     };
     FILE *f = fopen("/proc/cpuinfo", "r");
     char line[8192] = "";

@@ -68,7 +68,7 @@ done
 echo '{"file": "a.h5"}' >results/mine/latest.json
 for s in theirs broken; do
     mkdir -p results/published/m/$s
-    gzip -c results/mine/a.h5 >results/published/m/$s/a.h5.gz
+    xz -c results/mine/a.h5 >results/published/m/$s/a.h5.xz
     cp results/mine/latest.json results/published/m/$s
 done
 draw() { # status, words

@@ -91,15 +91,11 @@ TEST(parameters_of_published_models)
         const char *name;
         int64_t n_params; /* as their publishers count them */
     } known[] = {
-        {"llama-160m", 162417408},
-        {"sheared-llama-1.3b", 1345423360},
-        {"llama-3.2-1b", 1235814400},
-        {"llama-3.2-3b", 3212749824},
-        {"llama-3-8b", 8030261248},
-        {"qwen-1.8b", 1836828672},
-        {"deepseek-r1-distill-qwen-7b", 7615616512},
-        {"mistral-7b", 7248023552},
-        {"qwen3-0.6b", 596049920},
+        {"llama-160m", 162417408},          {"llama-68m", 68030208},
+        {"sheared-llama-1.3b", 1345423360}, {"llama-3.2-1b", 1235814400},
+        {"llama-3.2-3b", 3212749824},       {"llama-3-8b", 8030261248},
+        {"qwen-1.8b", 1836828672},          {"deepseek-r1-distill-qwen-7b", 7615616512},
+        {"mistral-7b", 7248023552},         {"qwen3-0.6b", 596049920},
     };
     struct model_config c;
     size_t i;

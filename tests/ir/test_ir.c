@@ -311,10 +311,10 @@ TEST(high_programs_come_back)
 
 /* ---- the files of kernels/ref/ ---- */
 
-static const char *const raised[] = {"add",      "argmax",    "attn_bf16",   "attn_f32",
-                                     "attn_q8",  "from_bf16", "from_f16",    "gemm_bf16",
-                                     "gemm_f16", "gemm_f32",  "gemm_w4c_a8", "rmsnorm",
-                                     "rope",     "silu_mul",  "to_bf16"};
+static const char *const raised[] = {
+    "add",       "argmax",   "attn_bf16", "attn_f16", "attn_f32", "attn_q8",
+    "from_bf16", "from_f16", "gemm_bf16", "gemm_f16", "gemm_f32", "gemm_w4c_a8",
+    "rmsnorm",   "rope",     "silu_mul",  "to_bf16",  "to_f16"};
 
 static void read_ref(struct ir *p, const char *name)
 {

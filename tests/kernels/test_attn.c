@@ -62,22 +62,21 @@ static size_t vec_bytes(const struct kern_variant *v, const struct shape *s)
 static void read_vector(float *x, const char *p, enum kern_kv_type type, int hd)
 {
     const int8_t *codes = (const int8_t *)p;
-    uint16_t h;
 
     for (int d = 0; d < hd; d++) {
         if (type == KERN_KV_F32)
             memcpy(&x[d], p + 4 * d, 4);
-        if (type == KERN_KV_BF16) {
-            memcpy(&h, p + 2 * d, 2);
-            x[d] = kern_bf16_to(h);
-        }
+        if (type == KERN_KV_F16)
+            x[d] = kern_f16_to(((const uint16_t *)p)[d]);
+        if (type == KERN_KV_BF16)
+            x[d] = kern_bf16_to(((const uint16_t *)p)[d]);
         if (type == KERN_KV_Q8)
             x[d] = (float)codes[d] * kern_q8_scale(codes, hd);
     }
 }
 
-/* Random vectors of n tokens in the KV type at the end of a guarded slot, keys from there
- * downwards, and what they stand for in `as_f32`. Returns the first token's. */
+/* Random vectors of n tokens in the KV type (f16: none huge) at the end of a guarded slot, keys
+ * from there downwards, and what they stand for in `as_f32`. Returns the first token's. */
 static void *make_kv(int slot, struct rng *r, enum fill f, const struct kern_variant *v,
                      const struct shape *s, float *as_f32, int64_t n)
 {
@@ -86,7 +85,8 @@ static void *make_kv(int slot, struct rng *r, enum fill f, const struct kern_var
     struct kern_table ref;
 
     kern_table_choose(&ref, 0, KERN_EXACT);
-    fill_f32(r, f, as_f32, n * s->head_dim);
+    fill_f32(r, f == FILL_HUGE && v->op == KERN_ATTN_F16 ? FILL_MIXED : f, as_f32,
+             n * s->head_dim);
     for (int64_t t = 0; t < n; t++) {
         float *x = as_f32 + t * s->head_dim;
         char *to = p + (size_t)(slot == SLOT_K ? n - 1 - t : t) * bytes;

@@ -203,14 +203,20 @@ static void test_silu_mul(const struct kern_variant *v, struct rng *r)
 
 /* ---- conversions ---- */
 
-/* Every upper half of a float with lower halves around the rounding points. */
-static void test_to_bf16(const struct kern_variant *v, struct rng *r)
+/* Every upper half of a float with lower halves around the rounding points of bf16, or of f16
+ * where the upper half decides them, and next to both. */
+static void test_to_16(const struct kern_variant *v, struct rng *r)
 {
-    static const uint32_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    static const uint32_t low[] = {0,      1,      0x0fff, 0x1000, 0x1001,
+                                   0x7fff, 0x8000, 0x8001, 0xffff};
+    const bool bf16 = v->op == KERN_TO_BF16;
+    const struct kern_variant *ref = check_ref(v->op);
+    kern_to_16_fn fn = bf16 ? v->fn.to_bf16 : v->fn.to_f16;
+    kern_to_16_fn fn_ref = bf16 ? ref->fn.to_bf16 : ref->fn.to_f16;
     static uint16_t want[N_MAX];
 
     for (uint32_t h = 0; h < 0x10000; h += N_MAX) {
-        for (int j = 0; j < 6; j++) {
+        for (int j = 0; j < 9; j++) {
             int64_t n = N_MAX - rng_range(r, 0, 40);
             float *x = guard_get(0, (size_t)n * 4);
             uint16_t *out = guard_get(1, (size_t)n * 2);
@@ -218,8 +224,8 @@ static void test_to_bf16(const struct kern_variant *v, struct rng *r)
             AT("floats from 0x%04x%04x, n=%d", h, low[j], (int)n);
             for (int64_t i = 0; i < n; i++)
                 x[i] = float_from((h + (uint32_t)i) << 16 | low[j]);
-            check_ref(KERN_TO_BF16)->fn.to_bf16(want, x, n);
-            v->fn.to_bf16(out, x, n);
+            fn_ref(want, x, n);
+            fn(out, x, n);
             for (int64_t i = 0; i < n; i++)
                 CHECK(out[i] == want[i], "%a: got 0x%04x, wanted 0x%04x", x[i], out[i],
                       want[i]);
@@ -340,7 +346,8 @@ int main(void)
     check_variants(KERN_RMSNORM, test_rmsnorm);
     check_variants(KERN_ROPE, test_rope);
     check_variants(KERN_SILU_MUL, test_silu_mul);
-    check_variants(KERN_TO_BF16, test_to_bf16);
+    check_variants(KERN_TO_BF16, test_to_16);
+    check_variants(KERN_TO_F16, test_to_16);
     check_variants(KERN_FROM_BF16, test_from_16);
     check_variants(KERN_FROM_F16, test_from_16);
     check_variants(KERN_ARGMAX, test_argmax);

@@ -128,7 +128,25 @@ static void test_not_finite(const struct kern_variant *none, struct rng *r)
     }
 }
 
-/* f32 keeps the bits, bf16 is the conversion. */
+/* Vectors of 16 bits are as the conversion makes them. */
+static void check_halves(struct rng *r, enum kern_kv_type t, uint16_t (*of)(float),
+                         int hd)
+{
+    const struct kern_table best = table_of(cpu_isa_usable());
+    const size_t bytes = 2 * (size_t)hd;
+    uint16_t *h = guard_get(SLOT_VEC, bytes);
+    float x[KERN_HEAD_DIM_MAX];
+
+    CHECK(kern_kv_bytes(t, hd) == bytes, "bytes of %s", kern_kv_type_name(t));
+    fill_f32(r, FILL_MIXED, x, hd);
+    kern_kv_store(&best, t, h, x, hd);
+    for (int d = 0; d < hd; d++)
+        CHECK(h[d] == of(x[d]), "%s [%d]: %x for %g", kern_kv_type_name(t), d, h[d],
+              x[d]);
+    guard_check(SLOT_VEC, bytes);
+}
+
+/* f32 keeps the bits, f16 and bf16 are the conversions. */
 static void test_plain(const struct kern_variant *none, struct rng *r)
 {
     const struct kern_table best = table_of(cpu_isa_usable());
@@ -137,22 +155,17 @@ static void test_plain(const struct kern_variant *none, struct rng *r)
     (void)none;
     for (int hd = 2; hd <= KERN_HEAD_DIM_MAX; hd += 2) {
         const size_t n = (size_t)hd;
-        uint16_t *h;
         float *f;
 
         AT("head_dim=%d", hd);
         CHECK(kern_kv_bytes(KERN_KV_F32, hd) == 4 * n, "bytes of f32");
-        CHECK(kern_kv_bytes(KERN_KV_BF16, hd) == 2 * n, "bytes of bf16");
         fill_f32(r, FILL_MIXED, x, hd);
         f = guard_get(SLOT_VEC, 4 * n);
         kern_kv_store(&best, KERN_KV_F32, f, x, hd);
         CHECK(memcmp(f, x, 4 * n) == 0, "f32 is not as it was");
         guard_check(SLOT_VEC, 4 * n);
-        h = guard_get(SLOT_VEC, 2 * n);
-        kern_kv_store(&best, KERN_KV_BF16, h, x, hd);
-        for (int d = 0; d < hd; d++)
-            CHECK(h[d] == kern_bf16_of(x[d]), "[%d]: %x for %g", d, h[d], x[d]);
-        guard_check(SLOT_VEC, 2 * n);
+        check_halves(r, KERN_KV_F16, kern_f16_of, hd);
+        check_halves(r, KERN_KV_BF16, kern_bf16_of, hd);
     }
 }
 
@@ -268,7 +281,7 @@ int main(void)
     check_case("q8", test_q8, NULL);
     check_case("q8 rounding", test_rounding, NULL);
     check_case("q8 of infinite numbers and NaN", test_not_finite, NULL);
-    check_case("f32 and bf16", test_plain, NULL);
+    check_case("f32, f16 and bf16", test_plain, NULL);
     check_variants(KERN_ATTN_Q8, test_attention);
     return check_done();
 }

@@ -197,7 +197,7 @@ static void test_layout(const struct kern_variant *v, struct rng *r)
 static void activation_once(struct rng *r, const struct kern_variant *v, int64_t mr,
                             int64_t k, int64_t pad, int64_t ldx)
 {
-    const bool f32 = v->a_format == KERN_A_F32;
+    const bool f32 = v->a_format == KERN_A_F32, tile = v->a_format == KERN_A_BF16_ROWS;
     const int64_t k_pad = k + pad;
     const size_t x_floats = (size_t)((mr - 1) * ldx + k);
     const size_t bytes = kern_a_bytes(v->a_format, mr, k_pad);
@@ -214,12 +214,15 @@ static void activation_once(struct rng *r, const struct kern_variant *v, int64_t
     }
     kern_a_pack(v, (void *)(uintptr_t)out, x, ldx, mr, k, k_pad);
     for (int64_t i = 0; i < mr; i++) {
-        for (int64_t j = 0; j < k_pad; j++) {
+        for (int64_t j = 0; j < (tile ? (k_pad + 31) / 32 * 32 : k_pad); j++) {
             float want = j < k ? x[i * ldx + j] : 0, f;
             uint16_t h;
 
             memcpy(&f, out + 4 * (j * mr + i) * f32, 4);
-            memcpy(&h, out + 4 * (j / 2 * mr + i) * !f32 + 2 * (j % 2), 2);
+            memcpy(&h,
+                   out + (tile ? (j / 32 * mr + i) * 64 + 2 * (j % 32)
+                               : 4 * (j / 2 * mr + i) * !f32 + 2 * (j % 2)),
+                   2);
             CHECK(f32 ? float_bits(f) == float_bits(want) : h == kern_bf16_of(want),
                   "row %d, k %d: got %a or 0x%04x from %a", (int)i, (int)j, f, h, want);
         }

@@ -66,6 +66,14 @@ static void peak_of_a_type(void **state)
     near(measure_card_peak_gflops(card, "f32", "sloppy", 1), NAN);
     json_decref(card);
     card = card_of(ROW("peak_f32_fma_avx512", 1, 200) "," ROW(
+        "peak_bf16_tile_amxbf16", 1, 1500) "," ROW("peak_i8_dot_avx512vnni", 1, 800));
+    near(measure_card_peak_gflops(card, "bf16", "exact", 1), 200);
+    near(measure_card_peak_gflops(card, "bf16", "relaxed", 1), 1500);
+    near(measure_card_peak_gflops(card, "f16", "relaxed", 1), 200);
+    near(measure_card_peak_gflops(card, "q4_0", "relaxed", 1), 200);
+    near(measure_card_peak_gflops(card, "q4_0", "a8", 1), 800);
+    json_decref(card);
+    card = card_of(ROW("peak_f32_fma_avx512", 1, 200) "," ROW(
         "peak_bf16_dot_avx512bf16", 1, 390) "," ROW("peak_fp16_fma_avx512fp16", 1, null));
     near(measure_card_peak_gflops(card, "bf16", "relaxed", 1), 390);
     near(measure_card_peak_gflops(card, "f16", "relaxed", 1), 200);

@@ -49,7 +49,7 @@ refused 'h["warnings"] = {"noisy_machine": {"n_cells": 1, "observed": 0.5, "thre
 check "a file that is no record is refused" refuses 2 'no_such' "$testbed" publish no_such
 to=results/published/amd-r-epyc-family-26-model-2-2-cpus/a_job
 check "published" "$testbed" publish
-check "as in results/" sh -c 'gunzip -c "$1"/*.h5.gz | cmp - results/a_job/*.h5 && cmp results/a_job/latest.json "$1"/latest.json &&
+check "as in results/" sh -c 'xz -dc "$1"/*.h5.xz | cmp - results/a_job/*.h5 && cmp results/a_job/latest.json "$1"/latest.json &&
     [ "$(ls "$1" | wc -l)" = 3 ]' sh $to
 check "a local record comes first" sh -c '"$1" check --claims claims.json all_complete >out &&
     grep -q "^all_complete *reproduced" out && ! grep -q "published" out' sh "$testbed"
@@ -72,7 +72,7 @@ for name in "latest.json", new[:-3] + ".json":
     json.dump(h, open(d + "/" + name, "w"))
 PY
 check "a newer one takes its place" sh -c '"$1" publish a_job && [ "$(ls "$2" | wc -l)" = 3 ] &&
-    [ -e "$2"/20990101T000000Z-0123456.h5.gz ]' sh "$testbed" $to
+    [ -e "$2"/20990101T000000Z-0123456.h5.xz ]' sh "$testbed" $to
 compared() { # status, the line of a_job, totals
     "$testbed" compare --published >out
     [ $? = "$1" ] && grep -q -x "  a_job  *$2" out && grep -q "^$3 of another machine, 0 not published, 0 without" out ||
@@ -113,9 +113,9 @@ check "a file in the folder of machines is none" sh -c '"$1" check --claims clai
 if /usr/bin/python3 -c 'import matplotlib, h5py' 2>/dev/null; then
     rm -r results/a_job
     mkdir -p results/published/other/quickstart
-    check "a figure finds the newest published record" sh -c 'cp "$2"/*.h5.gz "$2"/latest.json results/published/other/quickstart &&
+    check "a figure finds the newest published record" sh -c 'cp "$2"/*.h5.xz "$2"/latest.json results/published/other/quickstart &&
         PYTHONPATH="$1" /usr/bin/python3 -c "from lib import read; r = read.latest(\"quickstart\"); print(r.path, len(r.cells))" >out &&
-        grep -q "drawn from a published one" out && grep -q "other/quickstart/.*h5.gz 1" out' sh "$figures" $to
+        grep -q "drawn from a published one" out && grep -q "other/quickstart/.*h5.xz 1" out' sh "$figures" $to
 else
     skip "a figure finds the newest published record" "/usr/bin/python3 has no matplotlib or h5py"
 fi

@@ -14,7 +14,7 @@ found() { # status, text, records...
     cat "$dir/out" "$dir/err"
     [ "$got" = "$want" ] && cat "$dir/out" "$dir/err" | grep -q -- "$text"
 }
-for record in results/published/*/*/*.h5.gz; do
+for record in results/published/*/*/*.h5.xz; do
     check "$record" found 0 ': no fault in' "$record"
 done
 for record in tests/golden/records/*/*.h5; do
@@ -25,10 +25,10 @@ check "a name is needed" refuses 2 'expected FILE.h5' "$testbed" verify
 check "a record that is not there" refuses 3 'none.h5' "$testbed" verify "$dir/none.h5"
 head -c 5000 "$record" >"$dir/cut.h5"
 check "a cut one" refuses 3 'cut.h5' "$testbed" verify "$dir/cut.h5"
-gzip -c "$record" | head -c 3000 >"$dir/cut.h5.gz"
-check "a cut packed one" refuses 3 'cut.h5.gz' "$testbed" verify "$dir/cut.h5.gz"
-cp "$record" "$dir/plain.h5.gz"
-check "one that is not packed" refuses 3 'expected a whole gzip file' "$testbed" verify "$dir/plain.h5.gz"
+xz -c "$record" | head -c 3000 >"$dir/cut.h5.xz"
+check "a cut packed one" refuses 3 'cut.h5.xz' "$testbed" verify "$dir/cut.h5.xz"
+cp "$record" "$dir/plain.h5.xz"
+check "one that is not packed" refuses 3 'expected a whole xz file' "$testbed" verify "$dir/plain.h5.xz"
 
 dir=$(realpath "$dir")
 ln -s "$PWD/datasets" "$dir"
@@ -81,12 +81,12 @@ mkdir -p results/published/other/a_job
 change_packed() { # a published record of another machine, changed
     cp results/a_job/*.json results/published/other/a_job && cp results/a_job/*.h5 packed.h5 &&
         change packed.h5 cells/0000/summary/n_completed 41 &&
-        gzip -c packed.h5 >"results/published/other/a_job/$(basename results/a_job/*.h5).gz" && mv results/a_job mine
+        xz -c packed.h5 >"results/published/other/a_job/$(basename results/a_job/*.h5).xz" && mv results/a_job mine
 }
 check "a published one is changed" change_packed
 judged() { "$testbed" check --claims claims.json all_complete >out 2>&1; cat out; grep -q "$1" out; }
 check "and not judged" judged '^all_complete *not testable here'
-check "for a reason" judged 'the record has a fault: .*h5.gz: /cells/0000/summary/n_completed'
+check "for a reason" judged 'the record has a fault: .*h5.xz: /cells/0000/summary/n_completed'
 rm -r results/published && mv mine results/a_job
 check "a record" judged '^all_complete *reproduced'
 check "is changed" change results/a_job/*.h5 cells/0000/summary/n_completed 41

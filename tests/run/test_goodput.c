@@ -142,17 +142,21 @@ TEST(a_queue_is_searched)
 }
 
 /* Both variants and the second run of one reach the limit, 200 a second: their goodputs are equal,
- * but no search is more precise than precision_frac. Each repeat has arrivals of its own. */
+ * but no search is more precise than the precision_frac of its case. Each repeat has arrivals of
+ * its own. */
 static const char twins[] =
     "{\"about\": \"twins\", \"repeats\": 2, \"aa\": \"a\", \"system\": {\"adapter\": "
-    "\"scripted\"}, \"variants\": [{\"name\": \"a\"}, {\"name\": \"b\"}], \"dataset\": "
+    "\"scripted\"}, \"variants\": [{\"name\": \"a\"}, {\"name\": \"b\"}], \"cases\": "
+    "[{\"name\": \"narrow\"}, {\"name\": \"wide\", \"search\": {\"precision_frac\": "
+    "0.25}}], \"dataset\": "
     "{\"n\": 5, \"max_prompt_tok\": 8, \"max_output_tok\": 1}, \"load\": {\"process\": "
     "\"poisson\", \"rate_rps\": 100}, \"slo\": {\"ttft_ms\": 9000}, \"search\": "
     "{\"goodput\": true, \"trial_s\": 0, \"seeds\": 1, \"verify\": 1, "
     "\"precision_frac\": "
-    "0.25, \"max_rps\": 200}, \"headline\": [{\"name\": \"g\", \"metric\": "
+    "0.1, \"max_rps\": 200}, \"headline\": [{\"name\": \"g\", \"metric\": "
     "\"goodput_rps\", "
-    "\"better\": \"higher\", \"where\": {\"variant\": \"b\"}, \"relative_to\": "
+    "\"better\": \"higher\", \"where\": {\"case\": \"wide\", \"variant\": \"b\"}, "
+    "\"relative_to\": "
     "{\"variant\": \"a\"}}]}";
 
 TEST(a_search_sees_no_less_than_its_precision)

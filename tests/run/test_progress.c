@@ -33,6 +33,9 @@ TEST(live_line_with_estimate)
     fflush(f);
     assert_non_null(
         strstr(text, "cell 2/3 rate=2: 50/100 requests, 2 failed, 60 s left"));
+    progress_cell(p, "rate=2", 100, 100, 40 * S); /* measured again */
+    fflush(f);
+    assert_null(strstr(text, "cell 3/3"));
     progress_cell_end(p);
     progress_cell(p, "rate=4", 100, 100, 50 * S); /* 100 of 200 in 40 s */
     fflush(f);

@@ -79,7 +79,7 @@ TEST(bytes_by_type)
     static const struct {
         const char *type;
         int64_t vec_bytes; /* head_dim 8 */
-    } rows[] = {{"f32", 32}, {"bf16", 16}, {"q8", 12}};
+    } rows[] = {{"f32", 32}, {"f16", 16}, {"bf16", 16}, {"q8", 12}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct serve_opts o = tiny_opts();
@@ -98,8 +98,8 @@ TEST(other_types_are_refused)
 {
     struct serve_opts o = tiny_opts();
 
-    assert_err(opt_set(serve_opt_table, &o, "kv_type", "f16", "test"), ERR_ARG,
-               "expected one of f32|bf16|q8, found \"f16\"");
+    assert_err(opt_set(serve_opt_table, &o, "kv_type", "q4", "test"), ERR_ARG,
+               "expected one of f32|f16|bf16|q8, found \"q4\"");
     tiny_free_opts(&o);
 }
 

@@ -7,7 +7,7 @@
 set -eu
 NEEDED="gcc make pkg-config git libhwloc-dev libjansson-dev libhdf5-dev hdf5-tools
 libcmocka-dev libpcre2-dev libutf8proc-dev libmicrohttpd-dev libpapi-dev libcurl4-openssl-dev
-zlib1g-dev libcmark-gfm-dev libcmark-gfm-extensions-dev python3-matplotlib python3-h5py clang-format
+zlib1g-dev liblzma-dev xz-utils libcmark-gfm-dev libcmark-gfm-extensions-dev python3-matplotlib python3-h5py clang-format
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
 WANTED="help2man python3-jinja2 libdnnl-dev libopenblas-openmp-dev libblis-openmp-dev libxsmm-dev valgrind
 ocl-icd-libopencl1 pocl-opencl-icd"

@@ -54,16 +54,17 @@ static inline void attn_put_f32(float *p, int d, int hd, __m256 v)
         _mm256_maskstore_ps(p + d, vec_mask(hd - d), v);
 }
 
-/* Scores of n keys, of which k is the first, with the highest address. Four keys share each load
- * of q. */
-ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd,
-                                 int n, float scale, bool from_memory)
+/* Scores of n keys, of which k is the first, with the highest address, for `rows` rows of a token,
+ * whose queries are one after another. Four keys share each load of q, and the rows those of the
+ * keys. */
+static inline __attribute__((always_inline)) void
+attn_dots_of(float *s, const float *q, const ATTN_ELEM *k, int hd, int n, float scale,
+             bool from_memory, const int rows)
 {
     const int64_t stride = ATTN_STRIDE(hd);
 
     for (int t = (n - 1) / 4 * 4; t >= 0; t -= 4) {
-        __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                         _mm256_setzero_ps()};
+        __m256 sum[2][4];
         const ATTN_ELEM *key[4]; /* a missing key repeats the last one */
         const char *next = (const char *)(k - (t + 3 - ATTN_AHEAD) * stride);
 
@@ -71,20 +72,48 @@ ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, i
         for (size_t i = 0; from_memory && i < 4 * stride * sizeof(ATTN_ELEM); i += 64)
             _mm_prefetch(next + i, _MM_HINT_T0);
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < 4; j++) {
             key[j] = k - (t + j < n ? t + j : n - 1) * stride;
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++)
+                sum[r][j] = _mm256_setzero_ps();
+        }
         for (int d = 0; d < hd; d += 8) {
-            __m256 x = attn_get_f32(q, d, hd);
+            __m256 x[2];
 
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++)
+                x[r] = attn_get_f32(q + (int64_t)r * hd, d, hd);
 #pragma GCC unroll 4
-            for (int j = 0; j < 4; j++)
-                sum[j] = _mm256_fmadd_ps(x, attn_get(key[j], d, hd), sum[j]);
+            for (int j = 0; j < 4; j++) {
+                __m256 y = attn_get(key[j], d, hd);
+
+#pragma GCC unroll 2
+                for (int r = 0; r < rows; r++)
+                    sum[r][j] = _mm256_fmadd_ps(x[r], y, sum[r][j]);
+            }
         }
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
-            if (t + j < n)
-                s[t + j] = scale * vec_sum(sum[j]) * ATTN_SCALE(key[j], hd);
+        for (int j = 0; j < 4; j++) {
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++)
+                if (t + j < n)
+                    s[r * ATTN_KEYS + t + j] =
+                        scale * vec_sum(sum[r][j]) * ATTN_SCALE(key[j], hd);
+        }
     }
+}
+
+ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd,
+                                 int n, float scale, bool from_memory)
+{
+    attn_dots_of(s, q, k, hd, n, scale, from_memory, 1);
+}
+
+ATTN_APART static void attn_dots_two(float *s, const float *q, const ATTN_ELEM *k, int hd,
+                                     int n, float scale, bool from_memory)
+{
+    attn_dots_of(s, q, k, hd, n, scale, from_memory, 2);
 }
 
 /* Scores s[0, n) become weights under the row's new maximum, up to 7 that follow 0.
@@ -114,26 +143,42 @@ ATTN_APART static float attn_softmax(struct attn_row *row, float *s, int n)
     return shrink;
 }
 
-/* Elements [d, d + 8 * vecs) of out = out * shrink + sum of p[t] * v[t]. */
+/* Elements [d, d + 8 * vecs) of out = out * shrink + sum of p[t] * v[t], for `rows` rows of a
+ * token. */
 static inline __attribute__((always_inline)) void
-attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n, float shrink,
-              int d, const int vecs)
+attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
+              const float *shrink, int d, const int vecs, const int rows)
 {
-    __m256 acc[8];
+    __m256 acc[2][8];
 
-#pragma GCC unroll 8
-    for (int j = 0; j < vecs; j++)
-        acc[j] = _mm256_mul_ps(_mm256_set1_ps(shrink), _mm256_loadu_ps(out + d + 8 * j));
-    for (int t = 0; t < n; t++, v += ATTN_STRIDE(hd)) {
-        __m256 w = _mm256_set1_ps(p[t] * ATTN_SCALE(v, hd));
-
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
-            acc[j] = _mm256_fmadd_ps(w, ATTN_LOAD(v + d + 8 * j), acc[j]);
+            acc[r][j] = _mm256_mul_ps(_mm256_set1_ps(shrink[r]),
+                                      _mm256_loadu_ps(out + r * hd + d + 8 * j));
     }
+    for (int t = 0; t < n; t++, v += ATTN_STRIDE(hd)) {
+        __m256 w[2];
+
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++)
+            w[r] = _mm256_set1_ps(p[r * ATTN_KEYS + t] * ATTN_SCALE(v, hd));
 #pragma GCC unroll 8
-    for (int j = 0; j < vecs; j++)
-        _mm256_storeu_ps(out + d + 8 * j, acc[j]);
+        for (int j = 0; j < vecs; j++) {
+            __m256 y = ATTN_LOAD(v + d + 8 * j);
+
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++)
+                acc[r][j] = _mm256_fmadd_ps(w[r], y, acc[r][j]);
+        }
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < vecs; j++)
+            _mm256_storeu_ps(out + r * hd + d + 8 * j, acc[r][j]);
+    }
 }
 
 /* All of it, as many elements at a time as there are registers, so that values are read in the
@@ -144,9 +189,9 @@ ATTN_APART static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v
     int d = 0;
 
     for (; d + 64 <= hd; d += 64)
-        attn_weigh_at(out, p, v, hd, n, shrink, d, 8);
+        attn_weigh_at(out, p, v, hd, n, &shrink, d, 8, 1);
     for (; d + 32 <= hd; d += 32)
-        attn_weigh_at(out, p, v, hd, n, shrink, d, 4);
+        attn_weigh_at(out, p, v, hd, n, &shrink, d, 4, 1);
     for (; d < hd; d += 8) {
         __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
 
@@ -158,6 +203,14 @@ ATTN_APART static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v
         }
         attn_put_f32(out, d, hd, acc);
     }
+}
+
+/* The same for two rows, where hd is a multiple of 32. */
+ATTN_APART static void attn_weigh_two(float *out, const float *p, const ATTN_ELEM *v,
+                                      int hd, int n, const float shrink[2])
+{
+    for (int d = 0; d < hd; d += 32)
+        attn_weigh_at(out, p, v, hd, n, shrink, d, 4, 2);
 }
 
 static float *attn_out(const struct kern_attn_args *a, int row)
@@ -183,22 +236,31 @@ static void attn_part_pieces(struct kern_attn_piece *out, const struct kern_attn
                      (size_t)ATTN_STRIDE(a->head_dim) * sizeof(ATTN_ELEM));
 }
 
+/* Two rows of a token go together, where there are two. */
+static int attn_together(const struct kern_attn_args *a, int row)
+{
+    return a->head_dim % 32 == 0 && row % a->g + 1 < a->g ? 2 : 1;
+}
+
 /* Scores of the tokens from t on for all rows, [rows][ATTN_KEYS] at s. The first row reads them
  * from memory, the others from a cache. */
 static void attn_scores(const struct kern_attn_args *a, float *s, int64_t t)
 {
     struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
+    int together;
 
     attn_part_pieces(pieces, a, t);
-    for (int r = 0; r < a->n_tok * a->g; r++, s += ATTN_KEYS) {
+    for (int r = 0; r < a->n_tok * a->g; r += together, s += together * ATTN_KEYS) {
         const float *q =
             a->q + r / a->g * a->q_stride + (int64_t)(r % a->g) * a->head_dim;
         const struct kern_attn_piece *p = pieces;
         int n = attn_visible(a, r, t, ATTN_PART);
 
+        together = attn_together(a, r);
         for (int first = 0; first < n; first += (int)p++->n)
-            attn_dots(s + first, q, p->k, a->head_dim, kern_attn_piece_n(p, n - first),
-                      a->scale, r == 0);
+            (together == 2 ? attn_dots_two : attn_dots)(s + first, q, p->k, a->head_dim,
+                                                        kern_attn_piece_n(p, n - first),
+                                                        a->scale, r == 0);
     }
 }
 
@@ -207,15 +269,24 @@ static void attn_values(const struct kern_attn_args *a, const float *s, int64_t 
                         float *shrink)
 {
     struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
+    int together;
 
     attn_part_pieces(pieces, a, t);
-    for (int r = 0; r < a->n_tok * a->g; r++, s += ATTN_KEYS) {
+    for (int r = 0; r < a->n_tok * a->g; r += together, s += together * ATTN_KEYS) {
         const struct kern_attn_piece *p = pieces;
         int n = attn_visible(a, r, t, ATTN_PART);
 
-        for (int first = 0; first < n; first += (int)p++->n, shrink[r] = 1)
-            attn_weigh(attn_out(a, r), s + first, p->v, a->head_dim,
-                       kern_attn_piece_n(p, n - first), shrink[r]);
+        together = attn_together(a, r);
+        for (int first = 0; first < n; first += (int)p++->n) {
+            const int m = kern_attn_piece_n(p, n - first);
+
+            if (together == 2)
+                attn_weigh_two(attn_out(a, r), s + first, p->v, a->head_dim, m,
+                               shrink + r);
+            else
+                attn_weigh(attn_out(a, r), s + first, p->v, a->head_dim, m, shrink[r]);
+            shrink[r] = shrink[r + together - 1] = 1;
+        }
     }
 }
 

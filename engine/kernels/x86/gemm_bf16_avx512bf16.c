@@ -13,18 +13,6 @@
 #include "kernels/x86/gemm_tile_avx512.h"
 #include "kernels/x86/vec_avx512.h"
 
-/* Pairs along K are neighbours already. */
-static void to_words(uint32_t *out, const float *x, int64_t n, float scale)
-{
-    (void)scale;
-    for (int64_t i = 0; i < n; i += 16) {
-        __mmask16 m = vec_mask(n - i);
-
-        _mm256_mask_storeu_epi16((uint16_t *)out + i, m,
-                                 vec_to_bf16(_mm512_maskz_loadu_ps(m, x + i)));
-    }
-}
-
 const struct kern_variant kern_gemm_bf16_avx512bf16 = {
     .name = "avx512bf16",
     .op = KERN_GEMM_BF16,
@@ -34,6 +22,6 @@ const struct kern_variant kern_gemm_bf16_avx512bf16 = {
     .rows = TILE_ROWS,
     .vec_cols = 16,
     .error = 0x1p-9,
-    .a_words = to_words,
+    .a_words = vec_bf16_words,
     .a_format = KERN_A_BF16_PAIR,
 };

@@ -25,6 +25,18 @@ static inline __m256i vec_to_bf16(__m512 x)
         _mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16), nan, quiet));
 }
 
+/* n floats of a row of activations, rounded to bf16, as words of pairs (kern_variant.a_words). */
+static inline void vec_bf16_words(uint32_t *out, const float *x, int64_t n, float scale)
+{
+    (void)scale;
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 m = vec_mask(n - i);
+
+        _mm256_mask_storeu_epi16((uint16_t *)out + i, m,
+                                 vec_to_bf16(_mm512_maskz_loadu_ps(m, x + i)));
+    }
+}
+
 /* exp(x) to 1 ulp; infinite, zero and NaN as in C. With n the nearest integer to x / ln 2
  * and r = x - n ln 2 (ln 2 in two parts), exp(x) = 2^n (1 + r + r^2 q(r)); q is a minimax
  * polynomial on |r| <= ln(2) / 2. Arguments are cut where the result is 0 or infinite

@@ -412,9 +412,9 @@ static int measure_noise(struct measured *x, double *frac)
     *frac = fmax(stats_std(s, n) / stats_mean(s, n), NOISE_MIN);
     if (*frac > NOISE_HIGH)
         log_warning(
-            "noisy_machine", *frac, NOISE_HIGH,
-            "measurements vary by %.0f %%: with other work on this machine a plan "
-            "is for that, too",
+            "unsteady_plan", *frac, NOISE_HIGH,
+            "measurements for the plan vary by %.0f %%: another search may find another "
+            "plan",
             100 * *frac);
     return OK;
 }

@@ -110,8 +110,13 @@ static void print_plan(const struct artifact *a)
 static int run_experiment_alone(const char *name, double limit_s)
 {
     char program[PATH_MAX];
-    const char *const argv[] = {home_program(program, sizeof(program), "testbed"), "run",
-                                name, "--draw", NULL};
+    const char *const argv[] = {home_program(program, sizeof(program), "testbed"),
+                                "run",
+                                name,
+                                "--draw",
+                                "--retries",
+                                "2",
+                                NULL};
     const struct child_program p = {
         .argv = argv,
         .fd = {-1, STDOUT_FILENO, STDERR_FILENO},

@@ -11,6 +11,7 @@
 
 struct run_opts {
     bool help, smoke, dry_run, quiet, fresh, draw;
+    int64_t retries;
     char *tag, *out;
 };
 
@@ -24,6 +25,14 @@ static const struct opt_row table[] = {
             "Discard what a run of this job that was interrupted, or of which cells "
             "failed, has "
             "left, and start over."),
+    OPT_ROW(
+        INT, retries, "0",
+        "Measure a cell, or a trial of a search, again, up to N times, if other programs "
+        "or virtual machines used the CPUs meanwhile. The last attempt counts, all are "
+        "in "
+        "the record. No more than 3 and a tenth of all are measured again, since a "
+        "machine that is never quiet stays so.",
+        .unit = "N", .min = 0, .max = 100),
     OPT_ROW(BOOL, draw, "false",
             "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
             "paper-figs/out, or next to the record if that is not kept in results/NAME."),
@@ -64,6 +73,7 @@ int verb_run_job(struct verb_ran *out, const struct job *j,
 {
     struct run_options run = {.machine_dir = MEASURE_CARD_DIR,
                               .fresh = o->fresh,
+                              .retries = o->retries,
                               .progress = o->quiet                ? PROGRESS_QUIET
                                           : isatty(STDERR_FILENO) ? PROGRESS_LIVE
                                                                   : PROGRESS_MINUTE,
@@ -82,7 +92,11 @@ static int run(const struct verb_words *w)
 {
     const struct run_opts *o = w->opts;
     const struct job_read_opts read = {o->smoke, w->sets, w->n_sets};
-    const struct verb_run_opts how = {o->fresh, o->quiet, o->out, o->tag};
+    const struct verb_run_opts how = {.fresh = o->fresh,
+                                      .quiet = o->quiet,
+                                      .retries = (int)o->retries,
+                                      .out = o->out,
+                                      .tag = o->tag};
     struct job *j = NULL;
     struct verb_ran ran;
     int status = VERB_OK;

@@ -64,7 +64,7 @@ const struct verb verb_verify = {
     .name = "verify",
     .help = "Check whether the numbers of records can be true.",
     .usage = {"testbed verify FILE.h5... [options]",
-              "Look for what cannot be true in records, FILE.h5 or FILE.h5.gz: shares "
+              "Look for what cannot be true in records, FILE.h5 or FILE.h5.xz: shares "
               "above their "
               "bound, tokens faster than bytes / bandwidth, times out of order, counts "
               "that do not "

@@ -1,0 +1,171 @@
+/* A cell during which something else used the machine is measured again. */
+#include "tests/run/script_study.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "experiments/record/head.h"
+
+#define SPEEDS                                                                           \
+    "\"study\": {\"name\": \"script\", \"m\": [1, 2, 3], \"noise\": 0.1}, "              \
+    "\"evidence\": \"%s\", \"headline\": [{\"name\": \"sum\", \"metric\": \"speed\", "   \
+    "\"over\": \"sum\"}]"
+
+static void begin(int n_retries, uint32_t disturbed)
+{
+    retries = n_retries;
+    disturbed_runs = disturbed;
+    n_runs = n_ended = 0;
+}
+
+static void run_speeds(const char *name, const char *evidence, struct ran *r)
+{
+    char job[600];
+
+    snprintf(job, sizeof(job), SPEEDS, evidence);
+    run(name, job, r);
+}
+
+/* What speed the n-th run reports. */
+static double speed_of(int m, int n)
+{
+    return m * exp(0.1 * noise_of(n - 1));
+}
+
+static bool is_noisy(const struct ran *r)
+{
+    json_t *head;
+    bool noisy;
+
+    assert_ok(export_head(&head, r->outcome.path));
+    assert_null(json_object_get(head, "fault"));
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(head, "cells"), "done")), 3);
+    noisy = export_is_noisy(head);
+    json_decref(head);
+    return noisy;
+}
+
+static void the_later_attempt_counts(void **state)
+{
+    json_t *all, *cells;
+    struct ran r;
+
+    (void)state;
+    begin(2, 1u << 2 | 1u << 3); /* two attempts at the second cell */
+    run_speeds("again", "measured_small", &r);
+    assert_int_equal(n_runs, 5);
+    assert_int_equal(r.outcome.n_done, 3);
+    assert_float_equal(value(&r, "sum"), speed_of(1, 1) + speed_of(2, 4) + speed_of(3, 5),
+                       1e-9);
+    assert_false(is_noisy(&r));
+    all = fixture_exported(r.outcome.path); /* each attempt is in the record */
+    cells = json_object_get(all, "cells");
+    assert_int_equal(json_array_size(cells), 5);
+    for (size_t i = 0; i < 5; i++) {
+        const json_t *a = json_object_get(json_array_get(cells, i), "attributes");
+
+        assert_int_equal(json_int_at(a, "attempt"), i < 1 || i == 4 ? 1 : i);
+        assert_string_equal(json_str_at(a, "warned", ""),
+                            i == 1 || i == 2 ? "steal" : "");
+    }
+    json_decref(all);
+    ran_free(&r);
+}
+
+/* Three cells, measured `want` times in all; is the record then one of a noisy machine? */
+static void check_runs(int want, bool noisy, const char *evidence, int n_retries,
+                       uint32_t disturbed)
+{
+    struct ran r;
+    char name[32];
+
+    snprintf(name, sizeof(name), "%s%d", evidence, n_retries);
+    begin(n_retries, disturbed);
+    run_speeds(name, evidence, &r);
+    assert_int_equal(n_runs, want);
+    assert_int_equal(is_noisy(&r), noisy);
+    ran_free(&r);
+}
+
+static void only_as_often_as_asked(void **state)
+{
+    (void)state;
+    check_runs(3, true, "measured_small", 0, 1u << 2);
+    check_runs(4, true, "measured_small", 1, 1u << 2 | 1u << 3);
+}
+
+/* Three more attempts, whatever is asked for. */
+static void a_machine_that_is_never_quiet(void **state)
+{
+    (void)state;
+    check_runs(6, true, "measured_small", 100, ~0u);
+}
+
+/* Noise does not change it. */
+static void what_is_simulated_is_not_measured_again(void **state)
+{
+    (void)state;
+    check_runs(3, false, "simulated", 2, ~0u);
+}
+
+/* ---- a search */
+
+static void *disturb(void *arg)
+{
+    const struct timespec in_the_first_trial = {.tv_nsec = 100000000};
+
+    nanosleep(&in_the_first_trial, NULL);
+    log_warning("steal", 0.2, 0.05, "the host ran others");
+    return arg;
+}
+
+static void a_trial_of_a_search(void **state)
+{
+    static const char job[] =
+        "\"system\": {\"adapter\": \"scripted\"}, \"dataset\": {\"n\": 5, "
+        "\"max_prompt_tok\": 8, \"max_output_tok\": 1}, \"load\": {\"process\": "
+        "\"constant\", \"rate_rps\": 50}, \"slo\": {\"ttft_ms\": 9000}, \"search\": "
+        "{\"goodput\": true, \"trial_s\": 0.5, \"seeds\": 1, \"max_rps\": 50}, "
+        "\"evidence\": \"measured_small\", \"headline\": [{\"name\": \"g\", \"metric\": "
+        "\"goodput_rps\"}]";
+    int n_first = 0;
+    json_t *all, *cell, *head;
+    pthread_t thread;
+    struct ran r;
+    size_t i;
+
+    (void)state;
+    begin(1, 0);
+    assert_int_equal(pthread_create(&thread, NULL, disturb, NULL), 0);
+    run("search", job, &r);
+    pthread_join(thread, NULL);
+    assert_float_equal(value(&r, "g"), 50, 1e-9);
+    assert_ok(export_head(&head, r.outcome.path));
+    assert_null(json_object_get(head, "fault"));
+    json_decref(head);
+    all = fixture_exported(r.outcome.path);
+    json_array_foreach(json_object_get(all, "cells"), i, cell)
+    {
+        const json_t *a = json_object_get(cell, "attributes");
+
+        if (json_object_get(a, "trial.of"))
+            n_first += json_int_at(a, "trial.number") == 0;
+    }
+    assert_int_equal(n_first, 2);
+    json_decref(all);
+    ran_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_later_attempt_counts),
+        cmocka_unit_test(only_as_often_as_asked),
+        cmocka_unit_test(a_machine_that_is_never_quiet),
+        cmocka_unit_test(what_is_simulated_is_not_measured_again),
+        cmocka_unit_test(a_trial_of_a_search),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
