@@ -37,7 +37,7 @@ check "twice is refused" refuses 1 'quantising twice' "$sandwich" model quantize
 check "another type is refused" refuses 2 'type' "$sandwich" model quantize "$plain" \
     --type q4_9 --out "$dir/x.gguf"
 check "--out is needed" refuses 2 '--out is needed' "$sandwich" model quantize "$plain"
-check "a truncated model is refused in one line" sh -c "head -c 100000 $dir/q4_0.gguf >$dir/cut.gguf
-    ! $sandwich run --model $dir/cut.gguf --prompt x 2>$dir/err &&
-    [ \$(wc -l <$dir/err) = 1 ] && grep -q 'cut.gguf: tensor' $dir/err"
+head -c 100000 "$dir/q4_0.gguf" >"$dir/cut.gguf"
+check "a truncated model is refused in one line" refuses 1 'cut.gguf: tensor' \
+    "$sandwich" run --model "$dir/cut.gguf" --prompt x
 finish

@@ -236,15 +236,18 @@ static inline double series_max(const char *name)
     return x;
 }
 
-/* Half of the values are below it: the middle one, or the mean of the two. */
-static inline double middle_of(const double *v, size_t n)
+/* Half of the values are below it: the middle one, or the mean of the two. NaN is unknown. */
+static inline double middle_of(const double *v, size_t n_all)
 {
     double below = NAN, above = NAN;
+    size_t n = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n_all; i++)
+        n += !isnan(v[i]);
+    for (size_t i = 0; i < n_all; i++) {
         size_t less = 0, equal = 0;
 
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < n_all; k++) {
             less += v[k] < v[i];
             equal += v[k] == v[i];
         }

@@ -436,6 +436,10 @@ static void numbers_follow_from_the_rounds(void)
 
         for (int k = 0; k < 3; k++)
             sum += series_at(summed[k], i);
+        if (isnan(sum)) { /* a round that other programs disturbed says nothing */
+            assert_true(isnan(series_at("sum", i)) && isnan(series_at("rest", i)));
+            continue;
+        }
         near(series_at("sum", i), sum, 1e-9 * (1 + fabs(sum)));
         near(series_at("rest", i), 1 - sum, 1e-9 * (1 + fabs(sum)));
         /* The lever `time` changes nothing else. */

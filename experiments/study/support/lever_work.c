@@ -108,9 +108,10 @@ static int open_control(struct study_lever_work *w, int control,
 /* From a panel to the next: as packed, or three quarters of that in whole blocks along K. */
 static size_t panel_stride(const struct kern_mat *m, bool is_fewer)
 {
-    int64_t grain = kern_mat_grain(m), rows = m->k_unit * 3 / 4 / grain * grain;
+    int64_t block = kern_type_block(m->type) > 2 ? kern_type_block(m->type) : 2;
+    int64_t rows = m->k_unit * 3 / 4 / block * block;
 
-    if (!is_fewer || kern_type_one_block(m->type) || rows == 0)
+    if (!is_fewer || m->n_units > 1 || kern_type_one_block(m->type) || rows == 0)
         rows = m->k_unit;
     return kern_panel_size(m->type, rows);
 }
