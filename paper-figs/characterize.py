@@ -20,7 +20,7 @@ NUMBERS = [
     ("deviation of reading", "noise_read_cv", 100, "%"),
     ("stolen by the host, per second", "steal_ns_per_s", 1e-6, "ms")]
 PEAKS = (("peak_gflops_bf16", "exact bf16"), ("peak_gflops_bf16_dot", "bf16 dot product"),
-         ("peak_gflops_fp16", "fp16"), ("peak_gops_int8", "int8"))
+         ("peak_gflops_bf16_tile", "bf16 tiles"), ("peak_gflops_fp16", "fp16"), ("peak_gops_int8", "int8"))
 
 
 def curves(ax, c, x, names, **axes):

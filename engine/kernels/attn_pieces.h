@@ -65,4 +65,50 @@ static inline int kern_attn_pieces(struct kern_attn_piece *out,
     return n_pieces;
 }
 
+/* Of its first `left` keys the one that is first in memory. */
+static inline const void *kern_attn_piece_low(const struct kern_attn_piece *p,
+                                              int64_t left, size_t vec_bytes)
+{
+    return (const char *)p->k - (size_t)((p->n < left ? p->n : left) - 1) * vec_bytes;
+}
+
+/* The same of the first piece of tokens [t, t + n), as many of them as there are. */
+static inline const void *kern_attn_low_key(const struct kern_attn_args *a, int64_t t,
+                                            int64_t n, size_t vec_bytes)
+{
+    int64_t left = a->kv_hi - t < n ? a->kv_hi - t : n;
+    struct kern_attn_piece p = kern_attn_token(a, t, vec_bytes);
+
+    p.n = a->blocks ? a->block_tok - (t & (a->block_tok - 1)) : left;
+    return kern_attn_piece_low(&p, left, vec_bytes);
+}
+
+/* Prefetching along a run of keys or values: it ends at `end`, after which reading goes on at
+ * `next`. bytes: how far ahead of what is read. */
+struct kern_attn_ahead {
+    const void *end, *next;
+    int64_t bytes;
+};
+
+/* Of `most` bytes, what is one after another in pieces of tokens [t, t + n). */
+static inline int64_t kern_attn_ahead_bytes(const struct kern_attn_args *a, int64_t most,
+                                            int64_t t, int64_t n, size_t vec_bytes)
+{
+    n = a->blocks && a->block_tok < n ? a->block_tok : n;
+    n = a->kv_hi - t < n ? a->kv_hi - t : n;
+    return most < n * (int64_t)vec_bytes ? most : n * (int64_t)vec_bytes;
+}
+
+/* Ask for the lines of `bytes` bytes ahead of those at `at`. */
+static inline __attribute__((always_inline)) void
+kern_attn_prefetch(const struct kern_attn_ahead *ahead, const void *at, size_t bytes)
+{
+    uintptr_t from = (uintptr_t)at + (uintptr_t)ahead->bytes;
+
+    if (from >= (uintptr_t)ahead->end)
+        from += (uintptr_t)ahead->next - (uintptr_t)ahead->end;
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch((const char *)(from + i));
+}
+
 #endif

@@ -52,6 +52,8 @@ static const struct study_metric metrics[] = {
      "peak with bf16 weights computed exactly, by the fastest method, all CPUs"},
     {"peak_gflops_bf16_dot", "GFLOP/s", "higher",
      "peak of the bf16 dot product instruction, all CPUs"},
+    {"peak_gflops_bf16_tile", "GFLOP/s", "higher",
+     "peak of bf16 tile registers (AMX), all CPUs"},
     {"peak_gflops_fp16", "GFLOP/s", "higher", "peak with half-precision sums, all CPUs"},
     {"peak_gops_int8", "GOP/s", "higher",
      "peak of the int8 dot product instruction, all CPUs"},
@@ -121,6 +123,7 @@ static const struct card_value {
     bool one_thread;
 } taken[] = {
     {"peak_gflops_bf16_dot", "peak_bf16_dot_", false},
+    {"peak_gflops_bf16_tile", "peak_bf16_tile_", false},
     {"peak_gflops_fp16", "peak_fp16_fma_", false},
     {"peak_gops_int8", "peak_i8_dot_", false},
     {"barrier_ns", "barrier_ns", false},

@@ -12,7 +12,8 @@ def characterize(rng, **_):
              "noise_read_cv steal_ns_per_s decode_gbps decode_read_gbps card_s").split()
     summary = {n: rng.uniform(1, 100) for n in names}
     summary.update(steal_ns_per_s=13407971, read_gbps_1t=18, read_gbps_all=33, peak_gflops_f32=400, peak_gflops_bf16=400,
-                   peak_gflops_bf16_dot=200, peak_gflops_fp16=np.nan, peak_gops_int8=1600,
+                   peak_gflops_bf16_dot=200, peak_gflops_bf16_tile=1500, peak_gflops_fp16=np.nan,
+                   peak_gops_int8=1600,
                    decode_bandwidth_frac=0.87, prefill_peak_frac=0.7, decode_gflops=28, prefill_gflops=280,
                    decode_flop_per_byte=1, prefill_flop_per_byte=500, events_trusted=np.nan,
                    events_unavailable=np.nan)

@@ -9,8 +9,9 @@ import h5py
 
 HARDWARE = "ipc l3lpki dtlb_miss rar mclpki mcipki buspki".split()
 TWINS = "bytes_per_tok flop_per_byte gbps gflops cycles_per_tok tick_ghz".split()
-HEADLINE = ("read_gbps_1t read_gbps_all peak_gflops_f32 peak_gflops_bf16 peak_gflops_bf16_dot peak_gflops_fp16 "
-            "peak_gops_int8 decode_bandwidth_frac prefill_peak_frac events_trusted events_unavailable").split()
+HEADLINE = ("read_gbps_1t read_gbps_all peak_gflops_f32 peak_gflops_bf16 peak_gflops_bf16_dot "
+            "peak_gflops_bf16_tile peak_gflops_fp16 peak_gops_int8 decode_bandwidth_frac prefill_peak_frac "
+            "events_trusted events_unavailable").split()
 CURVES = {"threads": ["read_gbps", "copy_gbps", "triad_gbps"], "latency_bytes": ["latency_small_ns"],
           "block_bytes": ["random_small_gbps", "sequential_small_gbps"]}
 faults = []

@@ -27,8 +27,9 @@
  * 32 KiB for head_dim 128, else prefill takes 1.2 times as long on Zen 4. Of narrower types
  * widening takes longer than the second-level cache. */
 #define ATTN_PART (sizeof(ATTN_ELEM) < sizeof(float) ? ATTN_KEYS : 32)
-/* Keys from one that is read to one that is prefetched. */
-#define ATTN_AHEAD 8
+/* Bytes from what is read to what is prefetched. */
+#define ATTN_AHEAD     8192
+#define ATTN_BYTES(hd) ((size_t)ATTN_STRIDE(hd) * sizeof(ATTN_ELEM)) /* of a key */
 
 struct attn_row {
     float max, sum;
@@ -59,18 +60,18 @@ static inline void attn_put_f32(float *p, int d, int hd, __m256 v)
  * keys. */
 static inline __attribute__((always_inline)) void
 attn_dots_of(float *s, const float *q, const ATTN_ELEM *k, int hd, int n, float scale,
-             bool from_memory, const int rows)
+             const struct kern_attn_ahead *ahead, const int rows)
 {
     const int64_t stride = ATTN_STRIDE(hd);
 
     for (int t = (n - 1) / 4 * 4; t >= 0; t -= 4) {
         __m256 sum[2][4];
         const ATTN_ELEM *key[4]; /* a missing key repeats the last one */
-        const char *next = (const char *)(k - (t + 3 - ATTN_AHEAD) * stride);
 
         /* Four keys at a time are not read in the order of memory, but are asked for so. */
-        for (size_t i = 0; from_memory && i < 4 * stride * sizeof(ATTN_ELEM); i += 64)
-            _mm_prefetch(next + i, _MM_HINT_T0);
+        if (ahead->bytes)
+            kern_attn_prefetch(ahead, k - ((t + 4 < n ? t + 4 : n) - 1) * stride,
+                               4 * ATTN_BYTES(hd));
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             key[j] = k - (t + j < n ? t + j : n - 1) * stride;
@@ -105,15 +106,16 @@ attn_dots_of(float *s, const float *q, const ATTN_ELEM *k, int hd, int n, float 
 }
 
 ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd,
-                                 int n, float scale, bool from_memory)
+                                 int n, float scale, const struct kern_attn_ahead *ahead)
 {
-    attn_dots_of(s, q, k, hd, n, scale, from_memory, 1);
+    attn_dots_of(s, q, k, hd, n, scale, ahead, 1);
 }
 
 ATTN_APART static void attn_dots_two(float *s, const float *q, const ATTN_ELEM *k, int hd,
-                                     int n, float scale, bool from_memory)
+                                     int n, float scale,
+                                     const struct kern_attn_ahead *ahead)
 {
-    attn_dots_of(s, q, k, hd, n, scale, from_memory, 2);
+    attn_dots_of(s, q, k, hd, n, scale, ahead, 2);
 }
 
 /* Scores s[0, n) become weights under the row's new maximum, up to 7 that follow 0.
@@ -147,7 +149,8 @@ ATTN_APART static float attn_softmax(struct attn_row *row, float *s, int n)
  * token. */
 static inline __attribute__((always_inline)) void
 attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
-              const float *shrink, int d, const int vecs, const int rows)
+              const float *shrink, const struct kern_attn_ahead *ahead, int d,
+              const int vecs, const int rows)
 {
     __m256 acc[2][8];
 
@@ -161,6 +164,8 @@ attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
     for (int t = 0; t < n; t++, v += ATTN_STRIDE(hd)) {
         __m256 w[2];
 
+        if (d == 0 && ahead->bytes)
+            kern_attn_prefetch(ahead, v, ATTN_BYTES(hd));
 #pragma GCC unroll 2
         for (int r = 0; r < rows; r++)
             w[r] = _mm256_set1_ps(p[r * ATTN_KEYS + t] * ATTN_SCALE(v, hd));
@@ -184,14 +189,15 @@ attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
 /* All of it, as many elements at a time as there are registers, so that values are read in the
  * order of memory. */
 ATTN_APART static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v, int hd,
-                                  int n, float shrink)
+                                  int n, float shrink,
+                                  const struct kern_attn_ahead *ahead)
 {
     int d = 0;
 
     for (; d + 64 <= hd; d += 64)
-        attn_weigh_at(out, p, v, hd, n, &shrink, d, 8, 1);
+        attn_weigh_at(out, p, v, hd, n, &shrink, ahead, d, 8, 1);
     for (; d + 32 <= hd; d += 32)
-        attn_weigh_at(out, p, v, hd, n, &shrink, d, 4, 1);
+        attn_weigh_at(out, p, v, hd, n, &shrink, ahead, d, 4, 1);
     for (; d < hd; d += 8) {
         __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
 
@@ -207,10 +213,11 @@ ATTN_APART static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v
 
 /* The same for two rows, where hd is a multiple of 32. */
 ATTN_APART static void attn_weigh_two(float *out, const float *p, const ATTN_ELEM *v,
-                                      int hd, int n, const float shrink[2])
+                                      int hd, int n, const float shrink[2],
+                                      const struct kern_attn_ahead *ahead)
 {
     for (int d = 0; d < hd; d += 32)
-        attn_weigh_at(out, p, v, hd, n, shrink, d, 4, 2);
+        attn_weigh_at(out, p, v, hd, n, shrink, ahead, d, 4, 2);
 }
 
 static float *attn_out(const struct kern_attn_args *a, int row)
@@ -242,37 +249,27 @@ static int attn_together(const struct kern_attn_args *a, int row)
     return a->head_dim % 32 == 0 && row % a->g + 1 < a->g ? 2 : 1;
 }
 
-/* Scores of the tokens from t on for all rows, [rows][ATTN_KEYS] at s. The first row reads them
- * from memory, the others from a cache. */
-static void attn_scores(const struct kern_attn_args *a, float *s, int64_t t)
+static struct kern_attn_ahead attn_ahead(const struct kern_attn_args *a, int64_t t)
 {
-    struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
-    int together;
-
-    attn_part_pieces(pieces, a, t);
-    for (int r = 0; r < a->n_tok * a->g; r += together, s += together * ATTN_KEYS) {
-        const float *q =
-            a->q + r / a->g * a->q_stride + (int64_t)(r % a->g) * a->head_dim;
-        const struct kern_attn_piece *p = pieces;
-        int n = attn_visible(a, r, t, ATTN_PART);
-
-        together = attn_together(a, r);
-        for (int first = 0; first < n; first += (int)p++->n)
-            (together == 2 ? attn_dots_two : attn_dots)(s + first, q, p->k, a->head_dim,
-                                                        kern_attn_piece_n(p, n - first),
-                                                        a->scale, r == 0);
-    }
+    return (struct kern_attn_ahead){
+        .bytes =
+            kern_attn_ahead_bytes(a, ATTN_AHEAD, t, ATTN_PART, ATTN_BYTES(a->head_dim))};
 }
 
-/* Add the values of the tokens from t on, times their weights. */
-static void attn_values(const struct kern_attn_args *a, const float *s, int64_t t,
-                        float *shrink)
+/* Scores of the tokens from t on for all rows, [rows][ATTN_KEYS] at s. The first row reads them
+ * from memory, the others from a cache. after: what is read after these. */
+static void attn_scores(const struct kern_attn_args *a, float *s, int64_t t,
+                        const void *after)
 {
+    struct kern_attn_ahead ahead = attn_ahead(a, t);
     struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
     int together;
 
     attn_part_pieces(pieces, a, t);
-    for (int r = 0; r < a->n_tok * a->g; r += together, s += together * ATTN_KEYS) {
+    for (int r = 0; r < a->n_tok * a->g;
+         r += together, s += together * ATTN_KEYS, ahead.bytes = 0) {
+        const float *q =
+            a->q + r / a->g * a->q_stride + (int64_t)(r % a->g) * a->head_dim;
         const struct kern_attn_piece *p = pieces;
         int n = attn_visible(a, r, t, ATTN_PART);
 
@@ -280,14 +277,56 @@ static void attn_values(const struct kern_attn_args *a, const float *s, int64_t 
         for (int first = 0; first < n; first += (int)p++->n) {
             const int m = kern_attn_piece_n(p, n - first);
 
+            ahead.end = (const ATTN_ELEM *)p->k + ATTN_STRIDE(a->head_dim);
+            ahead.next = first + m < n ? kern_attn_piece_low(p + 1, n - first - m,
+                                                             ATTN_BYTES(a->head_dim))
+                                       : after;
+            (together == 2 ? attn_dots_two : attn_dots)(s + first, q, p->k, a->head_dim,
+                                                        m, a->scale, &ahead);
+        }
+    }
+}
+
+/* Add the values of the tokens from t on, times their weights. */
+static void attn_values(const struct kern_attn_args *a, const float *s, int64_t t,
+                        const void *after, float *shrink)
+{
+    struct kern_attn_ahead ahead = attn_ahead(a, t);
+    struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
+    int together;
+
+    attn_part_pieces(pieces, a, t);
+    for (int r = 0; r < a->n_tok * a->g;
+         r += together, s += together * ATTN_KEYS, ahead.bytes = 0) {
+        const struct kern_attn_piece *p = pieces;
+        int n = attn_visible(a, r, t, ATTN_PART);
+
+        together = attn_together(a, r);
+        for (int first = 0; first < n; first += (int)p++->n) {
+            const int m = kern_attn_piece_n(p, n - first);
+
+            ahead.end = (const ATTN_ELEM *)p->v + m * ATTN_STRIDE(a->head_dim);
+            ahead.next = first + m < n ? p[1].v : after;
             if (together == 2)
                 attn_weigh_two(attn_out(a, r), s + first, p->v, a->head_dim, m,
-                               shrink + r);
+                               shrink + r, &ahead);
             else
-                attn_weigh(attn_out(a, r), s + first, p->v, a->head_dim, m, shrink[r]);
+                attn_weigh(attn_out(a, r), s + first, p->v, a->head_dim, m, shrink[r],
+                           &ahead);
             shrink[r] = shrink[r + together - 1] = 1;
         }
     }
+}
+
+/* What is read after the tile [t, end): keys of the next one, or, where there is none, anything. */
+static const void *attn_next_tile(const struct kern_attn_args *a, int64_t t, int64_t end)
+{
+    int64_t n = a->kv_hi - end < ATTN_KEYS ? a->kv_hi - end : ATTN_KEYS;
+    const size_t bytes = ATTN_BYTES(a->head_dim);
+
+    return n > 0 ? kern_attn_low_key(a, end + (n - 1) / ATTN_PART * ATTN_PART, ATTN_PART,
+                                     bytes)
+                 : kern_attn_token(a, t, bytes).v;
 }
 
 /* The tile of tokens [t, end). The parts of its keys are read from the last to the first, which is
@@ -296,16 +335,22 @@ static void attn_tile(const struct kern_attn_args *a, struct attn_row *state, in
                       int64_t end)
 {
     float *s = a->scratch, shrink[KERN_ATTN_ROWS_MAX];
+    const size_t bytes = ATTN_BYTES(a->head_dim);
 
     for (int64_t at = t + (end - t - 1) / ATTN_PART * ATTN_PART; at >= t; at -= ATTN_PART)
-        attn_scores(a, s + (at - t), at);
+        attn_scores(a, s + (at - t), at,
+                    at > t ? kern_attn_low_key(a, at - ATTN_PART, ATTN_PART, bytes)
+                           : kern_attn_token(a, t, bytes).v);
     for (int r = 0; r < a->n_tok * a->g; r++) {
         int n = attn_visible(a, r, t, ATTN_KEYS);
 
         shrink[r] = n > 0 ? attn_softmax(&state[r], s + r * ATTN_KEYS, n) : 1;
     }
     for (int64_t at = t; at < end; at += ATTN_PART)
-        attn_values(a, s + (at - t), at, shrink);
+        attn_values(a, s + (at - t), at,
+                    at + ATTN_PART < end ? kern_attn_token(a, at + ATTN_PART, bytes).v
+                                         : attn_next_tile(a, t, end),
+                    shrink);
 }
 
 static void attn_finish(const struct kern_attn_args *a, int row,
