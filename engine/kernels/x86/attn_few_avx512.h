@@ -12,8 +12,8 @@
 
 /* Floats from the scores of a row to those of the next. */
 #define ATTN_LD_SMALL_M (ATTN_KEYS_SMALL_M + 16)
-/* Bytes from what is read to what is prefetched. Memory and arithmetic took turns without: on Zen 5,
- * two threads read keys and values of 1, 4 and 8 rows from memory 1.1 to 1.5 times as fast. */
+/* Bytes from what is read to what is prefetched. Memory and arithmetic took turns without: two
+ * threads of a Zen 5 read keys and values of 1, 4 and 8 rows from memory 1.1 to 1.5 times as fast. */
 #define ATTN_AHEAD     8192
 #define ATTN_BYTES(hd) (ATTN_STRIDE(hd) * sizeof(ATTN_ELEM)) /* of a key */
 
