@@ -280,7 +280,7 @@ static void empty_range(const struct kern_variant *v, struct rng *r,
 static void nan_query(const struct kern_variant *v, struct rng *r, int n_tok)
 {
     struct shape s = {
-        .n_tok = n_tok, .g = 2, .head_dim = 64, .pos0 = 70, .amplitude = 1, .pad = 7};
+        .n_tok = n_tok, .g = 4, .head_dim = 64, .pos0 = 70, .amplitude = 1, .pad = 7};
     struct kern_attn_args a;
     int bad = n_tok; /* any row in the middle */
 
@@ -295,8 +295,8 @@ static void nan_query(const struct kern_variant *v, struct rng *r, int n_tok)
                   d, out_row(&a, row)[d]);
 }
 
-static const int head_dims[] = {2,  4,  6,  8,  10, 14,  16,  18,  24, 30,
-                                32, 48, 64, 80, 96, 100, 128, 192, 256};
+static const int head_dims[19] = {2,  4,  6,  8,  10, 14,  16,  18,  24, 30,
+                                  32, 48, 64, 80, 96, 100, 128, 192, 256};
 
 /* A shape of at most KERN_ATTN_ROWS_MAX rows. */
 static struct shape any_shape(struct rng *r)
@@ -304,7 +304,7 @@ static struct shape any_shape(struct rng *r)
     static const int groups[] = {1, 1, 2, 3, 4, 5, 7, 8, 16, 32};
     struct shape s = {.g = groups[rng_below(r, 10)]};
 
-    s.head_dim = head_dims[rng_below(r, sizeof(head_dims) / sizeof(head_dims[0]))];
+    s.head_dim = rng_below(r, 3) ? head_dims[rng_below(r, 19)] : 64 << rng_below(r, 2);
     s.n_tok = rng_below(r, 2) ? 1 : (int)rng_range(r, 1, ROWS_MAX / s.g);
     if (s.n_tok > 40 && rng_below(r, 3)) /* mostly small: float64 is slow */
         s.n_tok = 1 + s.n_tok % 40;
@@ -358,8 +358,8 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
     struct shape full = {
         .n_tok = 32, .g = 4, .head_dim = 64, .pos0 = 300, .kv_hi = 332, .amplitude = 1};
     whole_and_merged(v, r, &full);
-    nan_query(v, r, 2);
-    nan_query(v, r, 20);
+    for (int n_tok = 1; n_tok < 20; n_tok *= 2)
+        nan_query(v, r, n_tok);
 }
 
 static double as_bf16(double x, bool round)

@@ -13,7 +13,7 @@
 /* Floats from the scores of a row to those of the next. */
 #define ATTN_LD_SMALL_M (ATTN_KEYS_SMALL_M + 16)
 /* Bytes from what is read to what is prefetched. Memory and arithmetic took turns without: two
- * threads of a Zen 5 read keys and values of 1, 4 and 8 rows from memory 1.1 to 1.5 times as fast. */
+ * threads of a Zen 5 read keys and values for 1, 4, 8 rows from memory 1.1 to 1.5 times as fast. */
 #define ATTN_AHEAD     8192
 #define ATTN_BYTES(hd) (ATTN_STRIDE(hd) * sizeof(ATTN_ELEM)) /* of a key */
 
@@ -133,13 +133,14 @@ ATTN_INLINE void attn_scores(float *s, const float *q,
 }
 
 /* acc[r] = acc[r] * shrink[r] + sum of s[r][key] * v[key] over the first n keys of a tile; `vecs`
- * whole or masked vectors at a time. after: what is read after this tile. */
+ * whole or masked vectors at a time. ahead.next: what is read after this tile. */
 ATTN_INLINE void attn_weigh(float *acc, const float *s,
                             const struct kern_attn_piece *pieces, const int hd, int64_t n,
-                            struct kern_attn_ahead ahead, const void *after,
-                            const float *shrink, const int vecs, const int rows)
+                            struct kern_attn_ahead ahead, const float *shrink,
+                            const int vecs, const int rows)
 {
     const int ld = (hd + 15) / 16 * 16;
+    const void *const after = ahead.next;
 
     for (int d = 0; d < hd; d += 16 * vecs) {
         const struct kern_attn_piece *piece = pieces;
@@ -198,9 +199,9 @@ ATTN_INLINE void attn_weigh(float *acc, const float *s,
 /* A tile of n keys for `rows` rows that see all of them; q, acc and state are of the first. A key
  * or value that was loaded, and widened, is used for all of them. */
 ATTN_INLINE void attn_small_rows(const struct kern_attn_piece *pieces, int64_t n,
-                                 struct kern_attn_ahead ahead, const void *after,
-                                 const float *q, float *acc, struct attn_row *state,
-                                 float *s, const int hd, const int vecs, const int rows)
+                                 struct kern_attn_ahead ahead, const float *q, float *acc,
+                                 struct attn_row *state, float *s, const int hd,
+                                 const int vecs, const int rows)
 {
     const int ld = (hd + 15) / 16 * 16;
     const int at_once =
@@ -213,8 +214,21 @@ ATTN_INLINE void attn_small_rows(const struct kern_attn_piece *pieces, int64_t n
         shrink[r] = attn_softmax(&state[r], s + r * ATTN_LD_SMALL_M, n, n);
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r += at_once, ahead.bytes = 0)
-        attn_weigh(acc + r * ld, s + r * ATTN_LD_SMALL_M, pieces, hd, n, ahead, after,
+        attn_weigh(acc + r * ld, s + r * ATTN_LD_SMALL_M, pieces, hd, n, ahead,
                    shrink + r, vecs, at_once);
+}
+
+/* What is read after the tile at t, which is the next one or anything, and how far ahead. */
+ATTN_INLINE struct kern_attn_ahead attn_small_ahead(const struct kern_attn_args *a,
+                                                    int64_t t, const int hd)
+{
+    const size_t bytes = ATTN_BYTES(hd);
+    const int64_t n = ATTN_KEYS_SMALL_M, end = t + n;
+
+    return (struct kern_attn_ahead){
+        .next = end < a->kv_hi ? kern_attn_low_key(a, end, n, bytes)
+                               : kern_attn_token(a, t, bytes).v,
+        .bytes = kern_attn_ahead_bytes(a, ATTN_AHEAD, t, n, bytes)};
 }
 
 ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
@@ -230,16 +244,10 @@ ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
         state[r] = (struct attn_row){-INFINITY, 0};
     for (int64_t t = a->kv_lo; t < a->kv_hi; t += ATTN_KEYS_SMALL_M) {
         struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS_SMALL_M)];
-        const size_t bytes = ATTN_BYTES(hd);
-        const int64_t end = t + ATTN_KEYS_SMALL_M;
-        struct kern_attn_ahead ahead = {
-            .bytes = kern_attn_ahead_bytes(a, ATTN_AHEAD, t, ATTN_KEYS_SMALL_M, bytes)};
-        const void *after;
+        struct kern_attn_ahead ahead = attn_small_ahead(a, t, hd);
         int together;
 
         attn_tile_pieces(pieces, a, t, ATTN_KEYS_SMALL_M);
-        after = end < a->kv_hi ? kern_attn_low_key(a, end, ATTN_KEYS_SMALL_M, bytes)
-                               : pieces->v;
         /* Rows after the first find keys and values in a cache. */
         for (int r = 0; r < rows; r += together, ahead.bytes = 0) {
             const int left = a->g - r % a->g; /* rows of this token */
@@ -249,14 +257,14 @@ ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
             if (n == 0)
                 continue;
             if (vecs > 1 && together == 4)
-                attn_small_rows(pieces, n, ahead, after, q + r * ld, acc + r * ld,
-                                &state[r], s, hd, vecs, 4);
+                attn_small_rows(pieces, n, ahead, q + r * ld, acc + r * ld, &state[r], s,
+                                hd, vecs, 4);
             else if (vecs > 1 && together == 2)
-                attn_small_rows(pieces, n, ahead, after, q + r * ld, acc + r * ld,
-                                &state[r], s, hd, vecs, 2);
+                attn_small_rows(pieces, n, ahead, q + r * ld, acc + r * ld, &state[r], s,
+                                hd, vecs, 2);
             else
-                attn_small_rows(pieces, n, ahead, after, q + r * ld, acc + r * ld,
-                                &state[r], s, hd, vecs, 1);
+                attn_small_rows(pieces, n, ahead, q + r * ld, acc + r * ld, &state[r], s,
+                                hd, vecs, 1);
         }
     }
     for (int r = 0; r < rows; r++) {
