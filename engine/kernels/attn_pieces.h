@@ -1,5 +1,5 @@
 /* kernels/attn_pieces.h - where the keys and values of an attention call are: in one piece, or
- * in the blocks of a table (struct kern_attn_args).
+ * in the blocks of a table (struct kern_attn_args); and prefetching along them.
  *
  * A kernel takes keys in tiles of its own size, from kv_lo on, wherever they are. It asks for
  * the pieces of a tile once, for all rows, and goes through them in order. A sum goes on from
