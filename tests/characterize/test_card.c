@@ -169,14 +169,14 @@ TEST(full_card)
 TEST(kept_card_is_refused)
 {
     char dir[600], path[700];
-    json_t *card, *row;
+    json_t *card;
 
     log_set_sink(count_measurements, NULL);
     snprintf(dir, sizeof(dir), "%s/kept", test_dir());
     assert_ok(measure_card_path(path, sizeof(path), dir, ""));
     card = get(dir, 0, 1);
-    row = json_array_get(json_object_get(card, "values"), 0);
-    json_object_set_new(row, "lo", json_real(0.5));
+    /* not a value: on a busy machine any of them may be null, and then nothing fits it */
+    json_object_set_new(card, "edited", json_true());
     assert_ok(json_write_file(card, path));
     json_decref(card);
     take_warnings(0, "machine_card_refused", "");
