@@ -112,6 +112,19 @@ static void print_load(const json_t *j, const json_t *describe)
         1e3 * json_f64_at(j, "ttft_s"));
 }
 
+static void print_draft(const json_t *draft)
+{
+    if (!json_is_object(draft))
+        return;
+    fprintf(stderr,
+            "draft: %.0f tokens guessed, %.0f of %.0f right before the first error",
+            json_f64_at(draft, "n_guessed"), json_f64_at(draft, "n_right"),
+            json_f64_at(draft, "n_checked"));
+    if (json_f64_at(draft, "n_checked") > 0)
+        fprintf(stderr, " (acceptance %.0f %%)", 100 * json_f64_at(draft, "acceptance"));
+    fprintf(stderr, "; guessing took %.0f ms\n", 1e3 * json_f64_at(draft, "draft_s"));
+}
+
 void cli_report_print(const json_t *j, const json_t *describe)
 {
     double share = json_f64_at(j, "read_frac");
@@ -148,6 +161,7 @@ void cli_report_print(const json_t *j, const json_t *describe)
     else
         fprintf(stderr, " = %.1f %% of measured %.1f GB/s\n", 100 * share,
                 json_f64_at(j, "machine_read_gbps"));
+    print_draft(json_object_get(json_object_get(describe, "work"), "draft"));
     if (json_f64_at(j, "decode_wait_frac") >= WAIT_FRAC)
         fprintf(
             stderr,

@@ -278,6 +278,13 @@ static int generate(struct run *r)
     r->timing.start_s = (double)loaded_ns * 1e-9 + r->timing.ttft_s;
     r->timing.decode_s = (double)(r->t_last_ns - r->t_first_ns) * 1e-9;
     r->timing.prefill_flop = serve_prefill_flop(r->serve, r->timing.n_prompt);
+    if (r->f->serve.draft) { /* its steps are not those of single tokens */
+        const struct serve_totals *t = serve_totals_of(r->serve, SERVE_DECODE);
+        struct serve_draft_stat d;
+
+        serve_draft_stat(r->serve, &d);
+        r->timing.decode_bytes = (double)(t->weight_bytes + t->kv_bytes + d.bytes);
+    }
     return OK;
 }
 

@@ -192,6 +192,15 @@ void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
             "Requests that ended because their client had gone or the server stopped.",
             (double)m->n_canceled);
     put_kv(out, &g->kv);
+    put_one(out, "draft_guessed_tokens_total", "counter", "Tokens that a draft guessed.",
+            (double)g->draft.n_guessed);
+    put_one(out, "draft_checked_tokens_total", "counter",
+            "Of them, those before which all of their step were right.",
+            (double)g->draft.n_checked);
+    put_one(out, "draft_right_tokens_total", "counter",
+            "Of these, those that were right, too.", (double)g->draft.n_right);
+    put_one(out, "draft_seconds_total", "counter", "Time for guessing.",
+            g->draft.seconds);
     put_histogram(out, "time_to_first_token_seconds",
                   "Time from a request's arrival to its first token.", &m->first);
     put_histogram(out, "inter_token_seconds", "Time between two tokens of a request.",

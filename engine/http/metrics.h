@@ -45,6 +45,7 @@ struct http_gauges {
     int64_t n_requests, max_seqs, n_connections; /* requests: running or waiting */
     int64_t rss_bytes;
     struct serve_kv_stat kv;
+    struct serve_draft_stat draft;
 };
 
 MUST int http_metrics_init(struct http_metrics *m);

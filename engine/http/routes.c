@@ -74,6 +74,7 @@ static enum MHD_Result get_metrics(struct http_exchange *x, const char *url)
 
     (void)url;
     serve_kv_stat(h->s, &g.kv);
+    serve_draft_stat(h->s, &g.draft);
     pthread_mutex_lock(&h->lock);
     g.n_requests = h->n_admitted;
     g.n_connections = h->n_conns;

@@ -151,6 +151,8 @@ int roles_setup_parse(struct roles_setup *u, const char *text,
                       const struct serve_opts *engine)
 {
     TRY(roles_spec_parse(&u->spec, text, engine));
+    if (engine->draft)
+        return err_set(ERR_UNSUPPORTED, "draft: not with prompt and token machines");
     roles_setup_number(u);
     return OK;
 }

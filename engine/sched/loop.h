@@ -134,7 +134,8 @@ MUST int sched_loop_add(struct sched_loop *l, struct sched_request *r);
 void sched_loop_hold(struct sched_loop *l, int n);
 /* How many are in the batch. 0: no request can go on, or there are none. */
 int sched_loop_batch(struct sched_loop *l);
-/* The step_tok tokens of a request of the batch are computed. true: it has one more token. */
+/* The step_tok tokens of a request of the batch are computed. true: it has one more token. Where
+ * that was guessed and is computed, too, it is called again. */
 bool sched_loop_computed(struct sched_loop *l, struct sched_request *r);
 void sched_loop_age(struct sched_loop *l);
 void sched_loop_drop(struct sched_loop *l);

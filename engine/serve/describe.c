@@ -350,6 +350,21 @@ static json_t *describe_kv(const struct serve *s)
         (json_int_t)kv.n_reused_tok);
 }
 
+/* Null without a draft. acceptance: of guesses whose predecessors were right. */
+static json_t *describe_draft(const struct serve *s)
+{
+    struct serve_draft_stat d;
+
+    if (!s->o.draft)
+        return json_null();
+    serve_draft_stat(s, &d);
+    return json_pack("{s:I, s:I, s:I, s:o, s:f, s:I}", "n_guessed",
+                     (json_int_t)d.n_guessed, "n_checked", (json_int_t)d.n_checked,
+                     "n_right", (json_int_t)d.n_right, "acceptance",
+                     share((double)d.n_right, (double)d.n_checked), "draft_s", d.seconds,
+                     "draft_bytes", (json_int_t)d.bytes);
+}
+
 static json_t *describe_work(const struct serve *s)
 {
     const struct serve_totals *p = &s->totals[SERVE_PREFILL], *d = p + 1;
@@ -358,7 +373,7 @@ static json_t *describe_work(const struct serve *s)
     serve_kv_stat(s, &kv);
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, "
-        "s:o}",
+        "s:o, s:o}",
         "n_steps", (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
         "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok", (json_int_t)s->n_tok,
         "n_preempted", (json_int_t)kv.n_preempted, "n_recomputed_tok",
@@ -367,7 +382,8 @@ static json_t *describe_work(const struct serve *s)
         s->op_s[MODEL_T_LINEAR], "attn_s", s->op_s[MODEL_T_ATTN], "norm_rope_s",
         s->op_s[MODEL_T_NORM_ROPE], "head_s", s->op_s[MODEL_T_HEAD], "reduce_s",
         s->op_s[MODEL_T_REDUCE], "wait_s", s->op_s[MODEL_T_WAIT], "prefill",
-        describe_totals(p), "decode", describe_totals(d), "kv", describe_kv(s));
+        describe_totals(p), "decode", describe_totals(d), "kv", describe_kv(s), "draft",
+        describe_draft(s));
 }
 
 /* Of all ranks. */

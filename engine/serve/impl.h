@@ -1,8 +1,8 @@
 /* serve/impl.h - the inside of the public API, for the files of this module only: open.c assembles
  * the engine, queue.c accepts requests, serve.c runs steps, memory.c lends the pool to the loop,
  * reuse.c keeps what ended for those that begin alike, lengths.c knows how long they will be,
- * handoff.c has those that another engine began or goes on with, describe.c and placement.c
- * report. */
+ * handoff.c has those that another engine began or goes on with, draft.c guesses what comes next,
+ * describe.c and placement.c report. */
 #ifndef SERVE_IMPL_H
 #define SERVE_IMPL_H
 
@@ -45,6 +45,12 @@ struct serve_seq {
     serve_token_fn on_token;
     int64_t *n_reused; /* the caller's; NULL: nobody asks */
     void *ctx;
+    /* Of the present step: guesses behind the known ids; the first row of logits, and how many of
+     * its rows are taken. */
+    int n_draft, row, n_rows;
+    struct kv_slot
+        draft_kv; /* of the draft model, which has read the first draft_ctx ids */
+    int64_t draft_ctx;
     struct serve_seq *next;       /* in the queue, or outside of the loop */
     struct serve_handoff handoff; /* side 0: none */
     struct kv_slot kv_elsewhere;  /* with handoff.slot: what it was */
@@ -85,6 +91,14 @@ struct serve_reuse {
     atomic_llong n_requests, n_tok;
 };
 
+/* Guesses of the next tokens. draft.c */
+struct serve_drafting {
+    const struct serve_drafter *by; /* NULL: nobody guesses */
+    void *state;
+    struct serve_seq **seqs; /* [max_seqs] that get guesses in the present step */
+    atomic_llong n_guessed, n_checked, n_right, ns;
+};
+
 /* What is known of the lengths of requests. lengths.c */
 struct serve_lengths {
     const struct kv_predictor *predictor; /* NULL: none */
@@ -122,6 +136,7 @@ struct serve {
     int64_t kv_token_bytes;
     struct serve_lengths lengths;
     struct serve_reuse reuse;
+    struct serve_drafting drafting;
     struct tok *tok;
     const struct sched_policy *policy;
     int64_t max_tok;
@@ -142,9 +157,10 @@ struct serve {
     bool waits; /* as of the last step: until memory is released, no request can go on */
 
     /* Used by the stepping thread only. */
-    struct model_chunk *chunks; /* [max_seqs] of the requests in loop.batch */
-    float *logits;              /* [max_seqs, vocab] */
-    int32_t *new_ids;           /* [max_seqs] chosen from a row of logits each */
+    struct model_chunk
+        *chunks;      /* [serve_draft_rows()] of the requests in loop.batch, in turn */
+    float *logits;    /* [serve_draft_rows(), vocab] */
+    int32_t *new_ids; /* [serve_draft_rows()] chosen from a row of logits each */
     struct serve_kv_use kv_use;
     /* Written by the stepping thread, read by any; most are copies of the loop's. */
     atomic_llong n_preempted, n_recomputed_tok, n_overflow, n_used_tok;

@@ -1,6 +1,6 @@
 /* Memory for keys and values: what the serving loop (sched/loop.h) asks of the pool. Also what
  * is reported of it. */
-#include "serve/impl.h"
+#include "serve/draft.h"
 
 /* Steps for which others of the bucket that was admitted last may pass a request. The study
  * odma_replay uses the same number. */
@@ -70,6 +70,7 @@ static void release(void *ctx, struct sched_request *r)
     struct serve *s = ctx;
     struct serve_seq *q = (struct serve_seq *)r;
 
+    serve_draft_forget(s, q);
     if (q->handoff.side == SERVE_PROMPT_SIDE) /* serve_seq_drop() decides about those */
         return;
     if (r->ended)

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "ranks/procs.h"
-#include "serve/impl.h"
+#include "serve/draft.h"
 #include "serve/offload.h"
 
 #define DEFAULT_MAX_TOK 4096 /* a long model's full context would reserve gigabytes */
@@ -37,6 +37,7 @@ static int check_opts(const struct serve_opts *o)
         return err_set(ERR_ARG, "threads and plan exclude each other");
     if (o->plan && o->ranks > 0)
         return err_set(ERR_ARG, "ranks and plan exclude each other");
+    TRY(serve_draft_check(o));
     return check_kv_opts(o);
 }
 
@@ -119,7 +120,7 @@ static int caller_bytes(const struct serve *s, const struct model_config *c,
     rc = pool_opts(s, &shape, &pool);
     if (rc == OK)
         *bytes = (int64_t)pool.budget_bytes +
-                 s->o.max_seqs * c->vocab * (int64_t)sizeof(float);
+                 serve_draft_rows(&s->o) * c->vocab * (int64_t)sizeof(float);
     return rc;
 }
 
@@ -212,7 +213,7 @@ static int open_phases(struct serve *s)
 {
     int rc = open_phase(s, &s->plan.prefill, s->o.max_step_tok, &s->prefill);
 
-    serve_choice_init(&s->choice, &s->plan, s->o.max_seqs, s->o.max_step_tok);
+    serve_choice_init(&s->choice, &s->plan, serve_draft_rows(&s->o), s->o.max_step_tok);
     if (rc == OK && !plan_is_one(&s->plan))
         return open_phase(s, &s->plan.decode, s->choice.decode_rows_max, &s->decode);
     s->decode = s->prefill;
@@ -382,7 +383,7 @@ int serve_open_tok(struct serve *s)
 
 int serve_requests_open(struct serve *s)
 {
-    size_t n = (size_t)s->o.max_seqs;
+    size_t n = (size_t)serve_draft_rows(&s->o);
 
     TRY(open_pool(s));
     s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
@@ -479,6 +480,9 @@ static int open_all(struct serve **out, const struct serve_opts *o,
     rc = serve_requests_open(s);
     loaded(s, SERVE_LOAD_kv);
     if (rc == OK)
+        rc = serve_draft_open(s);
+    loaded(s, SERVE_LOAD_weights);
+    if (rc == OK)
         rc = serve_open_tok(s);
     loaded(s, SERVE_LOAD_tokenizer);
     if (rc == OK)
@@ -556,6 +560,7 @@ void serve_close(struct serve **sp)
     end_all(s);
     model_procs_close(s->model);
     serve_requests_close(s);
+    serve_draft_close(s);
     tok_close(&s->tok);
     if (s->offload)
         s->offload->close(s->offload->ctx);

@@ -160,6 +160,19 @@ const struct opt_row serve_opt_table[] = {
             "Steps for which a request waits for memory for its next token before the "
             "latest request is preempted.",
             .min = 0, .max = 1 << 20),
+    OPT_ROW(
+        STR, draft, NULL,
+        "Guess the next tokens and compute them in one step, which decodes faster where "
+        "enough guesses are right. lookup: what followed when the text last read like "
+        "this. FILE: what a smaller model with the same vocabulary says. Tokens are "
+        "those without a draft, but for ties that rounding decides; with "
+        "--deterministic they are the same.",
+        .unit = "lookup|FILE"),
+    OPT_ROW(INT, draft_tok, "4",
+            "Guess at most N tokens for each step. `make experiment "
+            "NAME=speculation_breakeven` measures from which share of right ones on they "
+            "pay.",
+            .unit = "tok", .min = 1, .max = 32),
     OPT_ROW(INT, max_step_tok, "512",
             "Compute at most N tokens in one step. A longer prompt takes several steps.",
             .unit = "tok", .min = 1, .max = 65536),

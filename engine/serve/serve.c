@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "ranks/procs.h"
-#include "serve/impl.h"
+#include "serve/draft.h"
 
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why)
@@ -30,26 +30,42 @@ static void end_canceled(struct serve *s)
         serve_drop_ended(s);
 }
 
-/* Turn the loop's batch into chunks. Returns whether one of them is a piece of a
- * prompt. */
-static bool make_chunks(struct serve *s)
+/* The last token of a request, and each guess behind it, of one that decodes; or a piece of what
+ * it has not computed yet. */
+static int add_chunks(struct serve *s, struct serve_seq *q, int n_chunks, int *n_rows)
 {
-    bool prefill = false;
+    int64_t ctx = q->r.n_ctx, n_tok = q->r.step_tok;
+    bool want_logits = ctx + n_tok == sched_request_n_known(&q->r);
 
+    q->row = *n_rows;
+    q->n_rows = want_logits ? 1 + q->n_draft : 0;
+    *n_rows += q->n_rows;
+    for (int i = 0; i <= q->n_draft; i++, ctx += n_tok)
+        s->chunks[n_chunks++] = (struct model_chunk){.kv = &q->kv,
+                                                     .ids = q->ids + ctx,
+                                                     .n_tok = n_tok,
+                                                     .pos0 = ctx,
+                                                     .want_logits = want_logits};
+    return n_chunks;
+}
+
+/* Turn the loop's batch into chunks; returns how many. *as: prefill where one of them is a piece
+ * of a prompt. */
+static int make_chunks(struct serve *s, enum serve_phase *as)
+{
+    int n_chunks = 0, n_rows = 0;
+
+    *as = SERVE_DECODE;
     for (int i = 0; i < s->loop.n_batch; i++) {
         struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
 
         /* The first token that another engine chose is not a piece of a prompt. */
-        prefill |= q->r.state != SCHED_DECODE &&
-                   (q->r.n_new == 0 || sched_request_n_known(&q->r) - q->r.n_ctx > 1);
-        s->chunks[i] = (struct model_chunk){.kv = &q->kv,
-                                            .ids = q->ids + q->r.n_ctx,
-                                            .n_tok = q->r.step_tok,
-                                            .pos0 = q->r.n_ctx,
-                                            .want_logits = q->r.n_ctx + q->r.step_tok ==
-                                                           sched_request_n_known(&q->r)};
+        if (q->r.state != SCHED_DECODE &&
+            (q->r.n_new == 0 || sched_request_n_known(&q->r) - q->r.n_ctx > 1))
+            *as = SERVE_PREFILL;
+        n_chunks = add_chunks(s, q, n_chunks, &n_rows);
     }
-    return prefill;
+    return n_chunks;
 }
 
 /* There is no token to choose. The other requests of the batch have rows of their own. */
@@ -105,11 +121,6 @@ static struct model_phase *choose(struct serve *s, int n_chunks, bool prefill)
                                                                            : s->decode;
 }
 
-struct sampling {
-    struct serve *s;
-    int n_chunks;
-};
-
 /* The token that follows: given, or sampled; -1: the logits are not finite. */
 static int32_t next_token(struct serve_seq *q, const float *logits, int vocab)
 {
@@ -121,38 +132,61 @@ static int32_t next_token(struct serve_seq *q, const float *logits, int vocab)
     return q->ids[sched_request_n_known(&q->r)];
 }
 
-/* Thread `id` of n takes every n-th row of the logits. */
+/* Its rows in turn, up to the first after which a guess was wrong: a sampler draws for no other. */
+static void take_rows(struct serve *s, struct serve_seq *q)
+{
+    const int32_t *guesses = q->ids + sched_request_n_known(&q->r);
+    int vocab = serve_vocab(s);
+
+    for (int i = 0; i < q->n_rows; i++) {
+        int32_t id = next_token(q, s->logits + (int64_t)(q->row + i) * vocab, vocab);
+
+        s->new_ids[q->row + i] = id;
+        if (i == q->n_draft || id != guesses[i])
+            q->n_rows = i + 1;
+    }
+}
+
+/* Thread `id` of n takes every n-th request of the batch that gets tokens. */
 static void sample(void *arg, struct par_self *self)
 {
-    const struct sampling *p = arg;
-    struct serve *s = p->s;
-    int row = 0;
+    struct serve *s = arg;
+    int k = 0;
 
-    for (int i = 0; i < p->n_chunks; i++) {
-        if (!s->chunks[i].want_logits)
-            continue;
-        if (row % self->n == self->id)
-            s->new_ids[row] =
-                next_token((struct serve_seq *)s->loop.batch[i],
-                           s->logits + (int64_t)row * serve_vocab(s), serve_vocab(s));
-        row++;
+    for (int i = 0; i < s->loop.n_batch; i++) {
+        struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
+
+        if (q->n_rows > 0 && k++ % self->n == self->id)
+            take_rows(s, q);
     }
 }
 
 /* A sampler reads every logit, and tens of thousands of them for each of a batch would cost
- * a hundredth of a step, so the threads that have just computed the step share the rows. */
-static void sample_all(struct serve *s, const struct model_phase *phase, int n_chunks)
+ * a hundredth of a step, so the threads that have just computed the step share the requests. */
+static void sample_all(struct serve *s, const struct model_phase *phase)
 {
-    struct sampling p = {s, n_chunks};
     struct par_team *team = model_team(s->model);
-    int n = n_threads(s, phase), n_rows = 0;
+    int n = n_threads(s, phase), n_seqs = 0;
 
-    for (int i = 0; i < n_chunks; i++)
-        n_rows += s->chunks[i].want_logits;
+    for (int i = 0; i < s->loop.n_batch; i++)
+        n_seqs += ((struct serve_seq *)s->loop.batch[i])->n_rows > 0;
     n = n < par_team_size(team) ? n : par_team_size(team); /* of this process */
-    n = n < n_rows ? n : n_rows;
+    n = n < n_seqs ? n : n_seqs;
     if (n > 0)
-        par_team_run(team, n, sample, &p);
+        par_team_run(team, n, sample, s);
+}
+
+/* The request's tokens of this step. */
+static void take_tokens(struct serve *s, struct serve_seq *q)
+{
+    if (q->n_rows == 0) {
+        (void)sched_loop_computed(&s->loop, &q->r);
+        return;
+    }
+    serve_draft_count(s, q);
+    for (int i = q->row; i < q->row + q->n_rows && !q->r.ended; i++)
+        if (sched_loop_computed(&s->loop, &q->r))
+            new_token(s, q, s->new_ids[i], s->logits + (int64_t)i * serve_vocab(s));
 }
 
 static void count_forward(struct serve *s, const struct model_phase *phase,
@@ -175,7 +209,7 @@ static int compute(struct serve *s, int n_chunks, enum serve_phase as)
     struct model_phase *phase = choose(s, n_chunks, as == SERVE_PREFILL);
     struct serve_totals *t = &s->totals[as];
     uint64_t wait0 = model_wait_ns(s->model), t0 = clock_ns(), t1;
-    int row = 0, rc;
+    int rc;
 
     serve_announce_layers(s, phase);
     rc = model_forward(phase, s->chunks, n_chunks, s->logits);
@@ -185,18 +219,12 @@ static int compute(struct serve *s, int n_chunks, enum serve_phase as)
     count_forward(s, phase, t, t1 - t0, model_wait_ns(s->model) - wait0);
     serve_totals_add(s, as, s->chunks, n_chunks);
     t1 = clock_ns();
-    sample_all(s, phase, n_chunks);
+    sample_all(s, phase);
     t->sample_ns += (int64_t)(clock_ns() - t1);
-    for (int i = 0; i < n_chunks; i++) {
-        struct sched_request *r = s->loop.batch[i];
-
+    for (int i = 0; i < n_chunks; i++)
         s->n_tok += s->chunks[i].n_tok;
-        if (!sched_loop_computed(&s->loop, r))
-            continue;
-        new_token(s, (struct serve_seq *)r, s->new_ids[row],
-                  s->logits + (int64_t)row * serve_vocab(s));
-        row++;
-    }
+    for (int i = 0; i < s->loop.n_batch; i++)
+        take_tokens(s, (struct serve_seq *)s->loop.batch[i]);
     return OK;
 }
 
@@ -207,6 +235,7 @@ static int64_t computed_ns(const struct serve_totals *t)
 
 static int step(struct serve *s, bool *busy)
 {
+    int64_t draft0 = s->drafting.ns;
     uint64_t t0 = clock_ns();
     int n = 0, rc = model_procs_check(s->model);
     bool moved;
@@ -217,12 +246,16 @@ static int step(struct serve *s, bool *busy)
     if (rc == OK) {
         n = sched_loop_batch(&s->loop);
     }
-    if (n > 0) {
-        enum serve_phase as = make_chunks(s) ? SERVE_PREFILL : SERVE_DECODE;
+    if (n > 0)
+        rc = serve_draft_guess(s);
+    t0 += (uint64_t)(s->drafting.ns - draft0); /* it has a time of its own */
+    if (n > 0 && rc == OK) {
+        enum serve_phase as;
+        int n_chunks = make_chunks(s, &as);
         struct serve_totals *t = &s->totals[as];
         int64_t before = computed_ns(t);
 
-        rc = compute(s, n, as);
+        rc = compute(s, n_chunks, as);
         sched_loop_age(&s->loop);
         serve_count_memory(s, (int64_t)(clock_ns() - t0));
         t->sched_ns += (int64_t)(clock_ns() - t0) - (computed_ns(t) - before);

@@ -51,6 +51,8 @@ struct serve_opts {
     char *kv_predict_file;   /* learned: path of what was learned */
     int64_t kv_relearn;      /* odma: requests between new bounds; 0: never */
     bool kv_reuse;           /* keep what ended for requests that begin alike */
+    char *draft;             /* "lookup", or path of a draft model; NULL: none */
+    int64_t draft_tok;       /* the most tokens that are guessed for a step */
     int64_t kv_patience;     /* steps for which a request waits for memory to grow */
     int64_t max_step_tok;    /* most tokens in one step */
     bool pin;                /* pin each thread to its CPU */
@@ -225,6 +227,14 @@ struct serve_kv_stat {
     double predict_s; /* time that predictions took, on the threads that submit */
 };
 void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out);
+/* Tokens that were guessed (option draft); those of them that were compared, as all before them
+ * in their step were right; those that were right, too; the time that guessing took and the bytes
+ * that it had to read. All 0 without a draft. Any thread. */
+struct serve_draft_stat {
+    int64_t n_guessed, n_checked, n_right, bytes;
+    double seconds;
+};
+void serve_draft_stat(const struct serve *s, struct serve_draft_stat *out);
 /* Call fn once on each of the team's n threads, with its number `id`; the calling thread
  * is 0. Where ranks are processes, this is the team of rank 0. For per-thread work such
  * as opening hardware counters. Called by the stepping thread, between steps. */

@@ -1,4 +1,5 @@
 /* --roles: what it may say, what it may not, and whose CPUs are whose. */
+#include "roles/control.h"
 #include "roles/spec.h"
 #include "tests/support/test.h"
 
@@ -64,6 +65,19 @@ TEST(mistakes)
         assert_err(roles_spec_parse(&s, all[i].text, &o), ERR_ARG, all[i].why);
         roles_spec_free(&s);
     }
+    opt_free(serve_opt_table, &o);
+}
+
+TEST(machines_do_not_guess)
+{
+    struct roles_setup u = {0};
+    struct serve_opts o;
+
+    assert_ok(opt_init(serve_opt_table, &o));
+    assert_ok(opt_set(serve_opt_table, &o, "draft", "lookup", "test"));
+    assert_err(roles_setup_parse(&u, "prompt=1,token=1", &o), ERR_UNSUPPORTED,
+               "draft: not with prompt and token machines");
+    roles_spec_free(&u.spec);
     opt_free(serve_opt_table, &o);
 }
 

@@ -1,0 +1,129 @@
+/* Which sequences get guesses, how many, and what became of them. */
+#include "serve/draft.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+int64_t serve_draft_rows(const struct serve_opts *o)
+{
+    int64_t n = o->max_seqs * (1 + o->draft_tok);
+
+    if (!o->draft || o->max_seqs >= o->max_step_tok)
+        return o->max_seqs;
+    return n < o->max_step_tok ? n : o->max_step_tok;
+}
+
+static bool looks_up(const struct serve_opts *o)
+{
+    return strcmp(o->draft, "lookup") == 0;
+}
+
+int serve_draft_check(const struct serve_opts *o)
+{
+    if (!o->draft)
+        return OK;
+    if (o->rank_mode == SERVE_RANKS_PROCESSES)
+        return err_set(ERR_UNSUPPORTED, "draft: not with ranks that are processes "
+                                        "(rank_mode threads does)");
+    if (!looks_up(o) && access(o->draft, R_OK) != 0)
+        return err_set(ERR_NOTFOUND, "draft: %s: cannot open: %m", o->draft);
+    return OK;
+}
+
+int serve_draft_open(struct serve *s)
+{
+    struct serve_drafting *d = &s->drafting;
+    int rc;
+
+    if (!s->o.draft)
+        return OK;
+    if (s->offload)
+        return err_set(ERR_UNSUPPORTED, "draft: not with an accelerator");
+    d->by = looks_up(&s->o) ? &serve_drafter_lookup : &serve_drafter_model;
+    d->seqs = mem_new(MEM_OTHER, (size_t)s->o.max_seqs, sizeof(*d->seqs));
+    if (!d->seqs)
+        return ERR_NOMEM;
+    rc = d->by->open(&d->state, s, s->o.draft);
+    return rc == OK ? OK : err_prefix(rc, "draft");
+}
+
+void serve_draft_close(struct serve *s)
+{
+    struct serve_drafting *d = &s->drafting;
+
+    if (d->by)
+        d->by->close(&d->state);
+    mem_free(d->seqs);
+    *d = (struct serve_drafting){0};
+}
+
+/* No more than it may still generate, and than its memory holds: a guess takes none from others. */
+static int64_t room(const struct serve *s, const struct serve_seq *q)
+{
+    int64_t left = q->r.max_new - q->r.n_new - 1, n = s->o.draft_tok;
+
+    if (q->r.state != SCHED_DECODE || q->handoff.side || q->r.n_new < q->n_scored)
+        return 0;
+    n = n < left ? n : left;
+    left = q->kv.cap_tok - q->r.n_ctx - 1;
+    n = n < left ? n : left;
+    return n > 0 ? n : 0;
+}
+
+int serve_draft_guess(struct serve *s)
+{
+    struct serve_drafting *d = &s->drafting;
+    int64_t rows_left = s->o.max_step_tok;
+    uint64_t t0;
+    int n = 0, rc;
+
+    for (int i = 0; i < s->loop.n_batch; i++) {
+        ((struct serve_seq *)s->loop.batch[i])->n_draft = 0;
+        rows_left -= s->loop.batch[i]->step_tok;
+    }
+    if (!d->by)
+        return OK;
+    for (int i = 0; i < s->loop.n_batch; i++) {
+        struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
+        int64_t most = room(s, q);
+
+        q->n_draft = (int)(most < rows_left ? most : rows_left);
+        rows_left -= q->n_draft;
+        if (q->n_draft > 0)
+            d->seqs[n++] = q;
+    }
+    if (n == 0)
+        return OK;
+    t0 = clock_ns();
+    rc = d->by->guess(d->state, d->seqs, n);
+    d->ns += (int64_t)(clock_ns() - t0);
+    return rc == OK ? OK : err_prefix(rc, "draft");
+}
+
+void serve_draft_count(struct serve *s, const struct serve_seq *q)
+{
+    s->drafting.n_guessed += q->n_draft;
+    s->drafting.n_checked += q->n_rows <= q->n_draft ? q->n_rows : q->n_draft;
+    s->drafting.n_right += q->n_rows - 1;
+}
+
+void serve_draft_forget(struct serve *s, struct serve_seq *q)
+{
+    if (s->drafting.by && s->drafting.by->forget)
+        s->drafting.by->forget(s->drafting.state, q);
+}
+
+void serve_draft_stat(const struct serve *s, struct serve_draft_stat *out)
+{
+    const struct serve_drafting *d = &s->drafting;
+
+    *out = (struct serve_draft_stat){
+        .n_guessed = d->n_guessed,
+        .n_checked = d->n_checked,
+        .n_right = d->n_right,
+        .seconds = (double)d->ns * 1e-9,
+        .bytes = d->by && d->by->bytes ? d->by->bytes(d->state) : 0};
+}
