@@ -129,14 +129,24 @@ TEST(multiply_adds_in_a_cycle)
 
 TEST(prefetching_by_vendor)
 {
-    const struct cpu_info zen = {.vendor = "AuthenticAMD", .family = 0x19};
+    struct cpu_info zen = {.vendor = "AuthenticAMD", .family = 0x19};
     const struct cpu_info zen5 = {.vendor = "AuthenticAMD", .family = 0x1a};
     const struct cpu_info intel = {.vendor = "GenuineIntel", .family = 6};
+    static const int zen3[] = {0x00, 0x01, 0x08, 0x21, 0x44, 0x50, 0x5f};
+    static const int zen4[] = {0x10, 0x11, 0x1f, 0x61, 0x74, 0x78, 0xa0, 0xaf};
     struct cpu_prefetch p, q;
     struct cpu_info here;
 
-    cpu_prefetch_of(&p, &zen);
-    assert_true(p.sparse && p.later);
+    for (size_t i = 0; i < sizeof(zen3) / sizeof(zen3[0]); i++) {
+        zen.model = zen3[i];
+        cpu_prefetch_of(&p, &zen);
+        assert_true(!p.sparse && p.later);
+    }
+    for (size_t i = 0; i < sizeof(zen4) / sizeof(zen4[0]); i++) {
+        zen.model = zen4[i];
+        cpu_prefetch_of(&p, &zen);
+        assert_true(p.sparse && p.later);
+    }
     cpu_prefetch_of(&q, &zen5);
     assert_true(!q.sparse && q.later && q.streams > 1 && q.streams_rows == 1);
     cpu_prefetch_of(&q, &intel);
