@@ -116,10 +116,9 @@ static void print_draft(const json_t *draft)
 {
     if (!json_is_object(draft))
         return;
-    fprintf(stderr,
-            "draft: %.0f tokens guessed, %.0f of %.0f right before the first error",
-            json_f64_at(draft, "n_guessed"), json_f64_at(draft, "n_right"),
-            json_f64_at(draft, "n_checked"));
+    fprintf(stderr, "draft: %.0f tokens guessed, %.0f compared, %.0f right",
+            json_f64_at(draft, "n_guessed"), json_f64_at(draft, "n_checked"),
+            json_f64_at(draft, "n_right"));
     if (json_f64_at(draft, "n_checked") > 0)
         fprintf(stderr, " (acceptance %.0f %%)", 100 * json_f64_at(draft, "acceptance"));
     fprintf(stderr, "; guessing took %.0f ms\n", 1e3 * json_f64_at(draft, "draft_s"));

@@ -106,8 +106,8 @@ int serve_draft_guess(struct serve *s)
 void serve_draft_count(struct serve *s, const struct serve_seq *q)
 {
     s->drafting.n_guessed += q->n_draft;
-    s->drafting.n_checked += q->n_rows <= q->n_draft ? q->n_rows : q->n_draft;
-    s->drafting.n_right += q->n_rows - 1;
+    s->drafting.n_checked += q->n_taken <= q->n_draft ? q->n_taken : q->n_draft;
+    s->drafting.n_right += q->n_taken - 1;
 }
 
 void serve_draft_forget(struct serve *s, struct serve_seq *q)

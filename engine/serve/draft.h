@@ -39,7 +39,7 @@ MUST int serve_draft_open(struct serve *s);
 void serve_draft_close(struct serve *s);
 /* Guess for those of the loop's batch that decode: their n_draft is set, that of others 0. */
 MUST int serve_draft_guess(struct serve *s);
-/* q's n_rows rows are taken, one of which needed no guess. */
+/* q's n_taken rows are taken, one of which needed no guess. */
 void serve_draft_count(struct serve *s, const struct serve_seq *q);
 void serve_draft_forget(struct serve *s, struct serve_seq *q);
 

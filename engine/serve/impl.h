@@ -45,9 +45,9 @@ struct serve_seq {
     serve_token_fn on_token;
     int64_t *n_reused; /* the caller's; NULL: nobody asks */
     void *ctx;
-    /* Of the present step: guesses behind the known ids; the first row of logits, and how many of
-     * its rows are taken. */
-    int n_draft, row, n_rows;
+    /* Of the present step: guesses behind the known ids; its first row of logits, its rows, and how
+     * many of them are taken. */
+    int n_draft, row, n_rows, n_taken;
     struct kv_slot
         draft_kv; /* of the draft model, which has read the first draft_ctx ids */
     int64_t draft_ctx;

@@ -142,8 +142,9 @@ static void take_rows(struct serve *s, struct serve_seq *q)
         int32_t id = next_token(q, s->logits + (int64_t)(q->row + i) * vocab, vocab);
 
         s->new_ids[q->row + i] = id;
-        if (i == q->n_draft || id != guesses[i])
-            q->n_rows = i + 1;
+        q->n_taken = i + 1;
+        if (i < q->n_draft && id != guesses[i])
+            break;
     }
 }
 
@@ -184,7 +185,7 @@ static void take_tokens(struct serve *s, struct serve_seq *q)
         return;
     }
     serve_draft_count(s, q);
-    for (int i = q->row; i < q->row + q->n_rows && !q->r.ended; i++)
+    for (int i = q->row; i < q->row + q->n_taken && !q->r.ended; i++)
         if (sched_loop_computed(&s->loop, &q->r))
             new_token(s, q, s->new_ids[i], s->logits + (int64_t)i * serve_vocab(s));
 }

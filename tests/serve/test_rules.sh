@@ -3,7 +3,7 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests serve/test_histories serve/test_handoff serve/test_reuse
+need_tests serve/test_histories serve/test_handoff serve/test_reuse serve/test_draft
 export HISTORIES=1000
 
 rule() { # rule, file, sed script
@@ -18,7 +18,7 @@ rule "a preempted request counts as computed" engine/sched/loop.c 's/r->n_ctx = 
 rule "a token is skipped" engine/sched/loop.c 's/r->n_ctx += r->step_tok/& + (r->n_new == 5)/'
 rule "the oldest is preempted" engine/sched/loop.c 's/youngest = l->live\[i\];/youngest = youngest ? youngest : l->live[i];/'
 rule "one token more than asked for" engine/serve/serve.c 's/if (q->r.n_new == q->r.max_new)/if (q->r.n_new > q->r.max_new)/'
-rule "a request gets the token of another" engine/serve/serve.c 's/s->new_ids\[row\],/s->new_ids[0],/'
+rule "a request gets the token of another" engine/serve/serve.c 's/s->new_ids\[i\],/s->new_ids[0],/'
 rule "keys and values lose a vector when they move" engine/kv/pool.c 's/- used, 2 \* used);/- used, 2 * used - 8);/'
 rule "two tables have a block in common" engine/kv/alloc/paged.c 's/p->free\[--p->n_free\]/p->free[p->n_free > 3 ? --p->n_free : 3]/'
 rule "a step's time is counted twice" engine/serve/serve.c 's/ - (computed_ns(t) - before);/ - before;/'
@@ -39,4 +39,12 @@ breaks "keys and values of one layer are not copied" $u 's/i < c->shape.n_layers
     serve/test_reuse turns_of_chats_get_the_same_tokens
 breaks "more is kept than is there" $u 's/.n_tok = q->r.n_ctx,/.n_tok = q->r.n_ctx + 1,/' serve/test_reuse turns_of_chats_get_the_same_tokens
 breaks "what is kept is not given up" $u 's/if (u->n_kept <= n_left)/if (u->n_kept <= n_left + 1)/' serve/test_reuse random_histories
+breaks "a wrong guess is taken" engine/serve/serve.c 's/id != guesses\[i\]/id + guesses[i] < 0/' \
+    serve/test_draft same_tokens_whoever_guesses
+breaks "a guess more than there is room for" engine/serve/draft.c 's/- q->r.n_new - 1,/- q->r.n_new,/' \
+    serve/test_draft no_guess_beyond_the_end
+breaks "a draft model goes on behind a wrong guess" engine/serve/draft_model.c \
+    's/if (q->draft_ctx > q->r.n_ctx)/if (q->draft_ctx < 0)/' serve/test_draft wrong_guesses_are_forgotten
+breaks "what was said last is not looked up" engine/serve/draft_lookup.c 's/i = n - 1;/i = n - 2;/' \
+    serve/test_draft what_lookup_finds
 finish_broken
