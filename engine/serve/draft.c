@@ -61,7 +61,7 @@ void serve_draft_close(struct serve *s)
 }
 
 /* No more than it may still generate, and than its memory holds: a guess takes none from others. */
-static int64_t room(const struct serve *s, const struct serve_seq *q)
+static int64_t most_guesses(const struct serve *s, const struct serve_seq *q)
 {
     int64_t left = q->r.max_new - q->r.n_new - 1, n = s->o.draft_tok;
 
@@ -80,15 +80,13 @@ int serve_draft_guess(struct serve *s)
     uint64_t t0;
     int n = 0, rc;
 
-    for (int i = 0; i < s->loop.n_batch; i++) {
-        ((struct serve_seq *)s->loop.batch[i])->n_draft = 0;
-        rows_left -= s->loop.batch[i]->step_tok;
-    }
     if (!d->by)
         return OK;
+    for (int i = 0; i < s->loop.n_batch; i++)
+        rows_left -= s->loop.batch[i]->step_tok;
     for (int i = 0; i < s->loop.n_batch; i++) {
         struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
-        int64_t most = room(s, q);
+        int64_t most = most_guesses(s, q);
 
         q->n_draft = (int)(most < rows_left ? most : rows_left);
         rows_left -= q->n_draft;

@@ -31,13 +31,14 @@ extern const struct serve_drafter serve_drafter_lookup, serve_drafter_model;
 /* Rows of logits of a step, at most. */
 int64_t serve_draft_rows(const struct serve_opts *o);
 /* Before anything is loaded. ERR_UNSUPPORTED: not with ranks that are processes. ERR_NOTFOUND:
- * there is no such file. */
+ * the file cannot be read. */
 MUST int serve_draft_check(const struct serve_opts *o);
 /* Open what the options ask for, if anything. ERR_UNSUPPORTED: not with an accelerator. ERR_ARG: a
  * draft model of another vocabulary. */
 MUST int serve_draft_open(struct serve *s);
 void serve_draft_close(struct serve *s);
-/* Guess for those of the loop's batch that decode: their n_draft is set, that of others 0. */
+/* Guess for those of the loop's batch that decode: their n_draft is set, that of others 0. Does
+ * nothing without a draft. */
 MUST int serve_draft_guess(struct serve *s);
 /* q's n_taken rows are taken, one of which needed no guess. */
 void serve_draft_count(struct serve *s, const struct serve_seq *q);

@@ -16,9 +16,9 @@ struct draft_model {
     /* [max_seqs] each, of a step; logits [max_seqs, vocab] */
     struct model_chunk *chunks;
     float *logits;
-    int *of;       /* whose chunk it is: an index of seqs */
-    int *made;     /* guesses of seqs[i] so far */
-    int64_t bytes; /* that its steps had to read */
+    int *of;            /* whose chunk it is: an index of seqs */
+    int *made;          /* guesses of seqs[i] so far */
+    atomic_llong bytes; /* that its steps had to read */
 };
 
 static int open_model(struct draft_model *d, struct serve *s, const char *path)
@@ -29,7 +29,7 @@ static int open_model(struct draft_model *d, struct serve *s, const char *path)
                             .one_rank = true,
                             .max_step_tok = s->o.max_step_tok,
                             .max_tok = s->max_tok};
-    int vocab = model_config_of(s->model)->vocab, rc;
+    int vocab = model_config_of(s->model)->vocab, rc = OK;
     struct format_file *f;
 
     TRY(format_open(&f, path));
@@ -37,8 +37,6 @@ static int open_model(struct draft_model *d, struct serve *s, const char *path)
         rc = err_set(ERR_ARG,
                      "%s: vocabulary: expected %d tokens, as the model has, found %d",
                      path, vocab, f->config.vocab);
-    else
-        rc = OK;
     if (f->config.max_tok < mo.max_tok) /* beyond that it does not guess */
         mo.max_tok = f->config.max_tok;
     if (rc == OK)
@@ -111,12 +109,12 @@ static void close_draft(void **state)
 static int prepare(struct draft_model *d, struct serve_seq *q)
 {
     const struct kv_need need = {.prompt_tok = d->max_tok};
-    int64_t room = d->max_tok - sched_request_n_known(&q->r);
+    int64_t left = d->max_tok - sched_request_n_known(&q->r);
 
     if (q->draft_ctx > q->r.n_ctx)
         q->draft_ctx = q->r.n_ctx;
-    if (q->n_draft > room)
-        q->n_draft = room > 0 ? (int)room : 0;
+    if (q->n_draft > left)
+        q->n_draft = left > 0 ? (int)left : 0;
     if (q->n_draft == 0 || q->draft_kv.base)
         return OK;
     return kv_reserve(d->pool, &need, &q->draft_kv);

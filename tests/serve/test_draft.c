@@ -217,11 +217,11 @@ TEST(wrong_guesses_are_forgotten)
     tiny_run(s);
     assert_int_equal(k.n, SEQ - 6);
     for (int at = 1, right; at < k.n; at += 1 + right) { /* the tokens of a step */
-        int room = k.n - at - 1 < 3 ? k.n - at - 1 : 3;
+        int most = k.n - at - 1 < 3 ? k.n - at - 1 : 3;
 
-        for (right = 0; right < room && k.ids[at + right] == k.likely[at + right];)
+        for (right = 0; right < most && k.ids[at + right] == k.likely[at + right];)
             right++;
-        n_checked += right < room ? right + 1 : right;
+        n_checked += right < most ? right + 1 : right;
         n_right += right;
     }
     assert_true(n_right > 0 && n_right < n_checked);
