@@ -44,7 +44,7 @@ static const struct opt_row table[] = {
             .max = CLIENTS_MAX),
     OPT_ROW(INT, max_tok, "0",
             "Longest sequence, prompt and output; longer ones are cut. 0: it holds "
-            "95 % of the requests.",
+            "95 % of the requests, or what the model is made for.",
             .unit = "tok", .min = 0, .max = 1 << 20),
     OPT_ROW(INT, rounds, "3",
             "Rounds, each of all allocators; a quarter of one comes first and does not "
@@ -316,6 +316,15 @@ static int open_engine(struct cell *f, int i)
     return rc;
 }
 
+/* The longest sequence that the model is made for. */
+static int find_limit(struct cell *f, int64_t *limit_tok)
+{
+    TRY(open_engine(f, STATIC)); /* for sequences of any length, as none is chosen yet */
+    *limit_tok = serve_max_tok(f->engines[STATIC].serve);
+    serve_close(&f->engines[STATIC].serve);
+    return OK;
+}
+
 /* The bytes of budget_seqs slots of the longest sequence. */
 static int find_budget(struct cell *f)
 {
@@ -331,14 +340,15 @@ static int find_budget(struct cell *f)
 static int run(struct cell *f)
 {
     const struct opts *o = f->o;
-    const struct study_kv_stream_opts so = {.sources = o->fit,
-                                            .n_requests = o->n_requests,
-                                            .seed = o->seed,
-                                            .max_tok = o->max_tok,
-                                            .align_tok = ALIGN_TOK};
+    struct study_kv_stream_opts so = {.sources = o->fit,
+                                      .n_requests = o->n_requests,
+                                      .seed = o->seed,
+                                      .max_tok = o->max_tok,
+                                      .align_tok = ALIGN_TOK};
 
     if (!o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
+    TRY(find_limit(f, &so.limit_tok));
     TRY(study_kv_stream_open(&f->stream, &so));
     f->prompt = mem_new(MEM_OTHER, (size_t)f->stream.max_tok, sizeof(*f->prompt));
     if (!f->prompt)

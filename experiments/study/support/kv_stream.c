@@ -193,6 +193,8 @@ static int cut_requests(struct study_kv_stream *s, const struct study_kv_stream_
     mem_free(total);
     most = (most + o->align_tok - 1) / o->align_tok * o->align_tok;
     most = most < 16 ? 16 : most;
+    if (o->limit_tok > 0 && most > o->limit_tok)
+        most = o->limit_tok;
     s->max_tok = o->max_tok > 0 ? o->max_tok : most;
     for (int64_t i = 0; i < s->n; i++) {
         struct kv_example *q = &s->requests[i];

@@ -30,7 +30,8 @@ struct study_kv_stream_opts {
     int64_t seed;          /* of lengths and texts; of a file, which part is replayed */
     int64_t folds;         /* parts of a file */
     double tells;          /* probability that a text tells the truth */
-    int64_t max_tok;       /* 0: it holds 95 % of the requests */
+    int64_t max_tok;   /* 0: it holds 95 % of the requests, and is at most limit_tok */
+    int64_t limit_tok; /* 0: none */
     int64_t align_tok;
 };
 
