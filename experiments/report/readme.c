@@ -152,6 +152,17 @@ static void put_paper_page(struct text *out, const char *paper, const char *dir)
     text_fini(&path);
 }
 
+/* An item for an experiment without a record. */
+static void put_missing(struct text *out, const struct report *r, const char *stem)
+{
+    const char *why = coverage_why_no_record(&r->coverage, stem);
+    struct text line = {0};
+
+    report_put(&line, "- `%s`%s%s", stem, why ? ": " : "", why ? why : "");
+    report_put_wrapped(out, &line, "  ");
+    text_fini(&line);
+}
+
 static void put_paper(struct text *out, const struct report *r, const char *paper,
                       const char *dir)
 {
@@ -165,7 +176,7 @@ static void put_paper(struct text *out, const struct report *r, const char *pape
         if (report_record(r, e))
             put_experiment(&with, r, e, dir);
         else
-            report_put(&without, "%s `%s`", without.n ? "," : "No record yet:", e->stem);
+            put_missing(&without, r, e->stem);
     }
     if (with.n + without.n > 0) {
         report_put(out, "### %s\n\n", paper);
@@ -174,8 +185,9 @@ static void put_paper(struct text *out, const struct report *r, const char *pape
         text_puts(out, with.n ? "\n" : "");
     }
     if (without.n > 0) {
-        report_put(&without, ".");
-        end_paragraph(out, &without);
+        report_put(out, "No record yet:\n\n");
+        report_put_text(out, &without);
+        text_puts(out, "\n");
     }
     text_fini(&without);
     text_fini(&with);

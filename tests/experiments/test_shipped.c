@@ -416,6 +416,47 @@ static void coverage_follows_the_experiments(void **s)
     coverage_fini(&c);
 }
 
+static bool is_published(const char *experiment)
+{
+    char pattern[256];
+    glob_t g;
+    int rc;
+
+    snprintf(pattern, sizeof(pattern), "results/published/*/%s/*.h5.xz", experiment);
+    rc = glob(pattern, 0, NULL, &g);
+    globfree(&g);
+    return rc == 0;
+}
+
+/* Every experiment has a published record, or else a reason why not, of which there are few. */
+static void a_missing_record_has_a_reason(void **s)
+{
+    struct coverage c;
+    size_t n = 0;
+    glob_t g;
+
+    (void)s;
+    assert_ok(coverage_read(&c, "results/coverage.json"));
+    assert_int_equal(glob("experiments/*.json", 0, NULL, &g), 0);
+    for (size_t i = 0; i < g.gl_pathc; i++) {
+        char stem[128];
+        bool excused;
+
+        snprintf(stem, sizeof(stem), "%s", strrchr(g.gl_pathv[i], '/') + 1);
+        *strrchr(stem, '.') = '\0';
+        excused = coverage_why_no_record(&c, stem) != NULL;
+        if (excused == is_published(stem))
+            fail_msg("coverage.json: no_record: %s: %s", stem,
+                     excused ? "it has a record" : "no record and no reason");
+        n += excused;
+    }
+    globfree(&g);
+    /* A reason for what is no experiment would not have been counted. */
+    assert_int_equal(json_object_size(json_object_get(c.root, "no_record")), n);
+    assert_in_range(n, 0, 5);
+    coverage_fini(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +465,7 @@ int main(void)
         cmocka_unit_test(reference_numbers),
         cmocka_unit_test(claims_print_reference_numbers),
         cmocka_unit_test(coverage_follows_the_experiments),
+        cmocka_unit_test(a_missing_record_has_a_reason),
     };
 
     return cmocka_run_group_tests_name("experiments/shipped", tests, NULL, NULL);
