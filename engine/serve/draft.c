@@ -7,6 +7,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+/* With draft_adapt a request begins with one guess. It gets GROWTH more after a step of right
+ * guesses only, and one less after one with a wrong guess, so that their number stays where about a
+ * third of such steps are right throughout. Where not even one is, none are made for PAUSE steps,
+ * and then one: a draft that is never right costs one row in PAUSE + 1 steps. */
+#define GROWTH 2
+#define PAUSE  8
+
 int64_t serve_draft_rows(const struct serve_opts *o)
 {
     int64_t n = o->max_seqs * (1 + o->draft_tok);
@@ -63,7 +70,8 @@ void serve_draft_close(struct serve *s)
 /* No more than it may still generate, and than its memory holds: a guess takes none from others. */
 static int64_t most_guesses(const struct serve *s, const struct serve_seq *q)
 {
-    int64_t left = q->r.max_new - q->r.n_new - 1, n = s->o.draft_tok;
+    int64_t left = q->r.max_new - q->r.n_new - 1;
+    int64_t n = s->o.draft_adapt ? q->draft_most : s->o.draft_tok;
 
     if (q->r.state != SCHED_DECODE || q->handoff.side || q->r.n_new < q->n_scored)
         return 0;
@@ -86,8 +94,11 @@ int serve_draft_guess(struct serve *s)
         rows_left -= s->loop.batch[i]->step_tok;
     for (int i = 0; i < s->loop.n_batch; i++) {
         struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
-        int64_t most = most_guesses(s, q);
+        int64_t most;
 
+        if (q->draft_most <= 0)
+            q->draft_most++;
+        most = most_guesses(s, q);
         q->n_draft = (int)(most < rows_left ? most : rows_left);
         rows_left -= q->n_draft;
         if (q->n_draft > 0)
@@ -101,8 +112,19 @@ int serve_draft_guess(struct serve *s)
     return rc == OK ? OK : err_prefix(rc, "draft");
 }
 
-void serve_draft_count(struct serve *s, const struct serve_seq *q)
+/* How many guesses the next step may have, after what became of those of this one. */
+static void adapt(struct serve_seq *q, int most)
 {
+    if (q->n_taken <= q->n_draft)
+        q->draft_most = q->draft_most > 1 ? q->draft_most - 1 : -PAUSE;
+    else
+        q->draft_most = q->draft_most + GROWTH < most ? q->draft_most + GROWTH : most;
+}
+
+void serve_draft_count(struct serve *s, struct serve_seq *q)
+{
+    if (q->n_draft > 0)
+        adapt(q, (int)s->o.draft_tok);
     s->drafting.n_guessed += q->n_draft;
     s->drafting.n_checked += q->n_taken <= q->n_draft ? q->n_taken : q->n_draft;
     s->drafting.n_right += q->n_taken - 1;

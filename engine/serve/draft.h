@@ -41,7 +41,7 @@ void serve_draft_close(struct serve *s);
  * nothing without a draft. */
 MUST int serve_draft_guess(struct serve *s);
 /* q's n_taken rows are taken, one of which needed no guess. */
-void serve_draft_count(struct serve *s, const struct serve_seq *q);
+void serve_draft_count(struct serve *s, struct serve_seq *q);
 void serve_draft_forget(struct serve *s, struct serve_seq *q);
 
 #endif

@@ -48,6 +48,9 @@ struct serve_seq {
     /* Of the present step: guesses behind the known ids; its first row of logits, its rows, and how
      * many of them are taken. */
     int n_draft, row, n_rows, n_taken;
+    /* With draft_adapt: guesses that the next step may have; if not positive, no guesses until one
+     * more step than its size has passed. */
+    int draft_most;
     struct kv_slot
         draft_kv; /* of the draft model, which has read the first draft_ctx ids */
     int64_t draft_ctx;

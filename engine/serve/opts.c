@@ -173,6 +173,11 @@ const struct opt_row serve_opt_table[] = {
             "NAME=speculation_breakeven` measures from which share of right ones on they "
             "pay.",
             .unit = "tok", .min = 1, .max = 32),
+    OPT_ROW(
+        BOOL, draft_adapt, "true",
+        "Guess fewer tokens for a request after a wrong guess, more after right ones, "
+        "and none for a while where hardly any is right. Without it, always as many "
+        "as there is room for."),
     OPT_ROW(INT, max_step_tok, "512",
             "Compute at most N tokens in one step. A longer prompt takes several steps.",
             .unit = "tok", .min = 1, .max = 65536),

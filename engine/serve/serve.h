@@ -53,6 +53,7 @@ struct serve_opts {
     bool kv_reuse;           /* keep what ended for requests that begin alike */
     char *draft;             /* "lookup", or path of a draft model; NULL: none */
     int64_t draft_tok;       /* the most tokens that are guessed for a step */
+    bool draft_adapt;        /* fewer after wrong guesses, more after right ones */
     int64_t kv_patience;     /* steps for which a request waits for memory to grow */
     int64_t max_step_tok;    /* most tokens in one step */
     bool pin;                /* pin each thread to its CPU */

@@ -49,6 +49,7 @@ static struct serve_opts opts(const char *draft, int draft_tok)
     o.deterministic = true;
     o.max_seqs = N;
     o.draft_tok = draft_tok;
+    o.draft_adapt = false;
     if (draft)
         set(&o, "draft", draft);
     return o;
@@ -155,6 +156,7 @@ TEST(same_tokens_in_any_memory)
                 o.kv_budget_tok = tight ? SEQ + 16 : 0;
                 o.max_step_tok = tight ? 7 : 512;
                 o.kv_reuse = tight;
+                o.draft_adapt = tight;
                 generate_with(&o, got, &d);
                 same(got, alone);
             }
@@ -196,38 +198,99 @@ static void hear(void *ctx, int64_t request, int32_t id, const float *logits,
     k->ids[k->n++] = id;
 }
 
-/* Its own model guesses what is likely after what was said, also after wrong guesses. */
-TEST(wrong_guesses_are_forgotten)
+/* Its own model guesses what is likely after what was said, also after wrong guesses. k: what it
+ * says at this temperature. */
+static struct serve_draft_stat say(struct said *k, double temperature, bool adapts)
 {
-    int n_right = 0, n_checked = 0;
-    struct said k = {.n = 0};
     struct serve_opts o = opts(tiny_path, 3);
-    struct serve *s = tiny_open(&o);
+    struct serve_draft_stat d;
+    struct serve *s;
     struct serve_request r;
     struct tiny_got unused;
     int32_t ids[6];
     int64_t id;
 
+    o.draft_adapt = adapts;
+    s = tiny_open(&o);
     tiny_prompt(ids, 6, 1);
     r = tiny_request(ids, 6, SEQ - 6, &unused);
-    r.sampling = (struct serve_sampling){.temperature = 0.7, .top_p = 1, .seed = 1};
+    r.sampling =
+        (struct serve_sampling){.temperature = temperature, .top_p = 1, .seed = 1};
     r.on_token = hear;
-    r.ctx = &k;
+    r.ctx = k;
+    k->n = 0;
     assert_ok(serve_submit(s, &r, &id));
     tiny_run(s);
-    assert_int_equal(k.n, SEQ - 6);
-    for (int at = 1, right; at < k.n; at += 1 + right) { /* the tokens of a step */
-        int most = k.n - at - 1 < 3 ? k.n - at - 1 : 3;
-
-        for (right = 0; right < most && k.ids[at + right] == k.likely[at + right];)
-            right++;
-        n_checked += right < most ? right + 1 : right;
-        n_right += right;
-    }
-    assert_true(n_right > 0 && n_right < n_checked);
-    assert_int_equal(stat_of(s).n_checked, n_checked);
-    assert_int_equal(stat_of(s).n_right, n_right);
+    assert_int_equal(k->n, SEQ - 6);
+    d = stat_of(s);
     serve_close(&s);
+    return d;
+}
+
+/* What say() guesses if it makes at most *most guesses for a step, which then() changes. */
+static struct serve_draft_stat expected(const struct said *k,
+                                        void (*then)(int *most, bool all_right))
+{
+    struct serve_draft_stat d = {0};
+    int most = then ? 0 : 3;
+
+    for (int at = 1, right; at < k->n; at += 1 + right) { /* the tokens of a step */
+        int left = k->n - at - 1, n;
+
+        if (most <= 0)
+            most++;
+        n = most < 0 ? 0 : most < left ? most : left;
+        for (right = 0; right < n && k->ids[at + right] == k->likely[at + right];)
+            right++;
+        d.n_guessed += n;
+        d.n_checked += right < n ? right + 1 : right;
+        d.n_right += right;
+        if (then && n > 0)
+            then(&most, right == n);
+    }
+    return d;
+}
+
+static void same_counts(struct serve_draft_stat a, struct serve_draft_stat b)
+{
+    assert_int_equal(a.n_guessed, b.n_guessed);
+    assert_int_equal(a.n_checked, b.n_checked);
+    assert_int_equal(a.n_right, b.n_right);
+}
+
+TEST(wrong_guesses_are_forgotten)
+{
+    struct serve_draft_stat d;
+    struct said k;
+
+    d = say(&k, 0.7, false);
+    assert_true(d.n_right > 0 && d.n_right < d.n_checked);
+    same_counts(d, expected(&k, NULL));
+}
+
+static void more_or_fewer(int *most, bool all_right)
+{
+    if (all_right)
+        *most = *most + 2 < 3 ? *most + 2 : 3;
+    else
+        *most = *most == 1 ? -8 : *most - 1;
+}
+
+/* One guess to begin with, two more after right ones, one less after a wrong one, and after the
+ * last of them none for eight steps. */
+TEST(guesses_follow_what_became_of_earlier_ones)
+{
+    static const double temperatures[] = {0, 0.7, 1, 20};
+    struct serve_draft_stat d;
+    struct said k;
+
+    for (int i = 0; i < 4; i++) {
+        d = say(&k, temperatures[i], true);
+        same_counts(d, expected(&k, more_or_fewer));
+    }
+    /* at the last hardly any was right, so that there were few */
+    assert_true(d.n_guessed < SEQ / 4);
+    assert_true(say(&k, 20, false).n_guessed > SEQ);
 }
 
 /* The last steps have room for fewer, and a request of one token for none. */

@@ -41,10 +41,12 @@ breaks "more is kept than is there" $u 's/.n_tok = q->r.n_ctx,/.n_tok = q->r.n_c
 breaks "what is kept is not given up" $u 's/if (u->n_kept <= n_left)/if (u->n_kept <= n_left + 1)/' serve/test_reuse random_histories
 breaks "a wrong guess is taken" engine/serve/serve.c 's/id != guesses\[i\]/id + guesses[i] < 0/' \
     serve/test_draft same_tokens_whoever_guesses
-breaks "a guess more than there is room for" engine/serve/draft.c 's/- q->r.n_new - 1,/- q->r.n_new,/' \
+breaks "a guess more than there is room for" engine/serve/draft.c 's/- q->r.n_new - 1;/- q->r.n_new;/' \
     serve/test_draft no_guess_beyond_the_end
 breaks "a draft model goes on behind a wrong guess" engine/serve/draft_model.c \
     's/if (q->draft_ctx > q->r.n_ctx)/if (q->draft_ctx < 0)/' serve/test_draft wrong_guesses_are_forgotten
+breaks "a wrong guess is followed by as many" engine/serve/draft.c 's/? q->draft_most - 1 :/? q->draft_most :/' \
+    serve/test_draft guesses_follow_what_became_of_earlier_ones
 breaks "what was said last is not looked up" engine/serve/draft_lookup.c 's/i = n - 1;/i = n - 2;/' \
     serve/test_draft what_lookup_finds
 finish_broken
