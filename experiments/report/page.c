@@ -249,6 +249,8 @@ static const char style[] =
     /* the marks of page.h */
     "em{font-style:normal;color:var(--dim)}strong{font-weight:600;color:var(--good)}"
     "em>strong{color:var(--bad)}strong>em{color:var(--fair)}\n"
+    /* tables of two columns have sentences with long names; others are moved sideways */
+    "td:nth-child(2):last-child{overflow-wrap:anywhere}\n"
     "@media(max-width:600px){body{padding:0 .8em}}\n"
     "@media print{details>*{display:block}}\n";
 
