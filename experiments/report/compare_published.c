@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "experiments/record/head.h"
@@ -46,11 +47,32 @@ static bool agree(const struct range *a, const struct range *b, double share)
     return (a->lo <= b->hi && b->lo <= a->hi) || difference_frac(a, b) <= share;
 }
 
+static const char *evidence_of(const json_t *number, const json_t *head)
+{
+    return json_str_at(number, "evidence", json_str_at(head, "evidence", ""));
+}
+
+/* Is a headline number measured? */
+static bool measures(const json_t *head)
+{
+    const char *name;
+    json_t *number;
+
+    json_object_foreach(json_object_get(head, "headline"), name, number)
+    {
+        if (export_is_timed(evidence_of(number, head)))
+            return true;
+    }
+    return false;
+}
+
+/* Arithmetic next to what is measured may be arithmetic on it. */
 static bool depends_on_machine(const json_t *number, const json_t *head)
 {
-    return json_object_get(head, "machine_card") ||
-           export_is_timed(
-               json_str_at(number, "evidence", json_str_at(head, "evidence", "")));
+    const char *evidence = evidence_of(number, head);
+
+    return json_object_get(head, "machine_card") || export_is_timed(evidence) ||
+           (strcmp(evidence, "model") == 0 && measures(head));
 }
 
 static void put_value(char out[64], const struct range *v)

@@ -3,8 +3,9 @@
  *
  * Two values of a number agree where their 95 % intervals have a value in common, or where they
  * differ by less than a share: of what depends on the machine the caller's margin, of the rest
- * what a rounding may change. A number depends on the machine where its evidence is measured, or
- * where its run has used a machine card. One that is missing in both agrees.   Threads: one. */
+ * what a rounding may change. A number depends on the machine where its evidence is measured, where
+ * its run has used a machine card, or where it is computed (model) in a record that also measures:
+ * it may be computed of that. One that is missing in both agrees.   Threads: one. */
 #ifndef REPORT_COMPARE_PUBLISHED_H
 #define REPORT_COMPARE_PUBLISHED_H
 
