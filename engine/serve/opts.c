@@ -176,8 +176,8 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(
         BOOL, draft_adapt, "true",
         "Guess fewer tokens for a request after a wrong guess, more after right ones, "
-        "and none for a while where hardly any is right. Without it, always as many "
-        "as there is room for."),
+        "and none for a while where hardly any is right. Without it, always "
+        "--draft-tok, or what is left to generate."),
     OPT_ROW(INT, max_step_tok, "512",
             "Compute at most N tokens in one step. A longer prompt takes several steps.",
             .unit = "tok", .min = 1, .max = 65536),

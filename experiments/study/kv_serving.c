@@ -13,6 +13,7 @@
 #include "experiments/study/support/compare.h"
 #include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"
+#include "format/format.h"
 #include "serve/serve.h"
 
 #define ALIGN_TOK   16
@@ -317,11 +318,13 @@ static int open_engine(struct cell *f, int i)
 }
 
 /* The longest sequence that the model is made for. */
-static int find_limit(struct cell *f, int64_t *limit_tok)
+static int find_limit(const char *model, int64_t *limit_tok)
 {
-    TRY(open_engine(f, STATIC)); /* for sequences of any length, as none is chosen yet */
-    *limit_tok = serve_max_tok(f->engines[STATIC].serve);
-    serve_close(&f->engines[STATIC].serve);
+    struct format_file *file;
+
+    TRY(format_open(&file, model));
+    *limit_tok = file->config.max_tok;
+    format_close(&file);
     return OK;
 }
 
@@ -348,7 +351,7 @@ static int run(struct cell *f)
 
     if (!o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
-    TRY(find_limit(f, &so.limit_tok));
+    TRY(find_limit(o->model, &so.limit_tok));
     TRY(study_kv_stream_open(&f->stream, &so));
     f->prompt = mem_new(MEM_OTHER, (size_t)f->stream.max_tok, sizeof(*f->prompt));
     if (!f->prompt)

@@ -451,7 +451,7 @@ static void a_missing_record_has_a_reason(void **s)
         n += excused;
     }
     globfree(&g);
-    /* A reason for what is no experiment would not have been counted. */
+    /* Reasons under a name that no experiment has are not counted. */
     assert_int_equal(json_object_size(json_object_get(c.root, "no_record")), n);
     assert_in_range(n, 0, 5);
     coverage_fini(&c);

@@ -120,8 +120,6 @@ TEST(numbers_from_a_machine_card_depend_on_it)
         compare(own, head("A CPU", FOLDER, number(50, 0, 0, "model"))).verdict, DIFFERS);
 }
 
-/* The number that differs most is shown; arithmetic that differs is not excused by what is measured
- * on another machine; a number of one record only does not count. */
 /* Arithmetic may be on what the same record measured; a simulation has its own inputs. */
 TEST(arithmetic_next_to_measurements_depends_on_the_machine)
 {
@@ -138,6 +136,8 @@ TEST(arithmetic_next_to_measurements_depends_on_the_machine)
     }
 }
 
+/* The number that differs most is shown; a simulation that differs is not excused by what is
+ * measured on another machine; a number of one record only does not count. */
 TEST(the_worst_number_decides)
 {
     json_t *own = head("B CPU", NULL, number(1, 0, 0, "model")), *published;
