@@ -45,10 +45,7 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, systems, "sandwich llama.cpp ik_llama.cpp",
             "Engines, separated by blanks: names in baselines/systems/, or paths of such "
             "files. The first is held against the others."),
-    OPT_ROW(
-        STR, isa, "",
-        "Instruction set beyond which no engine may go, such as avx2. Empty: all that "
-        "the processor has."),
+    OPT_ROW(STR, isa, "", "Instruction set to stay within, such as avx2. Empty: any."),
     OPT_ROW(INT, max_prompt_tok, "4096", "Longest prompt that is measured.", .min = 16,
             .max = 4096),
     OPT_ROW(INT, max_batch, "16", "Most sequences that are decoded together.", .min = 1,
@@ -57,11 +54,9 @@ static const struct opt_row table[] = {
             .max = 4096),
     OPT_ROW(INT, rounds, "3", "Rounds of all engines and the roof, in turn.", .min = 2,
             .max = ROUNDS_MAX),
-    OPT_ROW(
-        INT, error_prompts, "16",
-        "Prompts of 64 random tokens by which each engine's error is measured. 0: it is "
-        "not.",
-        .min = 0, .max = 1000),
+    OPT_ROW(INT, error_prompts, "32",
+            "Prompts of 64 random tokens by which errors are measured. 0: they are not.",
+            .min = 0, .max = STUDY_LOGIT_PROMPTS_MAX),
     OPT_ROW(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",
             .min = 0.01, .max = 60),
     OPT_ROW(F64, peak_s, "0.2", "Time of one measurement of the peak.", .unit = "s",
@@ -110,7 +105,8 @@ static const struct study_metric metrics[] = {
      "RMS error of the first engine's logits against exact arithmetic / their standard "
      "deviation"},
     {"rival_logit_error", "", "", "the least of the others' errors"},
-    {"logit_error_over_rival", "x", "lower", "the first engine's error / that one"},
+    {"logit_error_over_rival", "x", "lower",
+     "the first engine's error / that one, geometric mean of the prompts"},
     {"read_gbps", "GB/s", "", "read bandwidth, median of the rounds"},
     {"peak_gflops", "GFLOP/s", "", "peak of the products, median of the rounds"},
     {0},
@@ -126,7 +122,7 @@ struct engine {
     char *system; /* as the options name it */
     struct sut_bench *bench;
     int prompt_setting, decode_setting;
-    double error; /* of its logits; NaN: unknown */
+    struct study_logit_errors errors;
 };
 
 struct cell {
@@ -288,7 +284,7 @@ static int error_of_server(struct cell *c, struct engine *e)
     int rc;
 
     TRY(sut_server_start(&s, &o));
-    rc = study_logit_error_of(&c->exact, sut_server_url(s), &e->error);
+    rc = study_logit_error_of(&c->exact, sut_server_url(s), &e->errors);
     sut_server_stop(&s);
     return rc;
 }
@@ -299,7 +295,7 @@ static int measure_errors(struct cell *c)
     char key[NAME_CHARS + 16];
 
     for (int i = 0; i < c->n_engines; i++)
-        c->engines[i].error = NAN;
+        c->engines[i].errors = study_logit_unknown;
     if (c->o->error_prompts == 0)
         return OK;
     c->exact = (struct study_logit_error){.model = c->o->model,
@@ -312,7 +308,7 @@ static int measure_errors(struct cell *c)
         struct engine *e = &c->engines[i];
         int rc =
             strcmp(e->system, "sandwich") == 0
-                ? study_logit_error_own(&c->exact, c->precision, KERN_KV_F16, &e->error)
+                ? study_logit_error_own(&c->exact, c->precision, KERN_KV_F16, &e->errors)
                 : error_of_server(c, e);
 
         study_progress(c->out, 0.2, e->name);
@@ -518,20 +514,23 @@ static void report_engine(const struct cell *c, int i, double gbps, double gflop
     snprintf(name, sizeof(name), "share_of_%s", c->engines[i].name);
     study_series(c->out, name, "", share, N_POINTS);
     snprintf(name, sizeof(name), "error_of_%s", c->engines[i].name);
-    study_series(c->out, name, "", &c->engines[i].error, 1);
+    study_series(c->out, name, "", &c->engines[i].errors.rms, 1);
 }
 
 static void report_errors(const struct cell *c)
 {
-    double own = c->engines[0].error, rival = NAN;
+    const struct study_logit_errors *own = &c->engines[0].errors;
+    const struct study_logit_errors *rival = &study_logit_unknown;
+    const char *none = "no other engine tells probabilities";
+    double over, lo, hi;
 
     for (int i = 1; i < c->n_engines; i++)
-        rival = fmin(rival, c->engines[i].error);
-    study_value(c->out, "logit_error", own, "not measured");
-    study_value(c->out, "rival_logit_error", rival,
-                "no other engine tells probabilities");
-    study_value(c->out, "logit_error_over_rival", own / rival,
-                "no other engine tells probabilities");
+        if (isnan(rival->rms) || c->engines[i].errors.rms < rival->rms)
+            rival = &c->engines[i].errors;
+    over = study_logit_error_ratio(own, rival, c->exact.n_prompts, &lo, &hi);
+    study_value(c->out, "logit_error", own->rms, "not measured");
+    study_value(c->out, "rival_logit_error", rival->rms, none);
+    study_value_interval(c->out, "logit_error_over_rival", over, lo, hi, none);
 }
 
 static void report_all(const struct cell *c, const struct ratio *over_rival,

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "base/stats_interval.h"
 #include "baselines/http.h"
 #include "experiments/study/support/engine.h"
 #include "model/model.h"
@@ -120,17 +121,23 @@ static double variance(const float *logits, int n)
     return sum / n;
 }
 
-/* Over all prompts; `take` fills the pairs of one. */
-static int error_of(struct study_logit_error *e,
-                    int (*take)(void *ctx, int prompt, struct pairs *p), void *ctx,
-                    double *error)
+const struct study_logit_errors study_logit_unknown = {
+    NAN, {[0 ... STUDY_LOGIT_PROMPTS_MAX - 1] = NAN}};
+
+/* `take` fills the pairs of one. */
+static int errors_of(struct study_logit_error *e,
+                     int (*take)(void *ctx, int prompt, struct pairs *p), void *ctx,
+                     struct study_logit_errors *out)
 {
     struct pairs p = {mem_new(MEM_HARNESS, (size_t)e->vocab, sizeof(double)),
                       mem_new(MEM_HARNESS, (size_t)e->vocab, sizeof(double)), 0};
     double squares = 0, variances = 0;
     int n_left_out = 0, rc = OK;
 
+    *out = study_logit_unknown;
     for (int i = 0; i < e->n_prompts; i++) {
+        double square, size;
+
         rc = take(ctx, i, &p);
         if (rc == ERR_UNSUPPORTED && 2 * ++n_left_out <= e->n_prompts) {
             err_clear();
@@ -139,12 +146,18 @@ static int error_of(struct study_logit_error *e,
         }
         if (rc != OK)
             break;
-        squares += squared_error(&p);
-        variances += variance(e->reference + (int64_t)i * e->vocab, e->vocab);
+        square = squared_error(&p);
+        size = variance(e->reference + (int64_t)i * e->vocab, e->vocab);
+        out->prompt[i] = sqrt(square / size);
+        squares += square;
+        variances += size;
     }
     mem_free(p.said);
     mem_free(p.reference);
-    *error = rc == OK ? sqrt(squares / variances) : NAN;
+    if (rc == OK)
+        out->rms = sqrt(squares / variances);
+    else
+        *out = study_logit_unknown;
     return rc;
 }
 
@@ -185,20 +198,21 @@ static int take_own(void *ctx, int prompt, struct pairs *p)
 }
 
 int study_logit_error_own(struct study_logit_error *e, enum kern_precision precision,
-                          enum kern_kv_type kv, double *error)
+                          enum kern_kv_type kv, struct study_logit_errors *out)
 {
     struct own own = {.e = e};
     struct model_bench b;
     float *logits;
     int rc;
 
+    *out = study_logit_unknown;
     TRY(open_engine(e, &b, precision, kv));
     logits = mem_new(MEM_HARNESS, (size_t)e->n_prompts * (size_t)e->vocab, sizeof(float));
     rc = compute(e, &b, logits);
     model_bench_close(&b);
     own.logits = logits;
     if (rc == OK)
-        rc = error_of(e, take_own, &own, error);
+        rc = errors_of(e, take_own, &own, out);
     mem_free(logits);
     return rc;
 }
@@ -286,9 +300,32 @@ static int take_server(void *ctx, int prompt, struct pairs *p)
     return rc;
 }
 
-int study_logit_error_of(struct study_logit_error *e, const char *url, double *error)
+int study_logit_error_of(struct study_logit_error *e, const char *url,
+                         struct study_logit_errors *out)
 {
     struct server s = {e, url};
 
-    return error_of(e, take_server, &s, error);
+    return errors_of(e, take_server, &s, out);
+}
+
+/* ---- two engines ---- */
+
+double study_logit_error_ratio(const struct study_logit_errors *a,
+                               const struct study_logit_errors *b, int n, double *lo,
+                               double *hi)
+{
+    double logs[STUDY_LOGIT_PROMPTS_MAX], mean, half;
+    size_t n_both = 0;
+
+    for (int i = 0; i < n; i++) {
+        double log_ratio = log(a->prompt[i] / b->prompt[i]);
+
+        if (isfinite(log_ratio))
+            logs[n_both++] = log_ratio;
+    }
+    mean = stats_mean(logs, n_both);
+    half = stats_mean_half95(logs, n_both);
+    *lo = exp(mean - half);
+    *hi = exp(mean + half);
+    return exp(mean);
 }

@@ -16,13 +16,14 @@
 
 /* The most probable tokens that are compared, of each prompt. Some servers fail where one of them
  * has a text that is no character, so that there are few. */
-#define STUDY_LOGIT_TOP 32
+#define STUDY_LOGIT_TOP         32
+#define STUDY_LOGIT_PROMPTS_MAX 256
 
 /* All zero before. */
 struct study_logit_error {
     const char *model; /* path, lent */
     struct par_team *team;
-    int n_prompts, n_prompt_tok, vocab;
+    int n_prompts, n_prompt_tok, vocab; /* n_prompts <= STUDY_LOGIT_PROMPTS_MAX */
     uint64_t seed;
     int32_t *ids;     /* [n_prompts, n_prompt_tok] */
     float *reference; /* [n_prompts, vocab] */
@@ -33,13 +34,25 @@ struct study_logit_error {
 MUST int study_logit_error_open(struct study_logit_error *e);
 void study_logit_error_close(struct study_logit_error *e);
 
-/* Of this engine. */
+struct study_logit_errors {
+    double rms;                             /* over all prompts; NaN: unknown */
+    double prompt[STUDY_LOGIT_PROMPTS_MAX]; /* of each; NaN: unknown, or left out */
+};
+extern const struct study_logit_errors study_logit_unknown;
+
+/* Of this engine. On error *out is study_logit_unknown, here and in the next. */
 MUST int study_logit_error_own(struct study_logit_error *e, enum kern_precision precision,
-                               enum kern_kv_type kv, double *error);
+                               enum kern_kv_type kv, struct study_logit_errors *out);
 /* Of a server of the OpenAI protocol, whose answers name ids of tokens (as llama.cpp's do).
  * `url`: "http://127.0.0.1:8080/v1". Prompts that it refuses are left out. ERR_UNSUPPORTED: more
  * than half are, or answers do not name ids. */
 MUST int study_logit_error_of(struct study_logit_error *e, const char *url,
-                              double *error);
+                              struct study_logit_errors *out);
+
+/* The errors of a over those of b: the geometric mean over the n prompts of which both are known,
+ * with its 95 % interval. NaN: there are none; an interval needs two. */
+double study_logit_error_ratio(const struct study_logit_errors *a,
+                               const struct study_logit_errors *b, int n, double *lo,
+                               double *hi);
 
 #endif
