@@ -15,12 +15,18 @@ def label(point):
 
 
 def engines(cells):
-    names = [s[len("share_of_"):] for c in cells for s in sorted(c.series) if s.startswith("share_of_")]
+    names = [s[len("tok_s_of_"):] for c in cells for s in sorted(c.series) if s.startswith("tok_s_of_")]
     return list(dict.fromkeys(sorted(names, key=lambda n: (n != "sandwich", n))))
 
 
 def name(c):
     return os.path.basename(str(study.setting(c, "model"))).replace(".gguf", "")
+
+
+def shares(c, engine):
+    """Of the roof at each point; nan where the memory was so slow when it was measured that it is none."""
+    return [v if v <= read.SHARE_MAX else math.nan for v in
+            (v / c.value("roof_tok_s_" + p) for p, v in zip(POINTS, c.series.get("tok_s_of_" + engine, [])))]
 
 
 def error(c, engine):
@@ -44,8 +50,7 @@ def panel(ax, c, names):
     """Bars of engines whose logits err more than the others' are hatched."""
     width = 0.8 / max(1, len(names))
     for k, engine in enumerate(names):
-        shares = list(c.series.get("share_of_" + engine, []))
-        for i, v in enumerate(shares):
+        for i, v in enumerate(shares(c, engine)):
             if v == v or c.value("tok_s_" + POINTS[i]) == c.value("tok_s_" + POINTS[i]):
                 style.bar(ax, i + width * (k - (len(names) - 1) / 2), v, style.percent(v) if v == v else "",
                           width=0.95 * width, color=style.COLORS[k], hatch="///" if errs_more(c, engine, names) else "",

@@ -212,9 +212,8 @@ def engines(rng, model, **_):
         summary.update({"tok_s_" + p: 100 * share["sandwich"][i], "rival_tok_s_" + p: 100 * rival,
                         "over_rival_" + p: share["sandwich"][i] / rival, "roof_tok_s_" + p: 100,
                         "detectable_frac_" + p: 0.05,
-                        "share_" + p: share["sandwich"][i], "rival_share_" + p: rival})
-    series = {"share_of_" + n: v for n, v in share.items()}
-    series.update({"tok_s_of_" + n: 100 * v for n, v in share.items()})
+                        "roof_frac_" + p: share["sandwich"][i], "rival_roof_frac_" + p: rival})
+    series = {"tok_s_of_" + n: 100 * v for n, v in share.items()}
     series.update({"error_of_" + n: [e] for n, e in zip(names, (0.02, 0.04, 0.021))})
     summary.update(over_rival=1.2, least_over_rival=0.8, n_behind=2, logit_error=0.02,
                    rival_logit_error=0.021, logit_error_over_rival=0.95)

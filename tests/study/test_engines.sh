@@ -119,7 +119,7 @@ check "who tells nothing" sh -c "grep -q 'answers do not name the ids of probabl
 # Regression: the roof was none of the alternatives that ran, and what lay behind them was read.
 check "bandwidth and peak are measured in the rounds" value read_gbps 0.1..10000
 check "both" value peak_gflops 0.1..1000000
-check "shares are of what they allow" value share_b4 1e-9..1e6
+check "shares are of what they allow" value roof_frac_b4 1e-9..1.02
 check "an error of those who tell" value logit_error 0.1..10
 check "nobody to compare it with" sh -c "! grep -q 'logit_error_over_rival\": {' record.json"
 check "settings are tried once, and the best is run in each round" sh -c \
