@@ -23,10 +23,12 @@ def name(c):
     return os.path.basename(str(study.setting(c, "model"))).replace(".gguf", "")
 
 
-def shares(c, engine):
-    """Of the roof at each point; nan where the memory was so slow when it was measured that it is none."""
-    return [v if v <= read.SHARE_MAX else math.nan for v in
-            (v / c.value("roof_tok_s_" + p) for p, v in zip(POINTS, c.series.get("tok_s_of_" + engine, [])))]
+def shares(c, engines):
+    """Of the roof, by engine and point; nan where one exceeds it: when it was measured, memory was slow."""
+    of = {n: [v / c.value("roof_tok_s_" + p) for p, v in zip(POINTS, c.series.get("tok_s_of_" + n, []))]
+          for n in engines}
+    wrong = {i for at in of.values() for i, v in enumerate(at) if v > read.SHARE_MAX}
+    return {n: [math.nan if i in wrong else v for i, v in enumerate(of[n])] for n in engines}
 
 
 def error(c, engine):
@@ -48,9 +50,9 @@ def color(ratio, detectable):
 
 def panel(ax, c, names):
     """Bars of engines whose logits err more than the others' are hatched."""
-    width = 0.8 / max(1, len(names))
+    width, of_roof = 0.8 / max(1, len(names)), shares(c, names)
     for k, engine in enumerate(names):
-        for i, v in enumerate(shares(c, engine)):
+        for i, v in enumerate(of_roof[engine]):
             if v == v or c.value("tok_s_" + POINTS[i]) == c.value("tok_s_" + POINTS[i]):
                 style.bar(ax, i + width * (k - (len(names) - 1) / 2), v, style.percent(v) if v == v else "",
                           width=0.95 * width, color=style.COLORS[k], hatch="///" if errs_more(c, engine, names) else "",
