@@ -4,16 +4,13 @@
  * for each, so the intensity grows with the batch until attention or the peak bounds it. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/mem.h"
-#include "base/rng.h"
 #include "base/stats.h"
 #include "experiments/study/support/compare.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/rows.h"
+#include "experiments/study/support/serving.h"
 #include "par/team.h"
-#include "serve/serve.h"
 
 #define BATCH_MAX  64
 #define ROUNDS_MAX 99
@@ -101,57 +98,21 @@ struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_threads threads; /* for the roof; the engine has its own */
-    struct serve *serve;
+    struct study_serving engine;
     struct study_compare rounds, steps;
-    int32_t *prompt;
     char weights[16];
-    int64_t n_ended;
     struct serve_totals step; /* sums over the timed steps of the latest trial */
     double class_s[N_CLASSES];
 };
 
-/* --- requests */
-
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
-{
-    struct cell *f = ctx;
-
-    (void)request, (void)id, (void)logits;
-    f->n_ended += finish != SERVE_RUNNING;
-}
-
-static int submit(struct cell *f, int64_t number, int64_t *id)
-{
-    const struct opts *o = f->o;
-    const struct serve_request r = {.prompt = f->prompt,
-                                    .n_prompt = o->n_prompt_tok,
-                                    .max_new = serve_max_tok(f->serve) - o->n_prompt_tok,
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token,
-                                    .ctx = f};
-    struct rng rng;
-
-    rng_init(&rng, (uint64_t)number + 1, "prompt");
-    for (int64_t i = 0; i < o->n_prompt_tok; i++)
-        f->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(f->serve));
-    return serve_submit(f->serve, &r, id);
-}
-
-static int step(struct cell *f)
-{
-    bool busy;
-
-    return serve_step(f->serve, &busy);
-}
+/* --- steps */
 
 static int class_seconds(struct cell *f, double sign)
 {
     const json_t *work;
     json_t *d;
 
-    TRY(serve_describe(f->serve, &d));
+    TRY(serve_describe(f->engine.serve, &d));
     work = json_object_get(d, "work");
     for (int i = 0; i < N_CLASSES; i++)
         f->class_s[i] += sign * json_number_value(json_object_get(work, classes[i].key));
@@ -161,14 +122,16 @@ static int class_seconds(struct cell *f, double sign)
 
 static int one_step(void *arg, int i, struct measure_trial *t)
 {
+    struct cell *f = arg;
+
     (void)i, (void)t;
-    return step(arg);
+    return study_serving_step(&f->engine);
 }
 
 /* Steps of the whole batch, all of decode: seconds of one of them. */
 static int timed_steps(struct cell *f, double *seconds)
 {
-    const struct serve_totals *t = serve_totals_of(f->serve, SERVE_DECODE);
+    const struct serve_totals *t = serve_totals_of(f->engine.serve, SERVE_DECODE);
     struct serve_totals before = *t;
 
     TRY(class_seconds(f, -1));
@@ -184,20 +147,15 @@ static int timed_steps(struct cell *f, double *seconds)
 
 static int decode(struct cell *f, double *seconds)
 {
-    int64_t n = f->o->batch, ended = f->n_ended, ids[BATCH_MAX];
-    const struct serve_totals *t = serve_totals_of(f->serve, SERVE_PREFILL);
-    int64_t prompts = t->n_tok + n * f->o->n_prompt_tok;
+    int64_t n = f->o->batch, n_prompt = f->o->n_prompt_tok, ids[BATCH_MAX];
+    struct study_serving *e = &f->engine;
 
     for (int64_t i = 0; i < n; i++)
-        TRY(submit(f, i, &ids[i]));
-    while (t->n_tok < prompts)
-        TRY(step(f));
+        TRY(study_serving_submit(e, (uint64_t)i + 1, n_prompt,
+                                 serve_max_tok(e->serve) - n_prompt, &ids[i]));
+    TRY(study_serving_prefill(e, n * n_prompt));
     TRY(timed_steps(f, seconds));
-    for (int64_t i = 0; i < n; i++)
-        serve_cancel(f->serve, ids[i]);
-    while (f->n_ended < ended + n)
-        TRY(step(f));
-    return OK;
+    return study_serving_cancel(e, ids, n);
 }
 
 /* --- rounds */
@@ -299,24 +257,14 @@ static int open_engine(struct cell *f)
 {
     const struct opts *o = f->o;
     struct serve_opts so;
-    int rc;
 
-    if (!o->model)
-        return err_set(ERR_ARG, "study.model: expected a path, found none");
-    TRY(opt_init(serve_opt_table, &so));
-    rc = opt_set(serve_opt_table, &so, "model", o->model, "study");
-    if (rc == OK)
-        rc = opt_set(serve_opt_table, &so, "policy", o->policy, "study");
+    TRY(study_serving_opts(&so, o->model, o->policy));
     so.precision = o->precision;
     so.kv_type = o->kv_type;
     so.max_seqs = o->batch;
     /* Some policies decode the first sequences while they compute the others' prompts. */
     so.max_tok = o->n_prompt_tok + o->n_steps + 4 * o->batch + 16;
-    if (rc == OK)
-        rc = serve_open(&f->serve, &so);
-    opt_free(serve_opt_table, &so);
-    f->prompt = mem_new(MEM_OTHER, (size_t)o->n_prompt_tok, sizeof(*f->prompt));
-    return rc == OK && !f->prompt ? ERR_NOMEM : rc;
+    return study_serving_open(&f->engine, &so);
 }
 
 /* The peak is that of their type. */
@@ -324,7 +272,7 @@ static int find_weights(struct cell *f)
 {
     json_t *d;
 
-    TRY(serve_describe(f->serve, &d));
+    TRY(serve_describe(f->engine.serve, &d));
     snprintf(f->weights, sizeof(f->weights), "%s",
              json_string_value(json_object_get(d, "weight_type")));
     study_note_text(f->out, "weights", f->weights);
@@ -358,8 +306,7 @@ static void end(struct cell *f)
     study_compare_close(&f->rounds);
     study_compare_close(&f->steps);
     study_threads_close(&f->threads);
-    serve_close(&f->serve);
-    mem_free(f->prompt);
+    study_serving_close(&f->engine);
 }
 
 STUDY(batching, "decode in batches by the whole engine, compared with its roof");

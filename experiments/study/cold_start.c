@@ -3,7 +3,6 @@
  * which it is asked every 10 ms. Before each start the model's file is read, so that the page
  * cache has it, or dropped from there; a hypervisor may have it still. Not in the five papers. */
 #include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/child.h"
 #include "base/clock.h"
-#include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -22,6 +19,7 @@
 #include "baselines/server.h"
 #include "cpu/cpu.h"
 #include "experiments/study/support/compare.h"
+#include "experiments/study/support/program.h"
 #include "experiments/study/support/rows.h"
 
 #define SYSTEMS_MAX 12
@@ -150,10 +148,10 @@ static int prepare_cache(const struct cell *c)
 
 /* ---- `sandwich run` ---- */
 
-static int run_program(struct cell *c, json_t **report)
+static int cold_start_program(const struct cell *c, json_t **report)
 {
-    char program[PATH_MAX], threads[24], ctx[24];
-    const char *const argv[] = {home_program(program, sizeof(program), "sandwich"),
+    char threads[24], ctx[24];
+    const char *const argv[] = {"sandwich",
                                 "run",
                                 "--model",
                                 c->o->model,
@@ -169,37 +167,11 @@ static int run_program(struct cell *c, json_t **report)
                                 "--precision",
                                 kern_precision_name((enum kern_precision)c->o->precision),
                                 NULL};
-    FILE *answer = tmpfile(), *log = tmpfile();
-    struct child_program p = {.argv = argv, .fd = {-1, -1, -1}};
-    char line[160] = "";
-    json_error_t e;
-    pid_t pid = 0;
-    int rc;
 
-    if (!answer || !log) {
-        rc = err_set(ERR_IO, "cannot make a temporary file: %m");
-        goto out;
-    }
     snprintf(threads, sizeof(threads), "%lld", (long long)c->o->threads);
     snprintf(ctx, sizeof(ctx), "%lld", (long long)c->o->ctx_tok);
-    p.fd[1] = fileno(answer);
-    p.fd[2] = fileno(log);
-    rc = child_start(&pid, &p);
-    if (rc == OK)
-        rc = child_wait(&pid, 0);
-    rewind(answer);
-    if (rc == OK) {
-        *report = json_loadf(answer, 0, &e);
-        if (!*report)
-            rc = err_set(ERR_FORMAT, "%s", e.text);
-    }
-    child_last_line(fileno(log), line, sizeof(line));
-out:
-    if (answer)
-        fclose(answer);
-    if (log)
-        fclose(log);
-    return rc == OK ? OK : err_prefix(rc, "sandwich run (%s)", line);
+    return study_program_run(
+        &(struct study_program){.name = "sandwich run", .argv = argv}, report);
 }
 
 /* The parts of its time to the first token, which add up to it. */
@@ -228,7 +200,7 @@ static int try_run(struct cell *c, double *first_s)
 {
     json_t *report = NULL;
 
-    TRY(run_program(c, &report));
+    TRY(cold_start_program(c, &report));
     *first_s = json_f64_at(report, "start_to_first_token_s");
     put_phases(c, report, *first_s);
     json_decref(report);

@@ -3,12 +3,10 @@
  * sequences fit into its machine.
  * Paper: Splitwise III-E, Fig. 7, Table III. */
 #include <math.h>
-#include <string.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "experiments/study/support/rows.h"
-#include "serve/serve.h"
+#include "experiments/study/support/serving.h"
 
 #define POINTS_MAX 64
 
@@ -72,8 +70,7 @@ static const struct {
 struct cell {
     const struct opts *o;
     struct study_cell *out;
-    struct serve *serve;
-    int32_t *prompt;
+    struct study_serving engine;
     double tok[POINTS_MAX], rss[POINTS_MAX], formula[POINTS_MAX];
 };
 
@@ -108,55 +105,25 @@ static int run_formula(struct cell *c)
 
 /* --- the engine */
 
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
-{
-    (void)ctx, (void)request, (void)id, (void)logits, (void)finish;
-}
-
 static int open_engine(struct cell *c, int64_t n_seqs)
 {
     const struct opts *o = c->o;
     struct serve_opts so;
-    int rc;
 
-    if (!o->model)
-        return err_set(ERR_ARG, "study.model: expected a path, found none");
-    TRY(opt_init(serve_opt_table, &so));
-    rc = opt_set(serve_opt_table, &so, "model", o->model, "study");
-    if (rc == OK)
-        rc = opt_set(serve_opt_table, &so, "policy", "continuous", "study");
+    TRY(study_serving_opts(&so, o->model, "continuous"));
     so.kv_type = o->kv_type;
     so.max_seqs = n_seqs;
     so.max_tok = o->prompt_tok + 16;
     so.max_step_tok = o->prompt_tok;
-    if (rc == OK)
-        rc = serve_open(&c->serve, &so);
-    opt_free(serve_opt_table, &so);
-    return rc;
+    return study_serving_open(&c->engine, &so);
 }
 
 /* One more sequence with its prompt computed. */
 static int add_sequence(struct cell *c, int64_t number)
 {
-    const struct serve_totals *t = serve_totals_of(c->serve, SERVE_PREFILL);
-    int64_t id, want = t->n_tok + c->o->prompt_tok;
-    const struct serve_request r = {.prompt = c->prompt,
-                                    .n_prompt = c->o->prompt_tok,
-                                    .max_new = 16,
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token};
-    struct rng rng;
-    bool busy;
-
-    rng_init(&rng, (uint64_t)number + 1, "prompt");
-    for (int64_t i = 0; i < c->o->prompt_tok; i++)
-        c->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(c->serve));
-    TRY(serve_submit(c->serve, &r, &id));
-    while (t->n_tok < want)
-        TRY(serve_step(c->serve, &busy));
-    return OK;
+    TRY(study_serving_submit(&c->engine, (uint64_t)number + 1, c->o->prompt_tok, 16,
+                             NULL));
+    return study_serving_prefill(&c->engine, c->o->prompt_tok);
 }
 
 /* Slope and R2 of y over x. */
@@ -186,7 +153,7 @@ static int measure_batch(struct cell *c, int i, int64_t n_seqs,
         TRY(add_sequence(c, k));
     c->tok[i] = (double)(n_seqs * c->o->prompt_tok);
     c->rss[i] = (double)mem_rss_bytes() - before;
-    serve_kv_stat(c->serve, stat);
+    serve_kv_stat(c->engine.serve, stat);
     return OK;
 }
 
@@ -221,7 +188,6 @@ static int run_engine(struct cell *c)
     struct serve_kv_stat stat;
     int n = 0;
 
-    c->prompt = mem_new(MEM_OTHER, (size_t)o->prompt_tok, sizeof(*c->prompt));
     for (int64_t i = 1, last = 0; i <= o->n_points; i++) {
         int64_t n_seqs = o->n_seqs * i / o->n_points;
 
@@ -230,9 +196,10 @@ static int run_engine(struct cell *c)
         last = n_seqs;
         study_progress(c->out, (double)i / (double)o->n_points, "batches");
         TRY(measure_batch(c, n++, n_seqs, &stat));
-        kv = (double)(serve_token_bytes(c->serve, 2) - serve_token_bytes(c->serve, 1));
+        kv = (double)(serve_token_bytes(c->engine.serve, 2) -
+                      serve_token_bytes(c->engine.serve, 1));
         weights = (double)mem_used_bytes(MEM_WEIGHTS);
-        serve_close(&c->serve);
+        study_serving_close(&c->engine);
     }
     report_engine(c, n, kv, weights, &stat);
     return OK;
@@ -245,8 +212,7 @@ static int run(struct cell *c)
 
 static void end(struct cell *c)
 {
-    serve_close(&c->serve);
-    mem_free(c->prompt);
+    study_serving_close(&c->engine);
 }
 
 STUDY(kv_memory,

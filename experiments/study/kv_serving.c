@@ -7,14 +7,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "base/series.h"
 #include "experiments/load/study.h"
 #include "experiments/study/support/compare.h"
 #include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"
+#include "experiments/study/support/serving.h"
 #include "format/format.h"
-#include "serve/serve.h"
 
 #define ALIGN_TOK   16
 #define RELEARN     16 /* odma: so few requests that a short run sees learned bounds */
@@ -102,12 +101,11 @@ struct observation {
 
 struct cell;
 
-/* One engine; also the context of its requests. */
 struct engine {
     struct cell *f;
-    struct serve *serve;
-    int64_t n_sent, n_done, n_tok;
-    enum serve_finish finish; /* of the request that ended last */
+    struct study_serving serving;
+    int64_t n_sent, n_tok;
+    bool failed; /* a request did not end with all of its tokens */
     struct observation seen;
 };
 
@@ -115,7 +113,6 @@ struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_kv_stream stream; /* has o->n_requests */
-    int32_t *prompt;               /* [stream.max_tok] */
     int64_t budget_bytes;
     struct engine engines[N_ALLOCS];
     struct study_compare rounds;
@@ -130,30 +127,16 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
 
     (void)request, (void)logits;
     e->n_tok += id >= 0;
-    e->n_done += finish != SERVE_RUNNING;
-    if (finish != SERVE_RUNNING)
-        e->finish = finish;
+    e->failed |= finish != SERVE_RUNNING && finish != SERVE_LENGTH;
 }
 
 static int send_next(struct engine *e)
 {
-    const struct cell *f = e->f;
-    const struct kv_example *q = &f->stream.requests[e->n_sent];
-    const struct serve_request r = {.prompt = f->prompt,
-                                    .n_prompt = q->prompt_tok,
-                                    .max_new = q->output_tok,
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token,
-                                    .ctx = e};
-    struct rng rng;
-    int64_t id;
+    const struct kv_example *q = &e->f->stream.requests[e->n_sent];
 
-    rng_init(&rng, (uint64_t)(f->o->n_requests + e->n_sent), "prompt");
-    for (int64_t i = 0; i < q->prompt_tok; i++)
-        f->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(e->serve));
-    e->n_sent++;
-    return serve_submit(e->serve, &r, &id);
+    return study_serving_submit(&e->serving,
+                                (uint64_t)(e->f->o->n_requests + e->n_sent++),
+                                q->prompt_tok, q->output_tok, NULL);
 }
 
 static void look(struct engine *e, double step_s)
@@ -162,7 +145,7 @@ static void look(struct engine *e, double step_s)
     struct serve_kv_stat kv;
     double used, inner;
 
-    serve_kv_stat(e->serve, &kv);
+    serve_kv_stat(e->serving.serve, &kv);
     if (kv.reserved_bytes == 0)
         return;
     used = (double)kv.used_bytes;
@@ -179,21 +162,20 @@ static int serve_all(struct engine *e, int64_t n, double *seconds)
     const struct opts *o = e->f->o;
     uint64_t t0 = clock_ns(), t1 = t0;
     struct observation *s = &e->seen;
-    bool busy = true;
 
-    e->n_sent = e->n_done = e->n_tok = 0;
+    e->n_sent = e->n_tok = 0;
     s->inner = s->outer = (struct series){0};
     *seconds = NAN;
-    while (busy) {
+    do {
         uint64_t t = t1;
         bool sending = e->n_sent < n;
 
-        while (e->n_sent < n && e->n_sent - e->n_done < o->clients)
+        while (e->n_sent < n && e->serving.n_live < o->clients)
             TRY(send_next(e));
-        TRY(serve_step(e->serve, &busy));
+        TRY(study_serving_step(&e->serving));
         t1 = clock_ns();
         s->all_s += (double)(t1 - t) * 1e-9;
-        if (e->n_done > 0 && e->finish != SERVE_LENGTH)
+        if (e->failed)
             return err_set(ERR_STATE, "a request failed: %s", err_msg());
         if (!sending)
             continue;
@@ -204,10 +186,10 @@ static int serve_all(struct engine *e, int64_t n, double *seconds)
             *seconds = (double)(t1 - t0) * 1e-9 / (double)e->n_tok;
             s->n_tok += e->n_tok;
         }
-    }
+    } while (e->serving.n_live > 0 || e->n_sent < n);
     s->all_tok += e->n_tok;
     s->n_requests += n;
-    serve_kv_stat(e->serve, &s->after);
+    serve_kv_stat(e->serving.serve, &s->after);
     return OK;
 }
 
@@ -219,7 +201,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     if (f->rounds.round == 0) { /* it warms up */
         TRY(serve_all(e, (f->o->n_requests - 1) / WARM_UP + 1, &t->seconds));
         e->seen = (struct observation){0};
-        serve_kv_stat(e->serve, &e->seen.before);
+        serve_kv_stat(e->serving.serve, &e->seen.before);
         return OK;
     }
     return serve_all(e, f->o->n_requests, &t->seconds);
@@ -291,30 +273,23 @@ static void report(struct study_cell *c, const struct cell *f)
 static int open_engine(struct cell *f, int i)
 {
     const struct opts *o = f->o;
-    const struct {
-        const char *name, *value;
-    } words[] = {{"model", o->model},
-                 {"policy", "continuous"},
-                 {"kv_alloc", allocs[i]},
-                 {"kv_predict", "noisy"}};
+    struct study_serving *e = &f->engines[i].serving;
     struct serve_opts so;
-    int rc = opt_init(serve_opt_table, &so);
 
-    if (rc != OK)
-        return rc;
-    for (size_t k = 0; k < sizeof(words) / sizeof(words[0]) && rc == OK; k++)
-        rc = opt_set(serve_opt_table, &so, words[k].name, words[k].value, "study");
+    f->engines[i].f = f;
+    e->on_token = on_token;
+    e->ctx = &f->engines[i];
+    TRY(study_serving_opts(&so, o->model, "continuous"));
     so.precision = o->precision;
     so.kv_type = o->kv_type;
     so.max_tok = f->stream.max_tok;
     so.max_seqs = f->budget_bytes > 0 ? o->clients : 1;
     so.kv_budget = f->budget_bytes;
     so.kv_relearn = RELEARN;
-    if (rc == OK)
-        rc = serve_open(&f->engines[i].serve, &so);
-    opt_free(serve_opt_table, &so);
-    f->engines[i].f = f;
-    return rc;
+    mem_free(so.kv_alloc);
+    so.kv_alloc = mem_strdup(MEM_OTHER, allocs[i]);
+    so.kv_predict = mem_strdup(MEM_OTHER, "noisy");
+    return study_serving_open(e, &so);
 }
 
 /* The longest sequence that the model is made for. */
@@ -334,9 +309,9 @@ static int find_budget(struct cell *f)
     struct serve_kv_stat kv;
 
     TRY(open_engine(f, STATIC));
-    serve_kv_stat(f->engines[STATIC].serve, &kv);
+    serve_kv_stat(f->engines[STATIC].serving.serve, &kv);
     f->budget_bytes = kv.pool_bytes * f->o->budget_seqs;
-    serve_close(&f->engines[STATIC].serve);
+    study_serving_close(&f->engines[STATIC].serving);
     return OK;
 }
 
@@ -353,9 +328,6 @@ static int run(struct cell *f)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
     TRY(find_limit(o->model, &so.limit_tok));
     TRY(study_kv_stream_open(&f->stream, &so));
-    f->prompt = mem_new(MEM_OTHER, (size_t)f->stream.max_tok, sizeof(*f->prompt));
-    if (!f->prompt)
-        return ERR_NOMEM;
     TRY(find_budget(f));
     for (int i = 0; i < N_ALLOCS; i++)
         TRY(open_engine(f, i));
@@ -369,9 +341,8 @@ static void end(struct cell *f)
 {
     study_compare_close(&f->rounds);
     for (int i = 0; i < N_ALLOCS; i++)
-        serve_close(&f->engines[i].serve);
+        study_serving_close(&f->engines[i].serving);
     study_kv_stream_close(&f->stream);
-    mem_free(f->prompt);
 }
 
 STUDY(kv_serving, "the engine under load with memory for keys and values that is short");

@@ -2,15 +2,12 @@
  * a phase, a barrier, a prompt and a token, by how OpenMP's threads wait. How they wait is read
  * when a program starts, so that each trial is a `sandwich bench` of its own, in turn.
  * OpenMP has one parallel region for each phase, as other engines do (engine/par/team/openmp.c). */
-#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/child.h"
-#include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -18,6 +15,7 @@
 #include "cpu/cpu.h"
 #include "experiments/load/study.h"
 #include "experiments/study/support/compare.h"
+#include "experiments/study/support/program.h"
 #include "experiments/study/support/rows.h"
 
 #define BUSY_MAX 64
@@ -98,55 +96,28 @@ static char **environment(const char *variable)
     while (environ[n])
         n++;
     env = mem_new(MEM_HARNESS, n + 2, sizeof(*env));
-    if (!env)
-        return NULL;
     env[0] = (char *)variable;
     memcpy(env + (variable ? 1 : 0), environ, n * sizeof(*env));
     return env;
 }
 
-static int bench(const struct cell *c, int setting, const char *const *words,
-                 json_t **rows)
+static int team_runtimes_bench(const struct cell *c, int setting,
+                               const char *const *words, json_t **rows)
 {
-    char program[PATH_MAX], threads[24], **env = environment(settings[setting].variable);
-    const char *argv[24] = {home_program(program, sizeof(program), "sandwich"),
-                            "bench",
-                            "-o",
-                            "json",
-                            "--team",
-                            settings[setting].kind,
-                            "-t",
-                            threads};
-    struct child_program p = {.argv = argv, .env = env, .fd = {-1, -1, STDERR_FILENO}};
-    FILE *answer = tmpfile();
-    json_error_t e;
-    pid_t pid = 0;
-    int rc = OK;
+    char threads[24], name[48], **env = environment(settings[setting].variable);
+    const char *argv[24] = {"sandwich", "bench",  "-o",
+                            "json",     "--team", settings[setting].kind,
+                            "-t",       threads};
+    struct study_program p = {.name = name, .argv = argv, .env = env};
+    int rc;
 
     snprintf(threads, sizeof(threads), "%lld", (long long)c->o->threads);
+    snprintf(name, sizeof(name), "sandwich bench --team %s", settings[setting].kind);
     for (int i = 0; words[i]; i++)
         argv[8 + i] = words[i];
-    if (!answer)
-        rc = err_set(ERR_IO, "cannot make a temporary file: %m");
-    else if (!env)
-        rc = ERR_NOMEM;
-    if (rc == OK) {
-        p.fd[1] = fileno(answer);
-        rc = child_start(&pid, &p);
-    }
-    if (rc == OK)
-        rc = child_wait(&pid, 0);
-    if (rc == OK) {
-        rewind(answer);
-        *rows = json_loadf(answer, 0, &e);
-        if (!*rows)
-            rc = err_set(ERR_FORMAT, "%s", e.text);
-    }
-    if (answer)
-        fclose(answer);
+    rc = study_program_run(&p, rows);
     mem_free(env);
-    return rc == OK ? OK
-                    : err_prefix(rc, "sandwich bench --team %s", settings[setting].kind);
+    return rc;
 }
 
 static double number(const json_t *rows, size_t i, const char *key)
@@ -168,11 +139,11 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
     snprintf(prompt, sizeof(prompt), "%lld", (long long)c->o->n_prompt_tok);
     snprintf(output, sizeof(output), "%lld", (long long)c->o->n_output_tok);
-    TRY(bench(c, i, ops, &rows));
+    TRY(team_runtimes_bench(c, i, ops, &rows));
     study_compare_put(&c->rounds, DISPATCH, 1 / number(rows, 0, "rate"));
     study_compare_put(&c->rounds, BARRIER, 1 / number(rows, 1, "rate"));
     json_decref(rows);
-    TRY(bench(c, i, steps, &rows));
+    TRY(team_runtimes_bench(c, i, steps, &rows));
     study_compare_put(&c->rounds, PREFILL, number(rows, 0, "estimate_ts"));
     t->seconds = 1 / number(rows, 1, "estimate_ts");
     study_compare_put(&c->rounds, DECODE, number(rows, 1, "estimate_ts"));

@@ -8,12 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/child.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "experiments/study/support/program.h"
 #include "experiments/study/support/rows.h"
 #include "plan/plan.h"
 
@@ -98,8 +97,8 @@ static int make_paths(struct cell *w, const struct opts *o)
 /* From nothing: schedules of an earlier run would hide what they cost. */
 static int tune(const struct cell *w, const struct opts *o, double *spent_s)
 {
-    char program[PATH_MAX], k[24], batch[24], budget[32];
-    const char *argv[24] = {home_program(program, sizeof(program), "sandwich"),
+    char k[24], batch[24], budget[32], name[PATH_MAX];
+    const char *argv[24] = {"sandwich",
                             "plan",
                             "--tune",
                             "--model",
@@ -118,24 +117,21 @@ static int tune(const struct cell *w, const struct opts *o, double *spent_s)
                             w->path,
                             o->lengths ? "--lengths" : NULL,
                             o->lengths};
-    const struct child_program p = {.argv = argv, .fd = {-1, -1, -1}};
+    struct study_program p = {.name = name, .argv = argv};
     uint64_t start = clock_ns();
-    pid_t pid = 0;
     int rc;
 
     snprintf(k, sizeof(k), "%lld", (long long)o->k);
     snprintf(batch, sizeof(batch), "%lld", (long long)o->batch);
     snprintf(budget, sizeof(budget), "%.3gs", o->budget_s * (double)o->k);
+    snprintf(name, sizeof(name), "sandwich plan --tune --model %s --top-k %s", o->model,
+             k);
     unlink(w->path);
     unlink(w->cache);
     unlink(w->unfinished);
-    rc = child_start(&pid, &p);
-    if (rc == OK)
-        rc = child_wait(&pid, 0);
+    rc = study_program_run(&p, NULL);
     *spent_s = (double)(clock_ns() - start) / 1e9;
-    return rc == OK ? OK
-                    : err_prefix(rc, "sandwich plan --tune --model %s --top-k %s",
-                                 o->model, k);
+    return rc;
 }
 
 /* The faster of two tries, of which either may be missing. */

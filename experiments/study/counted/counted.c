@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "characterize/counters/publish.h"
 #include "cpu/cpu.h"
+#include "experiments/study/support/serving.h"
 
 static const char *const soft_names[] = {"page-faults", "context-switches", "task-clock"};
 
@@ -31,13 +31,11 @@ struct own {
 struct run_state {
     const struct study_counted_opts *o;
     struct study_counted *out;
-    struct serve *serve;
+    struct study_serving engine;
     struct own own[CPU_MAX];
     int n_threads, n_passes, pass;
     struct counters *sde;
     uint64_t ns; /* of the first pass, by the clock of thread 0 */
-    int32_t *prompt;
-    int64_t n_done;
 };
 
 /* --- on each thread */
@@ -98,85 +96,57 @@ static void stop_here(void *ctx, int id, int n)
 
 /* --- the work */
 
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
-{
-    struct run_state *w = ctx;
-
-    (void)request, (void)id, (void)logits;
-    w->n_done += finish != SERVE_RUNNING;
-}
-
-static int step(struct run_state *w)
-{
-    bool busy;
-
-    return serve_step(w->serve, &busy);
-}
-
 /* All requests of a pass; sequences that were prefilled first decode while others still
  * wait for their turn, so each may have that many tokens more. */
 static int submit(struct run_state *w, int64_t *ids)
 {
     int64_t more = w->o->phase == SERVE_DECODE ? w->o->steps + w->o->batch : 0;
 
-    for (int64_t i = 0; i < w->o->batch; i++) {
-        const struct serve_request r = {.prompt = w->prompt,
-                                        .n_prompt = w->o->prompt_tok,
-                                        .max_new = 1 + more,
-                                        .ignore_eos = true,
-                                        .sampling = {.top_p = 1},
-                                        .on_token = on_token,
-                                        .ctx = w};
-
-        TRY(serve_submit(w->serve, &r, &ids[i]));
-    }
+    for (int64_t i = 0; i < w->o->batch; i++)
+        TRY(study_serving_submit(&w->engine, (uint64_t)w->o->seed, w->o->prompt_tok,
+                                 1 + more, &ids[i]));
     return OK;
 }
 
 /* The counted steps of a pass, between the start and stop of all counters. */
 static int counted_steps(struct run_state *w, int64_t prefilled)
 {
-    const struct serve_totals *prefill = serve_totals_of(w->serve, SERVE_PREFILL);
+    const struct serve_totals *prefill = serve_totals_of(w->engine.serve, SERVE_PREFILL);
     struct serve_totals before;
     int rc = OK;
 
-    serve_each_thread(w->serve, start_here, w);
+    serve_each_thread(w->engine.serve, start_here, w);
     if (w->pass == 0)
         counters_start(w->sde, 0);
-    before = *serve_totals_of(w->serve, w->o->phase);
+    before = *serve_totals_of(w->engine.serve, w->o->phase);
     if (w->o->phase == SERVE_PREFILL)
         while (rc == OK && prefill->n_tok < prefilled)
-            rc = step(w);
+            rc = study_serving_step(&w->engine);
     else
         for (int64_t i = 0; i < w->o->steps && rc == OK; i++)
-            rc = step(w);
+            rc = study_serving_step(&w->engine);
     if (w->pass == 0) {
         counters_stop(w->sde, 0);
-        w->out->own = serve_totals_since(serve_totals_of(w->serve, w->o->phase), &before);
+        w->out->own =
+            serve_totals_since(serve_totals_of(w->engine.serve, w->o->phase), &before);
     }
-    serve_each_thread(w->serve, stop_here, w);
+    serve_each_thread(w->engine.serve, stop_here, w);
     return rc;
 }
 
 /* One run of the same deterministic work; `count` false warms up. */
 static int one_pass(struct run_state *w, bool count)
 {
-    const struct serve_totals *prefill = serve_totals_of(w->serve, SERVE_PREFILL);
-    int64_t ids[64], prefilled = prefill->n_tok + w->o->batch * w->o->prompt_tok;
+    int64_t ids[64], prompts_tok = w->o->batch * w->o->prompt_tok;
+    int64_t prefilled =
+        serve_totals_of(w->engine.serve, SERVE_PREFILL)->n_tok + prompts_tok;
 
     TRY(submit(w, ids));
-    w->n_done = 0;
     if (w->o->phase == SERVE_DECODE || !count)
-        while (prefill->n_tok < prefilled)
-            TRY(step(w));
+        TRY(study_serving_prefill(&w->engine, prompts_tok));
     if (count)
         TRY(counted_steps(w, prefilled));
-    for (int64_t i = 0; i < w->o->batch; i++)
-        serve_cancel(w->serve, ids[i]);
-    while (w->n_done < w->o->batch)
-        TRY(step(w));
-    return OK;
+    return study_serving_cancel(&w->engine, ids, w->o->batch);
 }
 
 /* --- opening */
@@ -184,36 +154,18 @@ static int one_pass(struct run_state *w, bool count)
 static int open_engine(struct run_state *w)
 {
     struct serve_opts so;
-    struct rng rng;
-    int rc;
 
-    if (!w->o->model)
-        return err_set(ERR_ARG, "study.model: expected a path, found none");
-    TRY(opt_init(serve_opt_table, &so));
-    mem_free(so.policy);
-    so.policy = mem_strdup(MEM_OTHER, "continuous");
-    so.model = (char *)w->o->model;
+    TRY(study_serving_opts(&so, w->o->model, "continuous"));
     so.max_step_tok = w->o->batch * w->o->prompt_tok; /* all prompts in one step */
     so.threads = w->o->threads;
     so.max_seqs = w->o->batch;
     so.max_tok = w->o->prompt_tok + w->o->steps + w->o->batch + 2;
-    rc = serve_open(&w->serve, &so);
-    so.model = NULL;
-    opt_free(serve_opt_table, &so);
-    if (rc != OK)
-        return rc;
-    w->prompt = mem_new(MEM_OTHER, (size_t)w->o->prompt_tok, sizeof(*w->prompt));
-    if (!w->prompt)
-        return ERR_NOMEM;
-    rng_init(&rng, (uint64_t)w->o->seed, "prompt");
-    for (int64_t i = 0; i < w->o->prompt_tok; i++)
-        w->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(w->serve));
-    return OK;
+    return study_serving_open(&w->engine, &so);
 }
 
 static int open_sde(struct run_state *w)
 {
-    const char *t = (const char *)serve_totals_of(w->serve, w->o->phase);
+    const char *t = (const char *)serve_totals_of(w->engine.serve, w->o->phase);
     const struct counters_provider *p;
     const char *names[STUDY_N_TOTALS];
 
@@ -232,7 +184,7 @@ static int open_counters(struct run_state *w)
     TRY(counters_cpu_get(&cpu));
     TRY(counters_list_find(&w->out->list, w->o->events, &cpu));
     TRY(open_sde(w));
-    serve_each_thread(w->serve, open_here, w);
+    serve_each_thread(w->engine.serve, open_here, w);
     w->n_passes = 1; /* even without hardware: SDE and time need a run */
     for (int i = 0; i < w->n_threads; i++) {
         if (w->own[i].rc != OK)
@@ -245,12 +197,11 @@ static int open_counters(struct run_state *w)
 
 static void close_all(struct run_state *w)
 {
-    if (w->serve)
-        serve_each_thread(w->serve, close_here, w);
+    if (w->engine.serve)
+        serve_each_thread(w->engine.serve, close_here, w);
     counters_close(&w->sde);
     counters_withdraw(NULL);
-    serve_close(&w->serve);
-    mem_free(w->prompt);
+    study_serving_close(&w->engine);
 }
 
 /* --- what came of it */

@@ -1,83 +1,49 @@
 #include "experiments/study/support/served_load.h"
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "serve/serve.h"
+#include "experiments/study/support/serving.h"
 
 struct run {
     const struct served_load_opts *o;
     struct served_load *out;
-    struct serve *serve;
-    struct rng arrivals, tokens;
-    int32_t *prompt;
+    struct study_serving engine;
+    struct rng arrivals;
     uint64_t begin_ns, next_ns;
-    int64_t n_live;
 };
-
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
-{
-    struct run *r = ctx;
-
-    (void)request, (void)id, (void)logits;
-    if (finish == SERVE_RUNNING)
-        return;
-    r->out->n_ended++;
-    r->n_live--;
-}
 
 static int open_engine(struct run *r)
 {
     const struct served_load_opts *o = r->o;
-    int64_t longest = 1, prompt = 1;
+    int64_t longest = 1;
     struct serve_opts so;
-    int rc;
 
     for (int64_t i = 0; i < o->n; i++) {
         int64_t all = o->prompt_tok[i] + o->output_tok[i];
 
         longest = all > longest ? all : longest;
-        prompt = o->prompt_tok[i] > prompt ? o->prompt_tok[i] : prompt;
     }
     if (!o->model)
         return err_set(ERR_ARG, "study.engine_model: expected a path, found none");
-    TRY(opt_init(serve_opt_table, &so));
-    rc = opt_set(serve_opt_table, &so, "model", o->model, "study");
-    if (rc == OK)
-        rc = opt_set(serve_opt_table, &so, "policy", o->policy, "study");
+    TRY(study_serving_opts(&so, o->model, o->policy));
     so.max_seqs = o->max_seqs;
     so.max_step_tok = o->max_step_tok;
     so.max_tok = longest;
-    if (rc == OK)
-        rc = serve_open(&r->serve, &so);
-    opt_free(serve_opt_table, &so);
-    r->prompt = mem_new(MEM_OTHER, (size_t)prompt, sizeof(*r->prompt));
-    return rc;
+    return study_serving_open(&r->engine, &so);
 }
 
 static int submit(struct run *r)
 {
-    const struct served_load_opts *o = r->o;
-    int64_t i = r->out->n_submitted++ % o->n, id;
-    const struct serve_request q = {.prompt = r->prompt,
-                                    .n_prompt = o->prompt_tok[i],
-                                    .max_new = o->output_tok[i],
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token,
-                                    .ctx = r};
+    int64_t number = r->engine.n_submitted, i = number % r->o->n;
 
-    for (int64_t k = 0; k < q.n_prompt; k++)
-        r->prompt[k] = (int32_t)rng_below(&r->tokens, (uint64_t)serve_vocab(r->serve));
-    r->n_live++;
-    return serve_submit(r->serve, &q, &id);
+    return study_serving_submit(&r->engine, (r->o->seed << 32) + (uint64_t)number,
+                                r->o->prompt_tok[i], r->o->output_tok[i], NULL);
 }
 
 static int64_t n_tok(const struct run *r)
 {
-    return serve_totals_of(r->serve, SERVE_PREFILL)->n_tok +
-           serve_totals_of(r->serve, SERVE_DECODE)->n_tok;
+    return serve_totals_of(r->engine.serve, SERVE_PREFILL)->n_tok +
+           serve_totals_of(r->engine.serve, SERVE_DECODE)->n_tok;
 }
 
 static int step(struct run *r)
@@ -85,9 +51,8 @@ static int step(struct run *r)
     uint64_t begin = clock_ns();
     int64_t tok = n_tok(r);
     double s;
-    bool busy;
 
-    TRY(serve_step(r->serve, &busy));
+    TRY(study_serving_step(&r->engine));
     tok = n_tok(r) - tok;
     s = 1e-9 * (double)(clock_ns() - begin);
     if (tok < 1 || 1e-9 * (double)(begin - r->begin_ns) < r->o->warmup_s)
@@ -112,7 +77,7 @@ static int serve_arrivals(struct run *r, struct study_cell *cell)
             TRY(submit(r));
             draw_next(r);
         }
-        if (r->n_live > 0)
+        if (r->engine.n_live > 0)
             TRY(step(r));
         else
             clock_sleep_until_ns(r->next_ns < end_ns ? r->next_ns : end_ns, 0);
@@ -130,7 +95,6 @@ int study_served_load(struct served_load *out, const struct served_load_opts *o,
 
     *out = (struct served_load){0};
     rng_init(&r.arrivals, o->seed, "arrivals");
-    rng_init(&r.tokens, o->seed, "prompt");
     rc = open_engine(&r);
     if (rc == OK) {
         r.begin_ns = r.next_ns = clock_ns();
@@ -139,7 +103,8 @@ int study_served_load(struct served_load *out, const struct served_load_opts *o,
         /* the last step may end later than the time of the arrivals */
         out->all_s = 1e-9 * (double)(clock_ns() - r.begin_ns) - o->warmup_s;
     }
-    serve_close(&r.serve);
-    mem_free(r.prompt);
+    out->n_submitted = r.engine.n_submitted;
+    out->n_ended = out->n_submitted - r.engine.n_live;
+    study_serving_close(&r.engine);
     return rc;
 }
