@@ -2,11 +2,12 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "plan/tree_search_parts.h"
+#include "base/rng.h"
+#include "plan/decide.h"
+#include "plan/trials.h"
+#include "plan/uneven.h"
 
 /* The defaults were chosen on 200 random machines (random_machine.h, seeds 401 to 440,
  * structures of 0 to 40 %). A plan is "lost" if it is over 2 % slower than the best of
@@ -59,268 +60,268 @@ const struct opt_row plan_tree_search_opt_table[] = {
     OPT_ROW(INT, seed, "1", "Seed of all random draws.", .min = 0, .max = 9e15),
     {0}};
 
-/* ---- budget ---- */
+/* ---- exploration: the trees of the closure, and those that remove() makes of each ---- */
 
-static double wall_s(const struct plan_search *s)
+struct explorer {
+    struct plan_trials *s;
+    struct map seen; /* hashes of the visited trees */
+    double margin;   /* the fraction by which a tree must beat its parent */
+};
+
+/* Find the time of the fastest cross-section of a tree. A configuration that was measured
+ * before is not measured again. */
+static int measure_tree(struct explorer *x, const struct topo_tree *t,
+                        const struct plan_tree_id *id, double *best)
 {
-    return (double)(clock_ns() - s->start_ns) * 1e-9;
-}
+    struct plan_trials *s = x->s;
+    int rc = OK, i;
 
-void plan_search_stage(struct plan_search *s, double share)
-{
-    const struct plan_tree_search_opts *o = s->o;
-    int64_t used = s->counts->n_measurements;
+    *best = INFINITY;
+    s->counts->n_trees++;
+    for (int l = 0; rc == OK && l < t->n_levels && !plan_trials_spent(s); l++) {
+        struct topo_config c;
+        double seconds;
 
-    s->stop_at = o->max_measurements
-                     ? used + (int64_t)ceil(share * (double)(o->max_measurements - used))
-                     : 0;
-    s->stop_s = o->max_s > 0 ? wall_s(s) + share * (o->max_s - wall_s(s)) : 0;
-    s->spent = false;
-}
-
-bool plan_search_spent(struct plan_search *s)
-{
-    if (s->stop_at && s->counts->n_measurements >= s->stop_at)
-        s->spent = true;
-    if (!s->spent && s->o->max_s > 0 && wall_s(s) >= s->stop_s)
-        s->spent = true;
-    return s->spent;
-}
-
-int64_t plan_search_left(const struct plan_search *s)
-{
-    int64_t used = s->counts->n_measurements;
-    double n = s->stop_at ? (double)(s->stop_at - used) : INFINITY;
-
-    if (s->o->max_s > 0)
-        n = fmin(n, (s->stop_s - wall_s(s)) * (double)used / fmax(wall_s(s), 1e-9));
-    return n > 0 ? (int64_t)fmin(n, 1e15) : 0;
-}
-
-/* ---- trees ---- */
-
-/* The most trees of a group closure that are kept; the rest is not searched. 60,000 trees
- * of a few hundred CPUs take 120 MB. The largest closure of the real machines that were
- * tried has a quarter of that many. */
-#define GROUPED_MAX 60000
-
-/* Ensure that *array, of `*size` elements of `bytes` each, has space for element n. */
-static int widen(void **array, int n, int *size, size_t bytes)
-{
-    int wider = *size ? 2 * *size : 64;
-    void *p;
-
-    if (n < *size)
-        return OK;
-    p = mem_resize(MEM_OTHER, *array, (size_t)wider, bytes);
-    if (!p)
-        return ERR_NOMEM;
-    *array = p;
-    *size = wider;
-    return OK;
-}
-
-static int keep_grouped(void *arg, const struct topo_tree *t)
-{
-    struct plan_search *s = arg;
-    int rc = widen((void **)&s->grouped, s->n_grouped, &s->grouped_size,
-                   sizeof(s->grouped[0]));
-
-    if (rc != OK)
-        return rc;
-    if (s->n_grouped == GROUPED_MAX || (s->n_grouped && plan_search_spent(s))) {
-        s->counts->complete = false;
-        return ERR_CANCELED;
-    }
-    rc = topo_tree_copy(&s->grouped[s->n_grouped], t);
-    s->n_grouped += rc == OK;
-    return rc;
-}
-
-int plan_tree_groups(const struct topo_tree *t)
-{
-    int n = 0;
-
-    for (int l = 0; l < t->n_levels; l++)
-        n += (t->levels[l].kinds & TOPO_GROUP) != 0;
-    return n;
-}
-
-static int by_groups(const void *a, const void *b)
-{
-    const struct topo_tree *x = *(struct topo_tree *const *)a;
-    const struct topo_tree *y = *(struct topo_tree *const *)b;
-    int dx = plan_tree_groups(x), dy = plan_tree_groups(y);
-
-    if (dx != dy)
-        return dx - dy;
-    return strcmp(x->steps, y->steps);
-}
-
-static int open_closure(struct plan_search *s, const struct topo_tree *fundamental)
-{
-    int rc;
-
-    if (fundamental->n_pus > UINT16_MAX)
-        return err_set(ERR_LIMIT, "a machine of %d CPUs: a search takes at most %d",
-                       fundamental->n_pus, UINT16_MAX);
-    rc = s->o->group ? topo_tree_closure(fundamental, keep_grouped, s)
-                     : keep_grouped(s, fundamental);
-    if (rc == ERR_CANCELED && s->n_grouped)
-        rc = OK;
-    if (rc == OK)
-        qsort(s->grouped, (size_t)s->n_grouped, sizeof(*s->grouped), by_groups);
-    s->counts->n_grouped = s->n_grouped;
-    s->counts->group_s = wall_s(s);
-    return rc;
-}
-
-struct plan_tree_id plan_tree_id_whole(const struct plan_search *s, int grouped)
-{
-    struct plan_tree_id id = {.grouped = grouped};
-
-    for (int l = 0; l < s->grouped[grouped]->n_levels; l++)
-        id.kept[l] = (uint16_t)s->grouped[grouped]->levels[l].arity;
-    return id;
-}
-
-int plan_tree_id_open(struct topo_tree **out, const struct plan_search *s,
-                      const struct plan_tree_id *id)
-{
-    struct topo_tree *t, *less;
-    int rc = topo_tree_copy(&t, s->grouped[id->grouped]);
-
-    for (int l = 0; rc == OK && l + 1 < t->n_levels; l++) {
-        if (id->kept[l] == t->levels[l].arity)
+        rc = topo_config_cut(&c, t, l, s->limits);
+        if (rc == ERR_UNSUPPORTED) {
+            s->counts->n_refused++;
+            rc = OK;
             continue;
-        rc = topo_tree_remove(&less, t, t->levels[l].arity - id->kept[l], l + 1);
-        mem_free(t);
-        t = less;
+        }
+        if (rc == OK)
+            rc = plan_trial_find(s, &c, id, &i);
+        if (rc == OK && plan_trial_discarded(s, i))
+            continue;
+        if (rc == OK && (s->trials[i].n == 0 || !s->o->hash))
+            rc = plan_trial_measure(s, i, &c, &seconds);
+        if (rc == OK)
+            *best = fmin(*best, s->trials[i].seconds);
     }
-    *out = t;
     return rc;
 }
 
-/* ---- trials ---- */
-
-int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t)
+static bool known(struct explorer *x, const struct topo_tree *t, int *rc)
 {
-    if (t->uneven)
-        return t->uneven->ordered + t->uneven->mixed;
-    return plan_tree_groups(s->grouped[t->id.grouped]) - plan_tree_groups(s->grouped[0]);
-}
+    uint64_t hash = topo_tree_hash(t);
+    int64_t value;
 
-int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t)
-{
-    const struct topo_tree *whole = s->grouped[t->id.grouped];
-    int n = 0;
-
-    if (t->uneven)
-        return 1;
-    for (int l = 0; l + 1 < whole->n_levels; l++)
-        n += t->id.kept[l] < whole->levels[l].arity;
-    return n;
-}
-
-int64_t plan_trial_complexity(const struct plan_search *s, const struct plan_trial *t)
-{
-    int64_t n = plan_trial_groups(s, t) * TOPO_LEVELS_MAX + plan_trial_removes(s, t);
-
-    return (n * (UINT16_MAX + 1) + t->n_threads) * (UINT16_MAX + 1) + t->n_ranks;
-}
-
-/* The number of ranks, the memory nodes of all of them, and how many each has. */
-static uint64_t group_key(const struct topo_config *c)
-{
-    const struct topo_config whole = {
-        .tree = c->tree, .n_ranks = 1, .n_threads = c->n_ranks * c->n_threads};
-    uint64_t key = (uint64_t)c->n_ranks;
-    int nodes[64], n = topo_config_nodes(&whole, 0, nodes, 64);
-
-    for (int i = 0; i < n && i < 64; i++)
-        key = key * 1000003 + (uint64_t)nodes[i] + 1;
-    return key * 1000003 + (uint64_t)topo_config_nodes(c, 0, nodes, 1);
-}
-
-bool plan_trial_discarded(const struct plan_search *s, int trial)
-{
-    int64_t misses;
-
-    return s->o->patience && trial != s->fastest &&
-           map_find(&s->groups, s->trials[trial].group, &misses) &&
-           misses >= s->o->patience;
-}
-
-MUST static int count_first(struct plan_search *s, int trial)
-{
-    const struct plan_trial *t = &s->trials[trial];
-    int64_t misses = 0;
-
-    if (s->fastest < 0 || t->seconds < s->trials[s->fastest].seconds) {
-        s->fastest = trial;
-        return map_put(&s->groups, t->group, 0);
+    *rc = OK;
+    if (!x->s->o->hash)
+        return false;
+    if (map_find(&x->seen, hash, &value)) {
+        x->s->counts->n_merged++;
+        return true;
     }
-    map_find(&s->groups, t->group, &misses);
-    return map_put(&s->groups, t->group, misses + 1);
+    *rc = map_put(&x->seen, hash, 0);
+    return false;
 }
 
-int plan_trial_find(struct plan_search *s, const struct topo_config *c,
-                    const struct plan_tree_id *id, int *trial)
+/* Measure a tree. If it is faster than its parent by more than the margin, visit all trees that
+ * one remove() makes of it. */
+static int visit(struct explorer *x, const struct topo_tree *t,
+                 const struct plan_tree_id *id, double parent)
 {
-    uint64_t key = topo_config_key(c);
-    int64_t found;
-    int rc;
+    const struct plan_tree_search_opts *o = x->s->o;
+    double best;
+    int rc = measure_tree(x, t, id, &best);
 
-    if (map_find(&s->configs, key, &found)) {
-        *trial = (int)found;
+    if (rc != OK || !o->remove || o->all_cores)
+        return rc;
+    if (o->prune && best >= parent * (1 - x->margin)) {
+        x->s->counts->n_pruned++;
         return OK;
     }
-    rc = widen((void **)&s->trials, s->n_trials, &s->trials_size, sizeof(s->trials[0]));
-    if (rc == OK)
-        rc = map_put(&s->configs, key, s->n_trials);
-    if (rc != OK)
-        return rc;
-    *trial = s->n_trials++;
-    s->trials[*trial] = (struct plan_trial){.id = *id,
-                                            .level = c->level,
-                                            .n_ranks = c->n_ranks,
-                                            .n_threads = c->tree->n_pus,
-                                            .seconds = INFINITY};
-    if (s->o->patience)
-        s->trials[*trial].group = group_key(c);
+    for (int l = 0; rc == OK && l + 1 < t->n_levels; l++)
+        for (int n = 1; rc == OK && n < id->kept[l] && !plan_trials_spent(x->s); n++) {
+            struct plan_tree_id child = *id;
+            struct topo_tree *less;
+
+            child.kept[l] = (uint16_t)(id->kept[l] - n);
+            rc = topo_tree_remove(&less, t, n, l + 1);
+            if (rc == OK && !known(x, less, &rc) && rc == OK)
+                rc = visit(x, less, &child, best);
+            mem_free(less);
+        }
+    return rc;
+}
+
+/* ---- the paper's traversal ---- */
+
+#define DISCARDED                                                                        \
+    (-INFINITY) /* in place of a time: this tree or an ancestor was pruned */
+
+/* All trees that remove() makes of one of the closure, by what they keep. */
+struct lattice {
+    int n_levels, arity[TOPO_LEVELS_MAX];
+    double *
+        seconds; /* [product of the arities], with what is removed as mixed radix digits */
+    size_t *order; /* topological: fewest removed first */
+    size_t n;
+};
+
+static int n_removed(const struct lattice *g, size_t at, int *removed)
+{
+    int sum = 0;
+
+    for (int l = 0; l < g->n_levels; l++, at /= (size_t)g->arity[l - 1])
+        sum += removed[l] = (int)(at % (size_t)g->arity[l]);
+    return sum;
+}
+
+static int by_removed(const void *a, const void *b, void *arg)
+{
+    int removed[TOPO_LEVELS_MAX];
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    int dx = n_removed(arg, x, removed), dy = n_removed(arg, y, removed);
+
+    return dx != dy ? dx - dy : x < y ? -1 : x > y;
+}
+
+static int open_lattice(struct lattice *g, const struct topo_tree *t)
+{
+    *g = (struct lattice){.n_levels = t->n_levels - 1, .n = 1};
+    for (int l = 0; l < g->n_levels; l++) {
+        g->arity[l] = t->levels[l].arity;
+        g->n *= (size_t)g->arity[l];
+    }
+    g->seconds = mem_new(MEM_OTHER, g->n, sizeof(*g->seconds));
+    g->order = mem_new(MEM_OTHER, g->n, sizeof(*g->order));
+    if (!g->seconds || !g->order)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < g->n; i++)
+        g->order[i] = i;
+    qsort_r(g->order, g->n, sizeof(*g->order), by_removed, g);
     return OK;
 }
 
-int plan_trial_measure(struct plan_search *s, int trial, const struct topo_config *c,
-                       double *seconds)
+/* The fastest parent of a tree: one with more children at one of its levels. DISCARDED if one of
+ * them is. */
+static double fastest_parent(const struct lattice *g, size_t at, const int *removed)
 {
-    struct plan_trial *t = &s->trials[trial];
-    int rc;
+    double best = INFINITY;
+    size_t weight = 1;
 
-    *seconds = NAN;
-    if (t->refused || plan_search_spent(s))
-        return OK;
-    rc = s->e->measure(s->e->ctx, c, t->n, seconds);
-    if (rc == ERR_UNSUPPORTED) {
-        *seconds = NAN;
-        t->refused = true;
-        s->counts->n_refused++;
-        return OK;
+    for (int l = 0; l < g->n_levels; weight *= (size_t)g->arity[l++])
+        for (int n = 1; n <= removed[l]; n++)
+            best = fmin(best, g->seconds[at - (size_t)n * weight]);
+    return best;
+}
+
+static int visit_lattice(struct explorer *x, const struct lattice *g, int grouped)
+{
+    const struct plan_tree_search_opts *o = x->s->o;
+    int removed[TOPO_LEVELS_MAX], rc = OK;
+
+    for (size_t i = 0; rc == OK && i < g->n && !plan_trials_spent(x->s); i++) {
+        size_t at = g->order[i];
+        double *own = &g->seconds[at], parent;
+        struct plan_tree_id id = plan_tree_id_whole(x->s, grouped);
+        struct topo_tree *t = NULL;
+
+        n_removed(g, at, removed);
+        for (int l = 0; l < g->n_levels; l++)
+            id.kept[l] = (uint16_t)(id.kept[l] - removed[l]);
+        parent = fastest_parent(g, at, removed);
+        *own = DISCARDED;
+        if (o->prune && parent == DISCARDED)
+            continue;
+        rc = plan_tree_id_open(&t, x->s, &id);
+        if (rc == OK)
+            rc = measure_tree(x, t, &id, own);
+        mem_free(t);
+        if (rc == OK && o->prune && *own >= parent * (1 - x->margin)) {
+            x->s->counts->n_pruned++;
+            *own = DISCARDED;
+        }
     }
-    if (rc != OK)
-        return rc;
-    if (!isfinite(*seconds) || *seconds <= 0)
-        return err_set(ERR_ARG,
-                       "a measurement of %d x %d threads: expected seconds above 0, "
-                       "found %g",
-                       c->n_ranks, c->n_threads, *seconds);
-    s->counts->n_measurements++;
-    s->counts->measured_s += *seconds;
-    s->counts->n_configs += t->n == 0;
-    if (t->n++ > 0)
-        return OK;
-    t->seconds = *seconds;
-    return s->o->patience ? count_first(s, trial) : OK;
+    return rc;
+}
+
+static int visit_as_paper(struct explorer *x, int grouped)
+{
+    struct lattice g;
+    int rc = open_lattice(&g, x->s->grouped[grouped]);
+
+    if (rc == OK && (!x->s->o->remove || x->s->o->all_cores))
+        g.n = 1;
+    if (rc == OK)
+        rc = visit_lattice(x, &g, grouped);
+    mem_free(g.seconds);
+    mem_free(g.order);
+    return rc;
+}
+
+/* Trees with fewer groups are simpler explanations of a machine, so they come first. Trees with
+ * the same number of groups are in random order, so that a small budget reaches all kinds. */
+static void order_trees(struct plan_trials *s)
+{
+    struct rng r;
+
+    rng_init(&r, (uint64_t)s->o->seed, "tree_search_order");
+    for (int first = 0, end; first < s->n_grouped; first = end) {
+        int groups = plan_tree_groups(s->grouped[first]);
+
+        for (end = first; end < s->n_grouped; end++)
+            if (plan_tree_groups(s->grouped[end]) != groups)
+                break;
+        for (int i = end - 1; i > first; i--) {
+            int j = first + (int)rng_below(&r, (uint64_t)(i - first) + 1);
+            struct topo_tree *t = s->grouped[i];
+
+            s->grouped[i] = s->grouped[j];
+            s->grouped[j] = t;
+        }
+    }
+}
+
+static int explore_all(struct plan_trials *s)
+{
+    struct explorer x = {.s = s, .margin = s->o->margin * s->e->noise_frac};
+    int rc = OK;
+
+    order_trees(s);
+    for (int i = 0; rc == OK && i < s->n_grouped && !plan_trials_spent(s); i++) {
+        struct plan_tree_id whole = plan_tree_id_whole(s, i);
+
+        rc = s->o->traversal == PLAN_PAPER ? visit_as_paper(&x, i)
+                                           : visit(&x, s->grouped[i], &whole, INFINITY);
+    }
+    map_fini(&x.seen);
+    return rc;
+}
+
+/* ---- the ablation: trees drawn at random ---- */
+
+/* After this many trees in a row without a new configuration nearly all are known. */
+#define DRY_MAX 5000
+
+static int explore_random(struct plan_trials *s)
+{
+    struct explorer x = {.s = s};
+    struct rng r;
+    int rc = OK;
+
+    rng_init(&r, (uint64_t)s->o->seed, "tree_search_sample");
+    for (int dry = 0; rc == OK && dry < DRY_MAX && !plan_trials_spent(s); dry++) {
+        bool first = s->counts->n_trees == 0; /* the fundamental tree */
+        int before = s->n_trials;
+        struct plan_tree_id id =
+            plan_tree_id_whole(s, first ? 0 : (int)rng_below(&r, (uint64_t)s->n_grouped));
+        struct topo_tree *t;
+        double best;
+
+        for (int l = 0; !first && s->o->remove && !s->o->all_cores &&
+                        l + 1 < s->grouped[id.grouped]->n_levels;
+             l++)
+            id.kept[l] = (uint16_t)(1 + rng_below(&r, id.kept[l]));
+        rc = plan_tree_id_open(&t, s, &id);
+        if (rc == OK)
+            rc = measure_tree(&x, t, &id, &best);
+        mem_free(t);
+        if (s->n_trials > before)
+            dry = 0;
+    }
+    return rc;
 }
 
 /* ---- the search ---- */
@@ -339,70 +340,27 @@ static int check(const struct topo_tree *t, const struct plan_evaluation *e,
     return OK;
 }
 
-/* Report the k fastest. If the chosen one is not among them, it replaces the last. */
-static int report(struct plan_tree_result *out, struct plan_decision *d,
-                  const struct plan_search *s)
-{
-    int n = d->n < s->o->k ? d->n : (int)s->o->k;
-
-    out->top = mem_new(MEM_OTHER, (size_t)n, sizeof(*out->top));
-    if (!out->top)
-        return ERR_NOMEM;
-    for (int i = 0; i < n; i++) {
-        int from = i == n - 1 && d->chosen >= n ? d->chosen : i;
-        struct plan_candidate *v = &d->v[from];
-
-        out->top[i] = *v;
-        v->tree = NULL;
-        out->n_top = i + 1;
-        if (from == d->chosen)
-            out->best = i;
-    }
-    out->latent = d->latent;
-    return OK;
-}
-
 int plan_tree_search(struct plan_tree_result *out, const struct topo_tree *fundamental,
                      const struct topo_limits *limits, const struct plan_evaluation *e,
                      const struct plan_tree_search_opts *o)
 {
     static const struct topo_limits none;
-    struct plan_search s = {.e = e,
-                            .limits = limits ? limits : &none,
-                            .o = o,
-                            .counts = &out->counts,
-                            .fastest = -1,
-                            .start_ns = clock_ns()};
-    struct plan_decision d = {0};
+    struct plan_trials s = {
+        .e = e, .limits = limits ? limits : &none, .o = o, .counts = &out->counts};
     int rc;
 
     *out = (struct plan_tree_result){.counts.complete = true};
     rc = check(fundamental, e, o);
-    if (rc == OK) {
-        plan_search_stage(&s, 0.5);
-        rc = open_closure(&s, fundamental);
-    }
     if (rc == OK)
-        rc = plan_search_explore(&s);
-    if (rc == OK && o->uneven && o->remove && !o->all_cores && !o->random)
-        rc = plan_search_uneven(&s);
+        rc = plan_trials_open(&s, fundamental);
     if (rc == OK)
-        rc = plan_search_choose(&d, &s);
+        rc = o->random ? explore_random(&s) : explore_all(&s);
     out->counts.complete = out->counts.complete && !s.spent;
-    out->counts.wall_s = wall_s(&s);
+    if (rc == OK && o->uneven && o->remove && !o->all_cores && !o->random)
+        rc = plan_uneven_search(&s);
     if (rc == OK)
-        rc = plan_search_explain(&out->explain, &s, &d);
-    if (rc == OK)
-        rc = report(out, &d, &s);
-    plan_decision_free(&d);
-    for (int i = 0; i < s.n_grouped; i++)
-        mem_free(s.grouped[i]);
-    mem_free(s.grouped);
-    for (int i = 0; i < s.n_trials; i++)
-        mem_free(s.trials[i].uneven);
-    mem_free(s.trials);
-    map_fini(&s.configs);
-    map_fini(&s.groups);
+        rc = plan_decide(out, &s);
+    plan_trials_close(&s);
     if (rc != OK)
         plan_tree_result_free(out);
     return rc;

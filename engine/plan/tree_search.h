@@ -20,7 +20,7 @@
  * reaches. Here a tree is compared with the parent that it was reached from first, since the
  * strict rule loses optima that only two removes together reach; the option `traversal` is
  * `paper` for the strict one. `uneven` adds plans that no tree has, which the paper's search
- * lacks (tree_search_uneven.c). topo_hidden_truth has the paper's search, with `traversal` and
+ * lacks (uneven.c). topo_hidden_truth has the paper's search, with `traversal` and
  * `patience` as it says and without `uneven`, next to this one.
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_H

@@ -11,10 +11,9 @@
  *   4. The best ones are varied by one rank or thread while that helps.
  * Deviation from the paper: it has no such step (5.2, assumptions A.1 and A.2). The option
  * `uneven` ends the search without it. */
-#include "plan/tree_search_parts.h"
+#include "plan/uneven.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +28,7 @@
 #define CLIMB_STEPS 8
 
 struct uneven {
-    struct plan_search *s;
+    struct plan_trials *s;
     const struct topo_machine *m;
     int n_nodes, most; /* memory nodes with CPUs; the most cores of one */
     int *n_cores;      /* [n_nodes] */
@@ -44,44 +43,13 @@ struct uneven {
 
 /* ---- plans as trials ---- */
 
-int plan_trial_open_tree(struct topo_tree **out, const struct plan_search *s,
-                         const struct plan_trial *t)
-{
-    const struct plan_uneven *u = t->uneven;
-    size_t at = 0, size;
-    int rc;
-
-    if (!u)
-        return plan_tree_id_open(out, s, &t->id);
-    rc = topo_tree_of_ranks(out, s->grouped[0]->machine, u->pus, t->n_ranks,
-                            t->n_threads / t->n_ranks);
-    if (rc != OK)
-        return rc;
-    size = sizeof((*out)->steps);
-    for (int i = 0; i < u->n_nodes && at + 8 < size; i++)
-        at += (size_t)snprintf((*out)->steps + at, size - at, "%s%d",
-                               i ? "+" : "uneven(ranks ", u->ranks[i]);
-    if (at + 32 < size)
-        snprintf((*out)->steps + at, size - at, "%s)",
-                 u->ordered ? ", measured cores" : "");
-    return OK;
-}
-
-static int config_of(struct topo_config *c, struct topo_tree **t,
-                     const struct plan_search *s, const struct plan_trial *trial)
-{
-    int rc = plan_trial_open_tree(t, s, trial);
-
-    return rc == OK ? topo_config_cut(c, *t, trial->level, s->limits) : rc;
-}
-
-static int measure_again(struct plan_search *s, int trial)
+static int measure_again(struct plan_trials *s, int trial)
 {
     struct plan_trial *t = &s->trials[trial];
     struct topo_tree *tree = NULL;
     struct topo_config c;
     double seconds = NAN;
-    int rc = config_of(&c, &tree, s, t);
+    int rc = plan_trial_config(&c, &tree, s, t);
 
     if (rc == OK)
         rc = plan_trial_measure(s, trial, &c, &seconds);
@@ -119,7 +87,7 @@ static int describe(struct uneven *u, int trial, int n_threads, bool joint, bool
 static int try_plan(struct uneven *u, int n_ranks, int n, bool joint, bool ordered,
                     int n_threads, int *trial)
 {
-    struct plan_search *s = u->s;
+    struct plan_trials *s = u->s;
     static const struct plan_tree_id none;
     struct topo_tree *t = NULL;
     struct topo_config c;
@@ -194,7 +162,7 @@ static int try_ranks(struct uneven *u, int n_threads, bool joint, bool ordered,
 
 static int by_time(const void *a, const void *b, void *arg)
 {
-    const struct plan_search *s = arg;
+    const struct plan_trials *s = arg;
     const int x = *(const int *)a, y = *(const int *)b;
 
     if (s->trials[x].seconds != s->trials[y].seconds)
@@ -204,13 +172,13 @@ static int by_time(const void *a, const void *b, void *arg)
 
 /* Measure the trials again, in each round only the better third, and leave them sorted by their
  * means, the finalists first. */
-static int race(struct plan_search *s, int *v, int n)
+static int race(struct plan_trials *s, int *v, int n)
 {
     int rc = OK;
 
     for (int round = 1; n > 1; round++) {
         qsort_r(v, (size_t)n, sizeof(*v), by_time, s);
-        if (round == RACE_ROUNDS || plan_search_spent(s))
+        if (round == RACE_ROUNDS || plan_trials_spent(s))
             break;
         n = n > 6 ? (n + 2) / 3 : n > 2 ? n - 1 : n;
         for (int i = 0; rc == OK && i < n; i++)
@@ -270,7 +238,7 @@ static void one_node(struct uneven *u, int node)
 /* Two classes by the widest step between the sorted speeds, if it is beyond the noise. */
 static int classify(struct uneven *u)
 {
-    struct plan_search *s = u->s;
+    struct plan_trials *s = u->s;
     int *v = mem_new(MEM_OTHER, (size_t)u->n_nodes, sizeof(*v)), n = 0, cut = 0;
     int *node = mem_new(MEM_OTHER, (size_t)u->n_nodes, sizeof(*node));
     double step = 0, wanted = fmax(DIFFERENT, 3 * s->e->noise_frac * sqrt(2.0 / PROBES));
@@ -382,11 +350,11 @@ static int set_ranks(struct uneven *u, int fast, int slow)
 
 static int try_even(struct uneven *u, struct even_times *times, bool ordered)
 {
-    struct plan_search *s = u->s;
+    struct plan_trials *s = u->s;
     int trial, rc = OK;
 
     for (int r = 1; rc == OK && r <= u->most; r++)
-        for (int t = 1; rc == OK && r * t <= u->most && !plan_search_spent(s); t++) {
+        for (int t = 1; rc == OK && r * t <= u->most && !plan_trials_spent(s); t++) {
             size_t at = (size_t)r * (size_t)(u->most + 1) + (size_t)t;
 
             set_ranks(u, r, r);
@@ -502,12 +470,12 @@ static int try_change(struct uneven *u, const struct plan_uneven *at, int which,
 
 static int climb(struct uneven *u, int trial)
 {
-    struct plan_search *s = u->s;
+    struct plan_trials *s = u->s;
     int n_changes = 16 + (u->n_nodes > 2 ? 2 * u->n_nodes : 0);
     int *v = mem_new(MEM_OTHER, (size_t)n_changes + 1, sizeof(*v));
     int rc = v ? OK : ERR_NOMEM;
 
-    for (int step = 0; rc == OK && step < CLIMB_STEPS && !plan_search_spent(s); step++) {
+    for (int step = 0; rc == OK && step < CLIMB_STEPS && !plan_trials_spent(s); step++) {
         int n = 0;
 
         v[n++] = trial;
@@ -530,7 +498,7 @@ static int climb(struct uneven *u, int trial)
 
 static int vary_best(struct uneven *u)
 {
-    struct plan_search *s = u->s;
+    struct plan_trials *s = u->s;
     int *v = mem_new(MEM_OTHER, (size_t)s->n_trials + 1, sizeof(*v)), n = 0;
     int rc = v ? OK : ERR_NOMEM;
 
@@ -550,13 +518,13 @@ static int vary_best(struct uneven *u)
 
 /* ---- all together ---- */
 
-static void next_stage(struct plan_search *s, double share)
+static void next_stage(struct plan_trials *s, double share)
 {
     s->counts->complete = s->counts->complete && !s->spent;
-    plan_search_stage(s, share);
+    plan_trials_stage(s, share);
 }
 
-int plan_search_uneven(struct plan_search *s)
+int plan_uneven_search(struct plan_trials *s)
 {
     const struct topo_tree *whole = s->grouped[0];
     size_t n_nodes = (size_t)whole->machine->n_nodes;

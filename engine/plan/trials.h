@@ -1,11 +1,10 @@
-/* plan/tree_search_parts.h - what the files of the tree search share; not for others.
+/* plan/trials.h - the state of a search over TopoTrees: its trees, its trials and its budget.
  *
- * tree_search.c keeps the budget and the trials, tree_search_explore.c visits trees,
- * tree_search_uneven.c goes
- * beyond them, tree_search_choose.c decides on fresh measurements, tree_search_explain.c says why.
+ * A trial is a configuration that was measured, or refused. The files of the search make trials
+ * (tree_search.c from trees, uneven.c beyond them) and decide between them (decide.c).
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
-#ifndef PLAN_TREE_SEARCH_PARTS_H
-#define PLAN_TREE_SEARCH_PARTS_H
+#ifndef PLAN_TRIALS_H
+#define PLAN_TRIALS_H
 
 #include "base/map.h"
 #include "plan/tree_search.h"
@@ -13,7 +12,7 @@
 /* The identity of a tree: its tree of the group closure, and the arities that remove()
  * left. */
 struct plan_tree_id {
-    int grouped;                    /* index into plan_search.grouped */
+    int grouped;                    /* index into plan_trials.grouped */
     uint16_t kept[TOPO_LEVELS_MAX]; /* the arity of each level */
 };
 
@@ -41,7 +40,7 @@ struct plan_trial {
     struct plan_uneven *uneven; /* owned; NULL: a cross-section of the tree `id` */
 };
 
-struct plan_search {
+struct plan_trials {
     const struct plan_evaluation *e;
     const struct topo_limits *limits;
     const struct plan_tree_search_opts *o;
@@ -60,65 +59,49 @@ struct plan_search {
     bool spent;      /* the stage has used its budget */
 };
 
+/* Begin with the group closure of the fundamental tree, on half of the budget. The caller has
+ * set e, limits, o and counts; plan_trials_close() is due after an error, too. */
+MUST int plan_trials_open(struct plan_trials *s, const struct topo_tree *fundamental);
+void plan_trials_close(struct plan_trials *s);
+
 /* Begin a stage that may use this share of the remaining budget. */
-void plan_search_stage(struct plan_search *s, double share);
+void plan_trials_stage(struct plan_trials *s, double share);
 /* Whether the stage has used its budget. */
-bool plan_search_spent(struct plan_search *s);
+bool plan_trials_spent(struct plan_trials *s);
 /* An estimate of the number of measurements that the stage can still make. */
-int64_t plan_search_left(const struct plan_search *s);
+int64_t plan_trials_left(const struct plan_trials *s);
+/* Seconds since plan_trials_open(). */
+double plan_trials_wall_s(const struct plan_trials *s);
 
 int plan_tree_groups(const struct topo_tree *t); /* number of levels made by group() */
-/* The number of groups in the tree of a trial that the fundamental tree does not have. */
-int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t);
-/* The number of levels of the trial's tree that lost children. */
-int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t);
-/* For measure/compare.h: a simpler configuration has fewer groups, or as many and fewer
- * removes, or as many of both and fewer threads, or as many of all and fewer ranks. */
-int64_t plan_trial_complexity(const struct plan_search *s, const struct plan_trial *t);
-
 /* A tree of the closure with nothing removed. */
-struct plan_tree_id plan_tree_id_whole(const struct plan_search *s, int grouped);
+struct plan_tree_id plan_tree_id_whole(const struct plan_trials *s, int grouped);
 /* The tree itself; *out is owned by the caller, mem_free(). */
-MUST int plan_tree_id_open(struct topo_tree **out, const struct plan_search *s,
+MUST int plan_tree_id_open(struct topo_tree **out, const struct plan_trials *s,
                            const struct plan_tree_id *id);
-
-/* The tree of a trial, whatever made it; *out is owned by the caller, mem_free(). */
-MUST int plan_trial_open_tree(struct topo_tree **out, const struct plan_search *s,
-                              const struct plan_trial *t);
 
 /* Find the trial of a configuration, a cross-section of the tree `id`, or make one. *trial is
  * its index. */
-MUST int plan_trial_find(struct plan_search *s, const struct topo_config *c,
+MUST int plan_trial_find(struct plan_trials *s, const struct topo_config *c,
                          const struct plan_tree_id *id, int *trial);
 /* Measure a trial once more. *seconds is NAN if the budget is used up or the evaluator cannot
  * run the configuration. */
-MUST int plan_trial_measure(struct plan_search *s, int trial, const struct topo_config *c,
+MUST int plan_trial_measure(struct plan_trials *s, int trial, const struct topo_config *c,
                             double *seconds);
+/* The tree and the configuration of a trial, whatever made it; *out is owned by the caller,
+ * mem_free(), also after an error. */
+MUST int plan_trial_config(struct topo_config *c, struct topo_tree **out,
+                           const struct plan_trials *s, const struct plan_trial *t);
 
+/* The number of groups in the tree of a trial that the fundamental tree does not have. */
+int plan_trial_groups(const struct plan_trials *s, const struct plan_trial *t);
+/* The number of levels of the trial's tree that lost children. */
+int plan_trial_removes(const struct plan_trials *s, const struct plan_trial *t);
+/* For measure/compare.h: a simpler configuration has fewer groups, or as many and fewer
+ * removes, or as many of both and fewer threads, or as many of all and fewer ranks. */
+int64_t plan_trial_complexity(const struct plan_trials *s, const struct plan_trial *t);
 /* Whether early stopping has discarded the trial's process group, or would have but for this
  * trial, which is the fastest: that one is not discarded. */
-bool plan_trial_discarded(const struct plan_search *s, int trial);
-
-/* Measure trees until all are explored or the stage has used its budget. */
-MUST int plan_search_explore(struct plan_search *s);
-/* Measure plans that trees cannot express, likewise. */
-MUST int plan_search_uneven(struct plan_search *s);
-
-struct plan_decision {
-    struct plan_candidate *v; /* [n] fastest first; owned */
-    int n, chosen;
-    int plain;     /* index of the fastest without groups; -1: none */
-    int whole;     /* index of the fastest without groups and with all PUs; -1: none */
-    bool retested; /* the winner has groups and was compared again with those without */
-    double
-        gain; /* by which fraction it was significantly faster in that comparison, or 0 */
-    bool latent; /* the gain is large enough to conclude that the level exists */
-};
-MUST int plan_search_choose(struct plan_decision *out, struct plan_search *s);
-void plan_decision_free(struct plan_decision *d);
-
-/* Explain the decision. *text is owned by the caller, mem_free(). */
-MUST int plan_search_explain(char **text, const struct plan_search *s,
-                             const struct plan_decision *d);
+bool plan_trial_discarded(const struct plan_trials *s, int trial);
 
 #endif
