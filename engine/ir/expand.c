@@ -7,7 +7,6 @@
 
 #define UNROLL_MAX 64
 
-/* The value of an attribute; `absent` where there is none or 0. */
 int64_t ir_attr_value(const struct ir_node *loop, const char *name, int64_t absent)
 {
     int64_t x;
@@ -53,10 +52,8 @@ static bool collect_sum(const struct ir_node *n, void *arg)
     if (n->kind != IR_ASSIGN || n->op != IR_ADD || n->k[0]->kind != IR_NAME)
         return false;
     t = ir_type_of(s->w, n->k[0]);
-    for (int i = 0; i < s->n; i++)
-        if (strcmp(s->v[i], n->k[0]->text) == 0)
-            return false;
-    if (t.base && strncmp(t.base, "f32x", 4) == 0 && s->n < SUMS_MAX)
+    if (t.base && strncmp(t.base, "f32x", 4) == 0 && s->n < SUMS_MAX &&
+        !ir_among(s->v, s->n, n->k[0]->text))
         s->v[s->n++] = n->k[0]->text;
     return false;
 }
@@ -270,29 +267,28 @@ static int expand_loop(struct ir_lowering *w, struct ir_node *n, struct ir_list 
     return OK;
 }
 
+static int expand(void *arg, struct ir_node *n, struct ir_list *out)
+{
+    struct ir_lowering *w = arg;
+
+    if (n->kind == IR_IF) {
+        TRY(ir_expand(w, &n->k[1]));
+        TRY(ir_expand(w, &n->k[2]));
+    } else if (n->kind == IR_FOR) {
+        TRY(ir_expand(w, &n->k[3]));
+    } else if (n->kind == IR_LOOP) {
+        struct ir_node *block = ir_node(w->p, IR_BLOCK, n->line);
+        IR_LIST_INIT(l);
+
+        TRY(expand_loop(w, n, &l));
+        block->k[0] = l.first;
+        n = block;
+    }
+    ir_append(out, n);
+    return OK;
+}
+
 int ir_expand(struct ir_lowering *w, struct ir_node **list)
 {
-    struct ir_node *next;
-    IR_LIST_INIT(out);
-
-    for (struct ir_node *n = *list; n; n = next) {
-        next = n->next;
-        n->next = NULL;
-        if (n->kind == IR_IF) {
-            TRY(ir_expand(w, &n->k[1]));
-            TRY(ir_expand(w, &n->k[2]));
-        } else if (n->kind == IR_FOR) {
-            TRY(ir_expand(w, &n->k[3]));
-        } else if (n->kind == IR_LOOP) {
-            struct ir_node *block = ir_node(w->p, IR_BLOCK, n->line);
-            IR_LIST_INIT(l);
-
-            TRY(expand_loop(w, n, &l));
-            block->k[0] = l.first;
-            n = block;
-        }
-        ir_append(&out, n);
-    }
-    *list = out.first;
-    return OK;
+    return ir_each(list, expand, w);
 }

@@ -137,7 +137,6 @@ MUST int ir_parse(struct ir *out, enum ir_level level, const char *text, size_t 
 MUST int ir_read(struct ir *out, const char *path);
 /* The text, NUL-terminated, mem_free(). */
 MUST int ir_print(char **out, const struct ir *p);
-bool ir_equal(const struct ir *a, const struct ir *b);
 
 /* The high level of a low-level program with a row of kern_variants: functions that return nothing
  * are put where they are called, loops are classified, parameters added with the values that leave

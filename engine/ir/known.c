@@ -1,54 +1,48 @@
 /* What kernels may use without declaring it: types, functions, constants. */
 #include <string.h>
 
+#include "base/name.h"
 #include "ir/tree.h"
 #include "kernels/kern.h"
 #include "kernels/panel.h"
 
-static bool among(const char *const *words, const char *word)
-{
-    while (*words && strcmp(*words, word) != 0)
-        words++;
-    return *words;
-}
+static const char *const types[] = {"float",    "double",  "void",     "bool",
+                                    "char",     "int",     "size_t",   "int64_t",
+                                    "int32_t",  "int8_t",  "uint64_t", "uint32_t",
+                                    "uint16_t", "uint8_t", NULL};
 
 bool ir_known_type(const char *word)
 {
-    static const char *const types[] = {"float",    "double",  "void",     "bool",
-                                        "char",     "int",     "size_t",   "int64_t",
-                                        "int32_t",  "int8_t",  "uint64_t", "uint32_t",
-                                        "uint16_t", "uint8_t", NULL};
-
-    return among(types, word);
+    return name_index(types, word) >= 0;
 }
 
 bool ir_known_function(const char *name)
 {
-    static const char *const functions[] = {"expf",
-                                            "logf",
-                                            "sqrtf",
-                                            "fmaf",
-                                            "fabsf",
-                                            "isfinite",
-                                            "memset",
-                                            "memcpy",
-                                            "kern_bf16_of",
-                                            "kern_bf16_to",
-                                            "kern_f16_of",
-                                            "kern_f16_to",
-                                            "kern_attn_token",
-                                            "kern_q8_bytes",
-                                            "kern_q8_scale",
-                                            "kern_form",
-                                            "kern_form_code",
-                                            "kern_form_f16",
-                                            "kern_form_min",
-                                            "kern_form_scale",
-                                            "kern_form_subs",
-                                            "kern_form_weight",
-                                            NULL};
+    static const char *const words[] = {"expf",
+                                        "logf",
+                                        "sqrtf",
+                                        "fmaf",
+                                        "fabsf",
+                                        "isfinite",
+                                        "memset",
+                                        "memcpy",
+                                        "kern_bf16_of",
+                                        "kern_bf16_to",
+                                        "kern_f16_of",
+                                        "kern_f16_to",
+                                        "kern_attn_token",
+                                        "kern_q8_bytes",
+                                        "kern_q8_scale",
+                                        "kern_form",
+                                        "kern_form_code",
+                                        "kern_form_f16",
+                                        "kern_form_min",
+                                        "kern_form_scale",
+                                        "kern_form_subs",
+                                        "kern_form_weight",
+                                        NULL};
 
-    return among(functions, name);
+    return name_index(words, name) >= 0;
 }
 
 /* Other words that begin with KERN_ are constants whose values no loop needs. */

@@ -5,21 +5,27 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ir/prelude.h"
+#include "base/name.h"
 #include "kernels/kern.h"
 
 #define TILE_M_MAX 64
 
 /* ---- loops whose bounds are known: tiles, and whole panels as vectors ---- */
 
-static int tile_list(struct ir_lowering *w, struct ir_node **list, bool by_row);
-
-static int tile_loop(struct ir_lowering *w, struct ir_node *n, bool by_row,
-                     struct ir_list *out)
+static int tile_statement(void *arg, struct ir_node *n, struct ir_list *out)
 {
+    struct ir_lowering *w = arg;
     int64_t size;
 
-    TRY(tile_list(w, &n->k[4], by_row));
+    if (n->kind == IR_IF) {
+        TRY(ir_each(&n->k[1], tile_statement, w));
+        TRY(ir_each(&n->k[2], tile_statement, w));
+    }
+    if (n->kind != IR_LOOP) {
+        ir_append(out, n);
+        return OK;
+    }
+    TRY(ir_each(&n->k[4], tile_statement, w));
     if (ir_attr_value(n, "tile", 0) == 0 || !ir_int_value(n->k[1], &size)) {
         ir_append(out, n);
         return OK;
@@ -27,67 +33,39 @@ static int tile_loop(struct ir_lowering *w, struct ir_node *n, bool by_row,
     if (n->op != IR_PAR)
         return err_set(ERR_UNSUPPORTED,
                        "the loop over %s cannot be a tile: it is not par", n->text);
-    TRY(ir_tile(w, &n->k[4], n->text, (int)size, by_row));
+    TRY(ir_tile(w, &n->k[4], n->text, (int)size, w->by_row));
     ir_append(out, n->k[4]);
     return OK;
 }
 
-static int tile_list(struct ir_lowering *w, struct ir_node **list, bool by_row)
-{
-    struct ir_node *next;
-    IR_LIST_INIT(out);
-
-    for (struct ir_node *n = *list; n; n = next) {
-        next = n->next;
-        n->next = NULL;
-        if (n->kind == IR_IF) {
-            TRY(tile_list(w, &n->k[1], by_row));
-            TRY(tile_list(w, &n->k[2], by_row));
-        }
-        if (n->kind == IR_LOOP)
-            TRY(tile_loop(w, n, by_row, &out));
-        else
-            ir_append(&out, n);
-    }
-    *list = out.first;
-    return OK;
-}
-
 /* A loop of a constant number of iterations is that many vectors one after another. */
-static int whole_vectors(struct ir_lowering *w, struct ir_node **list)
+static int whole_vectors(void *arg, struct ir_node *n, struct ir_list *out)
 {
-    struct ir_node *next;
-    IR_LIST_INIT(out);
+    struct ir_lowering *w = arg;
+    int64_t lanes, unroll, lo, hi;
 
-    for (struct ir_node *n = *list; n; n = next) {
-        int64_t lanes, unroll, lo, hi;
-
-        next = n->next;
-        n->next = NULL;
-        if (n->kind != IR_LOOP) {
-            for (int i = 1; i < 4 && (n->kind == IR_IF || n->kind == IR_FOR); i++)
-                if (n->kind == IR_IF ? i < 3 : i == 3)
-                    TRY(whole_vectors(w, &n->k[i]));
-            ir_append(&out, n);
-            continue;
-        }
-        TRY(ir_check_loop(n, &lanes, &unroll));
-        if (lanes == 1 || n->op != IR_PAR || !ir_int_value(n->k[0], &lo) ||
-            !ir_int_value(n->k[1], &hi) || n->k[2] || (hi - lo) % lanes) {
-            TRY(whole_vectors(w, &n->k[4]));
-            ir_append(&out, n);
-            continue;
-        }
-        for (int64_t at = lo; at < hi; at += lanes) {
-            struct ir_node *body, *by = ir_int(w->p, at);
-
-            TRY(ir_vector(w, &body, n, (int)lanes));
-            ir_substitute(w->p, &body, n->text, by);
-            ir_fold(w->p, &body);
-            ir_append(&out, body);
-        }
+    if (n->kind != IR_LOOP) {
+        for (int i = 1; i < 4 && (n->kind == IR_IF || n->kind == IR_FOR); i++)
+            if (n->kind == IR_IF ? i < 3 : i == 3)
+                TRY(ir_each(&n->k[i], whole_vectors, w));
+        ir_append(out, n);
+        return OK;
     }
-    *list = out.first;
+    TRY(ir_check_loop(n, &lanes, &unroll));
+    if (lanes == 1 || n->op != IR_PAR || !ir_int_value(n->k[0], &lo) ||
+        !ir_int_value(n->k[1], &hi) || n->k[2] || (hi - lo) % lanes) {
+        TRY(ir_each(&n->k[4], whole_vectors, w));
+        ir_append(out, n);
+        return OK;
+    }
+    for (int64_t at = lo; at < hi; at += lanes) {
+        struct ir_node *body, *by = ir_int(w->p, at);
+
+        TRY(ir_vector(w, &body, n, (int)lanes));
+        ir_substitute(w->p, &body, n->text, by);
+        ir_fold(w->p, &body);
+        ir_append(out, body);
+    }
     return OK;
 }
 
@@ -104,10 +82,11 @@ static struct ir_node *set_arrow(struct ir *p, struct ir_node *n, void *arg)
 /* Types are looked up in a copy: passes take lists apart while they change them. */
 static int lower_function(struct ir_lowering *w, struct ir_node *f, bool by_row)
 {
+    w->by_row = by_row;
     ir_fold(w->p, &f->k[1]);
-    TRY(tile_list(w, &f->k[1], by_row));
+    TRY(ir_each(&f->k[1], tile_statement, w));
     w->function = ir_copy(w->p, f);
-    TRY(whole_vectors(w, &f->k[1]));
+    TRY(ir_each(&f->k[1], whole_vectors, w));
     TRY(ir_promote(w, &f->k[1]));
     w->function = ir_copy(w->p, f);
     TRY(ir_expand(w, &f->k[1]));
@@ -223,6 +202,128 @@ static int put_tiles(struct ir_lowering *w, struct text *t, const struct ir_node
     return OK;
 }
 
+/* ---- the text before a kernel: what it uses of kern.h, so that a compiler needs no file of ours,
+ * and vectors ---- */
+
+/* The same members as text and as a structure, which is held against that of kern.h. */
+#define TEXT_OF(...) #__VA_ARGS__
+#define TEXT(x)      TEXT_OF(x)
+#define TILE_MEMBERS                                                                     \
+    const void *a;                                                                       \
+    const void *b;                                                                       \
+    size_t b_panel_bytes;                                                                \
+    size_t b_unit_bytes;                                                                 \
+    int64_t k, k_unit;                                                                   \
+    float *c;                                                                            \
+    int64_t ldc;                                                                         \
+    int mr, np;                                                                          \
+    bool accumulate;
+#define ATTN_MEMBERS                                                                     \
+    const float *q;                                                                      \
+    int64_t q_stride;                                                                    \
+    const void *k, *v;                                                                   \
+    const int32_t *blocks;                                                               \
+    int64_t block_tok;                                                                   \
+    size_t block_bytes;                                                                  \
+    float *out;                                                                          \
+    int64_t out_stride;                                                                  \
+    float *lse;                                                                          \
+    void *scratch;                                                                       \
+    int64_t kv_lo, kv_hi, pos0;                                                          \
+    int n_tok, g, head_dim;                                                              \
+    float scale;
+
+struct tile {
+    TILE_MEMBERS
+};
+struct attn {
+    ATTN_MEMBERS
+};
+#define SAME(a, b, member)                                                               \
+    _Static_assert(offsetof(a, member) == offsetof(b, member),                           \
+                   "kern.h has another " #member)
+SAME(struct tile, struct kern_gemm_tile, b_unit_bytes);
+SAME(struct tile, struct kern_gemm_tile, k_unit);
+SAME(struct tile, struct kern_gemm_tile, ldc);
+SAME(struct tile, struct kern_gemm_tile, np);
+SAME(struct tile, struct kern_gemm_tile, accumulate);
+SAME(struct attn, struct kern_attn_args, blocks);
+SAME(struct attn, struct kern_attn_args, block_bytes);
+SAME(struct attn, struct kern_attn_args, out_stride);
+SAME(struct attn, struct kern_attn_args, kv_hi);
+SAME(struct attn, struct kern_attn_args, head_dim);
+SAME(struct attn, struct kern_attn_args, scale);
+_Static_assert(sizeof(struct attn) == sizeof(struct kern_attn_args), "kern_attn_args");
+
+static const char includes[] = "#include <math.h>\n"
+                               "#include <stdbool.h>\n"
+                               "#include <stddef.h>\n"
+                               "#include <stdint.h>\n"
+                               "#include <string.h>\n";
+
+static const char functions[] =
+    "struct kern_attn_piece { const void *k, *v; int64_t n; };\n"
+    "static inline struct kern_attn_piece kern_attn_token(const struct kern_attn_args "
+    "*a,\n"
+    "    int64_t t, size_t vec_bytes)\n"
+    "{\n"
+    "    size_t block = 0, at;\n"
+    "    if (a->blocks) {\n"
+    "        block = (size_t)a->blocks[t >> __builtin_ctzll((uint64_t)a->block_tok)] *\n"
+    "                a->block_bytes;\n"
+    "        t &= a->block_tok - 1;\n"
+    "    }\n"
+    "    at = (size_t)t * vec_bytes;\n"
+    "    return (struct kern_attn_piece){(const char *)a->k + block - at,\n"
+    "                                    (const char *)a->v + block + at, 1};\n"
+    "}\n"
+    "static inline float kern_bf16_to(uint16_t h)\n"
+    "{\n"
+    "    uint32_t w = (uint32_t)h << 16;\n"
+    "    float x;\n"
+    "    memcpy(&x, &w, 4);\n"
+    "    return x;\n"
+    "}\n";
+
+/* N lanes; the unaligned type may stand for any array of its elements. */
+static const char vectors[] =
+    "#define IR_VECTORS(N) \\\n"
+    "typedef float f32x##N __attribute__((vector_size(4 * N))); \\\n"
+    "typedef float f32x##N##_at __attribute__((vector_size(4 * N), aligned(4), "
+    "may_alias)); \\\n"
+    "typedef uint32_t u32x##N __attribute__((vector_size(4 * N))); \\\n"
+    "typedef uint16_t u16x##N##_at __attribute__((vector_size(2 * N), aligned(2), "
+    "may_alias)); \\\n"
+    "typedef int8_t i8x##N##_at __attribute__((vector_size(N), aligned(1), may_alias)); "
+    "\\\n"
+    "static inline f32x##N ir_load_f32x##N(const float *p) { return *(const f32x##N##_at "
+    "*)p; } \\\n"
+    "static inline void ir_store_f32x##N(float *p, f32x##N x) { *(f32x##N##_at *)p = x; "
+    "} \\\n"
+    "static inline f32x##N ir_splat_f32x##N(float x) { return x - (f32x##N){0}; } \\\n"
+    "static inline f32x##N ir_bf16_f32x##N(const uint16_t *p) \\\n"
+    "{ return (f32x##N)(__builtin_convertvector(*(const u16x##N##_at *)p, u32x##N) << "
+    "16); } \\\n"
+    "static inline f32x##N ir_i8_f32x##N(const int8_t *p) \\\n"
+    "{ return __builtin_convertvector(*(const i8x##N##_at *)p, f32x##N); } \\\n"
+    "static inline float ir_sum_f32x##N(f32x##N x) \\\n"
+    "{ float s = x[0]; for (int i = 1; i < N; i++) s += x[i]; return s; }\n";
+
+/* lanes: bit n is set where vectors of 2^n lanes are used. */
+static void put_prelude(struct text *t, unsigned lanes)
+{
+    text_puts(t, includes);
+    text_puts(t, "struct kern_gemm_tile { " TEXT(TILE_MEMBERS) " };\n");
+    text_puts(t, "struct kern_attn_args { " TEXT(ATTN_MEMBERS) " };\n");
+    text_puts(t, functions);
+    if (!lanes)
+        return;
+    text_puts(t, vectors);
+    for (int n = 1; n < 16; n++)
+        if (lanes & 1u << n)
+            text_printf(t, "IR_VECTORS(%d)\n", 1 << n);
+}
+
 /* ---- the program ---- */
 
 static struct ir_node *fix_param(struct ir *p, struct ir_node *n, void *arg)
@@ -250,15 +351,12 @@ static bool is_unknown_call(const struct ir_node *n, void *arg)
         "isfinite", "memset", "memcpy", "kern_bf16_to", "kern_attn_token",
         NULL};
     const struct ir *p = arg;
-    int i = 0;
 
-    if (n->kind != IR_CALL || ir_find_function(p, n->text))
+    if (n->kind != IR_CALL || ir_find_function(p, n->text) ||
+        name_index(words, n->text) >= 0)
         return false;
-    while (words[i] && strcmp(words[i], n->text) != 0)
-        i++;
-    if (!words[i])
-        (void)err_set(ERR_UNSUPPORTED, "%.60s() cannot be lowered", n->text);
-    return !words[i];
+    (void)err_set(ERR_UNSUPPORTED, "%.60s() cannot be lowered", n->text);
+    return true;
 }
 
 static int put_program(struct ir_lowering *w, struct text *t, int registers)
@@ -319,7 +417,7 @@ static int lower(void *arg)
     if (p->top)
         ir_fold(p, &p->top);
     (void)ir_any_in_list(p->top, collect_lanes, &lanes);
-    ir_put_prelude(&x->t, lanes);
+    put_prelude(&x->t, lanes);
     TRY(put_program(&x->w, &x->t, x->registers));
     text_put(&x->t, "", 1);
     return x->t.rc;

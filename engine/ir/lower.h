@@ -8,6 +8,7 @@ struct ir_lowering {
     struct ir *p;                   /* the program that is changed */
     const struct ir_node *function; /* the one in hand, for types of variables */
     int n_names;                    /* made so far */
+    bool by_row;                    /* of ir_tile() */
 };
 
 /* The type of an expression, as far as lowering asks: NULL base where it does not know. */

@@ -1,456 +1,471 @@
-/* Expressions and simple statements of both levels. */
-#include "ir/parse.h"
-
-#include <ctype.h>
-#include <stdlib.h>
+/* Programs of both levels: statements, functions, rows. */
 #include <string.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "ir/expr.h"
 
 #define FILE_MAX ((size_t)1 << 20)
 
-static bool high(const struct ir_parser *r)
+/* ---- both levels ---- */
+
+static int remember(struct ir_parser *r, const char **names, int *n, const char *name)
 {
-    return r->p->level == IR_HIGH;
-}
-
-int ir_expected(const struct ir_parser *r, const char *what)
-{
-    const struct ir_token *t = r->t;
-    const char *names[] = {[IR_T_LINE] = "the end of the line",
-                           [IR_T_IN] = "an indented line",
-                           [IR_T_OUT] = "the end of a block",
-                           [IR_T_END] = "the end of the text"};
-
-    if (t->kind >= IR_T_LINE)
-        return err_set(ERR_FORMAT, "%s:%d: expected %s, found %s", t->file, t->line, what,
-                       names[t->kind]);
-    return err_set(ERR_FORMAT, "%s:%d: expected %s, found \"%.40s\"", t->file, t->line,
-                   what, t->text);
-}
-
-bool ir_is(const struct ir_parser *r, const char *w)
-{
-    return (r->t->kind == IR_T_WORD || r->t->kind == IR_T_SIGN) &&
-           strcmp(r->t->text, w) == 0;
-}
-
-bool ir_take(struct ir_parser *r, const char *w)
-{
-    if (!ir_is(r, w))
-        return false;
-    r->t++;
-    return true;
-}
-
-int ir_need(struct ir_parser *r, const char *w)
-{
-    return ir_take(r, w) ? OK : ir_expected(r, w);
-}
-
-static bool is_word_of_language(const char *w)
-{
-    static const char *const words[] = {
-        "if",     "else",    "for",    "while",    "do",     "switch", "goto",
-        "return", "break",   "case",   "continue", "const",  "struct", "union",
-        "enum",   "typedef", "static", "inline",   "sizeof", "int",    "and",
-        "or",     "not",     "in",     "def",      "param",  "kernel", "pass",
-        "cast",   "par",     "red",    "seq",      "then",   NULL};
-    int i = 0;
-
-    while (words[i] && strcmp(words[i], w) != 0)
-        i++;
-    return words[i] || ir_known_type(w);
-}
-
-int ir_need_name(struct ir_parser *r, const char **out)
-{
-    if (r->t->kind != IR_T_WORD || is_word_of_language(r->t->text))
-        return ir_expected(r, "a name");
-    /* Such names are those that lowering makes. */
-    if (strncmp(r->t->text, "ir_", 3) == 0 || strstr(r->t->text, "__"))
-        return ir_expected(r, "a name without \"ir_\" before it or \"__\" in it");
-    *out = r->t++->text;
+    if (*n == IR_FUNCS_MAX)
+        return err_set(ERR_LIMIT, "%s:%d: more than %d functions", r->t->file, r->t->line,
+                       IR_FUNCS_MAX);
+    names[(*n)++] = name;
     return OK;
 }
 
-int ir_declare(struct ir_parser *r, const char *name)
+/* An assignment between others: a step of a loop. */
+static int step(struct ir_parser *r, struct ir_list *out)
 {
-    if (r->n_names == IR_SCOPE_MAX)
-        return err_set(ERR_LIMIT, "%s:%d: more than %d names", r->t->file, r->t->line,
-                       IR_SCOPE_MAX);
-    r->names[r->n_names++] = name;
+    struct ir_node *n;
+
+    TRY(ir_simple(r, &n));
+    if (n->kind != IR_ASSIGN)
+        return ir_expected(r, "an assignment before this");
+    ir_append(out, n);
     return OK;
 }
 
-static bool among(const char *const *v, int n, const char *name)
+/* "fn.rope" and its value: a field of a row. */
+static int field(struct ir_parser *r, struct ir_list *out)
 {
-    for (int i = 0; i < n; i++)
-        if (strcmp(v[i], name) == 0)
-            return true;
-    return false;
-}
+    struct ir_node *f = ir_node(r->p, IR_FIELD, r->t->line);
+    const char *name;
 
-bool ir_at_type(const struct ir_parser *r)
-{
-    return r->t->kind == IR_T_WORD &&
-           (strcmp(r->t->text, "const") == 0 || strcmp(r->t->text, "struct") == 0 ||
-            ir_known_type(r->t->text) || among(r->types, r->n_types, r->t->text));
-}
-
-int ir_need_base(struct ir_parser *r, struct ir_type *out)
-{
-    *out = (struct ir_type){.is_const = ir_take(r, "const")};
-    if (ir_take(r, "struct")) {
-        const char *name;
-
+    TRY(ir_need_name(r, &f->text));
+    while (ir_take(r, ".")) {
         TRY(ir_need_name(r, &name));
-        out->base = ir_textf(r->p, "struct %s", name);
-        return OK;
+        f->text = ir_textf(r->p, "%s.%s", f->text, name);
     }
-    if (!ir_at_type(r) || ir_is(r, "const"))
-        return ir_expected(r, "a type");
-    out->base = r->t++->text;
+    TRY(ir_need(r, "="));
+    TRY(ir_initial(r, &f->k[0]));
+    ir_append(out, f);
     return OK;
 }
 
-void ir_take_stars(struct ir_parser *r, struct ir_type *type)
+/* ---- the low level: C ---- */
+
+static int c_statement(struct ir_parser *r, struct ir_list *out);
+
+static int unsupported(const struct ir_parser *r, const char *what)
 {
-    while (type->ptr < 8 && ir_take(r, "*"))
-        type->ptr++;
+    return err_set(ERR_UNSUPPORTED, "%s:%d: \"%.40s\": %s", r->t->file, r->t->line,
+                   r->t->text, what);
 }
 
-int ir_enter(struct ir_parser *r)
+/* One or more variables of a type; the end is the caller's. */
+static int c_declaration(struct ir_parser *r, struct ir_list *out, bool only_one)
 {
-    if (++r->depth > IR_DEPTH_MAX)
-        return err_set(ERR_LIMIT, "%s:%d: more than %d levels", r->t->file, r->t->line,
-                       IR_DEPTH_MAX);
+    struct ir_type base;
+
+    TRY(ir_need_base(r, &base));
+    do {
+        struct ir_node *d = ir_node(r->p, IR_DECL, r->t->line);
+
+        d->type = base;
+        ir_take_stars(r, &d->type);
+        TRY(ir_need_name(r, &d->text));
+        TRY(ir_sizes(r, &d->k[0]));
+        if (ir_take(r, "="))
+            TRY(ir_initial(r, &d->k[1]));
+        TRY(ir_declare(r, d->text));
+        ir_append(out, d);
+    } while (!only_one && ir_take(r, ","));
     return OK;
 }
 
-/* ---- expressions ---- */
-
-static struct ir_node *node(struct ir_parser *r, enum ir_kind kind)
+/* A block in braces, or one statement. */
+static int c_body(struct ir_parser *r, struct ir_node **out)
 {
-    return ir_node(r->p, kind, r->t->line);
+    int n_names = r->n_names;
+    IR_LIST_INIT(l);
+
+    TRY(ir_enter(r));
+    if (ir_take(r, "{")) {
+        while (!ir_take(r, "}"))
+            TRY(c_statement(r, &l));
+    } else {
+        TRY(c_statement(r, &l));
+    }
+    r->depth--;
+    r->n_names = n_names;
+    *out = l.first;
+    return OK;
+}
+
+static int c_if(struct ir_parser *r, struct ir_node *n)
+{
+    TRY(ir_need(r, "("));
+    TRY(ir_expr(r, &n->k[0]));
+    TRY(ir_need(r, ")"));
+    TRY(c_body(r, &n->k[1]));
+    return ir_take(r, "else") ? c_body(r, &n->k[2]) : OK;
+}
+
+static int c_for(struct ir_parser *r, struct ir_node *n)
+{
+    int n_names = r->n_names;
+    IR_LIST_INIT(first);
+    IR_LIST_INIT(steps);
+
+    TRY(ir_need(r, "("));
+    if (!ir_is(r, ";"))
+        TRY(c_declaration(r, &first, true));
+    TRY(ir_need(r, ";"));
+    TRY(ir_expr(r, &n->k[1]));
+    TRY(ir_need(r, ";"));
+    while (!ir_is(r, ")")) {
+        if (steps.first)
+            TRY(ir_need(r, ","));
+        TRY(step(r, &steps));
+    }
+    TRY(ir_need(r, ")"));
+    TRY(c_body(r, &n->k[3]));
+    n->k[0] = first.first;
+    n->k[2] = steps.first;
+    r->n_names = n_names;
+    return OK;
+}
+
+static int c_statement(struct ir_parser *r, struct ir_list *out)
+{
+    struct ir_node *n = ir_node(r->p, IR_BLOCK, r->t->line);
+
+    if (ir_is(r, "{")) {
+        TRY(c_body(r, &n->k[0]));
+    } else if (ir_take(r, "if")) {
+        n->kind = IR_IF;
+        TRY(c_if(r, n));
+    } else if (ir_take(r, "for")) {
+        n->kind = IR_FOR;
+        TRY(c_for(r, n));
+    } else if (ir_take(r, "return")) {
+        n->kind = IR_RETURN;
+        if (!ir_is(r, ";"))
+            TRY(ir_expr(r, &n->k[0]));
+        TRY(ir_need(r, ";"));
+    } else if (ir_at_type(r)) {
+        TRY(c_declaration(r, out, false));
+        return ir_need(r, ";");
+    } else if (r->t->kind == IR_T_WORD && !ir_known_function(r->t->text) &&
+               (ir_is(r, "while") || ir_is(r, "do") || ir_is(r, "switch") ||
+                ir_is(r, "goto") || ir_is(r, "break") || ir_is(r, "continue") ||
+                ir_is(r, "static"))) {
+        return unsupported(r, "not in the subset of C that kernels are written in");
+    } else {
+        TRY(ir_simple(r, &n));
+        TRY(ir_need(r, ";"));
+    }
+    ir_append(out, n);
+    return OK;
+}
+
+static int c_parameters(struct ir_parser *r, struct ir_node **out)
+{
+    IR_LIST_INIT(l);
+
+    TRY(ir_need(r, "("));
+    while (!ir_take(r, ")")) {
+        if (l.first)
+            TRY(ir_need(r, ","));
+        TRY(c_declaration(r, &l, true));
+    }
+    *out = l.first;
+    return OK;
+}
+
+/* { .name = "ref", .fn.gemm = gemm_ref, .rows = {4, 4}, } */
+static int variant_fields(struct ir_parser *r, struct ir_node *v)
+{
+    IR_LIST_INIT(l);
+
+    TRY(ir_need(r, "{"));
+    while (!ir_take(r, "}")) {
+        if (l.first)
+            TRY(ir_need(r, ","));
+        if (ir_take(r, "}"))
+            break;
+        TRY(ir_need(r, "."));
+        TRY(field(r, &l));
+    }
+    v->k[0] = l.first;
+    return ir_need(r, ";");
+}
+
+/* typedef void (*sub_fn)(...); */
+static int typedef_part(struct ir_parser *r, struct ir_node *n)
+{
+    int n_names = r->n_names;
+
+    n->kind = IR_TYPEDEF;
+    TRY(ir_need_type(r, &n->type));
+    TRY(ir_need(r, "("));
+    TRY(ir_need(r, "*"));
+    TRY(ir_need_name(r, &n->text));
+    TRY(ir_need(r, ")"));
+    TRY(c_parameters(r, &n->k[0]));
+    r->n_names = n_names;
+    TRY(remember(r, r->types, &r->n_types, n->text));
+    return ir_need(r, ";");
+}
+
+static int c_part(struct ir_parser *r, struct ir_node *n)
+{
+    if (ir_take(r, "typedef"))
+        return typedef_part(r, n);
+    if (ir_take(r, "static"))
+        (void)ir_take(r, "inline");
+    TRY(ir_need_type(r, &n->type));
+    TRY(ir_need_name(r, &n->text));
+    if (ir_take(r, "=")) {
+        if (n->type.ptr > 0 || strcmp(n->type.base, "struct kern_variant") != 0)
+            return ir_expected(r, "a function, or a struct kern_variant");
+        n->kind = IR_VARIANT;
+        n->type = (struct ir_type){0};
+        return variant_fields(r, n);
+    }
+    TRY(c_parameters(r, &n->k[0]));
+    if (!ir_is(r, "{"))
+        return ir_expected(r, "{");
+    TRY(c_body(r, &n->k[1]));
+    r->n_names = 0;
+    return remember(r, r->functions, &r->n_functions, n->text);
+}
+
+/* ---- the high level: loops that say what they are ---- */
+
+static int block(struct ir_parser *r, struct ir_node **out);
+
+static int need_line(struct ir_parser *r)
+{
+    if (r->t->kind != IR_T_LINE)
+        return ir_expected(r, "the end of the line");
+    r->t++;
+    return OK;
 }
 
 static int need_type(struct ir_parser *r, struct ir_type *type)
 {
-    TRY(ir_need_base(r, type));
-    ir_take_stars(r, type);
-    return OK;
+    TRY(ir_need(r, ":"));
+    return ir_need_type(r, type);
 }
 
-static int number(struct ir_parser *r, struct ir_node **out)
+/* x: float* = ... behind the name. */
+static int declared(struct ir_parser *r, struct ir_node *n)
 {
-    const char *s = r->t->text;
-    char *end;
-    bool hex = s[0] == '0' && (s[1] == 'x' || s[1] == 'X');
-    bool is_float = strpbrk(s, hex ? ".pP" : ".eE");
-    struct ir_node *n;
-
-    (void)strtod(s, &end);
-    end += strspn(end, is_float ? "fF" : "uUlL");
-    if (*end || (hex && is_float && !strpbrk(s, "pP")))
-        return ir_expected(r, "a number");
-    n = node(r, is_float ? IR_FLOAT : IR_INT);
-    n->text = r->t++->text;
-    *out = n;
-    return OK;
+    n->kind = IR_DECL;
+    TRY(need_type(r, &n->type));
+    TRY(ir_sizes(r, &n->k[0]));
+    if (ir_take(r, "="))
+        TRY(ir_initial(r, &n->k[1]));
+    return ir_declare(r, n->text);
 }
 
-/* Arguments behind the bracket. */
-static int arguments(struct ir_parser *r, const char *closing, struct ir_node **out)
+static int attributes(struct ir_parser *r, struct ir_node *n)
 {
     IR_LIST_INIT(l);
 
-    while (!ir_take(r, closing)) {
-        struct ir_node *a;
+    while (ir_take(r, ",")) {
+        struct ir_node *a = ir_node(r->p, IR_ATTR, r->t->line);
+
+        if (r->t->kind == IR_T_WORD && r->t[1].kind == IR_T_SIGN &&
+            strcmp(r->t[1].text, "=") == 0) {
+            TRY(ir_need_name(r, &a->text));
+            if (strcmp(a->text, "tile") != 0 && strcmp(a->text, "vector") != 0 &&
+                strcmp(a->text, "unroll") != 0 && strcmp(a->text, "sums") != 0 &&
+                strcmp(a->text, "ahead") != 0)
+                return ir_expected(r, "tile, vector, unroll, sums or ahead before this");
+            r->t++;
+            TRY(ir_expr(r, &a->k[0]));
+            ir_append(&l, a);
+        } else if (!l.first && !n->k[2]) {
+            TRY(ir_expr(r, &n->k[2]));
+        } else {
+            return ir_expected(r, "an attribute");
+        }
+    }
+    n->k[3] = l.first;
+    return OK;
+}
+
+/* i: int in par(0, n, 4, tile=uM):   or   x: int = 0 while x < n then x += 1: */
+static int loop(struct ir_parser *r, struct ir_node *n)
+{
+    static const char *const kinds[] = {"par", "red", "seq"};
+    int n_names = r->n_names, i = 0;
+    IR_LIST_INIT(steps);
+
+    if (!ir_is(r, "while")) {
+        TRY(ir_need_name(r, &n->text));
+        TRY(need_type(r, &n->type));
+        if (ir_take(r, "in")) {
+            while (i < 3 && !ir_take(r, kinds[i]))
+                i++;
+            if (i == 3)
+                return ir_expected(r, "par, red or seq");
+            n->kind = IR_LOOP;
+            n->op = (enum ir_op)(IR_PAR + i);
+            TRY(ir_need(r, "("));
+            TRY(ir_expr(r, &n->k[0]));
+            TRY(ir_need(r, ","));
+            TRY(ir_expr(r, &n->k[1]));
+            TRY(attributes(r, n));
+            TRY(ir_need(r, ")"));
+            TRY(ir_declare(r, n->text));
+            TRY(block(r, &n->k[4]));
+            r->n_names = n_names;
+            return OK;
+        }
+        n->k[0] = ir_decl(r->p, n->type, n->text, NULL);
+        if (ir_take(r, "="))
+            TRY(ir_initial(r, &n->k[0]->k[1]));
+        TRY(ir_declare(r, n->text));
+    }
+    n->kind = IR_FOR;
+    n->type = (struct ir_type){0};
+    n->text = "";
+    TRY(ir_need(r, "while"));
+    TRY(ir_expr(r, &n->k[1]));
+    if (ir_take(r, "then")) {
+        do
+            TRY(step(r, &steps));
+        while (ir_take(r, ","));
+    }
+    n->k[2] = steps.first;
+    TRY(block(r, &n->k[3]));
+    r->n_names = n_names;
+    return OK;
+}
+
+static int line(struct ir_parser *r, struct ir_list *out)
+{
+    struct ir_node *n = ir_node(r->p, IR_IF, r->t->line);
+
+    if (ir_take(r, "if")) {
+        TRY(ir_expr(r, &n->k[0]));
+        TRY(block(r, &n->k[1]));
+        if (ir_take(r, "else"))
+            TRY(block(r, &n->k[2]));
+        ir_append(out, n);
+        return OK;
+    }
+    if (ir_take(r, "for")) {
+        TRY(loop(r, n));
+        ir_append(out, n);
+        return OK;
+    }
+    if (ir_take(r, "pass"))
+        return need_line(r);
+    if (ir_take(r, "return")) {
+        n->kind = IR_RETURN;
+        if (r->t->kind != IR_T_LINE)
+            TRY(ir_expr(r, &n->k[0]));
+    } else if (r->t->kind == IR_T_WORD && r->t[1].kind == IR_T_SIGN &&
+               strcmp(r->t[1].text, ":") == 0) {
+        TRY(ir_need_name(r, &n->text));
+        TRY(declared(r, n));
+    } else {
+        TRY(ir_simple(r, &n));
+    }
+    ir_append(out, n);
+    return need_line(r);
+}
+
+/* ":" and indented lines. */
+static int block(struct ir_parser *r, struct ir_node **out)
+{
+    int n_names = r->n_names;
+    IR_LIST_INIT(l);
+
+    TRY(ir_enter(r));
+    TRY(ir_need(r, ":"));
+    TRY(need_line(r));
+    if (r->t->kind != IR_T_IN)
+        return ir_expected(r, "an indented line");
+    r->t++;
+    while (r->t->kind != IR_T_OUT)
+        TRY(line(r, &l));
+    r->t++;
+    r->depth--;
+    r->n_names = n_names;
+    *out = l.first;
+    return OK;
+}
+
+static int function(struct ir_parser *r, struct ir_node *n)
+{
+    int n_names = r->n_names; /* the program's parameters stay */
+    IR_LIST_INIT(l);
+
+    TRY(ir_need_name(r, &n->text));
+    TRY(ir_need(r, "("));
+    while (!ir_take(r, ")")) {
+        struct ir_node *a = ir_node(r->p, IR_DECL, r->t->line);
 
         if (l.first)
             TRY(ir_need(r, ","));
-        TRY(ir_initial(r, &a));
+        TRY(ir_need_name(r, &a->text));
+        TRY(declared(r, a));
         ir_append(&l, a);
     }
-    *out = l.first;
-    return OK;
+    n->k[0] = l.first;
+    TRY(ir_need(r, "->"));
+    TRY(ir_need_type(r, &n->type));
+    TRY(block(r, &n->k[1]));
+    r->n_names = n_names;
+    return remember(r, r->functions, &r->n_functions, n->text);
 }
 
-static int named(struct ir_parser *r, struct ir_node **out)
-{
-    const struct ir_token *at = r->t;
-    struct ir_node *n = node(r, IR_NAME);
-    bool has_value;
-    int64_t value;
-
-    TRY(ir_need_name(r, &n->text));
-    *out = n;
-    if (ir_take(r, "(")) {
-        if (!ir_known_function(n->text) &&
-            !among(r->functions, r->n_functions, n->text) &&
-            !among(r->names, r->n_names, n->text))
-            return err_set(ERR_UNSUPPORTED, "%s:%d: %.60s() is no function that is known",
-                           at->file, at->line, n->text);
-        n->kind = IR_CALL;
-        return arguments(r, ")", &n->k[0]);
-    }
-    if (among(r->names, r->n_names, n->text) ||
-        among(r->functions, r->n_functions, n->text))
-        return OK;
-    if (!ir_known_constant(n->text, &value, &has_value))
-        return err_set(ERR_UNSUPPORTED, "%s:%d: \"%.60s\" is not declared", at->file,
-                       at->line, n->text);
-    if (has_value)
-        *out = ir_int(r->p, value);
-    return OK;
-}
-
-/* cast(float*, x) */
-static int high_cast(struct ir_parser *r, struct ir_node **out)
-{
-    struct ir_node *n = node(r, IR_CAST);
-
-    TRY(ir_need(r, "("));
-    TRY(need_type(r, &n->type));
-    TRY(ir_need(r, ","));
-    TRY(ir_expr(r, &n->k[0]));
-    *out = n;
-    return ir_need(r, ")");
-}
-
-static int unary(struct ir_parser *r, struct ir_node **out);
-
-static int size_of(struct ir_parser *r, struct ir_node **out)
-{
-    struct ir_node *n = node(r, IR_SIZEOF);
-
-    TRY(ir_need(r, "("));
-    if (ir_at_type(r))
-        TRY(need_type(r, &n->type));
-    else
-        TRY(ir_expr(r, &n->k[0]));
-    *out = n;
-    return ir_need(r, ")");
-}
-
-static int primary(struct ir_parser *r, struct ir_node **out)
-{
-    if (r->t->kind == IR_T_NUMBER)
-        return number(r, out);
-    if (r->t->kind == IR_T_STRING) {
-        *out = node(r, IR_STRING);
-        (*out)->text = r->t++->text;
-        return OK;
-    }
-    if (ir_take(r, "sizeof"))
-        return size_of(r, out);
-    if (high(r) && ir_take(r, "cast"))
-        return high_cast(r, out);
-    if (ir_take(r, "(")) {
-        TRY(ir_expr(r, out));
-        return ir_need(r, ")");
-    }
-    return named(r, out);
-}
-
-static int postfix(struct ir_parser *r, struct ir_node **out)
-{
-    struct ir_node *n;
-
-    TRY(primary(r, out));
-    for (int steps = 0;; steps++) {
-        if (steps > IR_DEPTH_MAX)
-            return ir_expected(r, "a shorter expression");
-        if (ir_is(r, "[")) {
-            n = node(r, IR_INDEX);
-            r->t++;
-            TRY(ir_expr(r, &n->k[1]));
-            TRY(ir_need(r, "]"));
-        } else if (ir_is(r, ".") || (!high(r) && ir_is(r, "->"))) {
-            n = node(r, IR_MEMBER);
-            n->op = high(r) ? IR_EITHER : ir_is(r, ".") ? IR_DOT : IR_ARROW;
-            r->t++;
-            TRY(ir_need_name(r, &n->text));
-        } else {
-            return OK;
-        }
-        n->k[0] = *out;
-        *out = n;
-    }
-}
-
-static int unary_inside(struct ir_parser *r, struct ir_node **out)
-{
-    static const struct {
-        const char *low, *high;
-        enum ir_op op;
-    } ops[] = {{"-", "-", IR_NEG},
-               {"!", "not", IR_NOT},
-               {"~", "~", IR_INVERT},
-               {"*", "*", IR_DEREF},
-               {"&", "&", IR_ADDRESS}};
-    struct ir_node *n;
-
-    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
-        if (!ir_is(r, high(r) ? ops[i].high : ops[i].low))
-            continue;
-        n = node(r, IR_UNARY);
-        n->op = ops[i].op;
-        r->t++;
-        *out = n;
-        return unary(r, &n->k[0]);
-    }
-    if (!high(r) && ir_is(r, "(")) {
-        r->t++;
-        if (ir_at_type(r)) {
-            n = node(r, IR_CAST);
-            TRY(need_type(r, &n->type));
-            TRY(ir_need(r, ")"));
-            *out = n;
-            return unary(r, &n->k[0]);
-        }
-        r->t--;
-    }
-    return postfix(r, out);
-}
-
-static int unary(struct ir_parser *r, struct ir_node **out)
-{
-    TRY(ir_enter(r));
-    TRY(unary_inside(r, out));
-    r->depth--;
-    return OK;
-}
-
-/* The operator at r->t that binds at least as tightly as `rank`; IR_SET: there is none. */
-static enum ir_op operator_at(const struct ir_parser *r, int rank)
-{
-    for (enum ir_op op = IR_ADD; op <= IR_OR; op++)
-        if (ir_is(r, ir_op_text(op, r->p->level)) && ir_op_rank(op) >= rank)
-            return op;
-    return IR_SET;
-}
-
-static int binary(struct ir_parser *r, struct ir_node **out, int rank)
-{
-    enum ir_op op;
-
-    TRY(unary(r, out));
-    for (int steps = 0; (op = operator_at(r, rank)) != IR_SET; steps++) {
-        struct ir_node *n = node(r, IR_BINARY);
-
-        if (steps > 4 * IR_DEPTH_MAX)
-            return ir_expected(r, "a shorter expression");
-        r->t++;
-        n->op = op;
-        n->k[0] = *out;
-        TRY(ir_enter(r));
-        TRY(binary(r, &n->k[1], ir_op_rank(op) + 1));
-        r->depth--;
-        *out = n;
-    }
-    return OK;
-}
-
-static int conditional(struct ir_parser *r, struct ir_node **out)
-{
-    struct ir_node *n;
-
-    TRY(binary(r, out, 0));
-    if (!ir_is(r, high(r) ? "if" : "?"))
-        return OK;
-    n = node(r, IR_COND);
-    r->t++;
-    if (high(r)) { /* a if c else b */
-        n->k[1] = *out;
-        TRY(binary(r, &n->k[0], 0));
-        TRY(ir_need(r, "else"));
-    } else {
-        n->k[0] = *out;
-        TRY(ir_expr(r, &n->k[1]));
-        TRY(ir_need(r, ":"));
-    }
-    *out = n;
-    return ir_expr(r, &n->k[2]);
-}
-
-int ir_expr(struct ir_parser *r, struct ir_node **out)
-{
-    TRY(ir_enter(r));
-    TRY(conditional(r, out));
-    r->depth--;
-    return OK;
-}
-
-int ir_initial(struct ir_parser *r, struct ir_node **out)
-{
-    struct ir_node *n;
-
-    if (!ir_is(r, high(r) ? "[" : "{"))
-        return ir_expr(r, out);
-    n = node(r, IR_LIST);
-    r->t++;
-    *out = n;
-    TRY(ir_enter(r));
-    TRY(arguments(r, high(r) ? "]" : "}", &n->k[0]));
-    r->depth--;
-    return OK;
-}
-
-int ir_sizes(struct ir_parser *r, struct ir_node **out)
+/* kernel gemm_f32: and its fields, a line each. */
+static int kernel(struct ir_parser *r, struct ir_node *n)
 {
     IR_LIST_INIT(l);
 
-    while (ir_take(r, "[")) {
-        struct ir_node *n;
-
-        TRY(ir_expr(r, &n));
-        TRY(ir_need(r, "]"));
-        ir_append(&l, n);
+    n->kind = IR_VARIANT;
+    TRY(ir_need_name(r, &n->text));
+    TRY(ir_need(r, ":"));
+    TRY(need_line(r));
+    if (r->t->kind != IR_T_IN)
+        return ir_expected(r, "an indented line");
+    r->t++;
+    while (r->t->kind != IR_T_OUT) {
+        if (!ir_take(r, "pass"))
+            TRY(field(r, &l));
+        TRY(need_line(r));
     }
-    *out = l.first;
+    r->t++;
+    n->k[0] = l.first;
     return OK;
 }
 
-int ir_simple(struct ir_parser *r, struct ir_node **out)
+static int param(struct ir_parser *r, struct ir_node *n)
 {
-    static const char *const ops[] = {
-        "=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="};
-    static const enum ir_op op_of[] = {IR_SET,     IR_ADD,     IR_SUB,   IR_MUL,
-                                       IR_DIV,     IR_MOD,     IR_SHL,   IR_SHR,
-                                       IR_BIT_AND, IR_BIT_XOR, IR_BIT_OR};
-    struct ir_node *n, *left;
+    int64_t value;
 
-    TRY(unary(r, &left));
-    n = node(r, IR_ASSIGN);
-    n->k[0] = left;
-    *out = n;
-    if (ir_is(r, "++") || ir_is(r, "--")) {
-        n->op = ir_is(r, "++") ? IR_ADD : IR_SUB;
-        r->t++;
-        n->k[1] = ir_int(r->p, 1);
-    } else {
-        size_t i = 0;
-
-        while (i < sizeof(ops) / sizeof(ops[0]) && !ir_is(r, ops[i]))
-            i++;
-        if (i == sizeof(ops) / sizeof(ops[0])) {
-            if (left->kind != IR_CALL)
-                return ir_expected(r, "an assignment or a call");
-            n->kind = IR_EXPR;
-            return OK;
-        }
-        r->t++;
-        n->op = op_of[i];
-        TRY(ir_expr(r, &n->k[1]));
-    }
-    if (left->kind != IR_NAME && left->kind != IR_INDEX && left->kind != IR_MEMBER &&
-        (left->kind != IR_UNARY || left->op != IR_DEREF))
-        return ir_expected(r, "no assignment to such an expression before this");
-    return OK;
+    n->kind = IR_PARAM;
+    TRY(ir_need_name(r, &n->text));
+    TRY(ir_need(r, "="));
+    TRY(ir_expr(r, &n->k[0]));
+    if (!ir_int_value(n->k[0], &value) || value > IR_PARAM_MAX)
+        return ir_expected(r, "an integer up to 65536 before this");
+    TRY(ir_declare(r, n->text));
+    return need_line(r);
 }
+
+static int part(struct ir_parser *r, struct ir_node *n)
+{
+    if (ir_take(r, "param"))
+        return param(r, n);
+    if (ir_take(r, "kernel"))
+        return kernel(r, n);
+    return ir_take(r, "def") ? function(r, n) : ir_expected(r, "param, def or kernel");
+}
+
+/* ---- a text ---- */
 
 struct parsing {
     struct ir_parser r;
@@ -462,9 +477,18 @@ struct parsing {
 static int parse(void *arg)
 {
     struct parsing *a = arg;
+    struct ir_parser *r = &a->r;
+    IR_LIST_INIT(l);
 
-    TRY(ir_lex(a->x, a->text, a->n, a->name, &a->r.t));
-    return high(&a->r) ? ir_parse_high(&a->r) : ir_parse_low(&a->r);
+    TRY(ir_lex(a->x, a->text, a->n, a->name, &r->t));
+    while (r->t->kind != IR_T_END) {
+        struct ir_node *n = ir_node(r->p, IR_FUNCTION, r->t->line);
+
+        TRY(r->p->level == IR_HIGH ? part(r, n) : c_part(r, n));
+        ir_append(&l, n);
+    }
+    r->p->top = l.first;
+    return OK;
 }
 
 int ir_parse(struct ir *out, enum ir_level level, const char *text, size_t n,

@@ -56,17 +56,22 @@ static int rank_of(const struct ir_node *n, enum ir_level level)
 
 void ir_print_type(struct text *t, struct ir_type type, enum ir_level level)
 {
-    text_puts(t, type.is_const ? "const " : "");
-    text_puts(t, type.base ? type.base : "void");
+    text_printf(t, "%s%s", type.is_const ? "const " : "", type.base ? type.base : "void");
     for (int i = 0; i < type.ptr; i++)
         text_puts(t, i == 0 && level == IR_LOW ? " *" : "*");
 }
 
-static void put_list(struct text *t, const struct ir_node *n, enum ir_level level)
+typedef void (*put_fn)(struct text *t, const struct ir_node *n, enum ir_level level);
+
+static void put_expr(struct text *t, const struct ir_node *n, enum ir_level level);
+
+/* Nodes with commas between them. */
+static void put_list(struct text *t, const struct ir_node *n, enum ir_level level,
+                     put_fn put)
 {
-    for (bool first = true; n; n = n->next, first = false) {
-        text_puts(t, first ? "" : ", ");
-        ir_print_expr(t, n, level);
+    for (; n; n = n->next) {
+        put(t, n, level);
+        text_puts(t, n->next ? ", " : "");
     }
 }
 
@@ -75,23 +80,18 @@ static void put_at(struct text *t, const struct ir_node *n, enum ir_level level,
     bool brackets = rank_of(n, level) < rank;
 
     text_puts(t, brackets ? "(" : "");
-    ir_print_expr(t, n, level);
+    put_expr(t, n, level);
     text_puts(t, brackets ? ")" : "");
 }
 
 static void put_cond(struct text *t, const struct ir_node *n, enum ir_level level)
 {
-    if (level == IR_HIGH) {
-        put_at(t, n->k[1], level, 1);
-        text_puts(t, " if ");
-        put_at(t, n->k[0], level, 1);
-        text_puts(t, " else ");
-    } else {
-        put_at(t, n->k[0], level, 1);
-        text_puts(t, " ? ");
-        put_at(t, n->k[1], level, 1);
-        text_puts(t, " : ");
-    }
+    bool high = level == IR_HIGH;
+
+    put_at(t, n->k[high], level, 1);
+    text_puts(t, high ? " if " : " ? ");
+    put_at(t, n->k[!high], level, 1);
+    text_puts(t, high ? " else " : " : ");
     put_at(t, n->k[2], level, 1);
 }
 
@@ -104,7 +104,7 @@ static void put_cast(struct text *t, const struct ir_node *n, enum ir_level leve
     text_puts(t, level == IR_HIGH ? ")" : "");
 }
 
-void ir_print_expr(struct text *t, const struct ir_node *n, enum ir_level level)
+static void put_expr(struct text *t, const struct ir_node *n, enum ir_level level)
 {
     switch (n->kind) {
     case IR_UNARY:
@@ -113,32 +113,28 @@ void ir_print_expr(struct text *t, const struct ir_node *n, enum ir_level level)
         break;
     case IR_BINARY:
         put_at(t, n->k[0], level, ir_op_rank(n->op));
-        text_puts(t, " ");
-        text_puts(t, ir_op_text(n->op, level));
-        text_puts(t, " ");
+        text_printf(t, " %s ", ir_op_text(n->op, level));
         put_at(t, n->k[1], level, ir_op_rank(n->op) + 1);
         break;
     case IR_COND:
         put_cond(t, n, level);
         break;
     case IR_CALL:
-        text_puts(t, n->text);
-        text_puts(t, "(");
-        put_list(t, n->k[0], level);
+        text_printf(t, "%s(", n->text);
+        put_list(t, n->k[0], level, put_expr);
         text_puts(t, ")");
         break;
     case IR_INDEX:
         put_at(t, n->k[0], level, RANK_POSTFIX);
         text_puts(t, "[");
-        ir_print_expr(t, n->k[1], level);
+        put_expr(t, n->k[1], level);
         text_puts(t, "]");
         break;
     case IR_MEMBER: /* a number's point would be its own */
         put_at(t, n->k[0], level,
                n->k[0]->kind == IR_INT || n->k[0]->kind == IR_FLOAT ? RANK_PRIMARY + 1
                                                                     : RANK_POSTFIX);
-        text_puts(t, ir_op_text(n->op, level));
-        text_puts(t, n->text);
+        text_printf(t, "%s%s", ir_op_text(n->op, level), n->text);
         break;
     case IR_CAST:
         put_cast(t, n, level);
@@ -146,20 +142,18 @@ void ir_print_expr(struct text *t, const struct ir_node *n, enum ir_level level)
     case IR_SIZEOF:
         text_puts(t, "sizeof(");
         if (n->k[0])
-            ir_print_expr(t, n->k[0], level);
+            put_expr(t, n->k[0], level);
         else
             ir_print_type(t, n->type, level);
         text_puts(t, ")");
         break;
     case IR_LIST:
         text_puts(t, level == IR_HIGH ? "[" : "{");
-        put_list(t, n->k[0], level);
+        put_list(t, n->k[0], level, put_expr);
         text_puts(t, level == IR_HIGH ? "]" : "}");
         break;
     case IR_STRING:
-        text_puts(t, "\"");
-        text_puts(t, n->text);
-        text_puts(t, "\"");
+        text_printf(t, "\"%s\"", n->text);
         break;
     default:
         text_puts(t, n->text);
@@ -176,44 +170,33 @@ static void put_indent(struct text *t, int depth)
 
 static void put_decl(struct text *t, const struct ir_node *d, enum ir_level level)
 {
-    if (level == IR_HIGH) {
-        text_puts(t, d->text);
-        text_puts(t, ": ");
-        ir_print_type(t, d->type, level);
-    } else {
-        ir_print_type(t, d->type, level);
-        text_puts(t, d->type.ptr > 0 ? "" : " ");
-        text_puts(t, d->text);
-    }
+    if (level == IR_HIGH)
+        text_printf(t, "%s: ", d->text);
+    ir_print_type(t, d->type, level);
+    if (level == IR_LOW)
+        text_printf(t, "%s%s", d->type.ptr > 0 ? "" : " ", d->text);
     for (const struct ir_node *s = d->k[0]; s; s = s->next) {
         text_puts(t, "[");
-        ir_print_expr(t, s, level);
+        put_expr(t, s, level);
         text_puts(t, "]");
     }
     if (d->k[1]) {
         text_puts(t, " = ");
-        ir_print_expr(t, d->k[1], level);
+        put_expr(t, d->k[1], level);
     }
 }
 
 static void put_simple(struct text *t, const struct ir_node *n, enum ir_level level)
 {
-    ir_print_expr(t, n->k[0], level);
+    put_expr(t, n->k[0], level);
     if (n->kind == IR_EXPR)
         return;
-    text_puts(t, " ");
-    text_puts(t, ir_op_text(n->op, level));
-    text_puts(t, "= ");
-    ir_print_expr(t, n->k[1], level);
+    text_printf(t, " %s= ", ir_op_text(n->op, level));
+    put_expr(t, n->k[1], level);
 }
 
-static void put_simples(struct text *t, const struct ir_node *n, enum ir_level level)
-{
-    for (bool first = true; n; n = n->next, first = false) {
-        text_puts(t, first ? "" : ", ");
-        put_simple(t, n, level);
-    }
-}
+static void put_statements(struct text *t, const struct ir_node *n, enum ir_level level,
+                           int depth);
 
 static void put_body(struct text *t, const struct ir_node *n, enum ir_level level,
                      int depth)
@@ -223,7 +206,7 @@ static void put_body(struct text *t, const struct ir_node *n, enum ir_level leve
         put_indent(t, depth + 1);
         text_puts(t, "pass\n");
     }
-    ir_print_list(t, n, level, depth + 1);
+    put_statements(t, n, level, depth + 1);
     if (level == IR_HIGH)
         return;
     put_indent(t, depth);
@@ -234,7 +217,7 @@ static void put_if(struct text *t, const struct ir_node *n, enum ir_level level,
                    int depth)
 {
     text_puts(t, level == IR_HIGH ? "if " : "if (");
-    ir_print_expr(t, n->k[0], level);
+    put_expr(t, n->k[0], level);
     text_puts(t, level == IR_HIGH ? "" : ")");
     put_body(t, n->k[1], level, depth);
     if (!n->k[2])
@@ -247,95 +230,78 @@ static void put_if(struct text *t, const struct ir_node *n, enum ir_level level,
 static void put_for(struct text *t, const struct ir_node *n, enum ir_level level,
                     int depth)
 {
-    if (level == IR_HIGH) {
-        text_puts(t, "for ");
-        if (n->k[0]) {
-            put_decl(t, n->k[0], level);
-            text_puts(t, " ");
-        }
-        text_puts(t, "while ");
-        ir_print_expr(t, n->k[1], level);
-        text_puts(t, n->k[2] ? " then " : "");
-        put_simples(t, n->k[2], level);
-    } else {
-        text_puts(t, "for (");
-        if (n->k[0])
-            put_decl(t, n->k[0], level);
-        text_puts(t, "; ");
-        ir_print_expr(t, n->k[1], level);
-        text_puts(t, "; ");
-        put_simples(t, n->k[2], level);
-        text_puts(t, ")");
-    }
+    bool high = level == IR_HIGH;
+
+    text_puts(t, high ? "for " : "for (");
+    if (n->k[0])
+        put_decl(t, n->k[0], level);
+    text_puts(t, !high ? "; " : n->k[0] ? " while " : "while ");
+    put_expr(t, n->k[1], level);
+    text_puts(t, !high ? "; " : n->k[2] ? " then " : "");
+    put_list(t, n->k[2], level, put_simple);
+    text_puts(t, high ? "" : ")");
     put_body(t, n->k[3], level, depth);
 }
 
 static void put_loop(struct text *t, const struct ir_node *n, enum ir_level level,
                      int depth)
 {
-    text_puts(t, "for ");
-    text_puts(t, n->text);
-    text_puts(t, ": ");
+    text_printf(t, "for %s: ", n->text);
     ir_print_type(t, n->type, level);
-    text_puts(t, " in ");
-    text_puts(t, ir_op_text(n->op, level));
-    text_puts(t, "(");
+    text_printf(t, " in %s(", ir_op_text(n->op, level));
     for (int i = 0; i < 3 && n->k[i]; i++) {
         text_puts(t, i ? ", " : "");
-        ir_print_expr(t, n->k[i], level);
+        put_expr(t, n->k[i], level);
     }
     for (const struct ir_node *a = n->k[3]; a; a = a->next) {
-        text_puts(t, ", ");
-        text_puts(t, a->text);
-        text_puts(t, "=");
-        ir_print_expr(t, a->k[0], level);
+        text_printf(t, ", %s=", a->text);
+        put_expr(t, a->k[0], level);
     }
     text_puts(t, ")");
     put_body(t, n->k[4], level, depth);
 }
 
-void ir_print_list(struct text *t, const struct ir_node *n, enum ir_level level,
-                   int depth)
+static void put_statements(struct text *t, const struct ir_node *n, enum ir_level level,
+                           int depth)
 {
-    const char *end = level == IR_HIGH ? "\n" : ";\n";
-
     for (; n; n = n->next) {
         put_indent(t, depth);
-        if (n->kind == IR_IF) {
+        switch (n->kind) {
+        case IR_IF:
             put_if(t, n, level, depth);
-        } else if (n->kind == IR_FOR) {
+            continue;
+        case IR_FOR:
             put_for(t, n, level, depth);
-        } else if (n->kind == IR_LOOP) {
+            continue;
+        case IR_LOOP:
             put_loop(t, n, level, depth);
-        } else if (n->kind == IR_BLOCK) {
+            continue;
+        case IR_BLOCK:
             text_puts(t, "{\n");
-            ir_print_list(t, n->k[0], level, depth + 1);
+            put_statements(t, n->k[0], level, depth + 1);
             put_indent(t, depth);
             text_puts(t, "}\n");
-        } else if (n->kind == IR_RETURN) {
+            continue;
+        case IR_RETURN:
             text_puts(t, n->k[0] ? "return " : "return");
-            if (n->k[0])
-                ir_print_expr(t, n->k[0], level);
-            text_puts(t, end);
-        } else {
-            if (n->kind == IR_DECL)
-                put_decl(t, n, level);
-            else
-                put_simple(t, n, level);
-            text_puts(t, end);
+            put_list(t, n->k[0], level, put_expr);
+            break;
+        case IR_DECL:
+            put_decl(t, n, level);
+            break;
+        default:
+            put_simple(t, n, level);
         }
+        text_puts(t, level == IR_HIGH ? "\n" : ";\n");
     }
 }
 
 /* ---- parts ---- */
 
-static void put_parameters(struct text *t, const struct ir_node *n, enum ir_level level)
+static void put_parameters(struct text *t, const struct ir_node *f, enum ir_level level)
 {
-    text_puts(t, "(");
-    for (bool first = true; n; n = n->next, first = false) {
-        text_puts(t, first ? "" : ", ");
-        put_decl(t, n, level);
-    }
+    text_printf(t, "%s(", f->text);
+    put_list(t, f->k[0], level, put_decl);
     text_puts(t, ")");
 }
 
@@ -345,12 +311,10 @@ void ir_print_function(struct text *t, const struct ir_node *f, enum ir_level le
         text_puts(t, "static ");
         ir_print_type(t, f->type, level);
         text_puts(t, f->type.ptr > 0 ? "" : " ");
-        text_puts(t, f->text);
-        put_parameters(t, f->k[0], level);
+        put_parameters(t, f, level);
     } else {
         text_puts(t, "def ");
-        text_puts(t, f->text);
-        put_parameters(t, f->k[0], level);
+        put_parameters(t, f, level);
         text_puts(t, " -> ");
         ir_print_type(t, f->type, level);
     }
@@ -359,30 +323,26 @@ void ir_print_function(struct text *t, const struct ir_node *f, enum ir_level le
 
 static void put_variant(struct text *t, const struct ir_node *v, enum ir_level level)
 {
-    text_puts(t, level == IR_HIGH ? "kernel " : "const struct kern_variant ");
-    text_puts(t, v->text);
-    text_puts(t, level == IR_HIGH ? ":\n" : " = {\n");
-    if (!v->k[0] && level == IR_HIGH)
+    bool high = level == IR_HIGH;
+
+    text_printf(t, high ? "kernel %s:\n" : "const struct kern_variant %s = {\n", v->text);
+    if (!v->k[0] && high)
         text_puts(t, "    pass\n");
     for (const struct ir_node *f = v->k[0]; f; f = f->next) {
-        text_puts(t, level == IR_HIGH ? "    " : "    .");
-        text_puts(t, f->text);
-        text_puts(t, " = ");
-        ir_print_expr(t, f->k[0], level);
-        text_puts(t, level == IR_HIGH ? "\n" : ",\n");
+        text_printf(t, high ? "    %s = " : "    .%s = ", f->text);
+        put_expr(t, f->k[0], level);
+        text_puts(t, high ? "\n" : ",\n");
     }
-    text_puts(t, level == IR_HIGH ? "" : "};\n");
+    text_puts(t, high ? "" : "};\n");
 }
 
 static void put_typedef(struct text *t, const struct ir_node *n)
 {
     text_puts(t, "typedef ");
     ir_print_type(t, n->type, IR_LOW);
-    text_puts(t, n->type.ptr > 0 ? "(*" : " (*");
-    text_puts(t, n->text);
-    text_puts(t, ")");
-    put_parameters(t, n->k[0], IR_LOW);
-    text_puts(t, ";\n");
+    text_printf(t, "%s(*%s)(", n->type.ptr > 0 ? "" : " ", n->text);
+    put_list(t, n->k[0], IR_LOW, put_decl);
+    text_puts(t, ");\n");
 }
 
 int ir_print(char **out, const struct ir *p)
@@ -391,11 +351,7 @@ int ir_print(char **out, const struct ir *p)
 
     for (const struct ir_node *n = p->top; n; n = n->next) {
         if (n->kind == IR_PARAM) {
-            text_puts(&t, "param ");
-            text_puts(&t, n->text);
-            text_puts(&t, " = ");
-            text_puts(&t, n->k[0]->text);
-            text_puts(&t, "\n");
+            text_printf(&t, "param %s = %s\n", n->text, n->k[0]->text);
         } else if (n->kind == IR_VARIANT) {
             text_puts(&t, "\n");
             put_variant(&t, n, p->level);

@@ -1,10 +1,11 @@
-/* Problems of every operator, with random data. */
+/* Problems of every operator, with random data: kernels are checked and timed on them. */
 #include "ir/problem.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernels/gemm.h"
@@ -239,7 +240,8 @@ int ir_problem_run(struct ir_problem *p, const struct kern_variant *v, bool fres
     return OK;
 }
 
-const float *ir_problem_result(const struct ir_problem *p, int64_t *n)
+/* The results, as floats (an index as one, 16-bit results by their bits). */
+static const float *result_of(const struct ir_problem *p, int64_t *n)
 {
     const uint16_t *bits = p->part[OUT];
 
@@ -293,8 +295,9 @@ static int make_bench(struct ir_problem *p, int64_t m)
     return make_vectors(p, 4096);
 }
 
+/* m: of the benchmark; 0: random sizes. */
 static int open_problem(struct ir_problem **out, enum kern_op op, uint64_t seed,
-                        bool bench, int64_t m)
+                        int64_t m)
 {
     struct ir_problem *p = mem_new(MEM_OTHER, 1, sizeof(*p));
     int rc;
@@ -304,7 +307,7 @@ static int open_problem(struct ir_problem **out, enum kern_op op, uint64_t seed,
         return ERR_NOMEM;
     p->op = op;
     rng_init(&p->r, seed, "problem");
-    rc = bench ? make_bench(p, m > 0 ? m : 64) : make_random(p);
+    rc = m > 0 ? make_bench(p, m) : make_random(p);
     if (rc == OK) {
         p->result = mem_new(MEM_OTHER, (size_t)p->n_result, sizeof(*p->result));
         rc = p->result ? OK : ERR_NOMEM;
@@ -316,14 +319,9 @@ static int open_problem(struct ir_problem **out, enum kern_op op, uint64_t seed,
     return rc;
 }
 
-int ir_problem_random(struct ir_problem **out, enum kern_op op, uint64_t seed)
-{
-    return open_problem(out, op, seed, false, 0);
-}
-
 int ir_problem_bench(struct ir_problem **out, enum kern_op op, int64_t m)
 {
-    return open_problem(out, op, 1, true, m);
+    return open_problem(out, op, 1, m > 0 ? m : 64);
 }
 
 void ir_problem_close(struct ir_problem **p)
@@ -342,4 +340,125 @@ void ir_problem_close(struct ir_problem **p)
 const char *ir_problem_text(const struct ir_problem *p)
 {
     return p->text;
+}
+
+/* ---- checking ---- */
+
+const struct kern_variant *ir_reference(enum kern_op op)
+{
+    struct kern_table t;
+
+    kern_table_choose(&t, 0, KERN_EXACT);
+    return t.v[op];
+}
+
+static void compare(struct ir_check *c, const float *want, const float *got, int64_t n)
+{
+    double square = 0, most = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double off = fabs((double)got[i] - want[i]);
+
+        c->n_different += memcmp(&want[i], &got[i], sizeof(*got)) != 0;
+        square += (double)want[i] * want[i];
+        if (!(off <= most))
+            most = isnan(off) ? INFINITY : off;
+    }
+    c->n_values += n;
+    c->n_problems++;
+    most /= sqrt(square / (double)n) + 1e-30;
+    c->error = most > c->error ? most : c->error;
+}
+
+static int check_one(struct ir_check *c, const struct kern_variant *v, uint64_t seed)
+{
+    struct ir_problem *p;
+    const float *result;
+    float *want = NULL;
+    int64_t n;
+    int rc;
+
+    TRY(open_problem(&p, v->op, seed, 0));
+    rc = ir_problem_run(p, ir_reference(v->op), true);
+    result = result_of(p, &n);
+    if (rc == OK) {
+        want = mem_new(MEM_OTHER, (size_t)n, sizeof(*want));
+        rc = want ? OK : ERR_NOMEM;
+    }
+    if (rc == OK) {
+        memcpy(want, result, (size_t)n * sizeof(*want));
+        rc = ir_problem_run(p, v, true);
+    }
+    if (rc == OK) {
+        result = result_of(p, &n);
+        compare(c, want, result, n);
+    }
+    mem_free(want);
+    ir_problem_close(&p);
+    return rc;
+}
+
+int ir_check(struct ir_check *out, const struct kern_variant *v, int n, uint64_t seed)
+{
+    *out = (struct ir_check){.error = 0};
+    for (int i = 0; i < n; i++)
+        TRY(check_one(out, v, seed + (uint64_t)i));
+    return OK;
+}
+
+int ir_check_verdict(const struct ir_check *c, bool keeps_bits)
+{
+    if (keeps_bits && c->n_different > 0)
+        return err_set(ERR_STATE,
+                       "%lld of %lld results differ from kernels/ref/: its parameters "
+                       "should keep every bit",
+                       (long long)c->n_different, (long long)c->n_values);
+    if (!(c->error <= IR_ERROR_MAX))
+        return err_set(ERR_STATE,
+                       "results are off by %.2g of their RMS: more than %.0e, which no "
+                       "order of sums explains",
+                       c->error, IR_ERROR_MAX);
+    return OK;
+}
+
+/* ---- timing ---- */
+
+int ir_bench_trial(void *arg, int i, struct measure_trial *t)
+{
+    const struct ir_bench *b = arg;
+    uint64_t from = clock_ns();
+
+    for (int64_t run = 0; run < b->n_runs; run++)
+        TRY(ir_problem_run(b->p, b->v[i], false));
+    t->seconds = (double)(clock_ns() - from) * 1e-9 / (double)b->n_runs;
+    return OK;
+}
+
+int ir_bench_open(struct ir_bench *b, double trial_s)
+{
+    struct measure_trial once = {.seconds = 0};
+
+    TRY(ir_problem_run(b->p, b->v[0], true)); /* all of it is in the caches then */
+    b->n_runs = 1;
+    TRY(ir_bench_trial(b, 0, &once));
+    if (once.seconds < trial_s)
+        b->n_runs = (int64_t)(trial_s / (once.seconds + 1e-9)) + 1;
+    return OK;
+}
+
+int ir_bench(struct measure_report *out, struct ir_problem *p,
+             const struct kern_variant *const *v, int n)
+{
+    struct measure_opts o = {.keep_all = true, .max_rounds = 25};
+    struct ir_bench b = {.p = p, .v = v};
+    struct measure *m;
+    int rc;
+
+    TRY(ir_bench_open(&b, 5e-4));
+    TRY(measure_open(&m, n, 25));
+    rc = measure_compare(m, n, &o, ir_bench_trial, &b);
+    for (int i = 0; i < n && rc == OK; i++)
+        measure_report(m, i, &out[i]);
+    measure_close(&m);
+    return rc;
 }

@@ -109,7 +109,7 @@ static struct ir_node *shorten(struct ir *p, struct ir_node *n, void *arg)
     return n;
 }
 
-static int promote_loop(struct ir_lowering *w, struct ir_node *loop, struct ir_list *out)
+static void promote_loop(struct ir_lowering *w, struct ir_node *loop, struct ir_list *out)
 {
     struct sums s = {.w = w, .loop = loop};
     struct ir *p = w->p;
@@ -120,7 +120,7 @@ static int promote_loop(struct ir_lowering *w, struct ir_node *loop, struct ir_l
 
         if (!x.root || has_other(body_of(loop), &x)) {
             ir_append(out, loop);
-            return OK;
+            return;
         }
     }
     for (int i = 0; i < s.n; i++)
@@ -141,27 +141,25 @@ static int promote_loop(struct ir_lowering *w, struct ir_node *loop, struct ir_l
         e->k[0] = ir_vector_call(p, "store", s.lanes[i], at);
         ir_append(out, e);
     }
+}
+
+static int promote(void *arg, struct ir_node *n, struct ir_list *out)
+{
+    struct ir_lowering *w = arg;
+
+    if (n->kind == IR_LOOP || n->kind == IR_FOR) {
+        promote_loop(w, n, out);
+        return OK;
+    }
+    if (n->kind == IR_IF) {
+        TRY(ir_promote(w, &n->k[1]));
+        TRY(ir_promote(w, &n->k[2]));
+    }
+    ir_append(out, n);
     return OK;
 }
 
 int ir_promote(struct ir_lowering *w, struct ir_node **list)
 {
-    struct ir_node *next;
-    IR_LIST_INIT(out);
-
-    for (struct ir_node *n = *list; n; n = next) {
-        next = n->next;
-        n->next = NULL;
-        if (n->kind == IR_LOOP || n->kind == IR_FOR) {
-            TRY(promote_loop(w, n, &out));
-            continue;
-        }
-        if (n->kind == IR_IF) {
-            TRY(ir_promote(w, &n->k[1]));
-            TRY(ir_promote(w, &n->k[2]));
-        }
-        ir_append(&out, n);
-    }
-    *list = out.first;
-    return OK;
+    return ir_each(list, promote, w);
 }

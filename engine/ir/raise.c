@@ -14,8 +14,6 @@ struct raiser {
     bool gemm;
 };
 
-static int raise_list(struct raiser *r, struct ir_node **list);
-
 /* ---- calls of functions that return nothing ---- */
 
 static bool is_return(const struct ir_node *n, void *arg)
@@ -40,10 +38,7 @@ static bool collect_name(const struct ir_node *n, void *arg)
 
 static bool has_name(const struct names *x, const char *name)
 {
-    for (int i = 0; i < x->n; i++)
-        if (strcmp(x->v[i], name) == 0)
-            return true;
-    return false;
+    return ir_among(x->v, x->n, name);
 }
 
 /* Give every variable of `list` that the function in hand has, too, another name. */
@@ -222,31 +217,25 @@ static bool raise_for(struct raiser *r, struct ir_node *n, struct ir_list *out)
     return true;
 }
 
-static int raise_list(struct raiser *r, struct ir_node **list)
+static int raise_statement(void *arg, struct ir_node *n, struct ir_list *out)
 {
-    struct ir_node *next;
-    IR_LIST_INIT(out);
+    struct raiser *r = arg;
 
-    for (struct ir_node *n = *list; n; n = next) {
-        next = n->next;
-        n->next = NULL;
-        if (n->kind == IR_BLOCK) { /* so that its names stay its own */
-            n->kind = IR_IF;
-            n->k[1] = n->k[0];
-            n->k[0] = ir_int(r->p, 1);
-        }
-        if (n->kind == IR_IF) {
-            TRY(raise_list(r, &n->k[1]));
-            TRY(raise_list(r, &n->k[2]));
-        }
-        if (n->kind == IR_FOR)
-            TRY(raise_list(r, &n->k[3]));
-        if (n->kind == IR_EXPR)
-            TRY(raise_call(r, n, &out));
-        else if (n->kind != IR_FOR || !raise_for(r, n, &out))
-            ir_append(&out, n);
+    if (n->kind == IR_BLOCK) { /* so that its names stay its own */
+        n->kind = IR_IF;
+        n->k[1] = n->k[0];
+        n->k[0] = ir_int(r->p, 1);
     }
-    *list = out.first;
+    if (n->kind == IR_IF) {
+        TRY(ir_each(&n->k[1], raise_statement, r));
+        TRY(ir_each(&n->k[2], raise_statement, r));
+    }
+    if (n->kind == IR_FOR)
+        TRY(ir_each(&n->k[3], raise_statement, r));
+    if (n->kind == IR_EXPR)
+        return raise_call(r, n, out);
+    if (n->kind != IR_FOR || !raise_for(r, n, out))
+        ir_append(out, n);
     return OK;
 }
 
@@ -387,7 +376,6 @@ const char *ir_op_word(const struct ir *p)
     return NULL;
 }
 
-/* The function of the row: .fn.rope = rope_ref. */
 const char *ir_entry_name(const struct ir *p)
 {
     const struct ir_node *v = ir_part(p, IR_VARIANT);
@@ -437,7 +425,7 @@ static int raise_parts(void *arg)
             continue;
         r->function = f;
         ir_change(p, &f->k[1], raise_expr, NULL);
-        TRY(raise_list(r, &f->k[1]));
+        TRY(ir_each(&f->k[1], raise_statement, r));
     }
     drop_unused(p, r->entry);
     for (struct ir_node *f = p->top; f; f = f->next)

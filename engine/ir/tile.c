@@ -48,17 +48,9 @@ static bool varies(struct tiling *t, const struct ir_node *n)
 
 /* ---- what may differ between iterations ---- */
 
-static bool has(const char *const *names, int n, const char *name)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
 static bool add(struct tiling *t, const char **names, int *n, const char *name)
 {
-    if (has(names, *n, name))
+    if (ir_among(names, *n, name))
         return false;
     t->full |= *n == NAMES_MAX;
     if (!t->full)
@@ -70,7 +62,7 @@ static bool is_may(const struct ir_node *n, void *arg)
 {
     const struct tiling *t = arg;
 
-    return n->kind == IR_NAME && has(t->may, t->n_may, n->text);
+    return n->kind == IR_NAME && ir_among(t->may, t->n_may, n->text);
 }
 
 static bool may_vary(struct tiling *t, const struct ir_node *n)
@@ -245,11 +237,10 @@ static int put_list(struct tiling *t, struct ir_node *list, struct ir_list *out)
     return OK;
 }
 
-static int put_copies(struct tiling *t, struct ir_node *n, struct ir_list *out)
+static void put_copies(struct tiling *t, struct ir_node *n, struct ir_list *out)
 {
     for (int r = 0; r < t->n; r++)
         ir_append(out, copy_for(t, n, r));
-    return OK;
 }
 
 static int put_inside(struct tiling *t, struct ir_node **list)
@@ -263,7 +254,7 @@ static int put_inside(struct tiling *t, struct ir_node **list)
 
 static int put_decl(struct tiling *t, struct ir_node *d, struct ir_list *out)
 {
-    bool differs = d->k[0] || !d->k[1] || has(t->uneven, t->n_uneven, d->text);
+    bool differs = d->k[0] || !d->k[1] || ir_among(t->uneven, t->n_uneven, d->text);
 
     if (!differs && (!varies(t, d->k[1]) || take_offset(t, d))) {
         ir_append(out, d);
@@ -272,15 +263,18 @@ static int put_decl(struct tiling *t, struct ir_node *d, struct ir_list *out)
     if (t->n_variables == NAMES_MAX)
         return err_set(ERR_LIMIT, "more than %d variables in a tile", NAMES_MAX);
     t->v[t->n_variables++] = (struct variable){.name = d->text};
-    return put_copies(t, d, out);
+    put_copies(t, d, out);
+    return OK;
 }
 
 static int put(struct tiling *t, struct ir_node *n, struct ir_list *out)
 {
     if (n->kind == IR_DECL)
         return put_decl(t, n, out);
-    if (is_copied(t, n))
-        return put_copies(t, n, out);
+    if (is_copied(t, n)) {
+        put_copies(t, n, out);
+        return OK;
+    }
     if (n->kind == IR_IF) {
         TRY(put_inside(t, &n->k[1]));
         TRY(put_inside(t, &n->k[2]));

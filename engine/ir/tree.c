@@ -237,11 +237,6 @@ bool ir_same(const struct ir_node *a, const struct ir_node *b)
     return true;
 }
 
-bool ir_equal(const struct ir *a, const struct ir *b)
-{
-    return a->level == b->level && ir_same_list(a->top, b->top);
-}
-
 /* ---- searching ---- */
 
 bool ir_any_in_list(const struct ir_node *n, bool (*fn)(const struct ir_node *, void *),
@@ -274,11 +269,6 @@ static bool is_name(const struct ir_node *n, void *name)
 bool ir_mentions(const struct ir_node *n, const char *name)
 {
     return ir_any(n, is_name, (void *)name);
-}
-
-bool ir_list_mentions(const struct ir_node *list, const char *name)
-{
-    return ir_any_in_list(list, is_name, (void *)name);
 }
 
 static bool is_assigned(const struct ir_node *n, void *name)
@@ -319,6 +309,14 @@ bool ir_affine(const struct ir_node *n, const char *var, int64_t *coef)
     return true;
 }
 
+bool ir_among(const char *const *names, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 const char *ir_root(const struct ir_node *n)
 {
     while (n && (n->kind == IR_BINARY || n->kind == IR_CAST || n->kind == IR_INDEX ||
@@ -328,6 +326,21 @@ const char *ir_root(const struct ir_node *n)
 }
 
 /* ---- changing ---- */
+
+int ir_each(struct ir_node **list,
+            int (*fn)(void *arg, struct ir_node *n, struct ir_list *out), void *arg)
+{
+    struct ir_node *next;
+    IR_LIST_INIT(out);
+
+    for (struct ir_node *n = *list; n; n = next) {
+        next = n->next;
+        n->next = NULL;
+        TRY(fn(arg, n, &out));
+    }
+    *list = out.first;
+    return OK;
+}
 
 void ir_change(struct ir *p, struct ir_node **n, ir_change_fn fn, void *arg)
 {
@@ -488,7 +501,6 @@ static bool whole_kid(const struct ir_node *n, int i, bool whole)
     case IR_ATTR:
         return true;
     case IR_LOOP:
-        return i < 3;
     case IR_FOR:
         return i < 3;
     case IR_DECL:

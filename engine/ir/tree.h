@@ -48,8 +48,12 @@ bool ir_any_in_list(const struct ir_node *n, bool (*fn)(const struct ir_node *, 
                     void *arg);
 bool ir_mentions(const struct ir_node *n, const char *name);   /* as a value */
 bool ir_assigns(const struct ir_node *list, const char *name); /* or declares it */
-bool ir_list_mentions(const struct ir_node *list, const char *name);
+bool ir_among(const char *const *names, int n, const char *name);
 
+/* Make the list again: fn gets each statement without what follows it, and appends to `out` what
+ * stands for it. */
+MUST int ir_each(struct ir_node **list,
+                 int (*fn)(void *arg, struct ir_node *n, struct ir_list *out), void *arg);
 /* Replace in the tree at *n every node for which `fn` returns another one. */
 typedef struct ir_node *(*ir_change_fn)(struct ir *p, struct ir_node *n, void *arg);
 void ir_change(struct ir *p, struct ir_node **n, ir_change_fn fn, void *arg);
@@ -77,15 +81,12 @@ const char *ir_entry_name(const struct ir *p);
 enum ir_op ir_judge(const struct ir *p, const struct ir_node *function,
                     const struct ir_node *loop);
 
-/* What the parser knows without a declaration. */
+/* known.c: the words that the parser knows without a declaration. */
 bool ir_known_function(const char *name);
 bool ir_known_constant(const char *name, int64_t *value, bool *has_value);
 bool ir_known_type(const char *word);
 
-/* print.c: an expression, a list of statements as C. */
-void ir_print_expr(struct text *t, const struct ir_node *n, enum ir_level level);
-void ir_print_list(struct text *t, const struct ir_node *n, enum ir_level level,
-                   int depth);
+/* print.c: parts of a program as text. */
 void ir_print_function(struct text *t, const struct ir_node *f, enum ir_level level);
 void ir_print_type(struct text *t, struct ir_type type, enum ir_level level);
 const char *ir_op_text(enum ir_op op, enum ir_level level);

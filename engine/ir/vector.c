@@ -105,10 +105,7 @@ struct vectors {
 
 static bool is_vector_name(const struct vectors *v, const char *name)
 {
-    for (int i = 0; i < v->n_names; i++)
-        if (strcmp(v->names[i], name) == 0)
-            return true;
-    return false;
+    return ir_among(v->names, v->n_names, name);
 }
 
 static bool is_varying(const struct ir_node *n, void *arg)

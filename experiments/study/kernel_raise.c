@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "experiments/study/support/compare.h"
 #include "experiments/study/support/raised.h"
 #include "experiments/study/support/rows.h"
@@ -58,10 +57,9 @@ struct cell {
     struct ir high;
     struct ir_kernel kernel;
     const struct kern_variant *v[N];
-    struct ir_problem *problem;
+    struct ir_bench bench;
     struct ir_check check;
     struct study_compare rounds;
-    int64_t n_runs;
 };
 
 static int build(struct cell *c)
@@ -83,28 +81,13 @@ static int build(struct cell *c)
     return OK;
 }
 
-static int trial(void *arg, int i, struct measure_trial *t)
-{
-    struct cell *c = arg;
-    uint64_t from = clock_ns();
-
-    for (int64_t run = 0; run < c->n_runs; run++)
-        TRY(ir_problem_run(c->problem, c->v[i], false));
-    t->seconds = (double)(clock_ns() - from) * 1e-9 / (double)c->n_runs;
-    return OK;
-}
-
 static int measure(struct cell *c)
 {
     static const char *const series[N] = {"s_raised", "s_ref", "s_handwritten"};
-    struct measure_trial once = {.seconds = 0};
 
-    TRY(ir_problem_bench(&c->problem, c->kernel.v.op, c->o->m));
-    TRY(ir_problem_run(c->problem, c->v[RAISED], true));
-    c->n_runs = 1;
-    TRY(trial(c, RAISED, &once));
-    if (once.seconds < TRIAL_S)
-        c->n_runs = (int64_t)(TRIAL_S / (once.seconds + 1e-9)) + 1;
+    TRY(ir_problem_bench(&c->bench.p, c->kernel.v.op, c->o->m));
+    c->bench.v = c->v;
+    TRY(ir_bench_open(&c->bench, TRIAL_S));
     c->rounds = (struct study_compare){.how = {.min_rounds = 3,
                                                .max_rounds = (int)c->o->rounds,
                                                .budget_s = fmax(c->o->cell_s, 1e-9),
@@ -112,7 +95,7 @@ static int measure(struct cell *c)
                                        .series = series,
                                        .doing = "in turn",
                                        .from = 0.5};
-    return study_compare(&c->rounds, c->out, N, 0, trial, c);
+    return study_compare(&c->rounds, c->out, N, 0, ir_bench_trial, &c->bench);
 }
 
 static int run(struct cell *c)
@@ -136,7 +119,7 @@ static int run(struct cell *c)
     };
 
     STUDY_VALUES(c->out, all, "a time was not a number");
-    study_note_text(c->out, "problem", ir_problem_text(c->problem));
+    study_note_text(c->out, "problem", ir_problem_text(c->bench.p));
     study_note_text(c->out, "raised", c->kernel.name);
     study_note_text(c->out, "handwritten", c->v[HANDWRITTEN]->name);
     return OK;
@@ -145,7 +128,7 @@ static int run(struct cell *c)
 static void end(struct cell *c)
 {
     study_compare_close(&c->rounds);
-    ir_problem_close(&c->problem);
+    ir_problem_close(&c->bench.p);
     ir_unload(&c->kernel);
     ir_fini(&c->high);
 }

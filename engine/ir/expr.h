@@ -1,13 +1,13 @@
-/* ir/parse.h - what the parsers of both levels share. Private to the module. */
-#ifndef IR_PARSE_H
-#define IR_PARSE_H
+/* ir/expr.h - a parser of tokens, and the expressions that both levels have. Private to the
+ * module. */
+#ifndef IR_EXPR_H
+#define IR_EXPR_H
 
 #include "ir/lex.h"
 
-#define IR_SCOPE_MAX  512
-#define IR_DEPTH_MAX  100
-#define IR_FUNCS_MAX  64
-#define IR_PARAMS_MAX 64
+#define IR_SCOPE_MAX 512
+#define IR_DEPTH_MAX 100
+#define IR_FUNCS_MAX 64
 
 struct ir_parser {
     struct ir *p;
@@ -29,6 +29,7 @@ bool ir_at_type(const struct ir_parser *r);
 /* "const struct x"; the stars are the caller's. */
 MUST int ir_need_base(struct ir_parser *r, struct ir_type *out);
 void ir_take_stars(struct ir_parser *r, struct ir_type *type);
+MUST int ir_need_type(struct ir_parser *r, struct ir_type *out); /* both */
 MUST int ir_enter(struct ir_parser *r); /* one level deeper; r->depth-- leaves it */
 
 MUST int ir_expr(struct ir_parser *r, struct ir_node **out);
@@ -38,8 +39,5 @@ MUST int ir_initial(struct ir_parser *r, struct ir_node **out);
 MUST int ir_sizes(struct ir_parser *r, struct ir_node **out);
 /* An assignment or a call, without its end. */
 MUST int ir_simple(struct ir_parser *r, struct ir_node **out);
-
-MUST int ir_parse_low(struct ir_parser *r);
-MUST int ir_parse_high(struct ir_parser *r);
 
 #endif
