@@ -98,7 +98,12 @@ struct cluster_move {
     int from, to;
 };
 
-struct cluster;
+struct cluster_machine_state {
+    enum cluster_pool home, pool;
+    int64_t kv_used_tok;
+    int64_t n_tasks[2]; /* by kind: waiting, running or on their way */
+};
+
 /* What a caller may watch; members may be NULL. */
 struct cluster_observer {
     void *ctx;
@@ -106,7 +111,8 @@ struct cluster_observer {
     void (*step)(void *ctx, const struct cluster_step *s);  /* at its start */
     void (*moved)(void *ctx, const struct cluster_move *m); /* keys and values arrived */
     void (*done)(void *ctx, const struct cluster_done *d);
-    void (*after)(void *ctx, const struct cluster *c); /* after each event */
+    /* Of each machine after each event. */
+    void (*after)(void *ctx, int machine, const struct cluster_machine_state *s);
 };
 
 struct cluster_opts {
@@ -159,18 +165,10 @@ MUST int cluster_opts_init(struct cluster_opts *o);
 /* As splitwise-sim does it. */
 void cluster_opts_splitwise_sim(struct cluster_opts *o);
 
-/* Run to the end of the requests, or to `stop`. ERR_ARG: options; ERR_NOMEM; ERR_STATE: requests
- * are left that no event can finish, or a request is earlier than the one before. */
+/* ERR_ARG: what cluster_run() refuses. */
+MUST int cluster_opts_check(const struct cluster_opts *o);
+/* Run to the end of the requests, or to `stop`. ERR_ARG: options; ERR_STATE: requests are left
+ * that no event can finish, or a request is earlier than the one before. */
 MUST int cluster_run(struct cluster_stat *out, const struct cluster_opts *o);
-
-/* For observers. */
-int64_t cluster_now_ns(const struct cluster *c);
-enum cluster_pool cluster_machine_pool(const struct cluster *c, int machine);
-enum cluster_pool cluster_machine_home(const struct cluster *c, int machine);
-int64_t cluster_machine_kv_tok(const struct cluster *c, int machine);
-/* Tasks of the kind that it has, waiting, running or on their way. */
-int64_t cluster_machine_tasks(const struct cluster *c, int machine,
-                              enum cluster_pool kind);
-int64_t cluster_n_live(const struct cluster *c);
 
 #endif

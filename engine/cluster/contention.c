@@ -1,72 +1,72 @@
-/* Machines on one memory controller: a step's end is put off, or brought forward, whenever a
- * neighbour's step begins or ends. Without contention each step ends when it was to. */
+#include "cluster/contention.h"
+
 #include <math.h>
 
-#include "cluster/impl.h"
-
-static bool is_neighbour(const struct cluster_machine *m, const struct cluster_machine *k)
+static bool is_neighbour(const struct cluster_running *m, const struct cluster_running *k)
 {
-    return k != m && k->busy && k->o->controller == m->o->controller;
+    return k != m && k->busy && k->controller == m->controller;
 }
 
-static double rate_of(const struct cluster_machine *m)
+static double rate_of(const struct cluster_steps *s, const struct cluster_running *m)
 {
-    const struct cluster *c = m->cluster;
     double slow = 1;
 
-    if (!c->o.contention || m->o->controller == 0)
+    if (!s->contention || m->controller == 0)
         return 1;
-    for (int i = 0; i < c->o.n_machines; i++)
-        if (is_neighbour(m, &c->machines[i]))
-            slow *= c->o.contention->slowdown[m->step_kind][c->machines[i].step_kind];
+    for (int i = 0; i < s->n; i++)
+        if (is_neighbour(m, &s->of[i]))
+            slow *= s->contention->slowdown[m->kind][s->of[i].kind];
     return 1 / slow;
 }
 
-static void expect_end(struct cluster_machine *m)
+static int expect_end(struct cluster_steps *s, struct cluster_running *m)
 {
-    struct cluster *c = m->cluster;
-    int64_t before = m->step_end_ns;
+    int64_t before = m->end_ns;
 
-    m->step_rate = rate_of(m);
-    m->step_end_ns = c->events.now_ns + (int64_t)ceil(m->step_left_ns / m->step_rate);
-    if (m->step_end_ns == before)
-        return;
-    c->stat.busy_ns += (double)(m->step_end_ns - before);
-    cluster_push(c, CLUSTER_STEP_END, m->step_end_ns, m->index, NULL);
+    m->rate = rate_of(s, m);
+    m->end_ns = s->events->now_ns + (int64_t)ceil(m->left_ns / m->rate);
+    if (m->end_ns == before)
+        return OK;
+    s->busy_ns += (double)(m->end_ns - before);
+    return cluster_events_push(s->events,
+                               (struct cluster_event){.t_ns = m->end_ns,
+                                                      .kind = CLUSTER_STEP_END,
+                                                      .machine = (int)(m - s->of)});
 }
 
-static void update_neighbours(struct cluster_machine *m)
+static int update_neighbours(struct cluster_steps *s, const struct cluster_running *m)
 {
-    struct cluster *c = m->cluster;
-    int64_t now = c->events.now_ns;
+    int64_t now = s->events->now_ns;
 
-    if (!c->o.contention || m->o->controller == 0)
-        return;
-    for (int i = 0; i < c->o.n_machines; i++) {
-        struct cluster_machine *k = &c->machines[i];
+    if (!s->contention || m->controller == 0)
+        return OK;
+    for (int i = 0; i < s->n; i++) {
+        struct cluster_running *k = &s->of[i];
 
         if (!is_neighbour(m, k))
             continue;
-        k->step_left_ns =
-            fmax(k->step_left_ns - (double)(now - k->step_since_ns) * k->step_rate, 0);
-        k->step_since_ns = now;
-        expect_end(k);
+        k->left_ns = fmax(k->left_ns - (double)(now - k->since_ns) * k->rate, 0);
+        k->since_ns = now;
+        TRY(expect_end(s, k));
     }
+    return OK;
 }
 
-void cluster_step_begins(struct cluster_machine *m, enum cluster_pool kind,
-                         int64_t step_ns)
+int cluster_step_begin(struct cluster_steps *s, int i, enum cluster_pool kind,
+                       int64_t step_ns)
 {
+    struct cluster_running *m = &s->of[i];
+
     m->busy = true;
-    m->step_kind = kind;
-    m->step_left_ns = (double)step_ns;
-    m->step_since_ns = m->step_end_ns = m->cluster->events.now_ns;
-    expect_end(m);
-    update_neighbours(m);
+    m->kind = kind;
+    m->left_ns = (double)step_ns;
+    m->since_ns = m->end_ns = s->events->now_ns;
+    TRY(expect_end(s, m));
+    return update_neighbours(s, m);
 }
 
-void cluster_step_ended(struct cluster_machine *m)
+int cluster_step_end(struct cluster_steps *s, int i)
 {
-    m->busy = false;
-    update_neighbours(m);
+    s->of[i].busy = false;
+    return update_neighbours(s, &s->of[i]);
 }

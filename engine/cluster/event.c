@@ -18,15 +18,11 @@ int cluster_events_push(struct cluster_events *q, struct cluster_event e)
                        "event at %" PRId64 " ns, but the clock is at %" PRId64 " ns",
                        e.t_ns, q->now_ns);
     if (q->n == q->max) {
-        struct cluster_event *heap =
-            mem_resize(MEM_OTHER, q->heap, 2 * q->max + 64, sizeof(*heap));
-
-        if (!heap)
-            return ERR_NOMEM;
-        q->heap = heap;
         q->max = 2 * q->max + 64;
+        q->heap = mem_resize(MEM_OTHER, q->heap, q->max, sizeof(*q->heap));
     }
     e.order = q->n_pushed++;
+    q->n_of[e.kind]++;
     q->n++;
     for (; i > 0 && before(&e, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
         q->heap[i] = q->heap[(i - 1) / 2];
@@ -42,6 +38,7 @@ bool cluster_events_pop(struct cluster_events *q, struct cluster_event *out)
     if (q->n == 0)
         return false;
     *out = q->heap[0];
+    q->n_of[out->kind]--;
     last = q->heap[--q->n];
     while ((child = 2 * i + 1) < q->n) {
         if (child + 1 < q->n && before(&q->heap[child + 1], &q->heap[child]))

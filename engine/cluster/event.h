@@ -19,6 +19,7 @@ enum cluster_event_kind {
     CLUSTER_REPORT,       /* of all machines */
     CLUSTER_RETRY,        /* machine */
 };
+#define CLUSTER_N_EVENT_KINDS (CLUSTER_RETRY + 1)
 
 struct cluster_event {
     int64_t t_ns;
@@ -31,11 +32,12 @@ struct cluster_event {
 struct cluster_events { /* all zero: empty, at time 0 */
     struct cluster_event *heap;
     size_t n, max;
+    size_t n_of[CLUSTER_N_EVENT_KINDS]; /* of the n, by kind */
     uint64_t n_pushed;
     int64_t now_ns;
 };
 
-/* `order` is set here. ERR_STATE: it is earlier than now. ERR_NOMEM. */
+/* `order` is set here. ERR_STATE: it is earlier than now. */
 MUST int cluster_events_push(struct cluster_events *q, struct cluster_event e);
 /* The earliest event; the clock moves to it. false: there is none. */
 bool cluster_events_pop(struct cluster_events *q, struct cluster_event *out);

@@ -43,3 +43,33 @@ void cluster_opts_splitwise_sim(struct cluster_opts *o)
                                         .return_when_idle = true,
                                         .retry = true};
 }
+
+int cluster_opts_check(const struct cluster_opts *o)
+{
+    int n[CLUSTER_N_POOLS] = {0};
+
+    if (o->n_machines < 1 || o->n_layers < 1 || o->kv_bytes_per_tok < 0 || !o->next ||
+        !o->router || !o->policy || o->max_seqs < 1)
+        return err_set(ERR_ARG, "cluster: expected machines, layers, requests, a router, "
+                                "a policy and at least 1 sequence per machine");
+    for (int i = 0; i < o->n_machines; i++) {
+        const struct cluster_machine_opts *m = &o->machines[i];
+
+        if (m->kv_tok < 1 || !m->perf || (unsigned)m->home >= CLUSTER_N_POOLS)
+            return err_set(ERR_ARG,
+                           "machine %d: expected a pool, a performance model and "
+                           "memory of at least 1 token",
+                           i);
+        n[m->home]++;
+    }
+    if (n[CLUSTER_MIXED] == 0 && (n[CLUSTER_PROMPT] == 0 || n[CLUSTER_TOKEN] == 0))
+        return err_set(ERR_ARG,
+                       "cluster: %d prompt, %d token and 0 mixed machines; "
+                       "expected one of each kind, or a mixed one",
+                       n[CLUSTER_PROMPT], n[CLUSTER_TOKEN]);
+    for (int k = 0; o->contention && k < 4; k++)
+        if (!(o->contention->slowdown[k / 2][k % 2] >= 1))
+            return err_set(ERR_ARG, "cluster: a slowdown of %g; expected at least 1",
+                           o->contention->slowdown[k / 2][k % 2]);
+    return OK;
+}

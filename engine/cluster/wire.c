@@ -4,7 +4,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -96,6 +98,43 @@ int cluster_wire_read_fd(int fd, int *out)
         return err_set(ERR_FORMAT, "the other end sent no file");
     memcpy(out, CMSG_DATA(h), sizeof(int));
     return OK;
+}
+
+int cluster_pool_lend(int fd, const struct kv_pool *pool)
+{
+    int file = kv_pool_fd(pool);
+
+    if (file < 0)
+        return err_set(ERR_STATE, "shared memory: the pool is not in shared memory");
+    return cluster_wire_write_fd(fd, file);
+}
+
+int cluster_pool_borrow(void **pool, size_t *bytes, int fd)
+{
+    int file, rc = OK;
+    struct stat st;
+
+    *pool = NULL;
+    TRY(cluster_wire_read_fd(fd, &file));
+    if (fstat(file, &st) != 0) {
+        rc = err_set(ERR_IO, "shared memory: the other end's pool: %m");
+    } else {
+        *bytes = (size_t)st.st_size;
+        *pool = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (*pool == MAP_FAILED) {
+            *pool = NULL;
+            rc = err_set(ERR_NOMEM,
+                         "shared memory: cannot map the other end's pool, %zu bytes: %m",
+                         *bytes);
+        }
+    }
+    close(file); /* the mapping keeps the memory */
+    return rc;
+}
+
+void cluster_pool_give_back(void *pool, size_t bytes)
+{
+    munmap(pool, bytes);
 }
 
 int cluster_message_write(int fd, struct cluster_message *m, const void *more)

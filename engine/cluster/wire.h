@@ -38,6 +38,12 @@ MUST int cluster_wire_write(int fd, const void *from, size_t bytes);
  * program is executed. ERR_FORMAT: something else came. */
 MUST int cluster_wire_write_fd(int fd, int file);
 MUST int cluster_wire_read_fd(int fd, int *out);
+/* A pool of keys and values in shared memory that the other end maps, over a Unix socket: members
+ * lend, borrow and give_back of struct cluster_transport. ERR_STATE: the pool is not in shared
+ * memory. ERR_NOMEM: it cannot be mapped. */
+MUST int cluster_pool_lend(int fd, const struct kv_pool *pool);
+MUST int cluster_pool_borrow(void **pool, size_t *bytes, int fd);
+void cluster_pool_give_back(void *pool, size_t bytes);
 /* A message and `n_more` bytes. */
 MUST int cluster_message_write(int fd, struct cluster_message *m, const void *more);
 /* ERR_FORMAT: it is not a message. */

@@ -88,28 +88,22 @@ static void world_routed(void *ctx, const struct cluster_decision *d)
               (int)d->own_load, (int)d->mixed_load);
 }
 
-/* 3, 4, 6 and the clock. */
-static void world_after(void *ctx, const struct cluster *c)
+/* 3, 4 and 6. */
+static void world_after(void *ctx, int i, const struct cluster_machine_state *s)
 {
     struct world *w = ctx;
 
-    for (int i = 0; i < w->o.n_machines; i++) {
-        enum cluster_pool pool = cluster_machine_pool(c, i),
-                          home = cluster_machine_home(c, i);
-
-        if ((unsigned)pool >= CLUSTER_N_POOLS)
-            WRONG(w, "partition: machine %d is in no pool", i);
-        if (pool == CLUSTER_MIXED && home != CLUSTER_MIXED && w->o.report_ns == 0 &&
-            cluster_machine_tasks(c, i, world_opposite(home)) == 0 &&
-            (!w->o.quirks.return_when_idle || cluster_machine_tasks(c, i, home) == 0))
-            WRONG(w, "return: machine %d stays in the mixed pool", i);
-        if (pool != CLUSTER_MIXED && pool != home)
-            WRONG(w, "identity: machine %d returned to the other pool", i);
-        if (cluster_machine_kv_tok(c, i) > w->m[i].kv_tok ||
-            cluster_machine_kv_tok(c, i) < 0)
-            WRONG(w, "memory: machine %d has %d of %d tokens", i,
-                  (int)cluster_machine_kv_tok(c, i), (int)w->m[i].kv_tok);
-    }
+    if ((unsigned)s->pool >= CLUSTER_N_POOLS)
+        WRONG(w, "partition: machine %d is in no pool", i);
+    if (s->pool == CLUSTER_MIXED && s->home != CLUSTER_MIXED && w->o.report_ns == 0 &&
+        s->n_tasks[world_opposite(s->home)] == 0 &&
+        (!w->o.quirks.return_when_idle || s->n_tasks[s->home] == 0))
+        WRONG(w, "return: machine %d stays in the mixed pool", i);
+    if (s->pool != CLUSTER_MIXED && s->pool != s->home)
+        WRONG(w, "identity: machine %d returned to the other pool", i);
+    if (s->kv_used_tok > w->m[i].kv_tok || s->kv_used_tok < 0)
+        WRONG(w, "memory: machine %d has %d of %d tokens", i, (int)s->kv_used_tok,
+              (int)w->m[i].kv_tok);
 }
 
 /* 7. */

@@ -1,6 +1,6 @@
 /* Shared memory without a copy: the sender maps the receiver's pool, and the prompt is computed in
  * the slot that was offered. What no transport can be faster than. */
-#include "cluster/transport_pool.h"
+#include "cluster/wire.h"
 
 static int map_put(int fd, const struct kv_shape *shape, const struct kv_slot *to,
                    const struct kv_slot *from, const struct cluster_piece *p)

@@ -2,7 +2,7 @@
  * The message that follows a piece is read after the piece was written. Paper: Splitwise IV-C,
  * without MSCCL++. */
 #include "base/mem.h"
-#include "cluster/transport_pool.h"
+#include "cluster/wire.h"
 #include "kv/slot_runs.h"
 
 static int shm_put(int fd, const struct kv_shape *shape, const struct kv_slot *to,
