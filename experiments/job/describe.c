@@ -195,14 +195,18 @@ void job_docs(FILE *f)
                 job_head_opt_table);
     print_table(&d, "claim", NULL, "The claim to reproduce.", job_claim_opt_table);
     print_table(&d, "cost", NULL, "Time and disk that a run takes.", job_cost_opt_table);
-    print_table(&d, "headline", NULL,
-                "List of numbers that summarise the experiment. `where` {option: value "
-                "or list of values} selects the cells. Where several settings match, "
-                "each gets its own number, whose name ends in its values. `relative_to` "
-                "{option: value} makes it a ratio: each cell's value is divided by that "
-                "of the cell of the same repeat that has these values and is otherwise "
-                "the same, such as {\"variant\": \"one_plan\"}.",
-                job_headline_opt_table);
+    print_table(
+        &d, "headline", NULL,
+        "List of numbers that summarise the experiment. `where` {option: value "
+        "or list of values} selects the cells. Where several settings match, "
+        "each gets its own number, whose name ends in its values. `relative_to` "
+        "{option: value} makes it a ratio: each cell's value is divided by that "
+        "of the cell of the same repeat that has these values and is otherwise "
+        "the same, such as {\"variant\": \"one_plan\"}. A list of metrics, and "
+        "`each`, a list of axes, make one of each: {metric} and {AXIS} in the name "
+        "stand for its value, or for the short form that the job's object `words` "
+        "{value: text} has.",
+        job_headline_opt_table);
     for (int i = 0; i < 2; i++) {
         const struct job_overlay_kind *k = i ? &job_variants : &job_cases;
 

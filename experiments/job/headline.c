@@ -30,10 +30,8 @@ static bool name_in_cell(const struct job *j, const struct job_cell *c, const ch
     return false;
 }
 
-/* "rate_rps" -> "load.rate_rps"; a full name stays. The first section that has the key
- * wins unless an axis has it. */
-static int full_name(const struct job *j, const char *name, char *out, size_t n,
-                     const char *where)
+int job_full_name(const struct job *j, const char *name, char *out, size_t n,
+                  const char *where)
 {
     for (int a = 0; a < j->n_axes; a++)
         if (strcmp(j->axes[a].name, name) == 0 || strcmp(j->axes[a].key, name) == 0) {
@@ -66,7 +64,7 @@ static int read_where(const struct job *j, json_t **out, const json_t *given,
     {
         char full[160];
 
-        TRY(full_name(j, name, full, sizeof(full), where));
+        TRY(job_full_name(j, name, full, sizeof(full), where));
         if (json_object_set(*out, full, v) != 0)
             return err_set(ERR_NOMEM, "%s: out of memory", where);
     }
@@ -84,7 +82,7 @@ static int check_interval(const struct job *j, const struct job_headline *h,
         return err_set(ERR_ARG, "%s: interval: only of a mean or geomean, not of a ratio",
                        where);
     snprintf(line, sizeof(line), "%s.interval", where);
-    return full_name(j, h->interval, full, sizeof(full), line);
+    return job_full_name(j, h->interval, full, sizeof(full), line);
 }
 
 static int read_relative(const struct job *j, struct job_headline *h, const json_t *given,
@@ -130,6 +128,22 @@ static const json_t *value_of(const struct job_cell *c, const char *name)
                ? v
                : json_object_get(json_object_getn(c->settings, name, section),
                                  name + section + 1);
+}
+
+json_t *job_values_in_cells(const struct job *j, const char *name)
+{
+    json_t *values = json_array();
+
+    for (int i = 0; i < j->n_cells; i++) {
+        json_t *v = (json_t *)value_of(&j->cells[i], name);
+
+        if (v && !same(v, values) && !job_is_again(j, &j->cells[i]) &&
+            json_array_append(values, v) != 0) {
+            json_decref(values);
+            return NULL;
+        }
+    }
+    return values;
 }
 
 static bool matches(const struct job_cell *c, const json_t *where)
@@ -290,7 +304,7 @@ static int check_name(const struct job *j, const char *name, const char *where)
     return OK;
 }
 
-static char *value_text(const json_t *v, bool brief)
+char *job_value_text(const json_t *v, bool brief)
 {
     char *text = NULL;
     size_t n = 0;
@@ -310,7 +324,7 @@ static bool is_distinct(const struct job_axis *a, const json_t *value, const cha
 
     json_array_foreach(a->values, i, v)
     {
-        char *other = value_text(v, true);
+        char *other = job_value_text(v, true);
         bool equal = other && strcmp(other, text) == 0;
 
         free(other);
@@ -323,12 +337,12 @@ static bool is_distinct(const struct job_axis *a, const json_t *value, const cha
 /* "ttft_p50 rate_rps=5": new text, NULL on ERR_NOMEM. */
 static json_t *name_at(const char *name, const struct job_axis *a, const json_t *value)
 {
-    char *text = value_text(value, true);
+    char *text = job_value_text(value, true);
     json_t *full;
 
     if (text && !is_distinct(a, value, text)) {
         free(text);
-        text = value_text(value, false);
+        text = job_value_text(value, false);
     }
     for (char *p = text; p && *p; p++)
         *p = *p == '/' ? '_' : *p;
@@ -404,15 +418,15 @@ static int add(struct job *j, const json_t *given, const char *where)
     return rc;
 }
 
-int job_read_headlines(struct job *j, const json_t *root, const char *where)
+int job_read_headlines(struct job *j, json_t *root, const char *where)
 {
-    const json_t *list = json_object_get(root, "headline");
-    size_t n = json_array_size(list);
+    const json_t *list;
+    size_t n;
     char line[320];
-    int rc = OK;
+    int rc = job_expand_each(j, root, where);
 
-    if (list && !json_is_array(list))
-        return err_set(ERR_ARG, "%s: headline: expected a list", where);
+    list = json_object_get(root, "headline");
+    n = json_array_size(list);
     for (size_t i = 0; i < n && rc == OK; i++) {
         snprintf(line, sizeof(line), "%s: headline %zu", where, i);
         rc = add(j, json_array_get(list, i), line);

@@ -65,8 +65,21 @@ MUST int job_expand(struct job *j, const json_t *root, const char *where);
 /* Write an axis value as text; of a path (which has no blanks), when `brief`, only the last
  * part. */
 void job_put_value(const json_t *v, bool brief, FILE *f);
-/* Headlines of `root`; after job_expand(). One that matches several settings becomes one
- * for each, whose name ends in the values that tell them apart. */
-MUST int job_read_headlines(struct job *j, const json_t *root, const char *where);
+/* Put plain headlines in place of those over lists of metrics and over axes ("each"), and remove
+ * "words", which their names are made with. After job_expand(). */
+MUST int job_expand_each(const struct job *j, json_t *root, const char *where);
+/* Headlines of `root`, which job_expand_each() has changed. One that matches several settings
+ * becomes one for each, whose name ends in the values that tell them apart. */
+MUST int job_read_headlines(struct job *j, json_t *root, const char *where);
+/* "rate_rps" -> "load.rate_rps"; a full name stays. The first section that has the key wins unless
+ * an axis has it. */
+MUST int job_full_name(const struct job *j, const char *name, char *out, size_t n,
+                       const char *where);
+/* The values that the cells have of an axis or option, by its full name, each once and in their
+ * order. The variant that runs a second time is not among them. A new reference, NULL on
+ * ERR_NOMEM. */
+json_t *job_values_in_cells(const struct job *j, const char *name);
+/* As job_put_value(): a new text, NULL on ERR_NOMEM. */
+char *job_value_text(const json_t *v, bool brief);
 
 #endif

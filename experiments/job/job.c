@@ -136,7 +136,7 @@ static bool is_row(const struct opt_row *t, const char *key)
     return false;
 }
 
-static const char *const object_keys[] = {"claim", "cost", NULL};
+static const char *const object_keys[] = {"claim", "cost", "words", NULL};
 static const char *const list_keys[] = {"needs",    "prepare", "headline",
                                         "variants", "cases",   NULL};
 /* One name or a list of names, of those lists. */

@@ -268,6 +268,57 @@ static void expect_headlines(const struct job *j, const char *const *names)
     assert_int_equal(j->n_headlines, n);
 }
 
+/* One for each metric and value, whose names have the short form of a value where there is one. */
+TEST(headlines_go_over_axes)
+{
+    static const char *const names[] = {"p50_ttft_ms_slow_10",
+                                        "p50_ttft_ms_slow_20",
+                                        "p50_ttft_ms_2.5_10",
+                                        "p50_ttft_ms_2.5_20",
+                                        "failed_slow_10",
+                                        "failed_slow_20",
+                                        "failed_2.5_10",
+                                        "failed_2.5_20",
+                                        "one_2.5",
+                                        NULL};
+    bool chosen[8];
+    struct job *j = job_of(
+        "\"load\": {\"process\": \"constant\", \"rate_rps\": [1, 2.5], \"timeout_s\": "
+        "[10, 20]}, \"repeats\": 2, \"words\": {\"n_failed\": \"failed\", \"1\": "
+        "\"slow\"}, "
+        "\"headline\": [{\"name\": \"{metric}_{rate_rps}_{load.timeout_s}\", \"metric\": "
+        "[\"p50_ttft_ms\", \"n_failed\"], \"each\": [\"rate_rps\", \"load.timeout_s\"]}, "
+        "{\"name\": \"one_{rate_rps}\", \"metric\": \"n_failed\", \"each\": "
+        "[\"rate_rps\"], \"where\": {\"timeout_s\": 20, \"rate_rps\": [2.5]}}]",
+        NULL);
+
+    expect_headlines(j, names);
+    assert_int_equal(job_headline_cells(j, &j->headlines[6], chosen), 2);
+    assert_true(chosen[2] && chosen[6]);
+    assert_int_equal(job_headline_cells(j, &j->headlines[8], chosen), 2);
+    assert_true(chosen[3] && chosen[7]);
+    /* A record has them one by one. */
+    assert_int_equal(json_array_size(json_object_get(j->resolved, "headline")), 9);
+    assert_null(json_object_get(j->resolved, "words"));
+    job_free(&j);
+    refuse("\"headline\": [{\"name\": \"a\", \"metric\": [\"n_failed\"]}]",
+           "expected \"{metric}\" in its name, found \"a\"");
+    refuse("\"headline\": [{\"name\": \"a{n}\", \"metric\": \"n_failed\", \"each\": "
+           "\"n\"}]",
+           "each: expected a list of axes");
+    refuse(
+        "\"headline\": [{\"name\": \"a{1}\", \"metric\": \"n_failed\", \"each\": [1]}]",
+        "each: expected names of axes");
+    refuse(
+        "\"headline\": [{\"name\": \"{n}\", \"metric\": \"n_failed\", \"each\": [\"n\"], "
+        "\"where\": {\"n\": 3}}]",
+        "each: \"n\" has one value in \"where\"");
+    refuse("\"headline\": [{\"name\": \"{x}\", \"metric\": \"n_failed\", \"each\": "
+           "[\"x\"]}]",
+           "\"x\" is neither an axis nor an option");
+    refuse("\"words\": {\"a\": 1}", "words: a: expected a text");
+}
+
 /* --set makes axes of a job whose headlines know nothing of them.
  * Regression: `--set` with a list was refused on a shipped job: no headline named the
  * new axis. */
@@ -439,8 +490,9 @@ TEST(description_names_every_key)
 TEST(short_of_memory)
 {
     json_t *root = job_text("\"load\": {\"concurrency\": [1, 2]}, \"slo\": {\"scale\": "
-                            "[1]}, \"headline\": [{\"name\": \"a\", \"metric\": "
-                            "\"n_failed\", \"where\": {\"concurrency\": 1}}]");
+                            "[1]}, \"words\": {\"1\": \"one\"}, \"headline\": "
+                            "[{\"name\": \"a_{concurrency}\", \"metric\": \"n_failed\", "
+                            "\"each\": [\"concurrency\"]}]");
 
     assert_true(jobs_short_of_memory(root) > 20);
     json_decref(root);
