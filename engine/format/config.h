@@ -35,9 +35,11 @@ enum model_matrices {
     MODEL_N_MATRICES
 };
 
+/* An MLP's hidden values are act(gate) * up. */
+enum model_activation { MODEL_SILU, MODEL_N_ACTIVATIONS };
+
 struct model_config {
-    char arch
-        [32]; /* "llama" (also Mistral, Mixtral), "qwen2", "qwen3", "qwen2moe", "qwen3moe" */
+    char arch[32]; /* a row of format/family.c has it: "llama" (also Mistral, Mixtral) */
     char name[96]; /* the name in the file, or the stem of its path */
     int dim, n_layers, n_heads, n_kv_heads, head_dim, vocab;
     int hidden; /* of the MLP that every token has; in a mixture of experts, of the shared
@@ -51,6 +53,7 @@ struct model_config {
     int max_tok; /* the longest context the model is made for */
     float norm_eps;
     float rope_theta;
+    enum model_activation activation;
     bool tied;     /* the output head is the embedding matrix */
     bool qkv_bias; /* Qwen2 */
     bool qk_norm;  /* RMSNorm of every query and key head before rotation; Qwen3 */
@@ -78,6 +81,14 @@ struct model_config {
 static inline int model_k_block(const struct model_config *c)
 {
     return c->k_block > 0 ? c->k_block : kern_type_block(c->weight_type);
+}
+
+/* The operator that computes act(gate) * up. */
+static inline enum kern_op model_gate_op(const struct model_config *c)
+{
+    static const enum kern_op ops[MODEL_N_ACTIVATIONS] = {[MODEL_SILU] = KERN_SILU_MUL};
+
+    return ops[c->activation];
 }
 
 /* Rows of the router: one for each expert, and one for the scale of a shared expert. */

@@ -69,8 +69,8 @@ void format_tensor_name(const struct format_file *f, enum format_role role, int 
 {
     bool hf = strcmp(f->format, "safetensors") == 0;
 
-    format_role_name(hf ? format_naming_hf(&f->config) : MODEL_NAMES_GGUF, role, layer,
-                     expert, out);
+    format_role_name(hf ? format_family_of(&f->config)->hf_naming : MODEL_NAMES_GGUF,
+                     role, layer, expert, out);
 }
 
 static int check_one(const struct format_file *f, struct place p)

@@ -8,15 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "format/family.h"
 #include "format/format.h"
-
-enum model_naming {
-    MODEL_NAMES_GGUF, /* blk.3.attn_q.weight; of all experts blk.3.ffn_up_exps.weight */
-    MODEL_NAMES_GGUF_EXPERTS, /* older: blk.3.ffn_up.5.weight; of roles of experts only */
-    MODEL_NAMES_HF,           /* model.layers.3.self_attn.q_proj.weight */
-    MODEL_NAMES_HF_MIXTRAL    /* model.layers.3.block_sparse_moe.experts.5.w3.weight */
-};
-enum model_naming format_naming_hf(const struct model_config *c);
 
 /* The name of a role's tensor; `layer` is ignored for the global roles, `expert` where the role
  * or the naming has none. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "format/family.h"
 #include "format/keys.h"
 
 #define MAX_BYTES (1u << 20) /* real ones have about 1 KB */
@@ -40,38 +41,23 @@ static int opt_int(const json_t *j, const char *key, int *out, const char *path)
     return json_object_get(j, key) ? get_int(j, key, out, path) : OK;
 }
 
-static const struct {
-    const char *name, *arch;
-} classes[] = {
-    {"LlamaForCausalLM", "llama"},       {"MistralForCausalLM", "llama"},
-    {"Qwen2ForCausalLM", "qwen2"},       {"Qwen3ForCausalLM", "qwen3"},
-    {"MixtralForCausalLM", "llama"},     {"Qwen2MoeForCausalLM", "qwen2moe"},
-    {"Qwen3MoeForCausalLM", "qwen3moe"},
-};
-
-static int read_arch(struct model_config *c, const json_t *j, const char *path)
+static int read_family(const struct format_family **out, const json_t *j,
+                       const char *path)
 {
     const json_t *list = json_object_get(j, "architectures");
-    const char *arch = json_string_value(json_array_get(list, 0));
-    size_t i;
+    const char *class = json_string_value(json_array_get(list, 0));
+    char names[FORMAT_FAMILY_NAMES_BYTES];
 
-    if (!arch)
+    if (!class)
         return err_set(ERR_FORMAT,
                        "%s: architectures: expected a list with a name, found none",
                        path);
-    for (i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
-        if (strcmp(arch, classes[i].name) == 0)
-            strcpy(c->arch, classes[i].arch);
-    if (!c->arch[0])
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: architectures: expected LlamaForCausalLM, "
-                       "MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, "
-                       "Qwen3ForCausalLM, Qwen2MoeForCausalLM or Qwen3MoeForCausalLM, "
-                       "found %.60s",
-                       path, arch);
-    c->qkv_bias = strncmp(c->arch, "qwen2", 5) == 0;
-    c->qk_norm = strncmp(c->arch, "qwen3", 5) == 0;
-    return OK;
+    *out = format_family_of_class(class);
+    if (*out)
+        return OK;
+    format_family_names(true, names);
+    return err_set(ERR_UNSUPPORTED, "%s: architectures: expected %s, found %.60s", path,
+                   names, class);
 }
 
 static int refuse_true(const json_t *j, const char *key, const char *path)
@@ -107,20 +93,21 @@ static int check_keys(enum format_keys of, const json_t *j, const char *where)
     return rc;
 }
 
-static int refuse_unsupported(const struct model_config *c, const json_t *j,
+static int refuse_unsupported(const struct format_family *f, const json_t *j,
                               const char *path)
 {
-    const char *act = "silu";
+    const char *const *names = format_activation_names[f->activation];
+    const char *act = names[0];
     int rc;
 
     if ((rc = check_keys(FORMAT_KEYS_CONFIG, j, path)) != OK ||
         (rc = json_opt_str(j, "hidden_act", &act, path)) != OK)
         return rc;
-    if (!c->qkv_bias && (rc = refuse_true(j, "attention_bias", path)) != OK)
+    if (!f->qkv_bias && (rc = refuse_true(j, "attention_bias", path)) != OK)
         return rc;
-    if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
-        return err_set(ERR_UNSUPPORTED, "%s: hidden_act: expected silu, found %.40s",
-                       path, act);
+    if (strcmp(act, names[0]) != 0 && (!names[1] || strcmp(act, names[1]) != 0))
+        return err_set(ERR_UNSUPPORTED, "%s: hidden_act: expected %s, found %.40s", path,
+                       names[0], act);
     if (json_object_get(j, "quantization_config"))
         return err_set(
             ERR_UNSUPPORTED,
@@ -130,37 +117,34 @@ static int refuse_unsupported(const struct model_config *c, const json_t *j,
     return OK;
 }
 
-/* Mixtral has the size of an expert in intermediate_size; where others have it, no layer of a
- * supported model is dense. */
-static int read_experts(struct model_config *c, const json_t *j, const char *path)
+/* Where experts have a size of their own, intermediate_size is that of dense layers, which no
+ * supported model has. */
+static int read_experts(struct model_config *c, const struct format_family *f,
+                        const json_t *j, const char *path)
 {
-    const char *class =
-        json_string_value(json_array_get(json_object_get(j, "architectures"), 0));
-    bool mixtral = strcmp(class, "MixtralForCausalLM") == 0;
+    const struct format_expert_keys *keys = f->experts;
     const json_t *dense = json_object_get(j, "mlp_only_layers");
-    int rc;
 
-    if (!mixtral && !strstr(class, "Moe"))
+    if (!keys)
         return OK;
     if (json_array_size(dense) > 0 || (dense && !json_is_array(dense)))
         return err_set(ERR_UNSUPPORTED,
                        "%s: mlp_only_layers: expected an empty list, found another value",
                        path);
-    c->norm_topk = mixtral;
+    c->norm_topk = keys->norm_topk ? false : f->norm_topk;
     c->expert_hidden = c->hidden;
     c->hidden = 0;
-    if ((rc = get_int(j, mixtral ? "num_local_experts" : "num_experts", &c->n_experts,
-                      path)) != OK ||
-        (rc = get_int(j, "num_experts_per_tok", &c->n_active, path)) != OK || mixtral)
-        return rc;
-    if ((rc = get_int(j, "moe_intermediate_size", &c->expert_hidden, path)) != OK ||
-        (rc = json_opt_bool(j, "norm_topk_prob", &c->norm_topk, path)) != OK ||
-        strcmp(c->arch, "qwen2moe") != 0)
-        return rc;
-    return get_int(j, "shared_expert_intermediate_size", &c->hidden, path);
+    TRY(get_int(j, keys->n_experts, &c->n_experts, path));
+    TRY(get_int(j, "num_experts_per_tok", &c->n_active, path));
+    if (keys->expert_hidden)
+        TRY(get_int(j, keys->expert_hidden, &c->expert_hidden, path));
+    if (keys->norm_topk)
+        TRY(json_opt_bool(j, keys->norm_topk, &c->norm_topk, path));
+    return keys->shared_hidden ? get_int(j, keys->shared_hidden, &c->hidden, path) : OK;
 }
 
-static int read_sizes(struct model_config *c, const json_t *j, const char *path)
+static int read_sizes(struct model_config *c, const struct format_family *f,
+                      const json_t *j, const char *path)
 {
     double eps;
     int rc;
@@ -187,7 +171,7 @@ static int read_sizes(struct model_config *c, const json_t *j, const char *path)
                 path, c->dim, c->n_heads);
         c->head_dim = c->dim / c->n_heads;
     }
-    return read_experts(c, j, path);
+    return read_experts(c, f, j, path);
 }
 
 /* An id or a list of them, which all end a text where `stop`. *out: the first; an id
@@ -234,17 +218,13 @@ int format_hf_generation_config(struct model_config *c, const char *path)
     return rc;
 }
 
-/* A window that attention has: Mistral's sliding_window, which is 4096 where the file does
- * not say (`unlimited`: it says null); another family's where use_sliding_window is true. */
-static int read_window(struct model_config *c, const json_t *j, bool unlimited,
-                       const char *path)
+/* `unlimited`: the file has null in place of a sliding_window. */
+static int read_window(struct model_config *c, const struct format_family *f,
+                       const json_t *j, bool unlimited, const char *path)
 {
-    const char *class =
-        json_string_value(json_array_get(json_object_get(j, "architectures"), 0));
     const json_t *types = json_object_get(j, "layer_types"), *type;
-    bool mistral = strcmp(class, "MistralForCausalLM") == 0;
-    bool always = mistral || strcmp(class, "MixtralForCausalLM") == 0, use = always;
-    int window = mistral && !unlimited ? 4096 : 0, rc;
+    bool always = f->window == FORMAT_WINDOW_ALWAYS, use = always;
+    int window = unlimited ? 0 : f->window_default, rc;
     size_t i;
 
     json_array_foreach(types, i, type)
@@ -261,7 +241,7 @@ static int read_window(struct model_config *c, const json_t *j, bool unlimited,
         return rc;
     if ((rc = opt_int(j, "sliding_window", &window, path)) != OK || !use)
         return rc;
-    if (!always && (window == 0 || strcmp(c->arch, "llama") == 0))
+    if (!always && (window == 0 || f->window == FORMAT_WINDOW_NEVER))
         return err_set(ERR_UNSUPPORTED,
                        "%s: use_sliding_window: expected false, or a sliding_window in a "
                        "family that has one, found true",
@@ -406,6 +386,7 @@ int format_hf_config(struct model_config *c, const char *path)
 {
     json_t *j = NULL;
     int rc = json_read_file(&j, path, MAX_BYTES);
+    const struct format_family *f;
     bool no_window;
 
     if (rc != OK)
@@ -416,10 +397,12 @@ int format_hf_config(struct model_config *c, const char *path)
     }
     no_window = json_is_null(json_object_get(j, "sliding_window"));
     drop_nulls(j);
-    if ((rc = read_arch(c, j, path)) != OK ||
-        (rc = refuse_unsupported(c, j, path)) != OK ||
-        (rc = read_sizes(c, j, path)) != OK || (rc = read_rope(c, j, path)) != OK ||
-        (rc = read_window(c, j, no_window, path)) != OK ||
+    if ((rc = read_family(&f, j, path)) != OK)
+        goto out;
+    format_family_apply(f, c);
+    if ((rc = refuse_unsupported(f, j, path)) != OK ||
+        (rc = read_sizes(c, f, j, path)) != OK || (rc = read_rope(c, j, path)) != OK ||
+        (rc = read_window(c, f, j, no_window, path)) != OK ||
         (rc = read_id(c, j, "bos_token_id", false, &c->bos_id, path)) != OK ||
         (rc = read_id(c, j, "eos_token_id", true, &c->eos_id, path)) != OK)
         goto out;

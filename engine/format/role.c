@@ -4,7 +4,8 @@
 
 #include "format/fill.h"
 
-/* Of experts' tensors %d is the expert; in GGUF files one tensor has those of all experts. */
+/* In the names of experts' tensors, %d is the expert; in GGUF files one tensor has those of
+ * all experts. */
 static const struct {
     const char *gguf, *hf, *mixtral; /* mixtral: where it differs from hf */
 } names[FORMAT_ALL_ROLES] = {
@@ -41,11 +42,6 @@ static const struct {
     [FORMAT_EXPERT_DOWN] = {"ffn_down_exps.weight", "mlp.experts.%d.down_proj.weight",
                             "block_sparse_moe.experts.%d.w2.weight"},
 };
-
-enum model_naming format_naming_hf(const struct model_config *c)
-{
-    return strcmp(c->arch, "llama") == 0 ? MODEL_NAMES_HF_MIXTRAL : MODEL_NAMES_HF;
-}
 
 static const char *stem_of(enum model_naming naming, enum format_role role)
 {

@@ -6,26 +6,25 @@
 
 #include "base/name.h"
 
-#define LLAMA .arch = "llama", .hf_class = "LlamaForCausalLM"
+#define LLAMA .hf_class = "LlamaForCausalLM"
 #define SPM(vocab)                                                                       \
     .family = MAKE_LLAMA2, .bos_id = 1, .eos_id = 2, .adds_bos = true,                   \
     .special_at = (vocab)
-#define LLAMA2(vocab) LLAMA, SPM(vocab), .rope_theta = 1e4
-#define MISTRAL(vocab)                                                                   \
-    .arch = "llama", .hf_class = "MistralForCausalLM", SPM(vocab), .rope_theta = 1e6
-#define QWEN2 .family = MAKE_QWEN2, .arch = "qwen2", .hf_class = "Qwen2ForCausalLM"
+#define LLAMA2(vocab)  LLAMA, SPM(vocab), .rope_theta = 1e4
+#define MISTRAL(vocab) .hf_class = "MistralForCausalLM", SPM(vocab), .rope_theta = 1e6
+#define QWEN2          .family = MAKE_QWEN2, .hf_class = "Qwen2ForCausalLM"
 #define QWEN3                                                                            \
-    .family = MAKE_QWEN2, .arch = "qwen3", .hf_class = "Qwen3ForCausalLM",               \
-    .rope_theta = 1e6, .norm_eps = 1e-6, .tied = true
+    .family = MAKE_QWEN2, .hf_class = "Qwen3ForCausalLM", .rope_theta = 1e6,             \
+    .norm_eps = 1e-6, .tied = true
 #define MIXTRAL                                                                          \
-    .arch = "llama", .hf_class = "MixtralForCausalLM", SPM(32000), .vocab = 32000,       \
-    .norm_eps = 1e-5, .norm_topk = true
+    .hf_class = "MixtralForCausalLM", SPM(32000), .vocab = 32000, .norm_eps = 1e-5,      \
+    .norm_topk = true
 #define QWEN2_MOE                                                                        \
-    .family = MAKE_QWEN2, .arch = "qwen2moe", .hf_class = "Qwen2MoeForCausalLM",         \
-    .rope_theta = 1e6, .norm_eps = 1e-6
+    .family = MAKE_QWEN2, .hf_class = "Qwen2MoeForCausalLM", .rope_theta = 1e6,          \
+    .norm_eps = 1e-6
 #define QWEN3_MOE                                                                        \
-    .family = MAKE_QWEN2, .arch = "qwen3moe", .hf_class = "Qwen3MoeForCausalLM",         \
-    .rope_theta = 1e6, .norm_eps = 1e-6, .norm_topk = true
+    .family = MAKE_QWEN2, .hf_class = "Qwen3MoeForCausalLM", .rope_theta = 1e6,          \
+    .norm_eps = 1e-6, .norm_topk = true
 #define LLAMA3                                                                           \
     LLAMA, .family = MAKE_LLAMA3, .vocab = 128256, .rope_theta = 5e5, .norm_eps = 1e-5,  \
            .bos_id = 128000, .eos_id = 128001, .adds_bos = true, .special_at = 128000
@@ -94,7 +93,7 @@ static const struct make_shape shapes[] = {
     {"tiny-quant", LLAMA2(601), .dim = 256, .hidden = 768, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
     /* ... and mixtures of experts */
-    {"tiny-moe", .arch = "llama", .hf_class = "MixtralForCausalLM", SPM(601), .dim = 256,
+    {"tiny-moe", .hf_class = "MixtralForCausalLM", SPM(601), .dim = 256,
      .n_experts = 6, .n_active = 2, .expert_hidden = 512, .norm_topk = true, .n_layers = 3,
      .n_heads = 8, .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256,
      .norm_eps = 1e-5, .rope_theta = 1e6},
@@ -178,12 +177,10 @@ int make_config(const char *arch, struct model_config *out)
         .norm_eps = (float)s->norm_eps,
         .rope_theta = (float)s->rope_theta,
         .tied = s->tied,
-        .qkv_bias = strncmp(s->arch, "qwen2", 5) == 0,
-        .qk_norm = strncmp(s->arch, "qwen3", 5) == 0,
         .bos_id = s->bos_id,
         .eos_id = s->eos_id,
     };
-    snprintf(out->arch, sizeof(out->arch), "%s", s->arch);
+    format_family_apply(format_family_of_class(s->hf_class), out);
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
         out->rope_factor[i] = 1;

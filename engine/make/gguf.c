@@ -16,16 +16,6 @@ static const char *arch_key(const struct make_plan *p, const char *key, char out
     return out;
 }
 
-/* Where experts have keys of their own, this is the size of a dense layer. */
-static int dense_hidden(const struct make_plan *p)
-{
-    const struct model_config *c = &p->config;
-
-    return c->n_experts == 0            ? c->hidden
-           : p->shape->dense_hidden > 0 ? p->shape->dense_hidden
-                                        : c->expert_hidden;
-}
-
 static void put_experts(struct gguf_records *m, const struct make_plan *p)
 {
     const struct model_config *c = &p->config;
@@ -52,7 +42,7 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
         int value;
     } sizes[] = {
         {"context_length", c->max_tok},        {"embedding_length", c->dim},
-        {"block_count", c->n_layers},          {"feed_forward_length", dense_hidden(p)},
+        {"block_count", c->n_layers},          {"feed_forward_length", p->dense_hidden},
         {"attention.head_count", c->n_heads},  {"attention.head_count_kv", c->n_kv_heads},
         {"attention.key_length", c->head_dim}, {"attention.value_length", c->head_dim},
         {"rope.dimension_count", c->head_dim}, {"vocab_size", c->vocab},
@@ -221,8 +211,7 @@ int make_gguf_head(struct make_plan *p)
     struct gguf_records metadata = {0}, directory = {0};
     int rc;
 
-    /* rotary pairs stand side by side in architecture llama, apart in qwen2 */
-    p->interleave = strcmp(p->config.arch, "llama") == 0;
+    p->interleave = p->family->rope_interleaved;
     put_model(&metadata, p);
     rc = p->opts->tokenizer ? copy_vocab(&metadata, p) : put_vocab(&metadata, p);
     if (rc != OK)

@@ -488,6 +488,10 @@ int make_model(const struct make_opts *o)
     if (strlen(o->out) > PATH_BYTES - 60)
         return err_set(ERR_LIMIT, "%.60s...: path: expected at most %d bytes, found %zu",
                        o->out, PATH_BYTES - 60, strlen(o->out));
+    p.family = format_family_of_class(p.shape->hf_class);
+    p.dense_hidden = p.config.n_experts == 0     ? p.config.hidden
+                     : p.shape->dense_hidden > 0 ? p.shape->dense_hidden
+                                                 : p.config.expert_hidden;
     p.stacked = gguf;
     if ((rc = plan_tensors(&p)) == OK)
         rc = gguf ? make_gguf(&p, &tmp) : make_safetensors(&p, &tmp);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "format/family.h"
 #include "format/format.h"
 #include "make/make.h"
 #include "base/text.h"
@@ -23,7 +24,7 @@ enum make_family {
 struct make_shape {
     const char *name;
     enum make_family family; /* of the vocabulary */
-    const char *arch, *hf_class;
+    const char *hf_class;    /* of the row of format/family.h */
     int dim, hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_tok;
     int n_experts, n_active, expert_hidden; /* 0: dense; hidden is the shared expert's */
     bool norm_topk;
@@ -89,7 +90,10 @@ struct make_tensor {
 struct make_plan {
     const struct make_opts *opts;
     const struct make_shape *shape;
+    const struct format_family *family;
     struct model_config config;
+    /* of the MLP of dense layers; of an expert, where the family has no key of its own for that */
+    int dense_hidden;
     struct make_tensor *tensor;
     int n_tensors;
     uint64_t data_bytes;

@@ -32,8 +32,7 @@ int make_safetensors_head(struct make_plan *p)
         t = &p->tensor[i];
         t->at = p->data_bytes; /* no holes: the format allows none */
         p->data_bytes += t->bytes;
-        format_role_name(format_naming_hf(&p->config), t->role, t->layer, t->expert,
-                         name);
+        format_role_name(p->family->hf_naming, t->role, t->layer, t->expert, name);
         text_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
                     dtype_name(t->type));
         if (t->rows > 1)
@@ -73,34 +72,22 @@ static int write_json(json_t *j, const char *dir, const char *file)
     return rc;
 }
 
-static const char *model_type(const struct make_shape *s)
+/* Not 0: no memory. */
+static int put_experts(json_t *j, const struct make_plan *p)
 {
-    if (s->n_experts == 0)
-        return s->arch;
-    return strcmp(s->arch, "qwen2moe") == 0   ? "qwen2_moe"
-           : strcmp(s->arch, "qwen3moe") == 0 ? "qwen3_moe"
-                                              : "mixtral";
-}
+    const struct format_expert_keys *keys = p->family->experts;
+    const struct make_shape *s = p->shape;
+    int rc = json_object_set_new(j, keys->n_experts, json_integer(s->n_experts));
 
-/* -1: no memory. */
-static int put_experts(json_t *j, const struct make_shape *s)
-{
-    json_t *more;
-    int rc;
-
-    if (s->dense_hidden == 0)
-        more = json_pack("{s:i, s:i}", "num_local_experts", s->n_experts,
-                         "num_experts_per_tok", s->n_active);
-    else
-        more = json_pack("{s:i, s:i, s:i, s:b, s:i, s:[]}", "num_experts", s->n_experts,
-                         "num_experts_per_tok", s->n_active, "moe_intermediate_size",
-                         s->expert_hidden, "norm_topk_prob", s->norm_topk,
-                         "decoder_sparse_step", 1, "mlp_only_layers");
-    rc = more ? json_object_update(j, more) : -1;
-    json_decref(more);
-    if (rc == 0 && s->hidden > 0)
-        rc = json_object_set_new(j, "shared_expert_intermediate_size",
-                                 json_integer(s->hidden));
+    rc |= json_object_set_new(j, "num_experts_per_tok", json_integer(s->n_active));
+    if (keys->expert_hidden) {
+        rc |= json_object_set_new(j, keys->expert_hidden, json_integer(s->expert_hidden));
+        rc |= json_object_set_new(j, keys->norm_topk, json_boolean(s->norm_topk));
+        rc |= json_object_set_new(j, "decoder_sparse_step", json_integer(1));
+        rc |= json_object_set_new(j, "mlp_only_layers", json_array());
+    }
+    if (keys->shared_hidden)
+        rc |= json_object_set_new(j, keys->shared_hidden, json_integer(s->hidden));
     return rc;
 }
 
@@ -109,24 +96,20 @@ static int write_config(const struct make_plan *p, const char *dir)
     static const char *const torch_dtype[] = {
         [KERN_F32] = "float32", [KERN_F16] = "float16", [KERN_BF16] = "bfloat16"};
     const struct make_shape *s = p->shape;
-    bool mixtral = s->n_experts > 0 && s->dense_hidden == 0;
     json_t *j = json_pack(
         "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:s, "
         "s:o, s:n, s:i, s:i, s:s, s:b}",
-        "architectures", s->hf_class, "model_type", model_type(s), "hidden_size", s->dim,
-        "intermediate_size",
-        mixtral               ? s->expert_hidden
-        : s->dense_hidden > 0 ? s->dense_hidden
-                              : s->hidden,
-        "num_hidden_layers", s->n_layers, "num_attention_heads", s->n_heads,
-        "num_key_value_heads", s->n_kv_heads, "head_dim", s->head_dim, "vocab_size",
-        s->vocab, "max_position_embeddings", s->max_tok, "rms_norm_eps", s->norm_eps,
-        "rope_theta", s->rope_theta, "tie_word_embeddings", s->tied, "hidden_act", "silu",
-        "rope_scaling", rope_scaling(s), "sliding_window", "bos_token_id", s->bos_id,
-        "eos_token_id", s->eos_id, "torch_dtype", torch_dtype[p->opts->type], "use_cache",
-        1);
+        "architectures", s->hf_class, "model_type", p->family->hf_type, "hidden_size",
+        s->dim, "intermediate_size", p->dense_hidden, "num_hidden_layers", s->n_layers,
+        "num_attention_heads", s->n_heads, "num_key_value_heads", s->n_kv_heads,
+        "head_dim", s->head_dim, "vocab_size", s->vocab, "max_position_embeddings",
+        s->max_tok, "rms_norm_eps", s->norm_eps, "rope_theta", s->rope_theta,
+        "tie_word_embeddings", s->tied, "hidden_act",
+        format_activation_names[p->family->activation][0], "rope_scaling",
+        rope_scaling(s), "sliding_window", "bos_token_id", s->bos_id, "eos_token_id",
+        s->eos_id, "torch_dtype", torch_dtype[p->opts->type], "use_cache", 1);
 
-    if (j && s->n_experts > 0 && put_experts(j, s) != 0) {
+    if (j && s->n_experts > 0 && put_experts(j, p) != 0) {
         json_decref(j);
         j = NULL;
     }

@@ -143,7 +143,7 @@ static struct kern_gemm_job job_of(const struct model_thread_ctx *w,
 
     j.s.pm = j.s.pk = 1;
     j.s.pn = w->n;
-    j.silu_mul = w->m->kern.v[KERN_SILU_MUL];
+    j.silu_mul = w->m->kern.v[model_gate_op(&w->m->c)];
     j.scratch = w->own->gemm;
     return j;
 }

@@ -246,14 +246,31 @@ static inline void small_safet_entry(struct small *s, const char *name, uint64_t
     s->data += bytes;
 }
 
-/* ... and its model.safetensors. */
-static inline void small_safetensors(struct small *s)
+static inline void small_begin_safetensors(struct small *s)
+{
+    memset(s, 0, sizeof(*s));
+    small_u64(s, 0); /* the size of the header: small_end_safetensors() */
+}
+
+static inline void small_end_safetensors(struct small *s)
 {
     uint64_t n, i;
     float v;
 
-    memset(s, 0, sizeof(*s));
-    small_u64(s, 0);
+    small_put(s, "}", 1);
+    n = s->n - 8;
+    memcpy(s->b, &n, sizeof(n));
+    s->head_n = s->n;
+    for (i = 0; i < s->data / 4; i++) {
+        v = (float)i / 256;
+        small_put(s, &v, sizeof(v));
+    }
+}
+
+/* ... and its model.safetensors. */
+static inline void small_safetensors(struct small *s)
+{
+    small_begin_safetensors(s);
     small_safet_entry(s, "model.embed_tokens.weight", S_VOCAB, S_DIM);
     small_safet_entry(s, "lm_head.weight", S_VOCAB, S_DIM);
     small_safet_entry(s, "model.norm.weight", 0, S_DIM);
@@ -266,14 +283,7 @@ static inline void small_safetensors(struct small *s)
     small_safet_entry(s, "model.layers.0.mlp.gate_proj.weight", S_HIDDEN, S_DIM);
     small_safet_entry(s, "model.layers.0.mlp.up_proj.weight", S_HIDDEN, S_DIM);
     small_safet_entry(s, "model.layers.0.mlp.down_proj.weight", S_DIM, S_HIDDEN);
-    small_put(s, "}", 1);
-    n = s->n - 8;
-    memcpy(s->b, &n, sizeof(n));
-    s->head_n = s->n;
-    for (i = 0; i < s->data / 4; i++) {
-        v = (float)i / 256;
-        small_put(s, &v, sizeof(v));
-    }
+    small_end_safetensors(s);
 }
 
 static inline void small_llama2c(struct small *s, int vocab)

@@ -93,28 +93,24 @@ static int arch_float(const struct format_file *f, const char *key, bool needed,
 
 static int read_arch(struct format_file *f)
 {
-    static const char *const archs[] = {"llama",    "qwen2",    "qwen3",
-                                        "qwen2moe", "qwen3moe", NULL};
+    char arch[sizeof(f->config.arch)], names[FORMAT_FAMILY_NAMES_BYTES];
+    const struct format_family *family;
     const char *s;
     size_t n;
-    int i;
     int rc = gguf_get_str(f->state, "general.architecture", &s, &n);
 
     if (rc != OK)
         return rc;
-    for (i = 0; archs[i]; i++)
-        if (strlen(archs[i]) == n && memcmp(s, archs[i], n) == 0)
-            break;
-    if (!archs[i])
-        return err_set(
-            ERR_UNSUPPORTED,
-            "%s: general.architecture: expected llama (also Mistral and Mixtral), qwen2, "
-            "qwen3, qwen2moe or qwen3moe, found %.*s",
-            f->path, (int)(n > 40 ? 40 : n), s);
-    snprintf(f->config.arch, sizeof(f->config.arch), "%s", archs[i]);
-    f->config.qkv_bias = strncmp(f->config.arch, "qwen2", 5) == 0;
-    f->config.qk_norm = strncmp(f->config.arch, "qwen3", 5) == 0;
-    f->rope_interleaved = strcmp(f->config.arch, "llama") == 0;
+    snprintf(arch, sizeof(arch), "%.*s", (int)(n < sizeof(arch) ? n : 0), s);
+    family = format_family_of_arch(arch);
+    if (!family || strlen(arch) != n) {
+        format_family_names(false, names);
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: general.architecture: expected %s, found %.*s", f->path,
+                       names, (int)(n > 40 ? 40 : n), s);
+    }
+    format_family_apply(family, &f->config);
+    f->rope_interleaved = family->rope_interleaved;
     return OK;
 }
 
@@ -184,27 +180,32 @@ static int read_head_dim(struct format_file *f)
 static int read_experts(struct format_file *f)
 {
     struct model_config *c = &f->config;
-    bool moe = strlen(c->arch) > 3 && strcmp(c->arch + strlen(c->arch) - 3, "moe") == 0;
+    const struct format_family *family = format_family_of(c);
+    bool needed = family->experts != NULL;
     char key[96];
     int rc;
 
-    if ((rc = arch_int(f, "expert_count", moe, &c->n_experts)) != OK)
+    if ((rc = arch_int(f, "expert_count", needed, &c->n_experts)) != OK)
         return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
-    if (c->n_experts == 0 && !moe)
+    if (c->n_experts == 0 && !needed)
         return OK;
     if (c->n_experts < 1)
         return err_set(ERR_FORMAT, "%s: %s.expert_count: expected at least 1, found %d",
                        f->path, c->arch, c->n_experts);
+    family = format_family_of(c);
+    if (!family->experts)
+        return err_set(ERR_UNSUPPORTED, "%s: %s.expert_count: expected 0, found %d",
+                       f->path, c->arch, c->n_experts);
     c->expert_hidden = c->hidden;
     c->hidden = 0;
-    c->norm_topk = strcmp(c->arch, "qwen2moe") != 0;
+    c->norm_topk = family->norm_topk;
     snprintf(key, sizeof(key), "%s.expert_weights_norm", c->arch);
     if ((rc = arch_int(f, "expert_used_count", true, &c->n_active)) != OK ||
         (rc = arch_int(f, "expert_feed_forward_length", false, &c->expert_hidden)) !=
             OK ||
         (rc = gguf_opt_bool(f->state, key, &c->norm_topk)) != OK)
         return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
-    if (strcmp(c->arch, "qwen2moe") != 0)
+    if (!family->experts->shared_hidden)
         return OK;
     /* Older files do not have the key: the tensor has the size. */
     rc = arch_int(f, "expert_shared_feed_forward_length", false, &c->hidden);

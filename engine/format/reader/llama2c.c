@@ -70,7 +70,7 @@ static void set_constants(struct format_file *f)
     struct model_config *c = &f->config;
     int i;
 
-    strcpy(c->arch, "llama");
+    format_family_apply(format_family_of_arch("llama"), c);
     format_name_from_path(c, f->path);
     c->norm_eps = 1e-5f;
     c->rope_theta = 10000;

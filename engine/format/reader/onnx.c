@@ -154,7 +154,7 @@ static int set_config(struct format_file *f, const struct graph_decoder *d)
 {
     struct model_config *c = &f->config;
 
-    strcpy(c->arch, d->qk_norm ? "qwen3" : d->qkv_bias ? "qwen2" : "llama");
+    format_family_apply(format_family_like(d->qkv_bias, d->qk_norm), c);
     format_name_from_path(c, f->path);
     c->dim = d->dim;
     c->n_layers = d->n_layers;

@@ -229,7 +229,7 @@ static int safetensors_open(struct format_file *f, const char *path)
         return rc;
     for (i = 0; i < d->n; i++)
         f->file_bytes += format_safet_bytes(d->shard[i]);
-    source.naming = format_naming_hf(&f->config);
+    source.naming = format_family_of(&f->config)->hf_naming;
     return format_fill(f, &source);
 }
 

@@ -1,0 +1,202 @@
+/* Every row of the table of families: a GGUF file and a folder of the family, written by hand with
+ * the names and vectors of the row, open as the same model. */
+#include <string.h>
+
+#include "format/fill.h"
+#include "tests/format/same_config.h"
+#include "tests/format/small.h"
+
+enum { N_EXPERTS = 2, EXPERT_HIDDEN = 6 };
+
+static struct model_config config_of(const struct format_family *f)
+{
+    struct model_config c = {.dim = S_DIM,
+                             .n_layers = 1,
+                             .n_heads = S_HEADS,
+                             .n_kv_heads = S_KV,
+                             .head_dim = S_HEAD_DIM,
+                             .hidden = S_HIDDEN,
+                             .vocab = S_VOCAB};
+
+    format_family_apply(f, &c);
+    if (f->experts) {
+        c.n_experts = N_EXPERTS, c.n_active = 1, c.expert_hidden = EXPERT_HIDDEN;
+        c.hidden = f->experts->shared_hidden ? S_HIDDEN : 0;
+    }
+    return c;
+}
+
+typedef void (*put_tensor)(struct small *s, const char *name, int64_t rows, int64_t cols,
+                           int planes);
+
+/* All tensors that the configuration needs: `planes` experts to a tensor. */
+static void put_tensors(struct small *s, const struct model_config *c,
+                        enum model_naming naming, int planes, put_tensor put)
+{
+    char name[MODEL_NAME_BYTES];
+    int64_t rows, cols;
+
+    for (int role = 0; role < FORMAT_ALL_ROLES; role++) {
+        bool of_expert = role >= FORMAT_EXPERT_GATE;
+
+        if (!format_role_needed(c, (enum format_role)role))
+            continue;
+        format_role_shape(c, (enum format_role)role, &rows, &cols);
+        for (int e = 0; e < (of_expert ? c->n_experts : 1); e += of_expert ? planes : 1) {
+            format_role_name(naming, (enum format_role)role, 0, e, name);
+            put(s, name, rows, cols, of_expert ? planes : 1);
+        }
+    }
+}
+
+static void put_gguf(struct small *s, const char *name, int64_t rows, int64_t cols,
+                     int planes)
+{
+    small_str(s, name);
+    small_u32(s, planes > 1 ? 3 : rows > 1 ? 2 : 1);
+    small_u64(s, (uint64_t)cols);
+    if (rows > 1)
+        small_u64(s, (uint64_t)rows);
+    if (planes > 1)
+        small_u64(s, (uint64_t)planes);
+    small_u32(s, 0);
+    small_u64(s, s->data);
+    s->data = (s->data + (uint64_t)(rows * cols * planes) * 4 + 31) / 32 * 32;
+    s->n_tensors++;
+}
+
+static void put_safetensors(struct small *s, const char *name, int64_t rows, int64_t cols,
+                            int planes)
+{
+    assert_int_equal(planes, 1);
+    small_safet_entry(s, name, rows > 1 ? (uint64_t)rows : 0, (uint64_t)cols);
+}
+
+static void write_gguf(const struct format_family *f, const struct model_config *c,
+                       const char *path)
+{
+    const struct {
+        const char *key;
+        int value;
+    } experts[] = {{"expert_count", c->n_experts},
+                   {"expert_used_count", c->n_active},
+                   {"expert_feed_forward_length", c->expert_hidden},
+                   {"expert_shared_feed_forward_length", c->hidden}};
+    static struct small s;
+    char key[80];
+
+    small_begin(&s);
+    small_keys(&s, f->arch);
+    for (size_t i = 0; f->experts && i < sizeof(experts) / sizeof(experts[0]); i++) {
+        snprintf(key, sizeof(key), "%s.%s", f->arch, experts[i].key);
+        if (experts[i].value > 0)
+            small_key_u32(&s, key, (uint32_t)experts[i].value);
+    }
+    put_tensors(&s, c, MODEL_NAMES_GGUF, N_EXPERTS, put_gguf);
+    small_end(&s);
+    test_write(path, s.b, s.n);
+}
+
+static void write_folder(const struct format_family *f, const struct model_config *c,
+                         const char *dir)
+{
+    const struct format_expert_keys *k = f->experts;
+    static struct small s;
+    char path[400], json[2000];
+    size_t n;
+
+    n = (size_t)snprintf(
+        json, sizeof(json),
+        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_act\": \"%s\", "
+        "\"hidden_size\": 8, \"intermediate_size\": 6, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"vocab_size\": 5, "
+        "\"max_position_embeddings\": 16, \"rms_norm_eps\": 1e-05, \"bos_token_id\": 1, "
+        "\"sliding_window\": null, \"eos_token_id\": 2",
+        f->hf_class, f->hf_type, format_activation_names[f->activation][0]);
+    if (k)
+        n += (size_t)snprintf(json + n, sizeof(json) - n,
+                              ", \"%s\": %d, \"num_experts_per_tok\": 1", k->n_experts,
+                              N_EXPERTS);
+    if (k && k->expert_hidden)
+        n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": %d",
+                              k->expert_hidden, EXPERT_HIDDEN);
+    if (k && k->norm_topk)
+        n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": %s", k->norm_topk,
+                              f->norm_topk ? "true" : "false");
+    if (k && k->shared_hidden)
+        n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": %d",
+                              k->shared_hidden, S_HIDDEN);
+    n += (size_t)snprintf(json + n, sizeof(json) - n, "}");
+    assert_int_equal(mkdir(dir, 0777), 0);
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    test_write(path, json, n);
+    small_begin_safetensors(&s);
+    put_tensors(&s, c, f->hf_naming, 1, put_safetensors);
+    small_end_safetensors(&s);
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    test_write(path, s.b, s.n);
+}
+
+TEST(every_family_is_read_from_both_formats)
+{
+    int n = 0;
+
+    for (const struct format_family *f = format_families; f->arch; f++, n++) {
+        struct model_config want = config_of(f), got;
+        char gguf[300], dir[300];
+        struct format_file *a, *b;
+
+        snprintf(gguf, sizeof(gguf), "%s/%s.gguf", test_dir(), f->hf_class);
+        snprintf(dir, sizeof(dir), "%s/%s", test_dir(), f->hf_class);
+        write_gguf(f, &want, gguf);
+        write_folder(f, &want, dir);
+        assert_ok(format_open(&a, gguf));
+        assert_ok(format_open(&b, dir));
+        same_config(&a->config, &b->config, 0);
+        got = a->config;
+        assert_string_equal(got.arch, f->arch);
+        assert_int_equal(got.activation, f->activation);
+        assert_int_equal(got.qkv_bias, f->qkv_bias);
+        assert_int_equal(got.qk_norm, f->qk_norm);
+        assert_int_equal(got.n_experts, want.n_experts);
+        assert_int_equal(got.hidden, want.hidden);
+        assert_int_equal(got.norm_topk, f->experts && f->norm_topk);
+        assert_int_equal(a->rope_interleaved, f->rope_interleaved);
+        assert_false(b->rope_interleaved);
+        (void)small_touch(a), (void)small_touch(b);
+        format_close(&a);
+        format_close(&b);
+    }
+    assert_true(n >= 7);
+}
+
+/* A reader finds a row by one name only, and rows of one arch stand together, the dense ones
+ * first. */
+TEST(rows_are_in_order)
+{
+    for (const struct format_family *f = format_families; f->arch; f++) {
+        assert_ptr_equal(format_family_of_class(f->hf_class), f);
+        assert_true(strlen(f->arch) < sizeof(((struct model_config *)0)->arch));
+        if (f > format_families && strcmp(f->arch, f[-1].arch) != 0)
+            assert_ptr_equal(format_family_of_arch(f->arch), f);
+        else if (f > format_families)
+            assert_true(!f[-1].experts || f->experts);
+    }
+    assert_null(format_family_of_class("GemmaForCausalLM"));
+    assert_null(format_family_of_arch("gemma3"));
+    assert_string_equal(format_family_like(false, false)->arch, "llama");
+    assert_string_equal(format_family_like(true, false)->arch, "qwen2");
+    assert_string_equal(format_family_like(true, true)->arch, "qwen3");
+}
+
+TEST(families_are_listed_once)
+{
+    char names[FORMAT_FAMILY_NAMES_BYTES];
+
+    format_family_names(false, names);
+    assert_ptr_equal(strstr(names, "llama, "), names);
+    assert_null(strstr(names + 1, "llama, "));
+    assert_non_null(strstr(names, " or "));
+    format_family_names(true, names);
+    assert_non_null(strstr(names, "MistralForCausalLM, MixtralForCausalLM"));
+}
