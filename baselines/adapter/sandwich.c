@@ -326,7 +326,7 @@ static int sandwich_encode(struct sut *s, const char *text, size_t n, int32_t **
 {
     *ids = NULL;
     *n_ids = 0;
-    if (!serve_tok(s->serve))
+    if (!s->serve->tok)
         return err_set(ERR_UNSUPPORTED, "%s has no tokenizer", s->o.serve.model);
     return serve_encode(s->serve, text, n, SERVE_BOS, ids, n_ids);
 }
@@ -334,7 +334,7 @@ static int sandwich_encode(struct sut *s, const char *text, size_t n, int32_t **
 static int sandwich_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)
 {
     *vocab = serve_vocab(s->serve);
-    *max_tok = serve_max_tok(s->serve);
+    *max_tok = s->serve->max_tok;
     return OK;
 }
 

@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "base/opt.h"
-#include "serve/offload.h"
+#include "serve/serve.h"
 #include "serve/serve.h"
 
 struct cli_offload_flags {

@@ -34,7 +34,7 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
 static int send_next(struct answers *a, int64_t max_new)
 {
     const struct kv_example *e = &a->e[a->n_sent];
-    int64_t most = serve_max_tok(a->serve) - max_new, id;
+    int64_t most = a->serve->max_tok - max_new, id;
     struct serve_request r = {
         .max_new = max_new, .sampling = {.top_p = 1}, .on_token = on_token, .ctx = a};
     int32_t *ids;
@@ -68,12 +68,11 @@ static int open_model(struct answers *a, const struct cli_predictor_flags *f)
     if (rc == OK)
         rc = serve_open(&a->serve, &o);
     opt_free(serve_opt_table, &o);
-    if (rc == OK && serve_max_tok(a->serve) <= f->max_new)
+    if (rc == OK && a->serve->max_tok <= f->max_new)
         rc = err_set(ERR_ARG,
                      "--max-new: expected less than the %lld tokens of the longest "
                      "sequence of %s, found %lld",
-                     (long long)serve_max_tok(a->serve), f->generate,
-                     (long long)f->max_new);
+                     (long long)a->serve->max_tok, f->generate, (long long)f->max_new);
     return rc;
 }
 

@@ -199,7 +199,7 @@ static int read_prompt(struct run *r)
 
     if (r->f->prompt_ids)
         return parse_ids(r, r->f->prompt_ids);
-    if (serve_tok(r->serve) || *text) {
+    if (r->serve->tok || *text) {
         rc = serve_encode(r->serve, text, strlen(text),
                           SERVE_BOS | (r->f->special ? SERVE_SPECIAL : 0), &r->prompt,
                           &r->n_prompt);
@@ -220,7 +220,7 @@ static int read_prompt(struct run *r)
 
 static int prepare_output(struct run *r)
 {
-    const struct tok *tok = serve_tok(r->serve);
+    const struct tok *tok = r->serve->tok;
 
     r->ids = json_array();
     r->text = open_memstream(&r->text_buf, &r->text_n);
@@ -374,8 +374,11 @@ static int run(const struct run_flags *f)
     if (rc == OK)
         rc = cli_read_card(f->machine_card, &r.card);
     if (rc == OK)
-        rc = serve_open_offloaded(&r.serve, &opts, cli_offload_hook(r.offload),
-                                  most_tokens(f), cli_progress, doing);
+        rc = serve_open_with(&r.serve, &opts,
+                             &(struct serve_how){.offload = cli_offload_hook(r.offload),
+                                                 .need_tok = most_tokens(f),
+                                                 .progress = cli_progress,
+                                                 .ctx = doing});
     if (rc == OK)
         rc = prepare_output(&r);
     if (rc == OK)

@@ -93,8 +93,10 @@ static int open_engine(struct serve **out, const struct serve_flags *f,
 
     return f->roles.roles
                ? roles_open(out, &f->serve, &f->roles)
-               : serve_open_offloaded(out, &f->serve, cli_offload_hook(offload), 0,
-                                      cli_progress, doing);
+               : serve_open_with(out, &f->serve,
+                                 &(struct serve_how){.offload = cli_offload_hook(offload),
+                                                     .progress = cli_progress,
+                                                     .ctx = doing});
 }
 
 static int serve(const struct serve_flags *f, struct cli_offload *offload)

@@ -24,7 +24,7 @@ static int copy_ids(const json_t *v, int32_t **ids, size_t *n)
  * is for normal form C, which makes texts shorter. */
 static size_t max_text(const struct http *h)
 {
-    return 4 * tok_longest(h->tok) * (size_t)serve_max_tok(h->s);
+    return 4 * tok_longest(h->tok) * (size_t)h->s->max_tok;
 }
 
 static int too_long(struct http_request *r, size_t n)
@@ -144,7 +144,7 @@ static int parse(struct http_exchange *x, enum http_api api)
 
 static int choose_max_new(struct http_exchange *x, size_t n_prompt, int64_t *out)
 {
-    int64_t max_tok = serve_max_tok(x->h->s), left = max_tok - (int64_t)n_prompt;
+    int64_t max_tok = x->h->s->max_tok, left = max_tok - (int64_t)n_prompt;
 
     *out = x->request.max_new;
     if (*out == 0 && !x->request.no_new)
@@ -201,7 +201,7 @@ static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
     int64_t max_new;
     int rc;
 
-    if (r->logprobs && !serve_has_logits(h->s)) {
+    if (r->logprobs && !h->s->ops->has_logits) {
         x->request.param = "logprobs";
         return err_set(ERR_ARG,
                        "request: logprobs: not available with --roles, where only "

@@ -42,7 +42,7 @@ static json_t *model_object(const struct http *h)
 {
     return json_pack("{s:s, s:s, s:I, s:s, s:I, s:{s:I}}", "id", h->model, "object",
                      "model", "created", (json_int_t)h->started_s, "owned_by", "sandwich",
-                     "max_model_len", (json_int_t)serve_max_tok(h->s), "meta", "n_vocab",
+                     "max_model_len", (json_int_t)h->s->max_tok, "meta", "n_vocab",
                      (json_int_t)serve_vocab(h->s));
 }
 

@@ -254,7 +254,7 @@ static int start_threads(struct http *h)
 int http_start(struct http *h, struct serve *s, const struct serve_opts *so)
 {
     h->s = s;
-    h->tok = serve_tok(s);
+    h->tok = s->tok;
     h->max_seqs = so->max_seqs;
     h->started_s = (int64_t)time(NULL);
     TRY(name_model(h, so->model));

@@ -92,10 +92,6 @@ MUST int roles_setup_parse(struct roles_setup *u, const char *text,
                            const struct serve_opts *engine);
 /* The same by u->spec.n alone. */
 void roles_setup_number(struct roles_setup *u);
-/* Whether the transport can be used between processes that the front did not start. */
-MUST int roles_check_joining(const struct roles_setup *u);
-/* If mpirun has started this process: MPI, and u->is_mpi. By all processes. */
-MUST int roles_open_mpi(struct roles_setup *u);
 
 /* ---- the process that starts machines: of one thread, so that it may fork at any time ---- */
 

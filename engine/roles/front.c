@@ -1,54 +1,30 @@
-/* Requests to the machines and tokens from them. The stepping thread only reads and another one
- * only writes, so that neither a full socket nor a slow machine makes all wait for each other.
- * What a client has got is known here only: an attempt that has failed is followed by another
- * one, of the prompt and these tokens, and what machines still say of it is not heard. */
+/* The front of prompt and token machines, an implementation of serve.h. The stepping thread only
+ * reads and another one only writes, so that neither a full socket nor a slow machine makes all wait
+ * for each other. What machines still write of an attempt that has failed is ignored. */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
+#include "cluster/mpi/mpi.h"
 #include "cluster/wire.h"
-#include "roles/impl.h"
-#include "serve/handoff.h"
+#include "roles/front.h"
+#include "roles/join.h"
 
-/* ---- sending; with the lock held ---- */
+#define CLOSE_MS                                                                         \
+    5000 /* for machines, and the process that starts them, to end by themselves */
 
-int roles_front_send(struct roles_front *f, int machine, const struct roles_message *head,
-                     const void *a, size_t n_a, const void *b, int file)
-{
-    size_t bytes = sizeof(*head) + head->n_more;
-    struct roles_outgoing *o = mem_new(MEM_OTHER, 1, sizeof(*o) + bytes);
+#define LOST_NS UINT64_C(2000000000) /* for a machine that closed its connection to end */
+/* A connection fails before the machine that ended is named: that is no failure of its own. */
+#define BROKEN_NS UINT64_C(300000000)
 
-    if (!o) {
-        if (file >= 0)
-            close(file);
-        return ERR_NOMEM;
-    }
-    o->machine = machine;
-    o->file = file;
-    o->bytes = bytes;
-    o->next = NULL;
-    memcpy(o->message, head, sizeof(*head));
-    if (n_a > 0)
-        memcpy(o->message + sizeof(*head), a, n_a);
-    if (head->n_more > n_a)
-        memcpy(o->message + sizeof(*head) + n_a, b, head->n_more - n_a);
-    *f->out_tail = o;
-    f->out_tail = &o->next;
-    pthread_cond_signal(&f->queued);
-    return OK;
-}
-
-int roles_front_tell(struct roles_front *f, int machine, const struct roles_message *head,
-                     const void *more)
-{
-    int rc;
-
-    pthread_mutex_lock(&f->lock);
-    rc = roles_front_send(f, machine, head, more, head->n_more, NULL, -1);
-    pthread_mutex_unlock(&f->lock);
-    return rc;
-}
+/* ---- writing to machines ---- */
 
 /* A machine that has gone is named by the starter. */
 static void write_out(const struct roles_outgoing *o, int fd)
@@ -61,7 +37,8 @@ static void write_out(const struct roles_outgoing *o, int fd)
         close(o->file);
 }
 
-void *roles_front_write(void *arg)
+/* The main function of the thread that writes. */
+static void *write_all(void *arg)
 {
     struct roles_front *f = arg;
 
@@ -90,253 +67,14 @@ void *roles_front_write(void *arg)
     return NULL;
 }
 
-/* ---- attempts; with the lock held ---- */
-
-static int64_t n_left(const struct roles_pending *q)
-{
-    return q->r.max_new - q->n_new;
-}
-
-static int send_request(struct roles_front *f, const struct roles_pending *q)
-{
-    struct roles_request x = {.n_prompt = q->r.n_prompt + q->n_new,
-                              .max_new = n_left(q),
-                              .n_drawn = q->n_new,
-                              .sampling = q->r.sampling,
-                              .ignore_eos = q->r.ignore_eos,
-                              .side = q->token < 0 ? 0 : SERVE_PROMPT_SIDE,
-                              .peer = q->token};
-    size_t n_ids = (size_t)x.n_prompt * sizeof(q->ids[0]);
-    struct roles_message head = {
-        .type = ROLES_REQUEST, .id = q->attempt, .n_more = (uint32_t)(sizeof(x) + n_ids)};
-
-    TRY(roles_front_send(f, q->prompt, &head, &x, sizeof(x), q->ids, -1));
-    x.side = SERVE_TOKEN_SIDE;
-    x.peer = q->prompt;
-    return q->token < 0 ? OK
-                        : roles_front_send(f, q->token, &head, &x, sizeof(x), q->ids, -1);
-}
-
-static void send_cancel(struct roles_front *f, const struct roles_pending *q)
-{
-    const struct roles_message head = {.type = ROLES_CANCEL, .id = q->attempt};
-    const int machines[2] = {q->prompt, q->token};
-
-    for (int i = 0; i < 2; i++)
-        if (machines[i] >= 0 && f->machines[machines[i]].state == ROLES_RUNNING &&
-            roles_front_send(f, machines[i], &head, NULL, 0, NULL, -1) != OK)
-            err_clear(); /* it goes on to its end */
-}
-
-static void drop_attempt(struct roles_front *f, struct roles_pending *q)
-{
-    if (q->attempt >= 0) {
-        send_cancel(f, q);
-        roles_front_computed_prompt(f, q);
-        roles_front_count_tokens(f, q, -1);
-    }
-    q->attempt = q->prompt = q->token = -1;
-}
-
-/* An attempt, where there is a machine for it; else later. */
-static int dispatch(struct roles_front *f, struct roles_pending *q)
-{
-    int rc;
-
-    q->decodes = n_left(q) > 1;
-    q->prompt_tok = q->r.n_prompt + q->n_new;
-    roles_front_choose(f, q);
-    if (q->prompt < 0)
-        return OK;
-    q->attempt = f->n_attempts++;
-    q->n_attempts++;
-    q->has_first = q->has_more = false;
-    roles_front_count_prompt(f, q, 1);
-    roles_front_count_tokens(f, q, 1);
-    rc = send_request(f, q);
-    if (rc != OK)
-        drop_attempt(f, q); /* one of both may have it */
-    return rc;
-}
-
-/* ---- requests; by any thread ---- */
-
-static void free_pending(struct roles_pending *q)
-{
-    mem_free(q->ids);
-    mem_free(q);
-}
-
-static struct roles_pending *new_pending(const struct serve_request *r)
-{
-    struct roles_pending *q = mem_new(MEM_OTHER, 1, sizeof(*q));
-    size_t n = (size_t)(r->n_prompt + r->max_new);
-
-    if (!q)
-        return NULL;
-    *q = (struct roles_pending){
-        .attempt = -1, .r = *r, .on_token = r->on_token, .ctx = r->ctx};
-    q->ids = mem_new(MEM_OTHER, n, sizeof(q->ids[0]));
-    if (!q->ids) {
-        mem_free(q);
-        return NULL;
-    }
-    memcpy(q->ids, r->prompt, (size_t)r->n_prompt * sizeof(q->ids[0]));
-    return q;
-}
-
-static int submit(void *ctx, const struct serve_request *r, int64_t *id)
-{
-    struct roles_front *f = ctx;
-    struct roles_pending *q;
-    int rc;
-
-    if (r->handoff || r->n_drawn > 0)
-        return err_set(ERR_UNSUPPORTED, "a request of machines cannot be handed over");
-    q = new_pending(r);
-    if (!q)
-        return ERR_NOMEM;
-    pthread_mutex_lock(&f->lock);
-    rc = roles_front_has_machines(f) ? dispatch(f, q) : err_set(ERR_STATE, "%s", f->why);
-    if (rc == OK) {
-        *id = q->id = f->n_submitted++;
-        q->next = f->requests;
-        f->requests = q;
-    } else {
-        free_pending(q);
-    }
-    pthread_mutex_unlock(&f->lock);
-    return rc;
-}
-
-static void cancel(void *ctx, int64_t id)
-{
-    struct roles_front *f = ctx;
-
-    pthread_mutex_lock(&f->lock);
-    for (struct roles_pending *q = f->requests; q; q = q->next)
-        if (q->id == id && !q->canceled) {
-            q->canceled = true;
-            if (q->attempt >= 0)
-                send_cancel(f, q);
-        }
-    pthread_mutex_unlock(&f->lock);
-}
-
-/* ---- what clients get; on the stepping thread, with the lock held ---- */
-
-static struct roles_pending *find(struct roles_front *f, int64_t attempt)
-{
-    struct roles_pending *q = f->requests;
-
-    while (q && q->attempt != attempt)
-        q = q->next;
-    return q;
-}
-
-/* The lock is released during the callback. */
-static void give_token(struct roles_front *f, struct roles_pending *q, int32_t token,
-                       enum serve_finish finish)
-{
-    serve_token_fn on_token = q->on_token;
-    void *ctx = q->ctx;
-    int64_t id = q->id;
-
-    if (token >= 0)
-        q->ids[q->r.n_prompt + q->n_new++] = token;
-    if (finish != SERVE_RUNNING) {
-        struct roles_pending **at = &f->requests;
-
-        if (q->attempt >= 0) {
-            roles_front_computed_prompt(f, q);
-            roles_front_count_tokens(f, q, -1);
-        }
-        while (*at != q)
-            at = &(*at)->next;
-        *at = q->next;
-        free_pending(q);
-    }
-    pthread_mutex_unlock(&f->lock);
-    on_token(ctx, id, token, NULL, finish);
-    pthread_mutex_lock(&f->lock);
-}
-
-static void give_error(struct roles_front *f, struct roles_pending *q, const char *why)
-{
-    drop_attempt(f, q);
-    (void)err_set(ERR_STATE, "%s", why);
-    give_token(f, q, -1, SERVE_ERROR);
-}
-
-/* Another attempt, unless it is not wanted any more, or there were enough. */
-static void again(struct roles_front *f, struct roles_pending *q, const char *why)
-{
-    char text[ROLES_TEXT_BYTES];
-
-    drop_attempt(f, q);
-    if (q->canceled) {
-        give_token(f, q, -1, SERVE_CANCELED);
-    } else if (q->n_attempts >= f->attempts) {
-        snprintf(text, sizeof(text),
-                 "the request failed %d times, at last because %.400s", q->n_attempts,
-                 why);
-        give_error(f, q, text);
-    } else if (dispatch(f, q) != OK) {
-        give_error(f, q, err_msg());
-    }
-}
-
-int roles_front_again(struct roles_front *f, int machine, int other, const char *why)
-{
-    int64_t end;
-    int n = 0;
-
-    pthread_mutex_lock(&f->lock);
-    end = f->n_attempts; /* later ones are not of it */
-    for (struct roles_pending *q = f->requests; q;) {
-        bool is_with = other < 0 || q->token == other;
-        bool prompt = q->prompt == machine && is_with && !q->has_more;
-        bool token = q->token == machine && other < 0;
-
-        if (q->attempt < 0 || q->attempt >= end || (!prompt && !token)) {
-            q = q->next;
-            continue;
-        }
-        again(f, q, why);
-        n++;
-        q = f->requests; /* it may not be there any more */
-    }
-    pthread_mutex_unlock(&f->lock);
-    return n;
-}
-
-/* Requests that wait for machines. */
-static void go_on_waiting(struct roles_front *f)
-{
-    pthread_mutex_lock(&f->lock);
-    for (struct roles_pending *q = f->requests; q;) {
-        struct roles_pending *next = q->next;
-
-        if (q->attempt < 0 && q->canceled) {
-            give_token(f, q, -1, SERVE_CANCELED);
-            next = f->requests;
-        } else if (q->attempt < 0 && dispatch(f, q) != OK) {
-            give_error(f, q, err_msg());
-            next = f->requests;
-        }
-        q = next;
-    }
-    pthread_mutex_unlock(&f->lock);
-}
-
-/* ---- what machines say; on the stepping thread ---- */
+/* ---- what machines and their starter write; on the stepping thread ---- */
 
 static int read_one(struct roles_front *f, int machine);
 
 /* The prompt machine has said the first token before the token machine could have its own, and
  * what it said is still to be read; so is why it has dropped a request, before the token machine
  * can say that it was. */
-static void hear_prompt(struct roles_front *f, int64_t attempt)
+static void read_prompt_machine(struct roles_front *f, int64_t attempt)
 {
     for (;;) {
         struct pollfd p = {.fd = -1, .events = POLLIN};
@@ -344,7 +82,7 @@ static void hear_prompt(struct roles_front *f, int64_t attempt)
         int prompt = -1, rc;
 
         pthread_mutex_lock(&f->lock);
-        q = find(f, attempt);
+        q = roles_front_find(f, attempt);
         if (q && !q->has_first && q->prompt >= 0 &&
             f->machines[q->prompt].state == ROLES_RUNNING)
             prompt = q->prompt;
@@ -375,7 +113,7 @@ static bool is_handed_over(struct roles_front *f, int machine, int64_t attempt)
     bool is;
 
     pthread_mutex_lock(&f->lock);
-    q = find(f, attempt);
+    q = roles_front_find(f, attempt);
     is = q && q->token == machine;
     pthread_mutex_unlock(&f->lock);
     return is;
@@ -390,11 +128,11 @@ static int on_token(struct roles_front *f, int machine, const struct roles_messa
 
     TRY(read_text(f, machine, head, why));
     if (handed_over)
-        hear_prompt(f, head->id);
+        read_prompt_machine(f, head->id);
     pthread_mutex_lock(&f->lock);
-    q = find(f, head->id);
+    q = roles_front_find(f, head->id);
     if (q && handed_over && head->token >= 0 && !q->has_first) {
-        again(f, q, "a token came before the first one");
+        roles_front_retry(f, q, "a token came before the first one");
         q = NULL;
     }
     if (q) {
@@ -404,7 +142,7 @@ static int on_token(struct roles_front *f, int machine, const struct roles_messa
             roles_front_computed_prompt(f, q);
         if (finish == SERVE_ERROR)
             (void)err_set(ERR_STATE, "%s", why);
-        give_token(f, q, head->token, finish);
+        roles_front_give_token(f, q, head->token, finish);
     }
     pthread_mutex_unlock(&f->lock);
     return OK;
@@ -417,11 +155,11 @@ static int on_retry(struct roles_front *f, int machine, const struct roles_messa
 
     TRY(read_text(f, machine, head, why));
     if (is_handed_over(f, machine, head->id))
-        hear_prompt(f, head->id);
+        read_prompt_machine(f, head->id);
     pthread_mutex_lock(&f->lock);
-    q = find(f, head->id);
+    q = roles_front_find(f, head->id);
     if (q)
-        again(f, q, why);
+        roles_front_retry(f, q, why);
     pthread_mutex_unlock(&f->lock);
     return OK;
 }
@@ -456,7 +194,8 @@ static int read_one(struct roles_front *f, int machine)
     case ROLES_READY:
         return roles_front_on_ready(f, machine, &head);
     case ROLES_CONNECTED:
-        return roles_front_on_connected(f, machine, &head);
+        roles_front_on_connected(f, machine, &head);
+        return OK;
     case ROLES_BROKEN:
         return on_broken(f, machine, &head);
     case ROLES_TOKEN:
@@ -470,14 +209,77 @@ static int read_one(struct roles_front *f, int machine)
     }
 }
 
-void roles_front_drain(struct roles_front *f, int machine)
+static int on_ended(struct roles_front *f, int machine, const char *why)
 {
+    const struct roles_machine_state *m = &f->machines[machine];
+    int n;
+
     while (f->machines[machine].fd >= 0 && read_one(f, machine) == OK)
-        ;
+        ; /* all that it wrote before */
     err_clear();
+    roles_front_close_machine(f, machine);
+    if (!f->started)
+        return err_set(ERR_STATE, "%s", why);
+    TRY(roles_front_start_again(f, machine, why));
+    n = roles_front_again(f, machine, -1, why);
+    log_warning("machine_ended", m->n_starts, f->restarts,
+                "%.150s; it had %d of the requests and is %s", why, n,
+                m->state == ROLES_STARTING ? "started again" : "not started again");
+    return OK;
 }
 
-int roles_front_poll(struct roles_front *f, struct pollfd *fds, int timeout_ms)
+/* End machines that are lost and do not end, and open connections again that have failed. */
+static int repair(struct roles_front *f)
+{
+    uint64_t now = clock_ns();
+
+    for (int i = 0; i < f->n; i++) {
+        struct roles_machine_state *m = &f->machines[i];
+        char why[ROLES_TEXT_BYTES];
+
+        if (m->state != ROLES_LOST || (f->starter && now - m->lost_ns < LOST_NS))
+            continue;
+        m->lost_ns = now;
+        snprintf(why, sizeof(why), "%s closed its connection", f->u.names[i]);
+        if (!f->starter) {
+            TRY(on_ended(f, i, why));
+            continue;
+        }
+        if (roles_front_tell_starter(f, ROLES_KILL, i, why) != OK)
+            err_clear();
+    }
+    for (int a = 0; a < f->n; a++)
+        for (int b = 0; b < f->n; b++) {
+            const struct roles_connection *c = &f->connections[a][b];
+
+            if (c->broken_ns && now - c->broken_ns >= BROKEN_NS &&
+                f->machines[a].state == ROLES_RUNNING &&
+                f->machines[b].state == ROLES_RUNNING)
+                roles_front_repair_connection(f, a, b);
+        }
+    return OK;
+}
+
+static int read_starter(struct roles_front *f)
+{
+    struct roles_starter_message m;
+    char why[ROLES_TEXT_BYTES];
+
+    if (cluster_wire_read(f->u.starter[0], &m, sizeof(m)) != OK) {
+        TRY(par_ranks_wait(f->starter, 2000));
+        return err_set(ERR_STATE, "the process that starts machines has ended");
+    }
+    m.why[sizeof(m.why) - 1] = 0;
+    if (m.type != ROLES_ENDED || m.machine < 0 || m.machine >= f->n)
+        return err_set(ERR_STATE, "the process that starts machines said %d of %d",
+                       m.type, m.machine);
+    snprintf(why, sizeof(why), "%s", m.why);
+    if (!why[0])
+        snprintf(why, sizeof(why), "%s has ended", f->u.names[m.machine]);
+    return on_ended(f, m.machine, why);
+}
+
+static int poll_all(struct roles_front *f, struct pollfd *fds, int timeout_ms)
 {
     for (int i = 0; i < f->n; i++)
         fds[i] = (struct pollfd){
@@ -488,7 +290,7 @@ int roles_front_poll(struct roles_front *f, struct pollfd *fds, int timeout_ms)
     return poll(fds, (nfds_t)f->n + 2, timeout_ms);
 }
 
-int roles_front_read(struct roles_front *f, const struct pollfd *fds, bool *busy)
+static int read_all(struct roles_front *f, const struct pollfd *fds, bool *busy)
 {
     *busy = false;
     for (int i = 0; i < f->n; i++) {
@@ -507,7 +309,7 @@ int roles_front_read(struct roles_front *f, const struct pollfd *fds, bool *busy
     }
     if (fds[f->n + 1].revents) {
         *busy = true;
-        return roles_front_read_starter(f);
+        return read_starter(f);
     }
     return OK;
 }
@@ -521,24 +323,23 @@ static int fail_all(struct roles_front *f, int rc)
     pthread_mutex_lock(&f->lock);
     snprintf(f->why, sizeof(f->why), "%s", why);
     while (f->requests)
-        give_error(f, f->requests, why);
+        roles_front_give_error(f, f->requests, why);
     pthread_mutex_unlock(&f->lock);
     return err_set(rc, "%s", why);
 }
 
-static int step(void *ctx, bool *busy)
+static int step(struct serve *s, bool *busy)
 {
-    struct roles_front *f = ctx;
+    struct roles_front *f = roles_front_of(s);
     struct pollfd fds[ROLES_MACHINES_ALL + 2];
     int rc = f->starter ? par_ranks_check(f->starter) : OK;
     bool any;
 
     *busy = false;
-    if (rc == OK && roles_front_poll(f, fds, 0) > 0)
-        rc = roles_front_read(f, fds, busy);
-    if (rc == OK) {
-        rc = roles_front_repair(f);
-    }
+    if (rc == OK && poll_all(f, fds, 0) > 0)
+        rc = read_all(f, fds, busy);
+    if (rc == OK)
+        rc = repair(f);
     if (rc == OK) {
         pthread_mutex_lock(&f->lock);
         any = roles_front_has_machines(f);
@@ -547,44 +348,337 @@ static int step(void *ctx, bool *busy)
     }
     if (rc != OK)
         return fail_all(f, rc);
-    go_on_waiting(f);
+    roles_front_dispatch_waiting(f);
     return OK;
 }
 
-static void wait_for_some(void *ctx, uint64_t timeout_ns)
+static void wait_for_some(struct serve *s, uint64_t timeout_ns)
 {
-    struct roles_front *f = ctx;
+    struct roles_front *f = roles_front_of(s);
     struct pollfd fds[ROLES_MACHINES_ALL + 2];
     uint64_t ms = timeout_ns / 1000000, n;
 
-    if (roles_front_poll(f, fds, ms > 200 ? 200 : (int)ms) > 0 && fds[f->n].revents)
+    if (poll_all(f, fds, ms > 200 ? 200 : (int)ms) > 0 && fds[f->n].revents)
         (void)!read(f->wake_fd, &n, sizeof(n));
 }
 
-static void wake(void *ctx)
+static void wake(struct serve *s)
 {
-    struct roles_front *f = ctx;
+    struct roles_front *f = roles_front_of(s);
     uint64_t one = 1;
 
     (void)!write(f->wake_fd, &one, sizeof(one));
 }
 
-void roles_front_end_all(struct roles_front *f)
+/* ---- open and close ---- */
+
+/* Requests that have not ended end with SERVE_CANCELED. The machines have gone. */
+static void end_all(struct roles_front *f)
 {
     pthread_mutex_lock(&f->lock);
     while (f->requests)
-        give_token(f, f->requests, -1, SERVE_CANCELED);
+        roles_front_give_token(f, f->requests, -1, SERVE_CANCELED);
     pthread_mutex_unlock(&f->lock);
 }
 
-void roles_front_api(struct serve_front *out, struct roles_front *f)
+static void close_machines(struct roles_front *f)
 {
-    *out = (struct serve_front){.submit = submit,
-                                .cancel = cancel,
-                                .step = step,
-                                .wait = wait_for_some,
-                                .wake = wake,
-                                .kv_stat = roles_front_kv_stat,
-                                .totals = roles_front_totals,
-                                .ctx = f};
+    bool sound = f->starter && f->started && par_ranks_check(f->starter) == OK;
+
+    if (f->u.starter[0] >= 0)
+        shutdown(f->u.starter[0], SHUT_RDWR); /* first: it then expects them to end */
+    for (int i = 0; i < f->n; i++)
+        if (f->machines[i].fd >= 0)
+            shutdown(f->machines[i].fd, SHUT_RDWR);
+    if (f->writing)
+        pthread_join(f->writer, NULL);
+    if (sound && par_ranks_wait(f->starter, CLOSE_MS) == ERR_STATE)
+        log_warning("machine_failed_at_close", 0, 1, "at its end: %s", err_msg());
+    par_ranks_close(&f->starter);
+    for (int i = 0; i < f->n; i++)
+        if (f->machines[i].fd >= 0)
+            close(f->machines[i].fd);
+}
+
+static void close_front(struct serve *s)
+{
+    struct roles_front *f = roles_front_of(s);
+
+    pthread_mutex_lock(&f->lock);
+    f->closing = true;
+    pthread_cond_signal(&f->queued);
+    pthread_mutex_unlock(&f->lock);
+    close_machines(f);
+    if (f->u.starter[0] >= 0)
+        close(f->u.starter[0]);
+    end_all(f);
+    while (f->out) {
+        struct roles_outgoing *o = f->out;
+
+        f->out = o->next;
+        if (o->file >= 0)
+            close(o->file);
+        mem_free(o);
+    }
+    if (f->wake_fd >= 0)
+        close(f->wake_fd);
+    if (f->writing && !f->is_lost)
+        cluster_mpi_close(); /* machines do, too, as their sockets are closed */
+    pthread_cond_destroy(&f->queued);
+    pthread_cond_destroy(&f->written);
+    pthread_mutex_destroy(&f->lock);
+    cluster_pools_close(&f->pools);
+    roles_spec_free(&f->u.spec);
+    serve_fini(&f->api);
+    mem_free(f);
+}
+
+static void no_draft(const struct serve *s, struct serve_draft_stat *out)
+{
+    (void)s;
+    *out = (struct serve_draft_stat){0};
+}
+
+static int describe(struct serve *s, json_t **out)
+{
+    (void)s;
+    *out = NULL;
+    return err_set(ERR_UNSUPPORTED, "engines in other processes are not described");
+}
+
+static const struct serve_ops front_ops = {.submit = roles_front_submit,
+                                           .cancel = roles_front_cancel,
+                                           .step = step,
+                                           .wait = wait_for_some,
+                                           .wake = wake,
+                                           .totals = roles_front_totals,
+                                           .kv_stat = roles_front_kv_stat,
+                                           .draft_stat = no_draft,
+                                           .describe = describe,
+                                           .close = close_front};
+
+static int divide_cpus(struct roles_front *f)
+{
+    int64_t threads[ROLES_MACHINES_ALL];
+    int lo[ROLES_MACHINES_ALL + 1];
+    struct cpu_budget b;
+    bool shared;
+
+    TRY(cpu_budget_get(&b));
+    for (int i = 0; i < f->n; i++)
+        threads[i] = f->u.spec.engine[f->u.home[i]].threads;
+    shared = !roles_divide_cpus(lo, threads, f->n, b.n);
+    for (int i = 0; i < f->n; i++) {
+        int from = shared ? 0 : lo[i], to = shared ? b.n : lo[i + 1];
+
+        memcpy(f->u.cpus[i], b.cpus + from, (size_t)(to - from) * sizeof(int));
+        f->u.n_cpus[i] = to - from;
+    }
+    if (shared) {
+        for (int k = 0; k < CLUSTER_N_POOLS; k++)
+            f->u.spec.engine[k].pin = false;
+        log_warn("%d machines share %d CPUs: each is slower than it would be alone", f->n,
+                 b.n);
+    }
+    return OK;
+}
+
+static int starter_main(void *arg, int rank)
+{
+    const struct roles_front *f = arg;
+
+    (void)rank;
+    return roles_starter(&f->u);
+}
+
+/* So that a read from it ends, should it be stopped. By the thread that watches it. */
+static void abort_reads(void *mem)
+{
+    const struct roles_front *f = mem;
+
+    shutdown(f->u.starter[0], SHUT_RDWR);
+}
+
+static int open_starter(struct roles_front *f)
+{
+    static const char *const name = "the process that starts machines";
+    const struct par_ranks_opts o = {.n_ranks = 1,
+                                     .fn = starter_main,
+                                     .arg = f,
+                                     .names = &name,
+                                     .abort = abort_reads,
+                                     .mem = f};
+    int rc;
+
+    TRY(divide_cpus(f));
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, f->u.starter) != 0) {
+        f->u.starter[0] = f->u.starter[1] = -1;
+        return err_set(ERR_IO, "roles: cannot make a socket: %m");
+    }
+    rc = par_ranks_open(&f->starter, &o);
+    close(f->u.starter[1]);
+    return rc;
+}
+
+/* Start all machines, and wait until they and their connections are there. */
+static int start_machines(struct roles_front *f)
+{
+    struct pollfd fds[ROLES_MACHINES_ALL + 2];
+    bool busy, all = false;
+
+    TRY(thread_start(&f->writer, 0, write_all, f, "roles"));
+    f->writing = true;
+    for (int i = 0; i < f->n && f->starter; i++)
+        TRY(roles_front_start(f, i));
+    while (!all) {
+        (void)poll_all(f, fds, 200);
+        TRY(read_all(f, fds, &busy));
+        all = true;
+        for (int a = 0; a < f->n; a++)
+            for (int b = 0; b < f->n; b++)
+                all = all &&
+                      (!roles_is_linked(&f->u, a, b) || roles_front_is_open(f, a, b));
+        for (int i = 0; i < f->n; i++)
+            all = all && f->machines[i].state == ROLES_RUNNING;
+    }
+    f->started = true;
+    return OK;
+}
+
+/* A machine that nothing would be given is a mistake. */
+static int check_pools(const struct roles_setup *u)
+{
+    const int *n = u->spec.n;
+
+    if (n[CLUSTER_MIXED] == 0 || n[CLUSTER_TOKEN] == 0 || u->o.prompt_threshold_tok > 0 ||
+        u->o.token_threshold_seqs > 0)
+        return OK;
+    return err_set(ERR_ARG,
+                   "roles: without prompt_threshold_tok and token_threshold_seqs the %s "
+                   "machines would get nothing",
+                   n[CLUSTER_PROMPT] > 0 ? "mixed" : "token");
+}
+
+static int new_front(struct roles_front **out, const struct serve_opts *engine,
+                     const struct roles_opts *o)
+{
+    struct roles_front *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    const struct cluster_router *router;
+
+    *out = f;
+    if (!f)
+        return ERR_NOMEM;
+    f->u.o = *o;
+    f->restarts = (int)o->restarts;
+    f->attempts = (int)o->attempts;
+    f->u.starter[0] = f->u.starter[1] = f->writing_to = -1;
+    for (int i = 0; i < ROLES_MACHINES_ALL; i++)
+        f->machines[i].fd = -1;
+    f->u.mpi_index = f->wake_fd = -1;
+    memset(f->u.control, -1, sizeof(f->u.control));
+    memset(f->u.link, -1, sizeof(f->u.link));
+    f->out_tail = &f->out;
+    TRY(thread_mutex_init(&f->lock));
+    TRY(thread_cond_init(&f->queued));
+    TRY(thread_cond_init(&f->written));
+    TRY(serve_init(&f->api, &front_ops, engine));
+    f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (f->wake_fd < 0)
+        return err_set(ERR_IO, "roles: cannot make an event: %m");
+    TRY(roles_setup_parse(&f->u, o->roles, engine));
+    f->n = f->u.n;
+    for (int i = 0; i < f->n; i++)
+        f->machines[i].pool = f->u.home[i];
+    TRY(check_pools(&f->u));
+    TRY(cluster_transport_find(o->transport, &f->u.transport));
+    TRY(cluster_router_find(o->router, &router));
+    return cluster_pools_open(&f->pools, f->n, router, 1);
+}
+
+static int measure_link(struct serve *s, const struct roles_opts *o)
+{
+    int64_t tok;
+
+    TRY(roles_link_measure(s, o, &tok));
+    if (tok == INT64_MAX)
+        log_info(
+            "transfer auto: prompts are sent serially: layer by layer was not faster");
+    else
+        log_info(
+            "transfer auto: prompts of %lld tokens and more are sent layer by layer, as "
+            "measured (--serial-below-tok %lld)",
+            (long long)tok, (long long)tok);
+    return OK;
+}
+
+/* Those that were started by others. */
+static int wait_for_machines(struct roles_front *f)
+{
+    TRY(roles_check_joining(&f->u));
+    TRY(roles_open_mpi(&f->u));
+    TRY(roles_join_wait(&f->u));
+    for (int i = 0; i < f->n; i++)
+        f->machines[i].fd = f->u.control[i][0];
+    return OK;
+}
+
+static int find_machines(struct roles_front *f)
+{
+    f->u.is_joined = f->u.o.machines || cluster_mpi_rank() >= 0;
+    if (f->u.is_joined)
+        return wait_for_machines(f);
+    if (f->u.transport->mpi)
+        return roles_check_joining(&f->u);
+    return open_starter(f);
+}
+
+static int open_front(struct roles_front *f, const struct roles_opts *o)
+{
+    TRY(find_machines(f));
+    TRY(start_machines(f));
+    f->api.max_tok = INT64_MAX;
+    for (int i = 0; i < f->n; i++)
+        if (f->machines[i].max_tok < f->api.max_tok)
+            f->api.max_tok = f->machines[i].max_tok;
+    TRY(serve_open_head(&f->api));
+    if (o->transfer == CLUSTER_AUTO && o->serial_below_tok == ROLES_MEASURED)
+        return measure_link(&f->api, o);
+    return OK;
+}
+
+int roles_open(struct serve **out, const struct serve_opts *engine,
+               const struct roles_opts *o)
+{
+    char why[ROLES_TEXT_BYTES];
+    struct roles_front *f;
+    int rc = new_front(&f, engine, o);
+
+    *out = NULL;
+    if (rc == OK)
+        rc = open_front(f, o);
+    if (rc == OK) {
+        *out = &f->api;
+        return OK;
+    }
+    snprintf(why, sizeof(why), "%s", err_msg());
+    if (f)
+        close_front(&f->api);
+    return err_set(rc, "%s", why);
+}
+
+int roles_link_set(struct serve *s, const struct roles_link *l)
+{
+    const struct roles_message head = {.type = ROLES_LINK, .n_more = sizeof(*l)};
+    struct roles_front *f = roles_front_of(s);
+    int rc = OK;
+
+    if (s->ops != &front_ops)
+        return err_set(ERR_STATE, "a link is set, but there are no machines");
+    pthread_mutex_lock(&f->lock);
+    for (int i = 0; i < f->n && rc == OK;
+         i++) /* also those that are sometimes prompt machines */
+        if (roles_sends(&f->u, i))
+            rc = roles_front_send(f, i, &head, l, sizeof(*l), NULL, -1);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
 }

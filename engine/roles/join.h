@@ -14,8 +14,9 @@
  * ("HOST:PORT", or NULL: any address, which MPI tells), and fill u->control[..][0]. ERR_ARG,
  * ERR_IO, ERR_FORMAT. */
 MUST int roles_join_wait(struct roles_setup *u);
-/* Machine of a kind: connect, and fill what it has in u: spec.n, n, home, control[*machine][1]
- * and its ends of links. */
-MUST int roles_join(struct roles_setup *u, bool is_prompt, int *machine);
+/* Whether the transport can be used between processes that the front did not start. */
+MUST int roles_check_joining(const struct roles_setup *u);
+/* If mpirun has started this process: MPI, and u->is_mpi. By all processes. */
+MUST int roles_open_mpi(struct roles_setup *u);
 
 #endif

@@ -1,38 +1,571 @@
 /* A machine's process: its engine, which its first thread steps, the ends of its transports, and a
- * thread that reads what the front wants. */
+ * thread that reads what the front wants.
+ * Memory that was offered may be written to by the peer until that has closed its end: either its
+ * process has ended, as the front says, or it says hello on the connection's successor. Only then
+ * is it given back. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "cluster/transport.h"
 #include "cluster/wire.h"
-#include "roles/machine.h"
+#include "roles/control.h"
+#include "serve/handoff.h"
 
-#define IDLE_NS    UINT64_C(200000000)
-#define STAT_NS    UINT64_C(100000000)
-#define PROMPT_MAX ((int64_t)1 << 24)
+#define IDLE_NS     UINT64_C(200000000)
+#define STAT_NS     UINT64_C(100000000)
+#define PROMPT_MAX  ((int64_t)1 << 24)
+#define NO_TRANSFER 0
 
-void roles_tell(struct roles_machine *m, struct roles_message *head, const void *more)
+struct machine;
+
+/* One end of a transport to or from another machine. There is a successor where it fails, and it
+ * stays until the machine ends: requests point to it. */
+struct end {
+    struct machine *m;
+    int peer;
+    bool sends;
+    int64_t number;   /* of the connection */
+    bool told_broken; /* the front knows that it has failed */
+    /* NULL: it is closed. Changed under both locks of the machine, so that either is enough. */
+    struct cluster_sender *sender;
+    struct cluster_receiver *receiver;
+    struct end *next;
+};
+
+/* A request, as long as the engine or a transport has it, or the front is still to send it. */
+struct entry {
+    struct machine *m;
+    int64_t id, engine_id;
+    struct end *end;   /* of its transfer; NULL: it never had one */
+    uint64_t transfer; /* NO_TRANSFER: not yet, or no more */
+    uint64_t offer;    /* of a prompt machine: its number, once there is one */
+    struct roles_request r;
+    int32_t *ids;
+    struct kv_slot slot;              /* with a transport in place: the offered memory */
+    bool requested, submitted, ended; /* by the front, to the engine, by the engine */
+    bool canceled;                    /* by the front */
+    bool reported;                    /* the front knows of its end */
+    char why[160];                    /* its transfer failed */
+    struct entry *next;
+};
+
+struct machine {
+    const struct roles_setup *u;
+    int index;
+    int fd;
+    struct serve *s;
+    /* From each peer; NULL: there is none now. */
+    struct end *from[ROLES_MACHINES_ALL];
+    struct end *ends; /* all */
+    pthread_t reader;
+    bool reading;
+    atomic_bool closing;
+    pthread_mutex_t lock;      /* of entries and ends, and of writing to fd */
+    pthread_rwlock_t end_lock; /* of senders and receivers, for the threads of a step */
+    struct entry *entries;
+    int64_t last_id;        /* of the requests that came: they ascend */
+    struct roles_stat stat; /* as the front knows it */
+    uint64_t stat_ns;
+};
+
+/* ---- what the front is told; with the lock held ---- */
+
+static void tell(struct machine *m, struct roles_message *head, const void *more)
 {
     if (cluster_wire_write(m->fd, head, sizeof(*head)) != OK ||
         cluster_wire_write(m->fd, more, head->n_more) != OK)
         err_clear(); /* the reader says that the front has gone */
 }
 
-void roles_tell_why(struct roles_machine *m, struct roles_message *head, const char *why)
+/* With a text. */
+static void tell_why(struct machine *m, struct roles_message *head, const char *why)
 {
     char text[ROLES_TEXT_BYTES];
 
     head->n_more = (uint32_t)snprintf(text, sizeof(text), "%.500s", why);
-    roles_tell(m, head, text);
+    tell(m, head, text);
+}
+
+/* It has failed, err_msg() says why: the front opens another one, or names the machine that has
+ * gone. With the lock held. */
+static void tell_broken(struct end *x)
+{
+    struct roles_message head = {
+        .type = ROLES_BROKEN, .id = x->number, .peer = x->peer, .sends = x->sends};
+
+    if (!x->told_broken)
+        tell_why(x->m, &head, err_msg());
+    x->told_broken = true;
+}
+
+static void on_fail(void *ctx)
+{
+    struct end *x = ctx;
+
+    pthread_mutex_lock(&x->m->lock);
+    tell_broken(x);
+    pthread_mutex_unlock(&x->m->lock);
+}
+
+/* ---- entries; with the lock held ---- */
+
+static struct entry *find_entry(struct machine *m, int64_t id)
+{
+    struct entry *e = m->entries;
+
+    while (e && e->id != id)
+        e = e->next;
+    return e;
+}
+
+static struct entry *find_transfer(const struct end *x, uint64_t transfer)
+{
+    struct entry *e = x->m->entries;
+
+    while (e && (e->transfer != transfer || e->end != x))
+        e = e->next;
+    return e;
+}
+
+static struct entry *find_or_add(struct machine *m, int64_t id)
+{
+    struct entry *e = find_entry(m, id);
+
+    if (e)
+        return e;
+    e = mem_new(MEM_OTHER, 1, sizeof(*e));
+    if (!e)
+        return NULL;
+    *e = (struct entry){.m = m, .id = id, .next = m->entries};
+    m->entries = e;
+    return e;
+}
+
+static void free_entry(struct entry *e)
+{
+    mem_free((void *)e->slot.blocks);
+    mem_free(e->ids);
+    mem_free(e);
+}
+
+/* When nobody has it any more. */
+static void drop_if_over(struct entry *e)
+{
+    struct entry **at = &e->m->entries;
+
+    if (e->transfer != NO_TRANSFER || (e->submitted && !e->ended) || !e->requested)
+        return;
+    if (!e->submitted && !e->reported)
+        return; /* it waits for an offer */
+    while (*at != e)
+        at = &(*at)->next;
+    *at = e->next;
+    free_entry(e);
+}
+
+/* This machine cannot go on with it; the front tries it again. */
+static void tell_retry(struct entry *e, const char *why)
+{
+    struct roles_message head = {.type = ROLES_RETRY, .id = e->id};
+
+    if (!e->reported)
+        tell_why(e->m, &head, why);
+    e->reported = true;
+}
+
+static void tell_token(struct entry *e, int32_t token, enum serve_finish finish)
+{
+    struct roles_message head = {
+        .type = ROLES_TOKEN, .id = e->id, .token = token, .finish = (int32_t)finish};
+
+    if (e->reported)
+        return;
+    e->reported = finish != SERVE_RUNNING;
+    tell_why(e->m, &head, finish == SERVE_ERROR ? err_msg() : "");
+}
+
+/* ---- the engine of a token machine, or of a request that one machine has alone ---- */
+
+static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish finish)
+{
+    struct entry *e = ctx;
+    struct machine *m = e->m;
+
+    (void)request, (void)logits;
+    pthread_mutex_lock(&m->lock);
+    if (finish == SERVE_CANCELED && !e->canceled)
+        tell_retry(e, e->why);
+    else
+        tell_token(e, id, finish);
+    if (finish != SERVE_RUNNING) {
+        e->ended = true;
+        drop_if_over(e);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void on_memory(void *ctx, int64_t request, const struct kv_slot *slot)
+{
+    struct entry *e = ctx;
+    struct machine *m = e->m;
+    int rc;
+
+    pthread_mutex_lock(&m->lock);
+    e->end = m->from[e->r.peer];
+    rc = e->end && e->end->receiver
+             ? cluster_receiver_expect(e->end->receiver, &e->transfer, slot,
+                                       e->r.n_prompt, e->id)
+             : err_set(ERR_STATE, "there is no connection with its prompt machine");
+    if (rc != OK) {
+        if (e->end && (rc == ERR_STATE || rc == ERR_IO))
+            tell_broken(e->end); /* else the request would come over it again */
+        e->transfer = NO_TRANSFER;
+        tell_retry(e, err_msg());
+        rc = serve_release(m->s, request);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (rc != OK)
+        err_clear();
+}
+
+/* ---- the receiving end ---- */
+
+static void on_arrived(void *ctx, uint64_t transfer, int32_t first_id)
+{
+    struct end *x = ctx;
+    struct entry *e;
+
+    pthread_mutex_lock(&x->m->lock);
+    e = find_transfer(x, transfer);
+    if (e) {
+        e->transfer = NO_TRANSFER;
+        if (serve_arrived(x->m->s, e->engine_id, first_id) != OK)
+            tell_token(e, -1, SERVE_ERROR);
+        drop_if_over(e);
+    }
+    pthread_mutex_unlock(&x->m->lock);
+}
+
+static void release(struct entry *e, const char *why)
+{
+    e->transfer = NO_TRANSFER;
+    snprintf(e->why, sizeof(e->why), "%s", why);
+    if (serve_release(e->m->s, e->engine_id) != OK)
+        err_clear(); /* it has ended */
+    drop_if_over(e);
+}
+
+static void on_dropped(void *ctx, uint64_t transfer, int rc)
+{
+    struct end *x = ctx;
+    struct entry *e;
+
+    (void)rc;
+    pthread_mutex_lock(&x->m->lock);
+    e = find_transfer(x, transfer);
+    if (e)
+        release(e, err_msg());
+    pthread_mutex_unlock(&x->m->lock);
+}
+
+/* Its transfers will not go on, and nobody writes to their memory any more. */
+static void release_all(struct end *x)
+{
+    pthread_mutex_lock(&x->m->lock);
+    for (struct entry *e = x->m->entries, *next; e; e = next) {
+        next = e->next;
+        if (e->end == x && e->transfer != NO_TRANSFER)
+            release(e, "the connection with its prompt machine failed");
+    }
+    pthread_mutex_unlock(&x->m->lock);
+}
+
+/* ---- the engine of a prompt machine ---- */
+
+static void on_layer(void *ctx, int64_t request, const struct kv_slot *slot, int layer,
+                     int64_t lo, int64_t hi)
+{
+    const struct entry *e = ctx;
+
+    (void)request, (void)lo;
+    pthread_rwlock_rdlock(&e->m->end_lock);
+    if (e->end->sender)
+        cluster_sender_stored(e->end->sender, e->offer, slot, layer, hi);
+    pthread_rwlock_unlock(&e->m->end_lock);
+}
+
+static void on_first(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish finish)
+{
+    struct entry *e = ctx;
+    struct machine *m = e->m;
+    struct cluster_sender *sender;
+
+    (void)request, (void)logits;
+    pthread_mutex_lock(&m->lock);
+    e->ended = true;
+    sender = e->end->sender; /* NULL: it is closed, or the process ends */
+    /* Where its transfer failed, the token machine says so, or the connection has failed. */
+    if (finish != SERVE_CANCELED || e->canceled)
+        tell_token(e, id, finish == SERVE_LENGTH ? SERVE_RUNNING : finish);
+    e->reported = true; /* the token machine says the rest */
+    if (sender && finish == SERVE_LENGTH)
+        cluster_sender_computed(sender, e->offer, id);
+    else if (sender)
+        cluster_sender_drop(sender, e->offer);
+    drop_if_over(e);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* To the engine. An error is told. */
+static void submit(struct entry *e)
+{
+    bool is_prompt = e->r.side == SERVE_PROMPT_SIDE;
+    const struct serve_handoff h = {.side = e->r.side,
+                                    .on_layer = is_prompt ? on_layer : NULL,
+                                    .on_memory = on_memory,
+                                    .slot = e->slot.base ? &e->slot : NULL,
+                                    .ctx = e};
+    struct serve_request r = {.prompt = e->ids,
+                              .n_prompt = e->r.n_prompt,
+                              .max_new = is_prompt ? 1 : e->r.max_new,
+                              .n_drawn = e->r.n_drawn,
+                              .ignore_eos = e->r.ignore_eos,
+                              .sampling = e->r.sampling,
+                              .on_token = is_prompt ? on_first : on_token,
+                              .ctx = e,
+                              .handoff = e->r.side ? &h : NULL};
+
+    e->submitted = true;
+    if (serve_submit(e->m->s, &r, &e->engine_id) == OK)
+        return;
+    e->ended = true;
+    tell_token(e, -1, SERVE_ERROR);
+    if (is_prompt && e->transfer != NO_TRANSFER && e->end->sender)
+        cluster_sender_drop(e->end->sender, e->transfer);
+}
+
+/* ---- the sending end ---- */
+
+/* The receiver's: what is computed there is dropped when the engine has left it. */
+static void on_forget(void *ctx, uint64_t transfer)
+{
+    struct end *x = ctx;
+    const struct entry *e;
+
+    pthread_mutex_lock(&x->m->lock);
+    e = find_transfer(x, transfer);
+    if (e && e->submitted)
+        serve_cancel(x->m->s, e->engine_id);
+    if ((!e || !e->submitted || e->ended) && x->sender)
+        cluster_sender_drop(x->sender, transfer);
+    pthread_mutex_unlock(&x->m->lock);
+}
+
+static int find_slot(struct end *x, struct entry *e, uint64_t transfer)
+{
+    mem_free((void *)e->slot.blocks);
+    e->slot = (struct kv_slot){0};
+    if (!x->m->u->transport->in_place)
+        return OK;
+    return x->sender ? cluster_sender_slot(x->sender, transfer, &e->slot) : ERR_STATE;
+}
+
+static void on_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
+{
+    struct end *x = ctx;
+    struct entry *e;
+
+    (void)n_tok;
+    pthread_mutex_lock(&x->m->lock);
+    /* A request that came before and is not there was canceled. */
+    e = tag > x->m->last_id ? find_or_add(x->m, tag) : find_entry(x->m, tag);
+    if (e && find_slot(x, e, transfer) == OK) {
+        e->transfer = e->offer = transfer;
+        e->end = x;
+        e->r.side = SERVE_PROMPT_SIDE;
+        if (e->requested)
+            submit(e);
+        drop_if_over(e);
+    } else if (x->sender) { /* else it is being closed, and ends all */
+        cluster_sender_drop(x->sender, transfer);
+    }
+    pthread_mutex_unlock(&x->m->lock);
+}
+
+static void on_sent(void *ctx, uint64_t transfer, int rc)
+{
+    struct end *x = ctx;
+    struct entry *e;
+
+    pthread_mutex_lock(&x->m->lock);
+    e = find_transfer(x, transfer);
+    if (e) {
+        e->transfer = NO_TRANSFER;
+        if (rc != OK && e->submitted)
+            serve_cancel(x->m->s, e->engine_id);
+        if (e->submitted && serve_release(x->m->s, e->engine_id) != OK)
+            err_clear(); /* it never had memory */
+        e->reported |= !e->submitted;
+        drop_if_over(e);
+    }
+    pthread_mutex_unlock(&x->m->lock);
+}
+
+/* ---- the ends of transports; on the thread that reads ---- */
+
+/* On both ends as many as the one that offers may have. */
+static int most_transfers(const struct roles_setup *u, int receiver)
+{
+    return (int)u->spec.engine[u->home[receiver]].max_seqs;
+}
+
+static int open_sender(struct end *x, int fd)
+{
+    const struct roles_setup *u = x->m->u;
+    struct cluster_sender_opts o = {
+        .transport = u->transport,
+        .fd = fd,
+        .max_transfers = most_transfers(u, x->peer),
+        .mode = (enum cluster_transfer_mode)u->o.transfer,
+        .serial_below_tok = u->o.serial_below_tok,
+        .no_checksums = !u->o.checksums,
+        .limiter = {.bytes_per_s = u->o.link_gbps * 1e9 / 8,
+                    .latency_ns = (int64_t)(u->o.link_latency_ms * 1e6)},
+        .silence_ms = (int)u->o.silence_ms,
+        .on_offer = on_offer,
+        .on_end = on_sent,
+        .on_forget = on_forget,
+        .on_fail = on_fail,
+        .ctx = x};
+
+    serve_kv_shape(x->m->s, &o.shape);
+    return cluster_sender_open(&x->sender, &o);
+}
+
+static int open_receiver(struct end *x, int fd)
+{
+    const struct roles_setup *u = x->m->u;
+    struct cluster_receiver_opts o = {.transport = u->transport,
+                                      .fd = fd,
+                                      .pool = serve_pool(x->m->s),
+                                      .max_transfers = most_transfers(u, x->m->index),
+                                      .silence_ms = (int)u->o.silence_ms,
+                                      .lease_ms = (int)u->o.lease_ms,
+                                      .on_arrived = on_arrived,
+                                      .on_dropped = on_dropped,
+                                      .on_fail = on_fail,
+                                      .ctx = x};
+
+    serve_kv_shape(x->m->s, &o.shape);
+    return cluster_receiver_open(&x->receiver, &o);
+}
+
+/* With a transport in place the engine computes in memory that is not mapped any more when the
+ * sender is closed: it leaves all requests of this end first. */
+static void leave_memory(struct end *x)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    bool any = x->m->u->transport->in_place && x->sends;
+
+    while (any && !atomic_load(&x->m->closing)) {
+        any = false;
+        pthread_mutex_lock(&x->m->lock);
+        for (struct entry *e = x->m->entries; e; e = e->next)
+            if (e->end == x && e->submitted && !e->ended) {
+                serve_cancel(x->m->s, e->engine_id);
+                any = true;
+            }
+        pthread_mutex_unlock(&x->m->lock);
+        serve_wake(x->m->s);
+        if (any)
+            nanosleep(&pause, NULL);
+    }
+}
+
+static void close_end(struct end *x)
+{
+    struct machine *m = x->m;
+    struct cluster_sender *sender;
+    struct cluster_receiver *receiver;
+
+    leave_memory(x);
+    pthread_mutex_lock(&m->lock);
+    pthread_rwlock_wrlock(&m->end_lock);
+    sender = x->sender;
+    receiver = x->receiver;
+    x->sender = NULL;
+    x->receiver = NULL;
+    if (m->from[x->peer] == x)
+        m->from[x->peer] = NULL;
+    pthread_rwlock_unlock(&m->end_lock);
+    pthread_mutex_unlock(&m->lock);
+    cluster_sender_close(&sender); /* says that all transfers have ended */
+    if (!receiver)
+        return;
+    cluster_receiver_close(&receiver);
+    release_all(x);
+}
+
+/* The process of the peer has ended. */
+static void close_ends(struct machine *m, int peer)
+{
+    for (struct end *x = m->ends; x; x = x->next)
+        if (x->peer == peer)
+            close_end(x);
+}
+
+/* Those before `x`. */
+static void close_older(struct end *x)
+{
+    for (struct end *old = x->next; old; old = old->next)
+        if (old->peer == x->peer && old->sends == x->sends)
+            close_end(old);
+}
+
+/* The end of connection `number` over `fd`, which is the function's, in place of an older one. The
+ * front is told what becomes of it. */
+static void open_end(struct machine *m, int peer, bool sends, int64_t number, int fd)
+{
+    struct roles_message head = {
+        .type = ROLES_BROKEN, .id = number, .peer = peer, .sends = sends};
+    struct end *x = mem_new(MEM_OTHER, 1, sizeof(*x));
+    int rc = ERR_NOMEM;
+
+    if (x) {
+        *x = (struct end){
+            .m = m, .peer = peer, .sends = sends, .number = number, .next = m->ends};
+        m->ends = x;
+        if (sends)
+            close_older(x); /* the peer waits for that, in hello */
+        rc = sends ? open_sender(x, fd) : open_receiver(x, fd);
+    }
+    if (rc != OK)
+        close(fd);
+    pthread_mutex_lock(&m->lock);
+    if (rc == OK) {
+        head.type = ROLES_CONNECTED;
+        if (!sends)
+            m->from[peer] = x;
+    }
+    tell_why(m, &head, rc == OK ? "" : err_msg());
+    pthread_mutex_unlock(&m->lock);
+    if (rc == OK && !sends)
+        close_older(x);
 }
 
 /* ---- what the front wants ---- */
 
-static int read_request(struct roles_machine *m, const struct roles_message *head,
+static int read_request(struct machine *m, const struct roles_message *head,
                         struct roles_request *r, int32_t **ids)
 {
     size_t n;
@@ -53,23 +586,23 @@ static int read_request(struct roles_machine *m, const struct roles_message *hea
     return rc;
 }
 
-static int on_request(struct roles_machine *m, const struct roles_message *head)
+static int on_request(struct machine *m, const struct roles_message *head)
 {
     struct roles_request r;
-    struct roles_entry *e;
+    struct entry *e;
     int32_t *ids = NULL;
 
     TRY(read_request(m, head, &r, &ids));
     pthread_mutex_lock(&m->lock);
-    e = roles_entry_find_or_add(m, head->id);
+    e = find_or_add(m, head->id);
     if (e) {
         e->r = r;
         e->ids = ids;
         e->requested = true;
         m->last_id = head->id;
-        if (r.side != SERVE_PROMPT_SIDE || e->transfer != ROLES_NO_TRANSFER)
-            roles_entry_submit(e);
-        roles_entry_drop_if_over(e);
+        if (r.side != SERVE_PROMPT_SIDE || e->transfer != NO_TRANSFER)
+            submit(e);
+        drop_if_over(e);
     } else {
         mem_free(ids);
     }
@@ -77,26 +610,26 @@ static int on_request(struct roles_machine *m, const struct roles_message *head)
     return e ? OK : ERR_NOMEM;
 }
 
-static void on_cancel(struct roles_machine *m, int64_t id)
+static void on_cancel(struct machine *m, int64_t id)
 {
-    struct roles_entry *e;
+    struct entry *e;
 
     pthread_mutex_lock(&m->lock);
-    e = roles_entry_find(m, id);
+    e = find_entry(m, id);
     if (e)
         e->canceled = true;
     if (e && e->submitted) {
         serve_cancel(m->s, e->engine_id);
-        if (e->transfer != ROLES_NO_TRANSFER && e->end->receiver)
+        if (e->transfer != NO_TRANSFER && e->end->receiver)
             cluster_receiver_drop(e->end->receiver, e->transfer);
     } else if (e) {
         e->reported = true; /* no offer will come, or the token machine drops it */
-        roles_entry_drop_if_over(e);
+        drop_if_over(e);
     }
     pthread_mutex_unlock(&m->lock);
 }
 
-static int on_connect(struct roles_machine *m, const struct roles_message *head)
+static int on_connect(struct machine *m, const struct roles_message *head)
 {
     const struct roles_setup *u = m->u;
     int fd = -1;
@@ -107,22 +640,30 @@ static int on_connect(struct roles_machine *m, const struct roles_message *head)
         fd = u->link[head->peer][m->index][1];
     else
         TRY(cluster_wire_read_fd(m->fd, &fd));
-    roles_end_open(m, head->peer, head->sends, head->id, fd);
+    open_end(m, head->peer, head->sends, head->id, fd);
     return OK;
 }
 
-static int on_link(struct roles_machine *m, const struct roles_message *head)
+/* All ends that send, from now on. */
+static int on_link(struct machine *m, const struct roles_message *head)
 {
+    struct cluster_limiter limiter;
     struct roles_link l;
 
     if (head->n_more != sizeof(l))
         return err_set(ERR_FORMAT, "a link of %u bytes", head->n_more);
     TRY(cluster_wire_read(m->fd, &l, sizeof(l)));
-    roles_end_set_link(m, &l);
+    limiter = (struct cluster_limiter){.bytes_per_s = l.gbps * 1e9 / 8,
+                                       .latency_ns = (int64_t)(l.latency_ms * 1e6)};
+    pthread_mutex_lock(&m->lock);
+    for (struct end *x = m->ends; x; x = x->next)
+        if (x->sender)
+            cluster_sender_link(x->sender, l.serial_below_tok, &limiter);
+    pthread_mutex_unlock(&m->lock);
     return OK;
 }
 
-static int read_one(struct roles_machine *m)
+static int read_one(struct machine *m)
 {
     struct roles_message head;
 
@@ -140,7 +681,7 @@ static int read_one(struct roles_machine *m)
     case ROLES_LINK:
         return on_link(m, &head);
     case ROLES_DISCONNECT:
-        roles_end_close_all(m, head.peer);
+        close_ends(m, head.peer);
         return OK;
     default:
         return err_set(ERR_FORMAT, "the front sent a message of type %u", head.type);
@@ -149,7 +690,7 @@ static int read_one(struct roles_machine *m)
 
 static void *read_all(void *arg)
 {
-    struct roles_machine *m = arg;
+    struct machine *m = arg;
 
     while (read_one(m) == OK)
         ;
@@ -169,7 +710,7 @@ static void close_others(int fd)
 }
 
 /* What was computed since, ten times a second, and when there is nothing to do. */
-static void tell_stat(struct roles_machine *m, bool busy)
+static void tell_stat(struct machine *m, bool busy)
 {
     struct roles_message head = {.type = ROLES_STAT, .n_more = sizeof(m->stat)};
     uint64_t now = clock_ns();
@@ -186,13 +727,13 @@ static void tell_stat(struct roles_machine *m, bool busy)
         return;
     m->stat = st;
     pthread_mutex_lock(&m->lock);
-    roles_tell(m, &head, &st);
+    tell(m, &head, &st);
     pthread_mutex_unlock(&m->lock);
 }
 
-static int work(struct roles_machine *m)
+static int work(struct machine *m)
 {
-    struct roles_message ready = {.type = ROLES_READY, .id = serve_max_tok(m->s)};
+    struct roles_message ready = {.type = ROLES_READY, .id = m->s->max_tok};
     bool busy;
 
     if (cluster_wire_write(m->fd, &ready, sizeof(ready)) != OK) {
@@ -210,23 +751,23 @@ static int work(struct roles_machine *m)
     return OK;
 }
 
-static void close_machine(struct roles_machine *m)
+static void close_machine(struct machine *m)
 {
     if (m->reading) {
         shutdown(m->fd, SHUT_RDWR);
         pthread_join(m->reader, NULL);
     }
     for (int i = 0; i < m->u->n; i++)
-        roles_end_close_all(m, i);
+        close_ends(m, i);
     serve_close(&m->s);
     while (m->entries) {
-        struct roles_entry *e = m->entries;
+        struct entry *e = m->entries;
 
         m->entries = e->next;
-        roles_entry_free(e);
+        free_entry(e);
     }
     while (m->ends) {
-        struct roles_end *x = m->ends;
+        struct end *x = m->ends;
 
         m->ends = x->next;
         mem_free(x);
@@ -237,7 +778,7 @@ static void close_machine(struct roles_machine *m)
 
 int roles_machine(const struct roles_setup *u, int machine, int fd)
 {
-    struct roles_machine m = {.u = u, .index = machine, .fd = fd, .last_id = -1};
+    struct machine m = {.u = u, .index = machine, .fd = fd, .last_id = -1};
     char why[ROLES_TEXT_BYTES] = "";
     int rc;
 
@@ -246,7 +787,8 @@ int roles_machine(const struct roles_setup *u, int machine, int fd)
     pthread_rwlock_init(&m.end_lock, NULL);
     rc = thread_mutex_init(&m.lock);
     if (rc == OK)
-        rc = serve_open_mapped(&m.s, &u->spec.engine[u->home[machine]], NULL, NULL);
+        rc = serve_open_with(&m.s, &u->spec.engine[u->home[machine]],
+                             &(struct serve_how){.kv_mapped = true});
     if (rc == OK)
         rc = work(&m);
     if (rc != OK)

@@ -59,7 +59,7 @@ static int start(struct starter *s, int machine)
     return rc;
 }
 
-/* It is killed, should it be stopped only. */
+/* The machine has ended, or has stopped and is killed. */
 static int end(struct starter *s, int machine, const char *why)
 {
     struct roles_starter_message m = {.type = ROLES_ENDED, .machine = machine};

@@ -7,106 +7,70 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "serve/impl.h"
-
-static const struct model_config *config(const struct serve *s)
-{
-    return s->front.submit ? &s->front_config : model_config_of(s->model);
-}
-
-bool serve_has_logits(const struct serve *s)
-{
-    return !s->front.submit;
-}
-
-int serve_vocab(const struct serve *s)
-{
-    return config(s)->vocab;
-}
-
-int serve_bos(const struct serve *s)
-{
-    return s->tok && tok_bos(s->tok) >= 0 ? tok_bos(s->tok) : config(s)->bos_id;
-}
-
-bool serve_is_stop(const struct serve *s, int32_t id)
-{
-    bool found = false;
-
-    for (int i = 0; i < config(s)->n_stop; i++)
-        found |= config(s)->stop_ids[i] == id;
-    for (int i = 0; i < s->n_stop; i++)
-        found |= s->stops[i] == id;
-    return found;
-}
-
-int64_t serve_max_tok(const struct serve *s)
-{
-    return s->max_tok;
-}
-
-const struct tok *serve_tok(const struct serve *s)
-{
-    return s->tok;
-}
-
-int serve_encode(struct serve *s, const char *text, size_t n, unsigned flags,
-                 int32_t **ids, size_t *n_ids)
-{
-    bool bos = flags & SERVE_BOS && s->tok && tok_adds_bos(s->tok);
-    int rc;
-
-    *ids = NULL;
-    *n_ids = 0;
-    if (!s->tok)
-        return err_set(ERR_STATE, "%s has no tokenizer: give one with tokenizer",
-                       s->o.model);
-    rc = tok_encode(s->tok, text, n,
-                    (bos ? TOK_BOS : 0) | (flags & SERVE_SPECIAL ? TOK_SPECIAL : 0), ids,
-                    n_ids);
-    if (rc == OK && bos && *n_ids > 1 && (*ids)[1] == tok_bos(s->tok))
-        log_warning(
-            "two_bos", 2, 1,
-            "the prompt begins with BOS, and the tokenizer puts another before it");
-    return rc;
-}
+#include "ranks/procs.h"
+#include "serve/engine.h"
 
 /* ---- the physical bounds ---- */
 
-int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok)
+int64_t serve_token_bytes(const struct serve *api, int64_t ctx_tok)
 {
-    return (int64_t)model_cost_decode(config(s), model_cost_types_of(s->model),
+    const struct serve_engine *s = (const struct serve_engine *)api;
+
+    return (int64_t)model_cost_decode(&api->config, model_cost_types_of(s->model),
                                       (double)ctx_tok, 1)
         .read_bytes;
 }
 
-double serve_prefill_flop(const struct serve *s, int64_t n_tok)
+double serve_prefill_flop(const struct serve *api, int64_t n_tok)
 {
-    return model_cost_prefill(config(s), model_cost_types_of(s->model), n_tok, 0).flop;
+    const struct serve_engine *s = (const struct serve_engine *)api;
+
+    return model_cost_prefill(&api->config, model_cost_types_of(s->model), n_tok, 0).flop;
+}
+
+struct each {
+    void (*fn)(void *ctx, int id, int n);
+    void *ctx;
+};
+
+static void call_each(void *arg, struct par_self *self)
+{
+    const struct each *e = arg;
+
+    e->fn(e->ctx, self->id, self->n);
+}
+
+void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), void *ctx)
+{
+    struct par_team *team = model_team(serve_engine_of(s)->model);
+    struct each e = {fn, ctx};
+
+    par_team_run(team, par_team_size(team), call_each, &e);
 }
 
 /* ---- the description ---- */
 
-static json_t *describe_model(const struct serve *s)
+static json_t *describe_model(const struct serve_engine *s)
 {
-    const struct model_config *c = config(s);
+    const struct model_config *c = &s->api.config;
     const struct model_load_stat *l = model_load_stat_of(s->model);
 
     return json_pack(
         "{s:o, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:b, "
         "s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
-        "path", json_string_lossy(s->o.model), "format", s->model_format, "arch", c->arch,
-        "name", json_string_lossy(c->name), "dim", c->dim, "n_layers", c->n_layers,
-        "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim,
-        "hidden", c->hidden, "vocab", c->vocab, "tied", c->tied, "qkv_bias", c->qkv_bias,
-        "qk_norm", c->qk_norm, "weight_type", kern_type_name(model_weight_type(s->model)),
-        "token_weight_bytes", (json_int_t)serve_token_bytes(s, 0), "tensor_bytes",
+        "path", json_string_lossy(s->api.o.model), "format", s->model_format, "arch",
+        c->arch, "name", json_string_lossy(c->name), "dim", c->dim, "n_layers",
+        c->n_layers, "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim",
+        c->head_dim, "hidden", c->hidden, "vocab", c->vocab, "tied", c->tied, "qkv_bias",
+        c->qkv_bias, "qk_norm", c->qk_norm, "weight_type",
+        kern_type_name(model_weight_type(s->model)), "token_weight_bytes",
+        (json_int_t)serve_token_bytes(&s->api, 0), "tensor_bytes",
         (json_int_t)l->tensor_bytes, "packed_bytes", (json_int_t)l->packed_bytes,
         "file_bytes", (json_int_t)l->file_bytes, "load_s", l->load_s, "load_gbps",
         l->load_gbps, "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
 }
 
-static json_t *describe_load(const struct serve *s)
+static json_t *describe_load(const struct serve_engine *s)
 {
 #define KEY(name) #name "_s",
     static const char *const keys[] = {SERVE_LOAD_PHASES(KEY)};
@@ -135,7 +99,7 @@ const char *serve_kv_type_name(const struct serve_opts *o)
     return kern_kv_type_name((enum kern_kv_type)o->kv_type);
 }
 
-static json_t *describe_kernels(const struct serve *s)
+static json_t *describe_kernels(const struct serve_engine *s)
 {
     const struct kern_table *t = model_kern(s->model);
     json_t *o = json_object();
@@ -143,7 +107,7 @@ static json_t *describe_kernels(const struct serve *s)
     for (int i = 0; i < KERN_N_OPS; i++)
         json_object_set_new(o, kern_op_name((enum kern_op)i), json_string(t->v[i]->name));
     return json_pack("{s:o, s:s, s:s, s:s}", "chosen", o, "isa", s->isa_words,
-                     "precision", serve_precision_name(&s->o), "measured",
+                     "precision", serve_precision_name(&s->api.o), "measured",
                      model_kern_note(s->model));
 }
 
@@ -168,14 +132,14 @@ static json_t *describe_timings(const struct par_timings *t)
 
 /* How the ranks of a phase sum: the algorithms by message size, who chose them, and what was
  * measured for it. */
-static json_t *describe_sums(const struct serve *s, enum serve_phase which)
+static json_t *describe_sums(const struct serve_engine *s, enum serve_phase which)
 {
     bool one = s->decode == s->prefill;
     const struct plan_phase *f =
         which == SERVE_DECODE ? &s->plan.decode : &s->plan.prefill;
     const struct model_phase *p = which == SERVE_DECODE ? s->decode : s->prefill;
 
-    if (f->n_ranks == 1 || s->o.deterministic)
+    if (f->n_ranks == 1 || s->api.o.deterministic)
         return json_pack("{s:s}", "by",
                          f->n_ranks == 1 ? "one rank" : "deterministic order");
     return json_pack("{s:s, s:o, s:o}", "by", f->allreduce.n > 0 ? "plan" : "measured",
@@ -183,7 +147,7 @@ static json_t *describe_sums(const struct serve *s, enum serve_phase which)
                      "measured", describe_timings(&s->sums[one ? SERVE_PREFILL : which]));
 }
 
-static json_t *describe_phase(const struct serve *s, enum serve_phase which)
+static json_t *describe_phase(const struct serve_engine *s, enum serve_phase which)
 {
     const struct plan_phase *f =
         which == SERVE_DECODE ? &s->plan.decode : &s->plan.prefill;
@@ -194,7 +158,7 @@ static json_t *describe_phase(const struct serve *s, enum serve_phase which)
                      "why", f->why, "allreduce", describe_sums(s, which));
 }
 
-static json_t *describe_plan(const struct serve *s)
+static json_t *describe_plan(const struct serve_engine *s)
 {
     const struct plan *p = &s->plan;
     char cpus[CPU_MAX * 5 + 1];
@@ -208,7 +172,7 @@ static json_t *describe_plan(const struct serve *s)
 }
 
 /* What decides under which phase a step runs, and how often it chose which. */
-static json_t *describe_choice(const struct serve *s)
+static json_t *describe_choice(const struct serve_engine *s)
 {
     const struct serve_choice *c = &s->choice;
 
@@ -221,10 +185,10 @@ static json_t *describe_choice(const struct serve *s)
 
 /* How many of the schedules in use (matrices x numbers of rows x phases) were tuned; "hash"
  * differs where any of them does. */
-static json_t *describe_schedules(const struct serve *s)
+static json_t *describe_schedules(const struct serve_engine *s)
 {
-    const char *file = s->o.schedules      ? s->o.schedules
-                       : s->plan.schedules ? s->o.plan
+    const char *file = s->api.o.schedules  ? s->api.o.schedules
+                       : s->plan.schedules ? s->api.o.plan
                                            : NULL;
     char hash[9];
 
@@ -237,7 +201,7 @@ static json_t *describe_schedules(const struct serve *s)
 }
 
 /* "hash" differs where the list does. */
-static json_t *describe_operators(const struct serve *s)
+static json_t *describe_operators(const struct serve_engine *s)
 {
     const struct model_ops *o = model_phase_ops(s->prefill);
     uint64_t all = HASH_FNV1A;
@@ -251,11 +215,12 @@ static json_t *describe_operators(const struct serve *s)
     }
     snprintf(hash, sizeof(hash), "%08x", (unsigned)(all ^ all >> 32));
     return json_pack("{s:o, s:i, s:s}", "file",
-                     s->o.operators ? json_string_lossy(s->o.operators) : json_null(),
+                     s->api.o.operators ? json_string_lossy(s->api.o.operators)
+                                        : json_null(),
                      "n", o->n, "hash", hash);
 }
 
-static json_t *describe_budget(const struct serve *s)
+static json_t *describe_budget(const struct serve_engine *s)
 {
     const struct cpu_budget *b = &s->budget;
     char cpus[CPU_MAX * 5 + 1];
@@ -266,7 +231,7 @@ static json_t *describe_budget(const struct serve *s)
                      b->n_cores, "reason", b->reason);
 }
 
-static json_t *describe_memory(const struct serve *s)
+static json_t *describe_memory(const struct serve_engine *s)
 {
     json_t *o = json_object();
     struct kv_stat kv;
@@ -287,7 +252,7 @@ static json_t *describe_memory(const struct serve *s)
 }
 
 /* Bytes of weights that one phase reads and the other does not. */
-static int64_t copied_bytes(const struct serve *s)
+static int64_t copied_bytes(const struct serve_engine *s)
 {
     return model_phase_moved_bytes(s->prefill, s->decode) +
            model_phase_moved_bytes(s->decode, s->prefill);
@@ -321,21 +286,21 @@ static json_t *points(const struct series *s)
 /* What the memory for keys and values was used for. utilization_inner: of the reserved memory
  * the share with keys and values, outer: of all memory; means over the time for which any was
  * reserved, and by steps. */
-static json_t *describe_kv(const struct serve *s)
+static json_t *describe_kv(const struct serve_engine *s)
 {
     const struct serve_kv_use *u = &s->kv_use;
     const struct kv_buckets *b = s->lengths.buckets;
     double time = (double)u->time_ns, step_s = 0;
     struct serve_kv_stat kv;
 
-    serve_kv_stat(s, &kv);
+    serve_engine_kv_stat(&s->api, &kv);
     for (int i = 0; i < SERVE_N_PHASES; i++)
         step_s += 1e-9 * (double)(s->totals[i].forward_ns + s->totals[i].sample_ns +
                                   s->totals[i].sched_ns);
     return json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:I, s:f, s:I, s:f, "
         "s:o, s:o, s:o, s:o, s:I, s:I}",
-        "alloc", s->o.kv_alloc ? s->o.kv_alloc : "static", "kv_pool_bytes",
+        "alloc", s->api.o.kv_alloc ? s->api.o.kv_alloc : "static", "kv_pool_bytes",
         (json_int_t)kv.pool_bytes, "kv_used_bytes", (json_int_t)kv.used_bytes,
         "kv_reserved_bytes", (json_int_t)kv.reserved_bytes, "kv_overflow_total",
         (json_int_t)kv.n_overflow, "kv_preempt_total", (json_int_t)kv.n_preempted,
@@ -351,13 +316,13 @@ static json_t *describe_kv(const struct serve *s)
 }
 
 /* Null without a draft. acceptance: of guesses whose predecessors were right. */
-static json_t *describe_draft(const struct serve *s)
+static json_t *describe_draft(const struct serve_engine *s)
 {
     struct serve_draft_stat d;
 
-    if (!s->o.draft)
+    if (!s->api.o.draft)
         return json_null();
-    serve_draft_stat(s, &d);
+    serve_engine_draft_stat(&s->api, &d);
     return json_pack("{s:I, s:I, s:I, s:o, s:f, s:I}", "n_guessed",
                      (json_int_t)d.n_guessed, "n_checked", (json_int_t)d.n_checked,
                      "n_right", (json_int_t)d.n_right, "acceptance",
@@ -365,12 +330,12 @@ static json_t *describe_draft(const struct serve *s)
                      "draft_bytes", (json_int_t)d.bytes);
 }
 
-static json_t *describe_work(const struct serve *s)
+static json_t *describe_work(const struct serve_engine *s)
 {
     const struct serve_totals *p = &s->totals[SERVE_PREFILL], *d = p + 1;
     struct serve_kv_stat kv;
 
-    serve_kv_stat(s, &kv);
+    serve_engine_kv_stat(&s->api, &kv);
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, "
         "s:o, s:o}",
@@ -392,11 +357,10 @@ static int n_threads(const struct plan_phase *f)
     return f->n_ranks * f->n_threads;
 }
 
-int serve_describe(struct serve *s, json_t **out)
+int serve_engine_describe(struct serve *api, json_t **out)
 {
-    *out = NULL;
-    if (s->front.submit)
-        return err_set(ERR_UNSUPPORTED, "engines in other processes are not described");
+    struct serve_engine *s = serve_engine_of(api);
+
     *out = json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, "
         "s:s, s:s, s:i, s:i}",
@@ -405,10 +369,10 @@ int serve_describe(struct serve *s, json_t **out)
         describe_choice(s), "schedules", describe_schedules(s), "operators",
         describe_operators(s), "cpu_budget", describe_budget(s), "placement",
         serve_describe_placement(s), "memory", describe_memory(s), "work",
-        describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
-        s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
+        describe_work(s), "options", opt_to_json(serve_opt_table, &s->api.o), "tokenizer",
+        s->api.tok ? tok_kind(s->api.tok) : "none", "max_tok", (json_int_t)s->api.max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
-        serve_precision_name(&s->o), "prefill_threads", n_threads(&s->plan.prefill),
+        serve_precision_name(&s->api.o), "prefill_threads", n_threads(&s->plan.prefill),
         "decode_threads", n_threads(&s->plan.decode));
     return *out ? OK : err_set(ERR_NOMEM, "cannot describe the engine");
 }

@@ -40,24 +40,24 @@ int serve_draft_check(const struct serve_opts *o)
     return OK;
 }
 
-int serve_draft_open(struct serve *s)
+int serve_draft_open(struct serve_engine *s)
 {
     struct serve_drafting *d = &s->drafting;
     int rc;
 
-    if (!s->o.draft)
+    if (!s->api.o.draft)
         return OK;
     if (s->offload)
         return err_set(ERR_UNSUPPORTED, "draft: not with an accelerator");
-    d->by = looks_up(&s->o) ? &serve_drafter_lookup : &serve_drafter_model;
-    d->seqs = mem_new(MEM_OTHER, (size_t)s->o.max_seqs, sizeof(*d->seqs));
+    d->by = looks_up(&s->api.o) ? &serve_drafter_lookup : &serve_drafter_model;
+    d->seqs = mem_new(MEM_OTHER, (size_t)s->api.o.max_seqs, sizeof(*d->seqs));
     if (!d->seqs)
         return ERR_NOMEM;
-    rc = d->by->open(&d->state, s, s->o.draft);
+    rc = d->by->open(&d->state, s, s->api.o.draft);
     return rc == OK ? OK : err_prefix(rc, "draft");
 }
 
-void serve_draft_close(struct serve *s)
+void serve_draft_close(struct serve_engine *s)
 {
     struct serve_drafting *d = &s->drafting;
 
@@ -68,10 +68,10 @@ void serve_draft_close(struct serve *s)
 }
 
 /* No more than it may still generate, and than its memory holds: a guess takes none from others. */
-static int64_t most_guesses(const struct serve *s, const struct serve_seq *q)
+static int64_t most_guesses(const struct serve_engine *s, const struct serve_seq *q)
 {
     int64_t left = q->r.max_new - q->r.n_new - 1;
-    int64_t n = s->o.draft_adapt ? q->draft_most : s->o.draft_tok;
+    int64_t n = s->api.o.draft_adapt ? q->draft_most : s->api.o.draft_tok;
 
     if (q->r.state != SCHED_DECODE || q->handoff.side || q->r.n_new < q->n_scored)
         return 0;
@@ -81,10 +81,10 @@ static int64_t most_guesses(const struct serve *s, const struct serve_seq *q)
     return n > 0 ? n : 0;
 }
 
-int serve_draft_guess(struct serve *s)
+int serve_draft_guess(struct serve_engine *s)
 {
     struct serve_drafting *d = &s->drafting;
-    int64_t rows_left = s->o.max_step_tok;
+    int64_t rows_left = s->api.o.max_step_tok;
     uint64_t t0;
     int n = 0, rc;
 
@@ -121,24 +121,24 @@ static void adapt(struct serve_seq *q, int most)
         q->draft_most = q->draft_most + GROWTH < most ? q->draft_most + GROWTH : most;
 }
 
-void serve_draft_count(struct serve *s, struct serve_seq *q)
+void serve_draft_count(struct serve_engine *s, struct serve_seq *q)
 {
     if (q->n_draft > 0)
-        adapt(q, (int)s->o.draft_tok);
+        adapt(q, (int)s->api.o.draft_tok);
     s->drafting.n_guessed += q->n_draft;
     s->drafting.n_checked += q->n_taken <= q->n_draft ? q->n_taken : q->n_draft;
     s->drafting.n_right += q->n_taken - 1;
 }
 
-void serve_draft_forget(struct serve *s, struct serve_seq *q)
+void serve_draft_forget(struct serve_engine *s, struct serve_seq *q)
 {
     if (s->drafting.by && s->drafting.by->forget)
         s->drafting.by->forget(s->drafting.state, q);
 }
 
-void serve_draft_stat(const struct serve *s, struct serve_draft_stat *out)
+void serve_engine_draft_stat(const struct serve *s, struct serve_draft_stat *out)
 {
-    const struct serve_drafting *d = &s->drafting;
+    const struct serve_drafting *d = &((const struct serve_engine *)s)->drafting;
 
     *out = (struct serve_draft_stat){
         .n_guessed = d->n_guessed,

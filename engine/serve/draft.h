@@ -11,12 +11,12 @@
 #ifndef SERVE_DRAFT_H
 #define SERVE_DRAFT_H
 
-#include "serve/impl.h"
+#include "serve/engine.h"
 
 /* Who guesses. */
 struct serve_drafter {
     /* *state: closed with close(), also after an error. `from`: the option. */
-    int (*open)(void **state, struct serve *s, const char *from);
+    int (*open)(void **state, struct serve_engine *s, const char *from);
     void (*close)(void **state);
     /* Write the next seqs[i]->n_draft tokens of each sequence behind its known ids, or fewer, and
      * set n_draft to their number. */
@@ -35,13 +35,13 @@ int64_t serve_draft_rows(const struct serve_opts *o);
 MUST int serve_draft_check(const struct serve_opts *o);
 /* Open what the options ask for, if anything. ERR_UNSUPPORTED: not with an accelerator. ERR_ARG: a
  * draft model of another vocabulary. */
-MUST int serve_draft_open(struct serve *s);
-void serve_draft_close(struct serve *s);
+MUST int serve_draft_open(struct serve_engine *s);
+void serve_draft_close(struct serve_engine *s);
 /* Guess for those of the loop's batch that decode: their n_draft is set, that of others 0. Does
  * nothing without a draft. */
-MUST int serve_draft_guess(struct serve *s);
+MUST int serve_draft_guess(struct serve_engine *s);
 /* q's n_taken rows are taken, one of which needed no guess. */
-void serve_draft_count(struct serve *s, struct serve_seq *q);
-void serve_draft_forget(struct serve *s, struct serve_seq *q);
+void serve_draft_count(struct serve_engine *s, struct serve_seq *q);
+void serve_draft_forget(struct serve_engine *s, struct serve_seq *q);
 
 #endif

@@ -8,7 +8,7 @@
 #define SHORTEST 2  /* tokens in which an earlier place has to end alike */
 #define LONGEST  16 /* more say no more */
 
-static int no_state(void **state, struct serve *s, const char *from)
+static int no_state(void **state, struct serve_engine *s, const char *from)
 {
     (void)s, (void)from;
     *state = NULL;

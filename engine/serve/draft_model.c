@@ -21,14 +21,14 @@ struct draft_model {
     atomic_llong bytes; /* that its steps had to read */
 };
 
-static int open_model(struct draft_model *d, struct serve *s, const char *path)
+static int open_model(struct draft_model *d, struct serve_engine *s, const char *path)
 {
     struct model_opts mo = {.weight_type = KERN_N_TYPES,
-                            .kv_type = (enum kern_kv_type)s->o.kv_type,
-                            .precision = (enum kern_precision)s->o.precision,
+                            .kv_type = (enum kern_kv_type)s->api.o.kv_type,
+                            .precision = (enum kern_precision)s->api.o.precision,
                             .one_rank = true,
-                            .max_step_tok = s->o.max_step_tok,
-                            .max_tok = s->max_tok};
+                            .max_step_tok = s->api.o.max_step_tok,
+                            .max_tok = s->api.max_tok};
     int vocab = model_config_of(s->model)->vocab, rc = OK;
     struct format_file *f;
 
@@ -48,7 +48,7 @@ static int open_model(struct draft_model *d, struct serve *s, const char *path)
     return rc;
 }
 
-static int open_phase(struct draft_model *d, const struct serve *s)
+static int open_phase(struct draft_model *d, const struct serve_engine *s)
 {
     const struct plan_phase *f = &s->plan.decode;
     int threads[CPU_MAX];
@@ -69,17 +69,17 @@ static int open_kv(struct draft_model *d, int64_t max_seqs)
     return kv_pool_open(&d->pool, &shape, &o);
 }
 
-static int open_draft(void **state, struct serve *s, const char *from)
+static int open_draft(void **state, struct serve_engine *s, const char *from)
 {
     struct draft_model *d = mem_new(MEM_OTHER, 1, sizeof(*d));
-    size_t n = (size_t)s->o.max_seqs;
+    size_t n = (size_t)s->api.o.max_seqs;
 
     *state = d;
     if (!d)
         return ERR_NOMEM;
     TRY(open_model(d, s, from));
     TRY(open_phase(d, s));
-    TRY(open_kv(d, s->o.max_seqs));
+    TRY(open_kv(d, s->api.o.max_seqs));
     d->argmax = model_kern(d->model)->v[KERN_ARGMAX]->fn.argmax;
     d->chunks = mem_new(MEM_OTHER, n, sizeof(*d->chunks));
     d->of = mem_new(MEM_OTHER, n, sizeof(*d->of));

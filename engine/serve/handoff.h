@@ -49,10 +49,6 @@ struct serve_handoff {
     const struct kv_slot *slot;
 };
 
-/* As serve_open_shown(), with keys and values in memory that another process can map. */
-MUST int serve_open_mapped(struct serve **out, const struct serve_opts *o,
-                           serve_progress_fn progress, void *ctx);
-
 /* Token side: keys and values of the whole prompt are in the request's memory, and `first_id` is
  * its first token. If it was canceled meanwhile, its memory is released. ERR_NOTFOUND: there is no
  * such request (any more); ERR_STATE: it has no memory yet, or they have arrived before; ERR_ARG:

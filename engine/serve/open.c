@@ -10,7 +10,6 @@
 #include "base/thread.h"
 #include "ranks/procs.h"
 #include "serve/draft.h"
-#include "serve/offload.h"
 
 #define DEFAULT_MAX_TOK 4096 /* a long model's full context would reserve gigabytes */
 
@@ -41,15 +40,15 @@ static int check_opts(const struct serve_opts *o)
     return check_kv_opts(o);
 }
 
-static bool in_processes(const struct serve *s)
+static bool in_processes(const struct serve_engine *s)
 {
-    return s->o.rank_mode == SERVE_RANKS_PROCESSES;
+    return s->api.o.rank_mode == SERVE_RANKS_PROCESSES;
 }
 
-static int open_team(struct serve *s)
+static int open_team(struct serve_engine *s)
 {
     const struct par_team_kind *kind = &par_team_kind_pthread;
-    int rc = s->o.team ? par_team_find(s->o.team, &kind) : OK;
+    int rc = s->api.o.team ? par_team_find(s->api.o.team, &kind) : OK;
 
     if (rc != OK)
         return rc;
@@ -59,22 +58,22 @@ static int open_team(struct serve *s)
             "team: ranks that are processes have threads of kind pthread only, "
             "found %s",
             kind->name);
-    rc = cpu_isa_limit(s->o.isa ? s->o.isa : "auto");
+    rc = cpu_isa_limit(s->api.o.isa ? s->api.o.isa : "auto");
     if (rc != OK)
         return rc;
     cpu_isa_words(cpu_isa_usable(), s->isa_words, sizeof(s->isa_words));
     rc = cpu_budget_get(&s->budget);
     if (rc != OK)
         return rc;
-    rc = s->o.plan ? plan_read(&s->plan, s->o.plan)
-                   : plan_default(&s->plan, &s->budget, (int)s->o.threads);
-    if (rc == OK && s->o.ranks > 0)
-        rc = plan_split(&s->plan, (int)s->o.ranks);
+    rc = s->api.o.plan ? plan_read(&s->plan, s->api.o.plan)
+                       : plan_default(&s->plan, &s->budget, (int)s->api.o.threads);
+    if (rc == OK && s->api.o.ranks > 0)
+        rc = plan_split(&s->plan, (int)s->api.o.ranks);
     if (rc == OK)
         rc = plan_runnable(&s->plan, &s->budget);
     if (rc != OK)
         return rc;
-    return par_team_open_by(&s->team, kind, s->plan.cpus, s->plan.n_cpus, s->o.pin);
+    return par_team_open_by(&s->team, kind, s->plan.cpus, s->plan.n_cpus, s->api.o.pin);
 }
 
 static int parse_types(const struct serve_opts *o, struct model_opts *out)
@@ -89,27 +88,27 @@ static int parse_types(const struct serve_opts *o, struct model_opts *out)
 }
 
 /* The pool of keys and values: as large as asked for, or for max_seqs sequences of max_tok. */
-static int pool_opts(const struct serve *s, const struct kv_shape *shape,
+static int pool_opts(const struct serve_engine *s, const struct kv_shape *shape,
                      struct kv_pool_opts *out)
 {
     const struct kv_buckets *b = s->lengths.buckets;
 
-    *out = (struct kv_pool_opts){.alloc = s->o.kv_alloc,
-                                 .budget_bytes = (size_t)s->o.kv_budget,
-                                 .max_tok = s->max_tok,
-                                 .block_tok = s->o.kv_block,
-                                 .max_seqs =
-                                     s->o.max_seqs + (s->o.kv_reuse ? SERVE_KEPT_MAX : 0),
+    *out = (struct kv_pool_opts){.alloc = s->api.o.kv_alloc,
+                                 .budget_bytes = (size_t)s->api.o.kv_budget,
+                                 .max_tok = s->api.max_tok,
+                                 .block_tok = s->api.o.kv_block,
+                                 .max_seqs = s->api.o.max_seqs +
+                                             (s->api.o.kv_reuse ? SERVE_KEPT_MAX : 0),
                                  .shared = in_processes(s) || s->kv_mapped,
-                                 .large_frac = s->o.kv_large_frac,
+                                 .large_frac = s->api.o.kv_large_frac,
                                  .bounds = b ? kv_buckets_bounds(b) : NULL};
-    return s->o.kv_budget > 0
+    return s->api.o.kv_budget > 0
                ? OK
-               : kv_pool_bytes(&out->budget_bytes, shape, out, s->o.max_seqs);
+               : kv_pool_bytes(&out->budget_bytes, shape, out, s->api.o.max_seqs);
 }
 
 /* The memory that the engine takes for requests. */
-static int caller_bytes(const struct serve *s, const struct model_config *c,
+static int caller_bytes(const struct serve_engine *s, const struct model_config *c,
                         enum kern_kv_type kv_type, int64_t *bytes)
 {
     struct kv_pool_opts pool;
@@ -120,12 +119,12 @@ static int caller_bytes(const struct serve *s, const struct model_config *c,
     rc = pool_opts(s, &shape, &pool);
     if (rc == OK)
         *bytes = (int64_t)pool.budget_bytes +
-                 serve_draft_rows(&s->o) * c->vocab * (int64_t)sizeof(float);
+                 serve_draft_rows(&s->api.o) * c->vocab * (int64_t)sizeof(float);
     return rc;
 }
 
 /* A phase of opening has ended. */
-static void loaded(struct serve *s, enum serve_load_phase phase)
+static void loaded(struct serve_engine *s, enum serve_load_phase phase)
 {
     uint64_t now = clock_ns();
 
@@ -133,47 +132,38 @@ static void loaded(struct serve *s, enum serve_load_phase phase)
     s->load_mark_ns = now;
 }
 
-/* What the ways to open an engine differ in. */
-struct open_how {
-    bool kv_mapped;
-    const struct serve_offload *offload;
-    int64_t need_tok;
-    serve_progress_fn progress;
-    void *ctx;
-};
-
-static int open_model(struct serve *s, const struct open_how *how)
+static int open_model(struct serve_engine *s, const struct serve_how *how)
 {
-    struct model_opts mo = {.precision = s->o.precision,
-                            .deterministic = s->o.deterministic,
+    struct model_opts mo = {.precision = s->api.o.precision,
+                            .deterministic = s->api.o.deterministic,
                             .one_rank = plan_has_one_rank(&s->plan) && !s->offload,
-                            .shared = s->o.rank_mode == SERVE_RANKS_PROCESSES,
-                            .max_step_tok = s->o.max_step_tok,
+                            .shared = s->api.o.rank_mode == SERVE_RANKS_PROCESSES,
+                            .max_step_tok = s->api.o.max_step_tok,
                             .progress = how->progress,
                             .progress_ctx = how->ctx};
     struct format_file *f = NULL;
     struct serve_numa_owners owners;
     int rc;
 
-    rc = parse_types(&s->o, &mo);
+    rc = parse_types(&s->api.o, &mo);
     if (rc == OK)
         rc = serve_numa_owners(s, &owners);
     if (rc != OK)
         return rc;
     mo.owners = owners.of;
-    rc = format_open(&f, s->o.model);
+    rc = format_open(&f, s->api.o.model);
     if (rc != OK)
         return rc;
     memcpy(s->model_format, f->format, sizeof(s->model_format));
-    mo.max_tok = s->o.max_tok;
+    mo.max_tok = s->api.o.max_tok;
     if (mo.max_tok == 0)
         mo.max_tok =
             f->config.max_tok < DEFAULT_MAX_TOK ? f->config.max_tok : DEFAULT_MAX_TOK;
-    if (s->o.max_tok == 0 && how->need_tok > 0 && how->need_tok < mo.max_tok)
+    if (s->api.o.max_tok == 0 && how->need_tok > 0 && how->need_tok < mo.max_tok)
         mo.max_tok = how->need_tok;
-    s->max_tok = mo.max_tok;
-    if (s->o.kv_budget_tok > 0 && s->o.kv_budget_tok < s->max_tok)
-        s->max_tok = s->o.kv_budget_tok;
+    s->api.max_tok = mo.max_tok;
+    if (s->api.o.kv_budget_tok > 0 && s->api.o.kv_budget_tok < s->api.max_tok)
+        s->api.max_tok = s->api.o.kv_budget_tok;
     rc = serve_lengths_open(s);
     if (rc == OK)
         rc = caller_bytes(s, &f->config, mo.kv_type, &mo.caller_bytes);
@@ -182,6 +172,7 @@ static int open_model(struct serve *s, const struct open_how *how)
         rc = model_open(&s->model, f, s->team, &mo);
     format_close(&f);
     if (rc == OK) { /* what model_open() did besides is for steps */
+        s->api.config = *model_config_of(s->model);
         s->load_s[SERVE_LOAD_weights] = model_load_stat_of(s->model)->load_s;
         s->load_s[SERVE_LOAD_steps] = -s->load_s[SERVE_LOAD_weights];
     }
@@ -196,8 +187,8 @@ void serve_number_threads(const struct plan *p, const struct plan_phase *f, int 
             threads[i]++;
 }
 
-static int open_phase(struct serve *s, const struct plan_phase *f, int64_t max_step_tok,
-                      struct model_phase **out)
+static int open_phase(struct serve_engine *s, const struct plan_phase *f,
+                      int64_t max_step_tok, struct model_phase **out)
 {
     int threads[CPU_MAX];
     const struct model_phase_opts o = {.n_ranks = f->n_ranks,
@@ -209,11 +200,12 @@ static int open_phase(struct serve *s, const struct plan_phase *f, int64_t max_s
     return model_phase_open(out, s->model, &o);
 }
 
-static int open_phases(struct serve *s)
+static int open_phases(struct serve_engine *s)
 {
-    int rc = open_phase(s, &s->plan.prefill, s->o.max_step_tok, &s->prefill);
+    int rc = open_phase(s, &s->plan.prefill, s->api.o.max_step_tok, &s->prefill);
 
-    serve_choice_init(&s->choice, &s->plan, serve_draft_rows(&s->o), s->o.max_step_tok);
+    serve_choice_init(&s->choice, &s->plan, serve_draft_rows(&s->api.o),
+                      s->api.o.max_step_tok);
     if (rc == OK && !plan_is_one(&s->plan))
         return open_phase(s, &s->plan.decode, s->choice.decode_rows_max, &s->decode);
     s->decode = s->prefill;
@@ -223,10 +215,10 @@ static int open_phases(struct serve *s)
 /* How the ranks of a phase sum: as the plan says, otherwise as is fastest here and now. The
  * tokens of a plan that says nothing may so differ from run to run with more than two ranks.
  * A deterministic model has an order of its own. */
-static int choose_sums(struct serve *s, struct model_phase *phase,
+static int choose_sums(struct serve_engine *s, struct model_phase *phase,
                        const struct plan_phase *f, enum serve_phase which)
 {
-    if (f->n_ranks == 1 || s->o.deterministic)
+    if (f->n_ranks == 1 || s->api.o.deterministic)
         return OK;
     if (f->allreduce.n == 0)
         return model_phase_choice_measure(phase, &s->sums[which]);
@@ -234,7 +226,7 @@ static int choose_sums(struct serve *s, struct model_phase *phase,
     return OK;
 }
 
-static int open_sums(struct serve *s)
+static int open_sums(struct serve_engine *s)
 {
     int rc = choose_sums(s, s->prefill, &s->plan.prefill, SERVE_PREFILL);
 
@@ -245,7 +237,7 @@ static int open_sums(struct serve *s)
 
 /* A row of schedules out of the cache, as the model asks for it. */
 struct tuned {
-    struct serve *s;
+    struct serve_engine *s;
     struct tune_cache *cache;
 };
 
@@ -268,15 +260,16 @@ static int tuned_row(void *ctx, const struct kern_variant *v, const struct kern_
 }
 
 /* Those of the file asked for, otherwise the plan's. */
-static int phase_schedules(struct serve *s, struct model_phase *phase,
+static int phase_schedules(struct serve_engine *s, struct model_phase *phase,
                            const struct plan_phase *f)
 {
     struct tuned t = {.s = s};
     struct tune_cache *own = NULL;
     int rc;
 
-    if (s->o.schedules) {
-        rc = tune_cache_open(&own, s->o.schedules, f->cpus, f->n_ranks * f->n_threads);
+    if (s->api.o.schedules) {
+        rc =
+            tune_cache_open(&own, s->api.o.schedules, f->cpus, f->n_ranks * f->n_threads);
         t.cache = own;
     } else {
         rc = plan_schedules(&s->plan, f, &t.cache);
@@ -287,14 +280,14 @@ static int phase_schedules(struct serve *s, struct model_phase *phase,
     return rc;
 }
 
-static int open_schedules(struct serve *s)
+static int open_schedules(struct serve_engine *s)
 {
     int rc;
 
     s->schedules_hash = HASH_FNV1A;
-    if (s->o.schedules && access(s->o.schedules, R_OK) != 0)
+    if (s->api.o.schedules && access(s->api.o.schedules, R_OK) != 0)
         return err_set(ERR_IO, "%s: cannot open: %m",
-                       s->o.schedules); /* as a tuner would not */
+                       s->api.o.schedules); /* as a tuner would not */
     rc = phase_schedules(s, s->prefill, &s->plan.prefill);
     if (rc == OK && s->decode != s->prefill)
         rc = phase_schedules(s, s->decode, &s->plan.decode);
@@ -302,20 +295,20 @@ static int open_schedules(struct serve *s)
         log_warning("schedules_not_for_this", 0, (double)s->n_schedules,
                     "%s has no schedule for this model, CPU, threads and build: the cost "
                     "model chooses",
-                    s->o.schedules ? s->o.schedules : s->o.plan);
+                    s->api.o.schedules ? s->api.o.schedules : s->api.o.plan);
     return rc;
 }
 
 #define OPERATORS_MAX ((size_t)1 << 20)
 
-static int set_operators(struct serve *s)
+static int set_operators(struct serve_engine *s)
 {
     struct model_ops o = {0};
     char *text;
     size_t n;
     int rc;
 
-    TRY(file_read(&text, &n, s->o.operators, OPERATORS_MAX));
+    TRY(file_read(&text, &n, s->api.o.operators, OPERATORS_MAX));
     rc = model_ops_parse(&o, text, n);
     if (rc == OK)
         rc = model_phase_ops_set(s->prefill, &o);
@@ -323,7 +316,7 @@ static int set_operators(struct serve *s)
         rc = model_phase_ops_set(s->decode, &o);
     model_ops_fini(&o);
     mem_free(text);
-    return rc == OK ? OK : err_prefix(rc, "%s", s->o.operators);
+    return rc == OK ? OK : err_prefix(rc, "%s", s->api.o.operators);
 }
 
 static void touch_pool(void *arg, struct par_self *self)
@@ -331,7 +324,7 @@ static void touch_pool(void *arg, struct par_self *self)
     kv_pool_touch(arg, self->id, self->n);
 }
 
-static int open_pool(struct serve *s)
+static int open_pool(struct serve_engine *s)
 {
     struct kv_pool_opts o;
     struct kv_shape shape;
@@ -343,58 +336,34 @@ static int open_pool(struct serve *s)
     rc = pool_opts(s, &shape, &o);
     if (rc == OK)
         rc = kv_pool_open(&s->pool, &shape, &o);
-    if (rc == ERR_NOMEM && s->o.kv_budget > 0)
-        return err_prefix(rc, "kv_budget %lld", (long long)s->o.kv_budget);
+    if (rc == ERR_NOMEM && s->api.o.kv_budget > 0)
+        return err_prefix(rc, "kv_budget %lld", (long long)s->api.o.kv_budget);
     if (rc == OK)
         rc = model_kv_bind(s->model, s->pool);
     if (rc != OK)
         return rc;
     kv_pool_stat(s->pool, &kv);
-    kv_pool_limit(s->pool, s->o.kv_budget_tok > 0 ? s->o.kv_budget_tok : kv.pool_tok);
+    kv_pool_limit(s->pool,
+                  s->api.o.kv_budget_tok > 0 ? s->api.o.kv_budget_tok : kv.pool_tok);
     par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
     return serve_kv_numa_report(s);
 }
 
-/* The one asked for must open. The model's own may be missing: ids still work. */
-int serve_open_tok(struct serve *s)
+int serve_requests_open(struct serve_engine *s)
 {
-    const struct tok_opts o = {.pre = s->o.pre_tokenizer};
-    int rc;
-
-    if (s->o.tokenizer || s->o.pre_tokenizer) {
-        rc = tok_open(&s->tok, s->o.tokenizer ? s->o.tokenizer : s->o.model, &o);
-        if (rc != OK)
-            return rc;
-    } else if (strcmp(s->model_format, "llama2c") != 0) {
-        rc = tok_open(&s->tok, s->o.model, NULL);
-        if (rc == ERR_NOMEM)
-            return rc;
-        if (rc != OK)
-            log_warn("no tokenizer: %s", err_msg());
-    }
-    if (s->tok)
-        s->n_stop = tok_stops(s->tok, s->stops);
-    if (s->tok && tok_vocab(s->tok) > serve_vocab(s))
-        log_warning("tokenizer_larger_than_model", tok_vocab(s->tok), serve_vocab(s),
-                    "the tokenizer has %d ids, the model %d", tok_vocab(s->tok),
-                    serve_vocab(s));
-    return OK;
-}
-
-int serve_requests_open(struct serve *s)
-{
-    size_t n = (size_t)serve_draft_rows(&s->o);
+    size_t n = (size_t)serve_draft_rows(&s->api.o);
 
     TRY(open_pool(s));
     s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
-    s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
+    s->logits =
+        mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(&s->api), sizeof(*s->logits));
     s->new_ids = mem_new(MEM_OTHER, n, sizeof(*s->new_ids));
     if (!s->chunks || !s->logits || !s->new_ids)
         return ERR_NOMEM;
     return serve_loop_open(s);
 }
 
-void serve_requests_close(struct serve *s)
+void serve_requests_close(struct serve_engine *s)
 {
     sched_loop_close(&s->loop);
     mem_free(s->chunks);
@@ -407,19 +376,19 @@ void serve_requests_close(struct serve *s)
 
 static void wake(void *ctx)
 {
-    serve_wake(ctx);
+    serve_engine_wake(ctx);
 }
 
 /* Last: the processes have all that was opened before, and the team that opened it is not
  * theirs. */
-static int open_processes(struct serve *s)
+static int open_processes(struct serve_engine *s)
 {
     struct model_phase *phases[] = {s->decode, s->prefill};
     const int *cpus[] = {s->plan.decode.cpus, s->plan.prefill.cpus};
     const struct model_procs_opts o = {.phases = phases,
                                        .n_phases = s->decode == s->prefill ? 1 : 2,
-                                       .cpus = s->o.pin ? cpus : NULL,
-                                       .max_chunks = s->o.max_seqs,
+                                       .cpus = s->api.o.pin ? cpus : NULL,
+                                       .max_chunks = s->api.o.max_seqs,
                                        .pool = s->pool,
                                        .on_fail = wake,
                                        .ctx = s};
@@ -430,110 +399,97 @@ static int open_processes(struct serve *s)
     return model_procs_open(s->model, &o);
 }
 
-int serve_new(struct serve **out, const struct serve_opts *o)
+static const struct serve_totals *totals(const struct serve *s, enum serve_phase phase)
 {
-    struct serve *s = mem_new(MEM_OTHER, 1, sizeof(*s));
+    return &((const struct serve_engine *)s)->totals[phase];
+}
 
-    *out = s;
-    if (!s)
-        return ERR_NOMEM;
+static void close_engine(struct serve *s);
+static const struct serve_ops engine_ops = {.submit = serve_engine_submit,
+                                            .cancel = serve_engine_cancel,
+                                            .step = serve_engine_step,
+                                            .wait = serve_engine_wait,
+                                            .wake = serve_engine_wake,
+                                            .totals = totals,
+                                            .kv_stat = serve_engine_kv_stat,
+                                            .draft_stat = serve_engine_draft_stat,
+                                            .describe = serve_engine_describe,
+                                            .close = close_engine,
+                                            .has_logits = true};
+
+/* Up to where requests can be taken. */
+static int open_steps(struct serve_engine *s, const struct serve_how *how)
+{
+    TRY(open_team(s));
+    loaded(s, SERVE_LOAD_team);
+    TRY(open_model(s, how));
+    TRY(open_phases(s));
+    TRY(open_sums(s));
+    if (s->api.o.operators)
+        TRY(set_operators(s));
+    TRY(open_schedules(s));
+    loaded(s, SERVE_LOAD_steps);
+    return OK;
+}
+
+static int open_engine(struct serve_engine *s, const struct serve_opts *o,
+                       const struct serve_how *how)
+{
+    struct model_phase *phases[2];
+    int rc;
+
     s->queue_tail = &s->queue_head;
     TRY(thread_mutex_init(&s->lock));
     TRY(thread_mutex_init(&s->lengths.lock));
     TRY(thread_cond_init(&s->submitted));
-    return opt_copy(serve_opt_table, &s->o, o, sizeof(*o));
+    TRY(serve_init(&s->api, &engine_ops, o));
+    s->load_mark_ns = clock_ns();
+    s->kv_mapped = how->kv_mapped;
+    s->offload = how->offload;
+    TRY(sched_policy_find(o->policy ? o->policy : "fcfs", &s->policy));
+    TRY(open_steps(s, how));
+    TRY(serve_requests_open(s));
+    loaded(s, SERVE_LOAD_kv);
+    TRY(serve_draft_open(s));
+    loaded(s, SERVE_LOAD_weights);
+    TRY(serve_open_tok(&s->api, s->model_format));
+    loaded(s, SERVE_LOAD_tokenizer);
+    TRY(open_processes(s));
+    phases[0] = s->prefill;
+    phases[1] = s->decode;
+    rc = !s->offload ? OK
+                     : s->offload->open(s->offload->ctx, s->model, phases,
+                                        s->decode == s->prefill ? 1 : 2);
+    loaded(s, SERVE_LOAD_steps);
+    return rc;
 }
 
-static int open_all(struct serve **out, const struct serve_opts *o,
-                    const struct open_how *how)
+int serve_open_with(struct serve **out, const struct serve_opts *o,
+                    const struct serve_how *how)
 {
-    const struct serve_offload *offload = how->offload;
-    struct serve *s;
+    struct serve_engine *s;
     int rc;
 
     *out = NULL;
     TRY(check_opts(o));
-    rc = serve_new(&s, o);
-    if (rc == OK) {
-        s->load_mark_ns = clock_ns();
-        s->kv_mapped = how->kv_mapped;
-        s->offload = offload;
-        rc = sched_policy_find(o->policy ? o->policy : "fcfs", &s->policy);
-    }
+    s = mem_new(MEM_OTHER, 1, sizeof(*s));
+    if (!s)
+        return ERR_NOMEM;
+    rc = open_engine(s, o, how);
     if (rc == OK)
-        rc = open_team(s);
-    if (rc != OK)
-        goto out;
-    loaded(s, SERVE_LOAD_team);
-    rc = open_model(s, how);
-    if (rc == OK)
-        rc = open_phases(s);
-    if (rc == OK)
-        rc = open_sums(s);
-    if (rc == OK && o->operators)
-        rc = set_operators(s);
-    if (rc == OK)
-        rc = open_schedules(s);
-    if (rc != OK)
-        goto out;
-    loaded(s, SERVE_LOAD_steps);
-    rc = serve_requests_open(s);
-    loaded(s, SERVE_LOAD_kv);
-    if (rc == OK)
-        rc = serve_draft_open(s);
-    loaded(s, SERVE_LOAD_weights);
-    if (rc == OK)
-        rc = serve_open_tok(s);
-    loaded(s, SERVE_LOAD_tokenizer);
-    if (rc == OK)
-        rc = open_processes(s);
-    if (rc == OK && offload) {
-        struct model_phase *phases[] = {s->prefill, s->decode};
-
-        rc = offload->open(offload->ctx, s->model, phases,
-                           s->decode == s->prefill ? 1 : 2);
-    }
-    loaded(s, SERVE_LOAD_steps);
-    if (rc == OK)
-        *out = s, s = NULL; /* the caller's now */
-out:
-    serve_close(&s);
+        *out = &s->api;
+    else
+        close_engine(&s->api);
     return rc;
-}
-
-int serve_open_shown(struct serve **out, const struct serve_opts *o,
-                     serve_progress_fn progress, void *ctx)
-{
-    const struct open_how how = {.progress = progress, .ctx = ctx};
-
-    return open_all(out, o, &how);
-}
-
-int serve_open_mapped(struct serve **out, const struct serve_opts *o,
-                      serve_progress_fn progress, void *ctx)
-{
-    const struct open_how how = {.kv_mapped = true, .progress = progress, .ctx = ctx};
-
-    return open_all(out, o, &how);
 }
 
 int serve_open(struct serve **out, const struct serve_opts *o)
 {
-    return open_all(out, o, &(struct open_how){0});
-}
-
-int serve_open_offloaded(struct serve **out, const struct serve_opts *o,
-                         const struct serve_offload *offload, int64_t need_tok,
-                         serve_progress_fn progress, void *ctx)
-{
-    const struct open_how how = {
-        .offload = offload, .need_tok = need_tok, .progress = progress, .ctx = ctx};
-
-    return open_all(out, o, &how);
+    return serve_open_with(out, o, &(struct serve_how){0});
 }
 
 /* Requests end in the order they came, those in the queue last. */
-static void end_all(struct serve *s)
+static void end_all(struct serve_engine *s)
 {
     for (int i = 0; i < s->loop.n_live; i++)
         serve_seq_end((struct serve_seq *)s->loop.live[i], -1, NULL, SERVE_CANCELED);
@@ -549,19 +505,14 @@ static void end_all(struct serve *s)
     }
 }
 
-void serve_close(struct serve **sp)
+static void close_engine(struct serve *api)
 {
-    struct serve *s = *sp;
+    struct serve_engine *s = serve_engine_of(api);
 
-    if (!s)
-        return;
-    if (s->front.close)
-        s->front.close(s->front.ctx);
     end_all(s);
     model_procs_close(s->model);
     serve_requests_close(s);
     serve_draft_close(s);
-    tok_close(&s->tok);
     if (s->offload)
         s->offload->close(s->offload->ctx);
     if (s->decode != s->prefill)
@@ -571,10 +522,9 @@ void serve_close(struct serve **sp)
     par_team_close(&s->team);
     topo_machine_close(&s->machine);
     plan_fini(&s->plan);
-    opt_free(serve_opt_table, &s->o);
+    serve_fini(&s->api);
     pthread_cond_destroy(&s->submitted);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->lengths.lock);
     mem_free(s);
-    *sp = NULL;
 }

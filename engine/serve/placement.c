@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/pages.h"
 #include "ranks/procs.h"
-#include "serve/impl.h"
+#include "serve/engine.h"
 
 /* The largest fraction of weights on another node than the threads that decode with them;
  * more gives a warning. */
@@ -15,16 +15,16 @@
 /* ---- before ---- */
 
 /* On a machine of several nodes a thread that is not pinned is on none of them. */
-static int node_of_cpu(const struct serve *s, int cpu)
+static int node_of_cpu(const struct serve_engine *s, int cpu)
 {
-    if (!s->machine || (s->machine->n_nodes > 1 && !s->o.pin))
+    if (!s->machine || (s->machine->n_nodes > 1 && !s->api.o.pin))
         return -1;
     if (s->machine->n_nodes == 1)
         return s->machine->nodes[0].os_index;
     return topo_node_of_cpu(s->machine, cpu);
 }
 
-int serve_numa_owners(struct serve *s, struct serve_numa_owners *out)
+int serve_numa_owners(struct serve_engine *s, struct serve_numa_owners *out)
 {
     const struct plan_phase *f = &s->plan.decode;
     int rc = topo_machine_open(&s->machine, NULL);
@@ -73,7 +73,7 @@ static bool warn_elsewhere(const char *code, const char *what,
     return true;
 }
 
-int serve_kv_numa_report(struct serve *s)
+int serve_kv_numa_report(struct serve_engine *s)
 {
     int rc = model_kv_numa_row(s->model, s->pool, &s->kv_place);
 
@@ -93,9 +93,10 @@ static json_t *unavailable(void)
     return json_pack("{s:s}", "unavailable", err_msg());
 }
 
-static json_t *describe_thread(struct serve *s, const struct par_thread_stat *t, int i)
+static json_t *describe_thread(struct serve_engine *s, const struct par_thread_stat *t,
+                               int i)
 {
-    if (s->o.pin && !s->warned && t->cpu_seen >= 0 && t->cpu_seen != t->cpu_wanted) {
+    if (s->api.o.pin && !s->warned && t->cpu_seen >= 0 && t->cpu_seen != t->cpu_wanted) {
         log_warning("placement_mismatch", t->cpu_seen, t->cpu_wanted,
                     "thread %d was to run on CPU %d and ran on CPU %d", i, t->cpu_wanted,
                     t->cpu_seen);
@@ -108,7 +109,7 @@ static json_t *describe_thread(struct serve *s, const struct par_thread_stat *t,
 
 /* Each thread's CPU, wanted and seen; a difference is a warning, once. Where ranks are
  * processes, as of the last step of each, and in the order of the ranks. */
-static json_t *describe_threads(struct serve *s)
+static json_t *describe_threads(struct serve_engine *s)
 {
     int n_ranks = model_procs_n(s->model);
     json_t *a = json_array();
@@ -137,7 +138,7 @@ struct region {
 };
 
 /* Bytes in pages of each node: {"0": n, ..., "absent": n}. */
-static json_t *describe_nodes(const struct serve *s, const struct region *r)
+static json_t *describe_nodes(const struct serve_engine *s, const struct region *r)
 {
     int n = s->machine ? s->machine->n_nodes : 0;
     int64_t *all = mem_new(MEM_OTHER, 2 * ((size_t)n + 1), sizeof(*all));
@@ -189,13 +190,13 @@ static json_t *describe_huge(const struct region *r)
                      resident ? (double)huge / (double)resident : 0.0);
 }
 
-static json_t *describe_region(const struct serve *s, const struct region *r)
+static json_t *describe_region(const struct serve_engine *s, const struct region *r)
 {
     return json_pack("{s:o, s:o}", "node_bytes", describe_nodes(s, r), "huge_pages",
                      describe_huge(r));
 }
 
-static struct region weights_of(const struct serve *s)
+static struct region weights_of(const struct serve_engine *s)
 {
     struct region r = {0};
 
@@ -203,7 +204,7 @@ static struct region weights_of(const struct serve *s)
     return r;
 }
 
-static struct region kv_of(const struct serve *s)
+static struct region kv_of(const struct serve_engine *s)
 {
     struct region r = {0};
 
@@ -214,7 +215,7 @@ static struct region kv_of(const struct serve *s)
     return r;
 }
 
-static struct region activations_of(const struct serve *s)
+static struct region activations_of(const struct serve_engine *s)
 {
     struct region r = {0};
 
@@ -236,7 +237,7 @@ static json_t *describe_row(const struct model_numa_row *r)
         (json_int_t)r->mixed_elsewhere_bytes);
 }
 
-static json_t *describe_weights(struct serve *s)
+static json_t *describe_weights(struct serve_engine *s)
 {
     const struct region r = weights_of(s);
     struct model_numa_report p;
@@ -259,7 +260,7 @@ static json_t *describe_weights(struct serve *s)
                      describe_huge(&r));
 }
 
-static json_t *describe_kv(const struct serve *s)
+static json_t *describe_kv(const struct serve_engine *s)
 {
     const struct region r = kv_of(s);
     json_t *o = describe_region(s, &r);
@@ -271,7 +272,7 @@ static json_t *describe_kv(const struct serve *s)
     return o;
 }
 
-static json_t *describe_machine(const struct serve *s)
+static json_t *describe_machine(const struct serve_engine *s)
 {
     if (!s->machine)
         return json_sprintf("memory nodes are not known: %s", s->no_machine);
@@ -280,12 +281,12 @@ static json_t *describe_machine(const struct serve *s)
     return json_sprintf("%d memory nodes", s->machine->n_nodes);
 }
 
-json_t *serve_describe_placement(struct serve *s)
+json_t *serve_describe_placement(struct serve_engine *s)
 {
     const struct region act = activations_of(s);
 
     return json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "threads", describe_threads(s),
-                     "pinned", s->o.pin, "nodes", describe_machine(s), "weights",
+                     "pinned", s->api.o.pin, "nodes", describe_machine(s), "weights",
                      describe_weights(s), "kv", describe_kv(s), "activations",
                      describe_region(s, &act));
 }

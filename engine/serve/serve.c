@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "ranks/procs.h"
 #include "serve/draft.h"
+#include "serve/handoff.h"
 
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why)
@@ -14,7 +15,7 @@ void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
     q->on_token(q->ctx, q->r.id, id, logits, why);
 }
 
-static void end_canceled(struct serve *s)
+static void end_canceled(struct serve_engine *s)
 {
     bool any = false;
 
@@ -32,7 +33,8 @@ static void end_canceled(struct serve *s)
 
 /* The last token of a request, and each guess behind it, of one that decodes; or a piece of what
  * it has not computed yet. */
-static int add_chunks(struct serve *s, struct serve_seq *q, int n_chunks, int *n_rows)
+static int add_chunks(struct serve_engine *s, struct serve_seq *q, int n_chunks,
+                      int *n_rows)
 {
     int64_t ctx = q->r.n_ctx, n_tok = q->r.step_tok;
     bool want_logits = ctx + n_tok == sched_request_n_known(&q->r);
@@ -51,7 +53,7 @@ static int add_chunks(struct serve *s, struct serve_seq *q, int n_chunks, int *n
 
 /* Turn the loop's batch into chunks; returns how many. *as: prefill where one of them is a piece
  * of a prompt. */
-static int make_chunks(struct serve *s, enum serve_phase *as)
+static int make_chunks(struct serve_engine *s, enum serve_phase *as)
 {
     int n_chunks = 0, n_rows = 0;
 
@@ -82,7 +84,7 @@ static void end_not_finite(struct serve_seq *q, const float *logits)
     serve_seq_end(q, -1, NULL, SERVE_ERROR);
 }
 
-static void new_token(struct serve *s, struct serve_seq *q, int32_t id,
+static void new_token(struct serve_engine *s, struct serve_seq *q, int32_t id,
                       const float *logits)
 {
     enum serve_finish finish = SERVE_RUNNING;
@@ -94,7 +96,7 @@ static void new_token(struct serve *s, struct serve_seq *q, int32_t id,
     q->ids[sched_request_n_known(&q->r) - 1] = id;
     if (q->r.n_new == q->r.max_new)
         finish = SERVE_LENGTH;
-    if (!q->ignore_eos && q->r.n_new > q->n_scored && serve_is_stop(s, id))
+    if (!q->ignore_eos && q->r.n_new > q->n_scored && serve_is_stop(&s->api, id))
         finish = SERVE_EOS;
     if (finish == SERVE_RUNNING)
         q->on_token(q->ctx, q->r.id, id, logits, finish);
@@ -103,7 +105,7 @@ static void new_token(struct serve *s, struct serve_seq *q, int32_t id,
 }
 
 /* The threads of a phase, of all its ranks. */
-static int n_threads(const struct serve *s, const struct model_phase *phase)
+static int n_threads(const struct serve_engine *s, const struct model_phase *phase)
 {
     const struct plan_phase *f = phase == s->prefill ? &s->plan.prefill : &s->plan.decode;
 
@@ -111,7 +113,7 @@ static int n_threads(const struct serve *s, const struct model_phase *phase)
 }
 
 /* The configuration that this step runs under. */
-static struct model_phase *choose(struct serve *s, int n_chunks, bool prefill)
+static struct model_phase *choose(struct serve_engine *s, int n_chunks, bool prefill)
 {
     int64_t n_rows = 0;
 
@@ -133,10 +135,10 @@ static int32_t next_token(struct serve_seq *q, const float *logits, int vocab)
 }
 
 /* Its rows in turn, up to the first after which a guess was wrong: a sampler draws for no other. */
-static void take_rows(struct serve *s, struct serve_seq *q)
+static void take_rows(struct serve_engine *s, struct serve_seq *q)
 {
     const int32_t *guesses = q->ids + sched_request_n_known(&q->r);
-    int vocab = serve_vocab(s);
+    int vocab = serve_vocab(&s->api);
 
     for (int i = 0; i < q->n_rows; i++) {
         int32_t id = next_token(q, s->logits + (int64_t)(q->row + i) * vocab, vocab);
@@ -151,7 +153,7 @@ static void take_rows(struct serve *s, struct serve_seq *q)
 /* Thread `id` of n takes every n-th request of the batch that gets tokens. */
 static void sample(void *arg, struct par_self *self)
 {
-    struct serve *s = arg;
+    struct serve_engine *s = arg;
     int k = 0;
 
     for (int i = 0; i < s->loop.n_batch; i++) {
@@ -164,7 +166,7 @@ static void sample(void *arg, struct par_self *self)
 
 /* A sampler reads every logit, and tens of thousands of them for each of a batch would cost
  * a hundredth of a step, so the threads that have just computed the step share the requests. */
-static void sample_all(struct serve *s, const struct model_phase *phase)
+static void sample_all(struct serve_engine *s, const struct model_phase *phase)
 {
     struct par_team *team = model_team(s->model);
     int n = n_threads(s, phase), n_seqs = 0;
@@ -178,7 +180,7 @@ static void sample_all(struct serve *s, const struct model_phase *phase)
 }
 
 /* The request's tokens of this step. */
-static void take_tokens(struct serve *s, struct serve_seq *q)
+static void take_tokens(struct serve_engine *s, struct serve_seq *q)
 {
     if (q->n_rows == 0) {
         (void)sched_loop_computed(&s->loop, &q->r);
@@ -187,10 +189,10 @@ static void take_tokens(struct serve *s, struct serve_seq *q)
     serve_draft_count(s, q);
     for (int i = q->row; i < q->row + q->n_taken && !q->r.ended; i++)
         if (sched_loop_computed(&s->loop, &q->r))
-            new_token(s, q, s->new_ids[i], s->logits + (int64_t)i * serve_vocab(s));
+            new_token(s, q, s->new_ids[i], s->logits + (int64_t)i * serve_vocab(&s->api));
 }
 
-static void count_forward(struct serve *s, const struct model_phase *phase,
+static void count_forward(struct serve_engine *s, const struct model_phase *phase,
                           struct serve_totals *t, uint64_t forward_ns, uint64_t wait_ns)
 {
     uint64_t ns[MODEL_T_N];
@@ -205,20 +207,59 @@ static void count_forward(struct serve *s, const struct model_phase *phase,
     s->last = phase;
 }
 
-static int compute(struct serve *s, int n_chunks, enum serve_phase as)
+static void on_stored(void *ctx, int layer)
+{
+    struct serve_engine *s = ctx;
+
+    for (int i = 0; i < s->loop.n_batch; i++) {
+        const struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
+        const struct model_chunk *c = &s->chunks[i];
+
+        if (q->handoff.on_layer)
+            q->handoff.on_layer(q->handoff.ctx, q->r.id, c->kv, layer, c->pos0,
+                                c->pos0 + c->n_tok);
+    }
+}
+
+/* Let the step of the loop's batch call on_layer(). */
+static void announce_layers(struct serve_engine *s, struct model_phase *phase)
+{
+    bool any = false;
+
+    for (int i = 0; i < s->loop.n_batch; i++)
+        any = any || ((struct serve_seq *)s->loop.batch[i])->handoff.on_layer;
+    model_phase_stored_set(phase, any ? on_stored : NULL, s);
+}
+
+static void add_totals(struct serve_engine *s, enum serve_phase phase,
+                       const struct model_chunk *chunks, int n_chunks)
+{
+    struct model_cost cost = model_cost_step(
+        model_config_of(s->model), model_cost_types_of(s->model), chunks, n_chunks);
+    struct serve_totals *t = &s->totals[phase];
+
+    for (int i = 0; i < n_chunks; i++)
+        t->n_tok += chunks[i].n_tok;
+    t->n_steps++;
+    t->weight_bytes += (int64_t)cost.weight_bytes;
+    t->kv_bytes += (int64_t)cost.kv_read_bytes;
+    t->flop += (int64_t)cost.flop;
+}
+
+static int compute(struct serve_engine *s, int n_chunks, enum serve_phase as)
 {
     struct model_phase *phase = choose(s, n_chunks, as == SERVE_PREFILL);
     struct serve_totals *t = &s->totals[as];
     uint64_t wait0 = model_wait_ns(s->model), t0 = clock_ns(), t1;
     int rc;
 
-    serve_announce_layers(s, phase);
+    announce_layers(s, phase);
     rc = model_forward(phase, s->chunks, n_chunks, s->logits);
     if (rc != OK)
         return rc;
     t1 = clock_ns();
     count_forward(s, phase, t, t1 - t0, model_wait_ns(s->model) - wait0);
-    serve_totals_add(s, as, s->chunks, n_chunks);
+    add_totals(s, as, s->chunks, n_chunks);
     t1 = clock_ns();
     sample_all(s, phase);
     t->sample_ns += (int64_t)(clock_ns() - t1);
@@ -234,8 +275,9 @@ static int64_t computed_ns(const struct serve_totals *t)
     return t->forward_ns + t->sample_ns;
 }
 
-static int step(struct serve *s, bool *busy)
+int serve_engine_step(struct serve *api, bool *busy)
 {
+    struct serve_engine *s = serve_engine_of(api);
     int64_t draft0 = s->drafting.ns;
     uint64_t t0 = clock_ns();
     int n = 0, rc = model_procs_check(s->model);
@@ -268,9 +310,4 @@ static int step(struct serve *s, bool *busy)
     *busy = (s->loop.n_live > 0 && !s->waits) || s->queue_head;
     pthread_mutex_unlock(&s->lock);
     return rc;
-}
-
-int serve_step(struct serve *s, bool *busy)
-{
-    return s->front.step ? s->front.step(s->front.ctx, busy) : step(s, busy);
 }

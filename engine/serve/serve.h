@@ -15,6 +15,8 @@
 
 #include "base/err.h"
 #include "base/opt.h"
+#include "format/config.h"
+#include "tokenizer/tokenizer.h"
 
 struct serve;
 
@@ -115,27 +117,126 @@ struct serve_request {
     const struct serve_handoff *handoff;
 };
 
-/* Called while the weights are packed: done_bytes of all_bytes are packed. */
-typedef void (*serve_progress_fn)(void *ctx, int64_t done_bytes, int64_t all_bytes);
-
 /* Warn where a policy that batches requests was asked for, but max_seqs is 1. `option` is
  * what the user calls max_seqs. */
 void serve_warn_one_seq(const struct serve_opts *o, const char *option);
 
-/* Open the engine. *out: owned by the caller, closed with serve_close(). */
+/* What the engine has done in each phase since it was opened. A step that contains part
+ * of a prompt belongs to prefill. weight_bytes, kv_bytes (keys and values read) and flop
+ * are the costs of the steps by model/cost.h. Written by serve_step() only. Lent, valid
+ * until serve_close(), so that counters may read the members at any time. */
+enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
+struct serve_totals {
+    int64_t n_steps, n_tok; /* n_tok: tokens that steps computed */
+    int64_t weight_bytes, kv_bytes, flop;
+    /* wait_ns: how long the threads of the steps, of all ranks, waited for one another: their
+     * mean. It is part of forward_ns. sample_ns: choosing tokens from logits. sched_ns: the
+     * rest of serve_step(): the queue, the policy, memory, the batch, the callbacks. */
+    int64_t forward_ns, wait_ns, sample_ns, sched_ns;
+};
+/* Memory for keys and values. */
+struct serve_kv_stat {
+    int64_t budget_tok, reserved_tok;
+    int64_t pool_bytes, reserved_bytes, used_bytes; /* reserved: whole blocks */
+    /* What lack of memory has cost: requests that were preempted, each time counted, and tokens
+     * computed again; requests that outgrew their memory, each time counted, and the bytes
+     * copied for that. */
+    int64_t n_preempted, n_recomputed_tok, n_overflow, migrated_bytes;
+    double migrate_s;
+    int64_t n_alloc; /* calls of the allocator */
+    double alloc_s;  /* their time, without that of copies */
+    /* Requests whose first tokens were taken from a sequence before them, and these tokens. */
+    int64_t n_reused, n_reused_tok;
+    int64_t n_predicted;
+    double predict_s; /* time that predictions took, on the threads that submit */
+};
+/* Tokens that were guessed (option draft); those of them that were compared, as all before them
+ * in their step were right; those that were right, too; the time that guessing took and the bytes
+ * that it had to read. All 0 without a draft. */
+struct serve_draft_stat {
+    int64_t n_guessed, n_checked, n_right, bytes;
+    double seconds;
+};
+
+/* ---- one API, several implementations ----
+ *
+ * An engine in this process (serve_open()), or a front of engines in other processes
+ * (roles/roles.h). Each has a table of operations; the functions below call them. */
+
+struct serve_ops {
+    int (*submit)(struct serve *s, const struct serve_request *r, int64_t *id);
+    void (*cancel)(struct serve *s, int64_t id);
+    int (*step)(struct serve *s, bool *busy);
+    void (*wait)(struct serve *s, uint64_t timeout_ns);
+    void (*wake)(struct serve *s);
+    const struct serve_totals *(*totals)(const struct serve *s, enum serve_phase phase);
+    void (*kv_stat)(const struct serve *s, struct serve_kv_stat *out);
+    void (*draft_stat)(const struct serve *s, struct serve_draft_stat *out);
+    int (*describe)(struct serve *s, json_t **out);
+    void (*close)(struct serve *s); /* frees s */
+    bool has_logits;                /* callbacks get them */
+};
+
+/* The first member of each implementation. It does not change while it is open. */
+struct serve {
+    const struct serve_ops *ops;
+    struct serve_opts o;         /* a copy that owns its strings */
+    struct model_config config;  /* of the model */
+    struct tok *tok;             /* NULL: there is no tokenizer */
+    int32_t stops[TOK_STOP_MAX]; /* the tokenizer's; the model has its own */
+    int n_stop;
+    int64_t
+        max_tok; /* the longest sequence: max_tok, or kv_budget_tok where that is less */
+};
+
+/* Open the engine in this process. *out: owned by the caller, closed with serve_close(). */
 MUST int serve_open(struct serve **out, const struct serve_opts *o);
-/* The same. `progress`, if not NULL, is called while weights are packed. */
-MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
-                          serve_progress_fn progress, void *ctx);
+struct model;
+struct model_phase;
+/* An accelerator that computes a part of the engine's steps. The engine only knows when to open and
+ * close it. */
+struct serve_offload {
+    void *ctx;
+    /* Model and phases (one or two) are open, nothing was computed. */
+    MUST int (*open)(void *ctx, struct model *m, struct model_phase **phases,
+                     int n_phases);
+    void (*close)(void *ctx); /* before they are closed; also after an error of open */
+};
+struct serve_how {
+    bool kv_mapped; /* keys and values in memory that another process can map */
+    const struct serve_offload *offload; /* lent until serve_close() */
+    /* No sequence will have more tokens, so that with max_tok 0 none gets memory for more, which
+     * takes time to reserve. */
+    int64_t need_tok;
+    /* Called while the weights are packed: done_bytes of all_bytes are packed. */
+    void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes);
+    void *ctx;
+};
+/* The same, with what else a caller may want; 0 and NULL: none of it. */
+MUST int serve_open_with(struct serve **out, const struct serve_opts *o,
+                         const struct serve_how *how);
 /* Close the engine. Requests that have not ended end with SERVE_CANCELED. */
-void serve_close(struct serve **s);
+static inline void serve_close(struct serve **s)
+{
+    if (*s)
+        (*s)->ops->close(*s);
+    *s = NULL;
+}
 
 /* Submit a request. *id: its number, for serve_cancel() and the callback. ERR_LIMIT:
- * n_prompt + max_new exceeds serve_max_tok(). ERR_ARG: there is nothing to compute, an id is
+ * n_prompt + max_new exceeds s->max_tok. ERR_ARG: there is nothing to compute, an id is
  * outside the vocabulary, a sampling option is out of range, or its length cannot be
  * predicted. */
-MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
-void serve_cancel(struct serve *s, int64_t id);
+MUST static inline int serve_submit(struct serve *s, const struct serve_request *r,
+                                    int64_t *id)
+{
+    return s->ops->submit(s, r, id);
+}
+
+static inline void serve_cancel(struct serve *s, int64_t id)
+{
+    s->ops->cancel(s, id);
+}
 
 /* Compute one step. A request that lacks memory for its next token waits. After kv_patience
  * steps, or when no request goes on, the one that came last of those that have memory is
@@ -146,23 +247,23 @@ void serve_cancel(struct serve *s, int64_t id);
  * that request with SERVE_ERROR. ERR_STATE: a rank's process ended or stopped, during
  * this step or since the previous one. The message names the rank, and the engine can
  * then only be closed. */
-MUST int serve_step(struct serve *s, bool *busy);
+MUST static inline int serve_step(struct serve *s, bool *busy)
+{
+    return s->ops->step(s, busy);
+}
+
 /* Wait until a request is submitted, a rank's process fails, serve_wake() is called or
  * timeout_ns have passed. For a thread that does nothing but step. */
-void serve_wait(struct serve *s, uint64_t timeout_ns);
-/* Make the present or next serve_wait() return at once. May be called by any thread. */
-void serve_wake(struct serve *s);
+static inline void serve_wait(struct serve *s, uint64_t timeout_ns)
+{
+    s->ops->wait(s, timeout_ns);
+}
 
-enum serve_encode_flag {
-    SERVE_BOS = 1,     /* begin with BOS if the tokenizer asks for it */
-    SERVE_SPECIAL = 2, /* recognise control tokens ("<|eot_id|>") in the text */
-};
-/* Encode text[n] with the model's tokenizer. *ids: [*n_ids], freed by the caller with
- * mem_free(). ERR_STATE: there is no tokenizer. */
-MUST int serve_encode(struct serve *s, const char *text, size_t n, unsigned flags,
-                      int32_t **ids, size_t *n_ids);
-struct tok;
-const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer */
+/* Make the present or next serve_wait() return at once. May be called by any thread. */
+static inline void serve_wake(struct serve *s)
+{
+    s->ops->wake(s);
+}
 
 /* Describe the engine. *out is a new reference, which the caller owns. The JSON object
  * has:
@@ -180,62 +281,52 @@ const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer 
  *     of kernels. disk_bytes: what was read from disks meanwhile
  *   - at the top level weight_type, precision, prefill_threads and decode_threads
  *     (threads of all ranks together)
- * Called by the stepping thread. */
-MUST int serve_describe(struct serve *s, json_t **out);
-/* Whether callbacks get logits: not from engines in other processes (serve/front.h). */
-bool serve_has_logits(const struct serve *s);
+ * Called by the stepping thread. ERR_UNSUPPORTED: its engines are in other processes. */
+MUST static inline int serve_describe(struct serve *s, json_t **out)
+{
+    return s->ops->describe(s, out);
+}
+
+static inline const struct serve_totals *serve_totals_of(const struct serve *s,
+                                                         enum serve_phase phase)
+{
+    return s->ops->totals(s, phase);
+}
+
+/* Any thread. */
+static inline void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out)
+{
+    s->ops->kv_stat(s, out);
+}
+
+/* Any thread. */
+static inline void serve_draft_stat(const struct serve *s, struct serve_draft_stat *out)
+{
+    s->ops->draft_stat(s, out);
+}
+
+enum serve_encode_flag {
+    SERVE_BOS = 1,     /* begin with BOS if the tokenizer asks for it */
+    SERVE_SPECIAL = 2, /* recognise control tokens ("<|eot_id|>") in the text */
+};
+/* Encode text[n] with the model's tokenizer. *ids: [*n_ids], freed by the caller with
+ * mem_free(). ERR_STATE: there is no tokenizer. */
+MUST int serve_encode(struct serve *s, const char *text, size_t n, unsigned flags,
+                      int32_t **ids, size_t *n_ids);
 int serve_vocab(const struct serve *s);
 int serve_bos(const struct serve *s); /* token id; -1: none */
 /* Does the token end a text? By config.json and generation_config.json, by the GGUF file's
  * ids and by the tokenizer. */
 bool serve_is_stop(const struct serve *s, int32_t id);
-/* The longest sequence: max_tok, or kv_budget_tok where that is less. */
-int64_t serve_max_tok(const struct serve *s);
-/* Bytes that must be read to decode one token: all weights, and the keys and values of
- * the ctx_tok tokens that it attends to, itself included (model/cost.h). */
-int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
-/* What the engine has done in each phase since it was opened. A step that contains part
- * of a prompt belongs to prefill. weight_bytes, kv_bytes (keys and values read) and flop
- * are the costs of the steps by model/cost.h. Written by serve_step() only. Lent, valid
- * until serve_close(), so that counters may read the members at any time. */
-enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
-struct serve_totals {
-    int64_t n_steps, n_tok; /* n_tok: tokens that steps computed */
-    int64_t weight_bytes, kv_bytes, flop;
-    /* wait_ns: how long the threads of the steps, of all ranks, waited for one another: their
-     * mean. It is part of forward_ns. sample_ns: choosing tokens from logits. sched_ns: the
-     * rest of serve_step(): the queue, the policy, memory, the batch, the callbacks. */
-    int64_t forward_ns, wait_ns, sample_ns, sched_ns;
-};
-const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
 /* What was done between `before`, a copy of the totals, and now. */
 struct serve_totals serve_totals_since(const struct serve_totals *now,
                                        const struct serve_totals *before);
-/* Memory for keys and values. Any thread may call serve_kv_stat(). */
-struct serve_kv_stat {
-    int64_t budget_tok, reserved_tok;
-    int64_t pool_bytes, reserved_bytes, used_bytes; /* reserved: whole blocks */
-    /* What lack of memory has cost: requests that were preempted, each time counted, and tokens
-     * computed again; requests that outgrew their memory, each time counted, and the bytes
-     * copied for that. */
-    int64_t n_preempted, n_recomputed_tok, n_overflow, migrated_bytes;
-    double migrate_s;
-    int64_t n_alloc; /* calls of the allocator */
-    double alloc_s;  /* their time, without that of copies */
-    /* Requests whose first tokens were taken from a sequence before them, and these tokens. */
-    int64_t n_reused, n_reused_tok;
-    int64_t n_predicted;
-    double predict_s; /* time that predictions took, on the threads that submit */
-};
-void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out);
-/* Tokens that were guessed (option draft); those of them that were compared, as all before them
- * in their step were right; those that were right, too; the time that guessing took and the bytes
- * that it had to read. All 0 without a draft. Any thread. */
-struct serve_draft_stat {
-    int64_t n_guessed, n_checked, n_right, bytes;
-    double seconds;
-};
-void serve_draft_stat(const struct serve *s, struct serve_draft_stat *out);
+
+/* ---- of an engine in this process only ---- */
+
+/* Bytes that must be read to decode one token: all weights, and the keys and values of
+ * the ctx_tok tokens that it attends to, itself included (model/cost.h). */
+int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
 /* Call fn once on each of the team's n threads, with its number `id`; the calling thread
  * is 0. Where ranks are processes, this is the team of rank 0. For per-thread work such
  * as opening hardware counters. Called by the stepping thread, between steps. */
@@ -243,5 +334,19 @@ void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), vo
 /* Floating-point operations that the engine executes for a prompt of n_tok tokens
  * (model/cost.h). */
 double serve_prefill_flop(const struct serve *s, int64_t n_tok);
+
+/* ---- for implementations ---- */
+
+/* Copy the options into zeroed *s. serve_fini() also after an error. ERR_NOMEM. */
+MUST int serve_init(struct serve *s, const struct serve_ops *ops,
+                    const struct serve_opts *o);
+void serve_fini(struct serve *s);
+/* Open the tokenizer that the options ask for, which must open, or the model's own, which may be
+ * missing: ids still work. s->config is set. `format`: of the model's file. */
+MUST int serve_open_tok(struct serve *s, const char *format);
+/* Read s->config from the model's file and open the tokenizer. */
+MUST int serve_open_head(struct serve *s);
+/* Whether a request is one that serve_submit() takes. ERR_ARG, ERR_LIMIT, ERR_UNSUPPORTED. */
+MUST int serve_check_request(const struct serve *s, const struct serve_request *r);
 
 #endif

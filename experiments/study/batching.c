@@ -152,7 +152,7 @@ static int decode(struct cell *f, double *seconds)
 
     for (int64_t i = 0; i < n; i++)
         TRY(study_serving_submit(e, (uint64_t)i + 1, n_prompt,
-                                 serve_max_tok(e->serve) - n_prompt, &ids[i]));
+                                 e->serve->max_tok - n_prompt, &ids[i]));
     TRY(study_serving_prefill(e, n * n_prompt));
     TRY(timed_steps(f, seconds));
     return study_serving_cancel(e, ids, n);

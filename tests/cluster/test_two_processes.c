@@ -49,7 +49,7 @@ static void open_engine(struct serve **s, const struct setup *u, const char *all
     assert_ok(opt_set(serve_opt_table, &o, "policy", "mixed", "test"));
     assert_ok(opt_set(serve_opt_table, &o, "kv_type", u->kv_type, "test"));
     assert_ok(opt_set(serve_opt_table, &o, "kv_alloc", alloc, "test"));
-    assert_ok(serve_open_mapped(s, &o, NULL, NULL));
+    assert_ok(serve_open_with(s, &o, &(struct serve_how){.kv_mapped = true}));
     o.model = NULL;
     opt_free(serve_opt_table, &o);
 }

@@ -6,12 +6,12 @@ set -u
 need_tests roles/test_roles roles/test_machines_end roles/test_spec
 
 t=roles/test_roles
-m=engine/roles/machine_requests.c
-f=engine/roles/front.c
+m=engine/roles/machine.c
+f=engine/roles/requests.c
 breaks "a machine crashes when it is closed" $m 's/else if (sender)/else/' $t closed_with_requests
 breaks "a machine may have another's request" $f 's/x.peer = q->prompt;/x.peer = 0;/' $t same_ids_as_one_engine
-breaks "requests that move close a circle" engine/roles/choose.c 's/return seen\[a\];/return false;/' $t kinds_of_their_own
-breaks "a machine that has moved does not return" engine/roles/choose.c 's/        pool = home;/;/' $t machines_return
+breaks "requests that move close a circle" engine/roles/requests.c 's/return seen\[a\];/return false;/' $t kinds_of_their_own
+breaks "a machine that has moved does not return" engine/roles/requests.c 's/        pool = home;/;/' $t machines_return
 breaks "an option is that of all kinds" engine/roles/spec.c 's/s->engine\[kind\], word/s->engine[0], word/' roles/test_spec options_of_a_kind
 breaks "a prompt machine keeps its memory" $m 's/serve_release(x->m->s, e->engine_id) != OK)$/true)/' $t same_ids_as_one_engine
 breaks "a client gets a token twice" $f 's/q->r.n_prompt + q->n_new,/q->r.n_prompt,/' roles/test_machines_end machines_end_and_are_started_again

@@ -5,7 +5,7 @@
 #include "format/quantize.h"
 #include "kv/alloc.h"
 #include "make/make.h"
-#include "serve/impl.h"
+#include "serve/engine.h"
 #include "tests/serve/handoff.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/tiny_model.h"

@@ -8,7 +8,7 @@
  *     HISTORIES=1000000 build/tests/serve/test_histories          that many, one seed each
  *     HISTORIES=1 TEST_SEED=77 build/tests/serve/test_histories   the one that failed */
 #include "kv/kv.h"
-#include "serve/impl.h"
+#include "serve/engine.h"
 #include "tests/serve/tiny.h"
 
 #define N_REQUESTS 24
@@ -27,7 +27,7 @@ struct client {
 };
 
 struct world {
-    struct serve *s;
+    struct serve_engine *s;
     struct rng rng;
     struct client c[N_REQUESTS];
     int n, n_sent, n_ended;
@@ -114,7 +114,7 @@ int __wrap_model_forward(struct model_phase *p, const struct model_chunk *chunks
     int64_t n_tok = 0;
 
     (void)p;
-    assert_in_range(n_chunks, 1, w.s->o.max_seqs);
+    assert_in_range(n_chunks, 1, w.s->api.o.max_seqs);
     for (int i = 0; i < n_chunks; i++) {
         uint64_t h = compute_chunk(&chunks[i]);
 
@@ -124,7 +124,7 @@ int __wrap_model_forward(struct model_phase *p, const struct model_chunk *chunks
         fill_logits(logits, token_of(h));
         logits += VOCAB;
     }
-    assert_true(n_tok <= w.s->o.max_step_tok);
+    assert_true(n_tok <= w.s->api.o.max_step_tok);
     ns += (uint64_t)n_tok * 10000;
     if (w.stalls && rng_below(&w.rng, 40) == 0)
         ns += UINT64_C(3600000000000); /* the machine slept */
@@ -148,7 +148,7 @@ static void expect_token(struct client *c, int32_t id, enum serve_finish finish)
     c->n_got++;
     if (c->n_got == c->max_new)
         want = SERVE_LENGTH;
-    if (serve_is_stop(w.s, id) && !c->ignore_eos)
+    if (serve_is_stop(&w.s->api, id) && !c->ignore_eos)
         want = SERVE_EOS;
     assert_int_equal(finish, want);
 }
@@ -182,7 +182,7 @@ static void cancel(void)
 
     if (i < w.n_sent)
         w.c[i].canceled = true;
-    serve_cancel(w.s, i < w.n_sent ? w.c[i].id : 1000 + i);
+    serve_cancel(&w.s->api, i < w.n_sent ? w.c[i].id : 1000 + i);
 }
 
 /* What serve_submit() should say to it. */
@@ -192,7 +192,7 @@ static int verdict(const struct serve_request *r)
 
     if (r->n_prompt < 1 || r->max_new < 1)
         return ERR_ARG;
-    if (r->n_prompt + r->max_new > w.s->max_tok)
+    if (r->n_prompt + r->max_new > w.s->api.max_tok)
         return ERR_LIMIT;
     for (int64_t i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] < 0 || r->prompt[i] >= VOCAB)
@@ -203,7 +203,8 @@ static int verdict(const struct serve_request *r)
 static struct serve_request make_request(struct client *c)
 {
     bool odd = rng_below(&w.rng, 12) == 0; /* most of these are refused */
-    uint64_t n = (uint64_t)w.s->max_tok - !odd, n_prompt = !odd + rng_below(&w.rng, n);
+    uint64_t n = (uint64_t)w.s->api.max_tok - !odd,
+             n_prompt = !odd + rng_below(&w.rng, n);
 
     *c = (struct client){.n_prompt = (int)n_prompt, .hash = HASH_EMPTY};
     for (int i = 0; i < c->n_prompt; i++) {
@@ -235,7 +236,7 @@ static void submit(void)
     fails = w.fails && rng_below(&w.rng, 8) == 0;
     if (fails)
         mem_fail_after((long)rng_below(&w.rng, 4), 1);
-    rc = serve_submit(w.s, &r, &c->id);
+    rc = serve_submit(&w.s->api, &r, &c->id);
     mem_fail_after(-1, 0);
     w.n_submits_in_step++;
     if (rc != ERR_NOMEM || !fails)
@@ -270,7 +271,7 @@ static void check_live(const struct serve_seq *q, int64_t *used, int64_t *n_seqs
 
 static void check(void)
 {
-    const struct serve *s = w.s;
+    struct serve_engine *s = w.s;
     int64_t used = 0, n_seqs = 0, n = s->loop.n_live, last = -1;
     struct serve_kv_stat report;
     struct kv_stat kv;
@@ -286,9 +287,9 @@ static void check(void)
     }
     assert_int_equal(n, w.n_sent - w.n_ended);
     kv_pool_stat(s->pool, &kv);
-    serve_kv_stat(s, &report);
+    serve_kv_stat(&s->api, &report);
     assert_true(kv.n_live == n_seqs && s->loop.n_seqs == n_seqs);
-    assert_true(n_seqs <= s->o.max_seqs && kv.reserved_tok <= kv.limit_tok);
+    assert_true(n_seqs <= s->api.o.max_seqs && kv.reserved_tok <= kv.limit_tok);
     assert_true(kv.reserved_bytes <= kv.pool_bytes && used == s->loop.used_tok);
     assert_true((n_seqs > 0) == (kv.reserved_tok > 0));
     assert_true(report.used_bytes == used * s->kv_token_bytes);
@@ -304,7 +305,7 @@ static int64_t total_ns(const struct serve_totals *t)
  * reported is the time that passed. */
 static void step(void)
 {
-    struct serve *s = w.s;
+    struct serve_engine *s = w.s;
     const struct serve_totals *p = &s->totals[SERVE_PREFILL],
                               *d = &s->totals[SERVE_DECODE];
     int64_t ns0 = total_ns(p) + total_ns(d), tok0 = p->n_tok + d->n_tok, ns;
@@ -317,7 +318,7 @@ static void step(void)
         canceled[i] = w.c[i].canceled;
     w.forward_ns = 0;
     w.forward_tok = w.n_submits_in_step = 0;
-    assert_ok(serve_step(s, &busy));
+    assert_ok(serve_step(&s->api, &busy));
     assert_true(busy == (w.n_sent > w.n_ended));
     assert_true(mem_n_allocs() == n_allocs || w.n_submits_in_step > 0);
     for (int i = 0; i < n_sent; i++)
@@ -348,7 +349,7 @@ static void set_text(char **option, const char *text)
     *option = text ? mem_strdup(MEM_OTHER, text) : NULL;
 }
 
-static void choose_opts(struct serve *s)
+static void choose_opts(struct serve_engine *s)
 {
     int n_allocs = 0, n_policies = 0;
     static const char *const predictors[] = {NULL, "constant", "noisy", "oracle"};
@@ -359,43 +360,43 @@ static void choose_opts(struct serve *s)
     while (sched_policies[n_policies])
         n_policies++;
     s->policy = sched_policies[rng_below(&w.rng, (uint64_t)n_policies)];
-    set_text(&s->o.kv_alloc, kv_allocs[rng_below(&w.rng, (uint64_t)n_allocs)]->name);
-    set_text(&s->o.kv_predict, predictors[rng_below(&w.rng, 4)]);
-    s->o.kv_predict_sigma = rng_f64(&w.rng);
-    s->o.kv_admit = (int)rng_below(&w.rng, 2);
-    s->o.kv_block = INT64_C(16) << rng_below(&w.rng, 2);
-    s->o.kv_relearn = (int64_t)rng_below(&w.rng, 8);
-    s->o.kv_large_frac = rng_below(&w.rng, 2) ? 0 : 0.3;
-    s->o.kv_patience = (int64_t)rng_below(&w.rng, 10);
-    s->o.max_seqs = 1 + (int64_t)rng_below(&w.rng, 6);
-    s->o.max_step_tok = 1 + (int64_t)rng_below(&w.rng, SEQ);
-    s->o.kv_budget_tok = (int64_t)rng_below(&w.rng, 2) *
-                         (2 + (int64_t)rng_below(&w.rng, 3 * (uint64_t)longest));
-    s->max_tok = s->o.kv_budget_tok > 0 && s->o.kv_budget_tok < longest
-                     ? s->o.kv_budget_tok
-                     : longest;
-    s->o.kv_predict_tok = 1 + (int64_t)rng_below(&w.rng, (uint64_t)s->max_tok);
+    set_text(&s->api.o.kv_alloc, kv_allocs[rng_below(&w.rng, (uint64_t)n_allocs)]->name);
+    set_text(&s->api.o.kv_predict, predictors[rng_below(&w.rng, 4)]);
+    s->api.o.kv_predict_sigma = rng_f64(&w.rng);
+    s->api.o.kv_admit = (int)rng_below(&w.rng, 2);
+    s->api.o.kv_block = INT64_C(16) << rng_below(&w.rng, 2);
+    s->api.o.kv_relearn = (int64_t)rng_below(&w.rng, 8);
+    s->api.o.kv_large_frac = rng_below(&w.rng, 2) ? 0 : 0.3;
+    s->api.o.kv_patience = (int64_t)rng_below(&w.rng, 10);
+    s->api.o.max_seqs = 1 + (int64_t)rng_below(&w.rng, 6);
+    s->api.o.max_step_tok = 1 + (int64_t)rng_below(&w.rng, SEQ);
+    s->api.o.kv_budget_tok = (int64_t)rng_below(&w.rng, 2) *
+                             (2 + (int64_t)rng_below(&w.rng, 3 * (uint64_t)longest));
+    s->api.max_tok = s->api.o.kv_budget_tok > 0 && s->api.o.kv_budget_tok < longest
+                         ? s->api.o.kv_budget_tok
+                         : longest;
+    s->api.o.kv_predict_tok = 1 + (int64_t)rng_below(&w.rng, (uint64_t)s->api.max_tok);
 }
 
 /* Bytes for fewer sequences of max_tok than can have memory at once, and something. */
-static int64_t choose_budget(const struct serve *s)
+static int64_t choose_budget(const struct serve_engine *s)
 {
     const struct kv_shape shape = {LAYERS, KV_HEADS, DIM / HEADS * sizeof(float)};
-    const struct kv_pool_opts o = {.alloc = s->o.kv_alloc,
-                                   .max_tok = s->max_tok,
-                                   .block_tok = s->o.kv_block,
-                                   .max_seqs = s->o.max_seqs};
+    const struct kv_pool_opts o = {.alloc = s->api.o.kv_alloc,
+                                   .max_tok = s->api.max_tok,
+                                   .block_tok = s->api.o.kv_block,
+                                   .max_seqs = s->api.o.max_seqs};
     size_t bytes;
 
     if (rng_below(&w.rng, 3) == 0)
         return 0;
     assert_ok(kv_pool_bytes(&bytes, &shape, &o,
-                            1 + (int64_t)rng_below(&w.rng, (uint64_t)s->o.max_seqs)));
+                            1 + (int64_t)rng_below(&w.rng, (uint64_t)s->api.o.max_seqs)));
     return (int64_t)(bytes + rng_below(&w.rng, 20000));
 }
 
 /* The engine as it is once opened with these options, but for its model, which stays. */
-static void reopen(struct serve *s)
+static void reopen(struct serve_engine *s)
 {
     serve_requests_close(s);
     s->lengths.predictor = NULL;
@@ -407,14 +408,14 @@ static void reopen(struct serve *s)
     s->kv_use = (struct serve_kv_use){0};
     memset(s->totals, 0, sizeof(s->totals));
     choose_opts(s);
-    serve_choice_init(&s->choice, &s->plan, s->o.max_seqs, s->o.max_step_tok);
+    serve_choice_init(&s->choice, &s->plan, s->api.o.max_seqs, s->api.o.max_step_tok);
     assert_ok(serve_lengths_open(s));
-    s->o.kv_budget = choose_budget(s);
+    s->api.o.kv_budget = choose_budget(s);
     assert_ok(serve_requests_open(s));
     s->loop.o.trace = on_event;
 }
 
-static void begin(struct serve *s, uint64_t seed)
+static void begin(struct serve_engine *s, uint64_t seed)
 {
     memset(&w, 0, sizeof(w));
     w.s = s;
@@ -428,7 +429,7 @@ static void begin(struct serve *s, uint64_t seed)
     w.from_callbacks = rng_below(&w.rng, 4) == 0;
 }
 
-static void run_history(struct serve *s, uint64_t seed)
+static void run_history(struct serve_engine *s, uint64_t seed)
 {
     struct kv_stat kv;
     int rest = 0; /* events after which no more requests come */
@@ -472,11 +473,11 @@ static int print_seed(void **state)
             "%s, "
             "max_tok %lld, max_seqs %lld, max_step_tok %lld, kv_budget_tok %lld, "
             "kv_budget %lld, patience %lld\n",
-            (unsigned long long)seed_now, w.s->policy->name, w.s->o.kv_alloc,
-            w.s->o.kv_predict ? w.s->o.kv_predict : "none", (long long)w.s->max_tok,
-            (long long)w.s->o.max_seqs, (long long)w.s->o.max_step_tok,
-            (long long)w.s->o.kv_budget_tok, (long long)w.s->o.kv_budget,
-            (long long)w.s->o.kv_patience);
+            (unsigned long long)seed_now, w.s->policy->name, w.s->api.o.kv_alloc,
+            w.s->api.o.kv_predict ? w.s->api.o.kv_predict : "none",
+            (long long)w.s->api.max_tok, (long long)w.s->api.o.max_seqs,
+            (long long)w.s->api.o.max_step_tok, (long long)w.s->api.o.kv_budget_tok,
+            (long long)w.s->api.o.kv_budget, (long long)w.s->api.o.kv_patience);
     return 0;
 }
 
@@ -490,12 +491,14 @@ TEST_GROUP(make_model, NULL);
 TEST_WITH(histories, NULL, print_seed)
 {
     struct serve_opts o = tiny_opts();
-    struct serve *s;
+    struct serve_engine *s;
+    struct serve *api;
 
     o.threads = 1;
-    s = tiny_open(&o);
-    s->n_stop = 1;
-    s->stops[0] = EOS;
+    api = tiny_open(&o);
+    s = serve_engine_of(api);
+    api->n_stop = 1;
+    api->stops[0] = EOS;
     for (int64_t k = 0; k < n_histories(); k++) {
         seed_now = test_seed() + (uint64_t)k;
         run_history(s, seed_now);
@@ -505,6 +508,6 @@ TEST_WITH(histories, NULL, print_seed)
         /* They were not all easy. */
         assert_true(n_preempted > 100 && n_overflows > 100 && n_refused > 100 &&
                     n_moved > 100);
-    serve_close(&s);
+    serve_close(&api);
     assert_int_equal(mem_used_bytes(MEM_OTHER), 0);
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "kv/learn.h"
-#include "serve/impl.h"
+#include "serve/engine.h"
 #include "tests/serve/twelve.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/tiny_model.h"
@@ -53,19 +53,19 @@ static struct serve_opts opts(const char *alloc, const struct how *how)
     return o;
 }
 
-static struct serve_seq *live(const struct serve *s, int i)
+static struct serve_seq *live(struct serve *s, int i)
 {
-    return (struct serve_seq *)s->loop.live[i];
+    return (struct serve_seq *)serve_engine_of(s)->loop.live[i];
 }
 
 /* What holds after each step. */
-static void check_memory(const struct serve *s)
+static void check_memory(struct serve *s)
 {
     int64_t used = 0, reserved = 0;
     struct serve_kv_stat kv;
 
     serve_kv_stat(s, &kv);
-    for (int i = 0; i < s->loop.n_live; i++) {
+    for (int i = 0; i < serve_engine_of(s)->loop.n_live; i++) {
         const struct serve_seq *q = live(s, i);
 
         assert_true((q->r.state == SCHED_WAITING) == !q->kv.base);
@@ -285,7 +285,7 @@ TEST(test_bounds)
             twelve_submit(s, i, &got[i], &id);
         serve_cancel(s, id);
         tiny_run(s);
-        b = kv_buckets_bounds(s->lengths.buckets);
+        b = kv_buckets_bounds(serve_engine_of(s)->lengths.buckets);
         assert_int_equal(b->epoch, every ? (N_REQUESTS - 1) / every : 0);
         assert_true(every ? b->tok[b->n - 1] <= 48 : b->tok[b->n - 1] == SEQ);
         serve_close(&s);

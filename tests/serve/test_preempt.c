@@ -1,16 +1,16 @@
 /* Memory for keys and values that is less than the requests need: which requests wait, which are
  * preempted, and that each gets the tokens that it gets alone. */
-#include "serve/impl.h"
+#include "serve/engine.h"
 #include "tests/serve/twelve.h"
 
-static struct serve_seq *live(const struct serve *s, int i)
+static struct serve_seq *live(struct serve *s, int i)
 {
-    return (struct serve_seq *)s->loop.live[i];
+    return (struct serve_seq *)serve_engine_of(s)->loop.live[i];
 }
 
 /* What holds after each step: no more memory than the budget, and those that have some came
  * before all that have none. */
-static void check_memory(const struct serve *s)
+static void check_memory(struct serve *s)
 {
     bool none = false;
     struct serve_kv_stat kv;
@@ -18,7 +18,7 @@ static void check_memory(const struct serve *s)
 
     serve_kv_stat(s, &kv);
     assert_true(kv.reserved_tok <= kv.budget_tok);
-    for (int i = 0; i < s->loop.n_live; i++) {
+    for (int i = 0; i < serve_engine_of(s)->loop.n_live; i++) {
         const struct serve_seq *q = live(s, i);
 
         assert_false(none && q->kv.base);
@@ -42,7 +42,7 @@ static void run_checked(struct serve *s)
         assert_ok(serve_step(s, &busy));
         check_memory(s);
         assert_true(steps < 5000);
-        if (s->loop.n_live == 0)
+        if (serve_engine_of(s)->loop.n_live == 0)
             continue;
         stuck = live(s, 0)->r.id == id && live(s, 0)->r.n_ctx == n_ctx ? stuck + 1 : 0;
         assert_true(stuck < 40);
@@ -152,7 +152,7 @@ static struct serve_seq *until_preempted(struct serve *s)
         bool busy;
 
         assert_ok(serve_step(s, &busy));
-        for (int i = 0; i < s->loop.n_live; i++)
+        for (int i = 0; i < serve_engine_of(s)->loop.n_live; i++)
             if (live(s, i)->r.n_preempted > 0 && live(s, i)->r.n_new > 0 &&
                 !live(s, i)->kv.base)
                 return live(s, i);
@@ -215,7 +215,7 @@ TEST(test_limits)
     struct tiny_got g;
     int64_t id;
 
-    assert_int_equal(serve_max_tok(s), 20); /* a longer one could never have its memory */
+    assert_int_equal(s->max_tok, 20); /* a longer one could never have its memory */
     r = tiny_request(ids, 10, 11, &g);
     assert_err(serve_submit(s, &r, &id), ERR_LIMIT,
                "at most 20 together; --kv-budget-tok");
@@ -275,7 +275,7 @@ TEST(test_view)
     int64_t id;
     bool busy;
 
-    s->loop.o.policy = &look;
+    serve_engine_of(s)->loop.o.policy = &look;
     for (int i = 0; i < 3; i++)
         twelve_submit(s, i, &got[i], &id);
     for (int step = 0; step < 7; step++)

@@ -1,7 +1,7 @@
 /* Requests that begin like a sequence before them: they get the tokens that they get alone,
  * whatever is kept, copied, gone on in or given up; what was taken from others is counted; and all
  * memory comes back. */
-#include "serve/impl.h"
+#include "serve/engine.h"
 #include "tests/serve/tiny.h"
 #include "tests/support/leftovers.h"
 

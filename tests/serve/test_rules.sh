@@ -10,10 +10,10 @@ rule() { # rule, file, sed script
     breaks "$1" "$2" "$3" serve/test_histories histories
 }
 
-rule "a request that comes while another waits is lost" engine/serve/queue.c \
+rule "a request that comes while another waits is lost" engine/serve/requests.c \
     's/s->queue_tail = &q->next/s->queue_tail = \&s->queue_head/'
 rule "a canceled request goes on" engine/serve/serve.c 's/if (!q->canceled)/if (!q->canceled || q->r.n_new > 3)/'
-rule "memory of a request that ended is not given back" engine/serve/reuse.c 's/kv_release(s->pool, &q.*/(void)s;/'
+rule "memory of a request that ended is not given back" engine/serve/memory.c 's/kv_release(s->pool, &q.*/(void)s;/'
 rule "a preempted request counts as computed" engine/sched/loop.c 's/r->n_ctx = r->step_tok = r->n_waited/r->step_tok = r->n_waited/'
 rule "a token is skipped" engine/sched/loop.c 's/r->n_ctx += r->step_tok/& + (r->n_new == 5)/'
 rule "the oldest is preempted" engine/sched/loop.c 's/youngest = l->live\[i\];/youngest = youngest ? youngest : l->live[i];/'
@@ -22,17 +22,17 @@ rule "a request gets the token of another" engine/serve/serve.c 's/s->new_ids\[i
 rule "keys and values lose a vector when they move" engine/kv/pool.c 's/- used, 2 \* used);/- used, 2 * used - 8);/'
 rule "two tables have a block in common" engine/kv/alloc/paged.c 's/p->free\[--p->n_free\]/p->free[p->n_free > 3 ? --p->n_free : 3]/'
 rule "a step's time is counted twice" engine/serve/serve.c 's/ - (computed_ns(t) - before);/ - before;/'
-h=engine/serve/handoff.c
+h=engine/serve/requests.c
 breaks "the first token is another" $h 's/= first_id;/= 0;/' serve/test_handoff same_bits_f32
-breaks "the first token is drawn again" $h '/sampler_skip(q->sampler)/d' serve/test_handoff same_bits_f32
+breaks "the first token is drawn again" $h '/^    sampler_skip(q->sampler)/d' serve/test_handoff same_bits_f32
 breaks "memory that a transport writes is given to another" $h 's/(arrived || released || !q->has_memory)/true/' \
     serve/test_handoff canceled_memory_stays
-breaks "memory that a transport reads is given to another" engine/serve/queue.c 's/q->kv.base \&\& !q->released/false/' \
+breaks "memory that a transport reads is given to another" engine/serve/requests.c 's/q->kv.base \&\& !q->released/false/' \
     serve/test_handoff canceled_memory_stays
 breaks "memory is taken from those that wait for it" $h 's/r->n_waited > 0 ||.*/false;/' serve/test_handoff waiting_requests_go_first
 breaks "an engine that waits for a release keeps stepping" engine/serve/serve.c 's/s->waits = n == 0/s->waits = n < 0/' \
     serve/test_handoff waits_for_a_release
-u=engine/serve/reuse.c
+u=engine/serve/memory.c
 breaks "the last token of a prompt is not computed" $u 's/n_known - 1)/n_known)/' serve/test_reuse what_is_taken_is_counted
 breaks "tokens that differ are taken" $u 's/a\[i\] == b\[i\]/(a[i] == b[i] || i > 17)/' serve/test_reuse turns_of_chats_get_the_same_tokens
 breaks "keys and values of one layer are not copied" $u 's/i < c->shape.n_layers/i < c->shape.n_layers - 1/' \

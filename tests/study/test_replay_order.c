@@ -1,7 +1,7 @@
 /* The engine and the replay run the same loop: for the same arrivals the same requests are
  * admitted, preempted and answered in the same order, with each allocator. */
 #include "experiments/study/support/kv_replay.h"
-#include "serve/impl.h"
+#include "serve/engine.h"
 #include "tests/serve/tiny.h"
 
 #define N         60
@@ -71,8 +71,8 @@ static void run_engine(struct serve *s, struct events *events, int64_t *overflow
     int n_sent = 0, n_done = 0;
 
     memset(got, 0, sizeof(got));
-    s->loop.o.trace = on_event;
-    s->loop.o.trace_ctx = events;
+    serve_engine_of(s)->loop.o.trace = on_event;
+    serve_engine_of(s)->loop.o.trace_ctx = events;
     while (n_done < N) {
         bool busy;
 
@@ -90,13 +90,13 @@ static void run_engine(struct serve *s, struct events *events, int64_t *overflow
         n_done = 0;
         for (int i = 0; i < n_sent; i++)
             n_done += got[i].finish == SERVE_LENGTH;
-        assert_true(s->n_steps < 100 * N);
+        assert_true(serve_engine_of(s)->n_steps < 100 * N);
     }
     serve_kv_stat(s, &kv);
     *overflow = kv.n_overflow;
 }
 
-static void run_replay(const struct serve *s, const char *alloc, const char *predictor,
+static void run_replay(struct serve *s, const char *alloc, const char *predictor,
                        struct events *events, struct study_kv_result *out)
 {
     static struct kv_outcome outcomes[N];
@@ -124,7 +124,7 @@ static void run_replay(const struct serve *s, const char *alloc, const char *pre
     };
     struct kv_stat kv;
 
-    kv_pool_stat(s->pool, &kv);
+    kv_pool_stat(serve_engine_of(s)->pool, &kv);
     o.arena = (struct kv_arena){.n_tok = kv.pool_tok,
                                 .max_tok = SEQ,
                                 .align_tok = KV_ALIGN_TOK,
@@ -166,7 +166,7 @@ TEST(the_same_order)
                              replay.e[i].event, (long long)replay.e[i].id);
             assert_int_equal(engine.n, replay.n);
             assert_true(engine.n >= 2 * N);
-            assert_int_equal(result.n_steps, s->n_steps);
+            assert_int_equal(result.n_steps, serve_engine_of(s)->n_steps);
             assert_int_equal(result.n_preempted, engine.n_preempted);
             n_preempted += engine.n_preempted;
             n_overflow += overflow;

@@ -24,8 +24,7 @@ int study_serving_open(struct study_serving *s, struct serve_opts *o)
 
     opt_free(serve_opt_table, o);
     if (rc == OK)
-        s->prompt =
-            mem_new(MEM_OTHER, (size_t)serve_max_tok(s->serve), sizeof(*s->prompt));
+        s->prompt = mem_new(MEM_OTHER, (size_t)s->serve->max_tok, sizeof(*s->prompt));
     return rc;
 }
 
@@ -60,7 +59,7 @@ int study_serving_submit(struct study_serving *s, uint64_t seed, int64_t n_promp
     int64_t ignored;
     int rc;
 
-    if (n_prompt > serve_max_tok(s->serve))
+    if (n_prompt > s->serve->max_tok)
         return err_set(ERR_LIMIT, "a prompt of %lld tokens exceeds the longest sequence",
                        (long long)n_prompt);
     rng_init(&rng, seed, "prompt");

@@ -13,7 +13,7 @@ struct study_serving {
     /* Set here. */
     struct serve *serve;
     int64_t n_submitted, n_live; /* requests; live: not ended yet */
-    int32_t *prompt;             /* [serve_max_tok()], private */
+    int32_t *prompt;             /* [max_tok of serve], private */
 };
 
 /* The defaults of the engine's options with a model and a policy, which study_serving_open()

@@ -1,16 +1,14 @@
-/* roles/impl.h - the inside of the front, for the files of this module only: start.c opens and
- * closes, front.c passes requests and tokens on, recover.c starts machines and connections, again
- * where they have failed, stat.c adds up, choose.c
- * chooses machines. */
-#ifndef ROLES_IMPL_H
-#define ROLES_IMPL_H
+/* roles/front.h - the front: front.c opens and closes it and reads what machines write, machines.c
+ * starts machines and opens connections, again where they have failed, requests.c has the requests:
+ * attempts at them and what their clients got. Each file calls only those behind it. */
+#ifndef ROLES_FRONT_H
+#define ROLES_FRONT_H
 
-#include <poll.h>
 #include <pthread.h>
 
 #include "par/rank.h"
 #include "roles/control.h"
-#include "serve/front.h"
+#include "serve/serve.h"
 
 /* A request that has not ended, of the front alone: what machines have of it may be lost. */
 struct roles_pending {
@@ -71,6 +69,7 @@ struct roles_connection {
 };
 
 struct roles_front {
+    struct serve api; /* first */
     struct roles_setup u;
     int n, restarts, attempts; /* machines: u.n; options */
     struct par_ranks *starter;
@@ -94,68 +93,62 @@ struct roles_front {
     struct serve_totals totals[SERVE_N_PHASES];
 };
 
-/* ---- front.c ---- */
+static inline struct roles_front *roles_front_of(struct serve *s)
+{
+    return (struct roles_front *)s;
+}
 
-/* The functions of struct serve_front; ctx: struct roles_front. Without close(). */
-void roles_front_api(struct serve_front *out, struct roles_front *f);
-/* A message to a machine; copied. */
-MUST int roles_front_tell(struct roles_front *f, int machine,
-                          const struct roles_message *head, const void *more);
-/* The main function of the thread that writes. */
-void *roles_front_write(void *f);
-/* A message and what follows, a and b; `file` is the function's, -1: none. With the lock held. */
+/* ---- requests.c; with the lock held, but for the operations of serve.h ---- */
+
+/* A message and what follows, a and b; `file` is the function's, -1: none. */
 MUST int roles_front_send(struct roles_front *f, int machine,
                           const struct roles_message *head, const void *a, size_t n_a,
                           const void *b, int file);
-/* Requests that have not ended end with SERVE_CANCELED. The machines have gone. */
-void roles_front_end_all(struct roles_front *f);
-/* Compute all requests again that `machine` and its peer `other`, -1: any, had. On the stepping
- * thread. Returns how many. */
-int roles_front_again(struct roles_front *f, int machine, int other, const char *why);
-/* What machines have said, after poll(): fds as by roles_front_poll(). */
-int roles_front_poll(struct roles_front *f, struct pollfd *fds, int timeout_ms);
-MUST int roles_front_read(struct roles_front *f, const struct pollfd *fds, bool *busy);
-/* Read on until the machine, which has ended, has said all. */
-void roles_front_drain(struct roles_front *f, int machine);
-
-/* ---- choose.c; with the lock held ---- */
-
-/* The machines of a request; prompt -1: none runs. Nothing is counted yet. */
-void roles_front_choose(struct roles_front *f, struct roles_pending *q);
-/* Count its prompt, and its tokens, with those of its machines; sign -1: not any more. */
-void roles_front_count_prompt(struct roles_front *f, const struct roles_pending *q,
-                              int sign);
-void roles_front_count_tokens(struct roles_front *f, const struct roles_pending *q,
-                              int sign);
-void roles_front_computed_prompt(struct roles_front *f, struct roles_pending *q);
-
-/* ---- stat.c ---- */
-
-void roles_front_kv_stat(void *ctx, struct serve_kv_stat *out);
-const struct serve_totals *roles_front_totals(void *ctx, enum serve_phase phase);
-/* Its process has ended: what it counted stays. With the lock held. */
-void roles_front_keep_stat(struct roles_machine_state *m);
-
-/* ---- recover.c; on the stepping thread ---- */
-
-/* Start a machine. */
-MUST int roles_front_start(struct roles_front *f, int machine);
-/* What the starter says. ERR_STATE: it has gone. */
-MUST int roles_front_read_starter(struct roles_front *f);
-/* READY, CONNECTED and BROKEN. */
-MUST int roles_front_on_ready(struct roles_front *f, int machine,
-                              const struct roles_message *head);
-MUST int roles_front_on_connected(struct roles_front *f, int machine,
-                                  const struct roles_message *head);
-MUST int roles_front_on_broken(struct roles_front *f, int machine,
-                               const struct roles_message *head, const char *why);
-/* It closed its connection, or says what no machine would: it will have ended soon. */
-void roles_front_lost(struct roles_front *f, int machine, int rc);
-/* End machines that are lost and do not end, and open connections again that have failed. */
-MUST int roles_front_repair(struct roles_front *f);
-/* Whether a machine is there, or will be. With the lock held. */
+/* Whether a machine is there, or will be. */
 bool roles_front_has_machines(const struct roles_front *f);
 /* Whether keys and values can go from one machine to another. */
 bool roles_front_is_open(const struct roles_front *f, int from, int to);
+MUST int roles_front_submit(struct serve *s, const struct serve_request *r, int64_t *id);
+void roles_front_cancel(struct serve *s, int64_t id);
+struct roles_pending *roles_front_find(struct roles_front *f, int64_t attempt);
+/* Its prompt machine has computed the prompt. */
+void roles_front_computed_prompt(struct roles_front *f, struct roles_pending *q);
+/* The lock is released during the callback. After its last token q is freed. */
+void roles_front_give_token(struct roles_front *f, struct roles_pending *q, int32_t token,
+                            enum serve_finish finish);
+void roles_front_give_error(struct roles_front *f, struct roles_pending *q,
+                            const char *why);
+/* Another attempt, unless it is not wanted any more, or there were enough. */
+void roles_front_retry(struct roles_front *f, struct roles_pending *q, const char *why);
+/* Compute all requests again that `machine` and its peer `other`, -1: any, had. On the stepping
+ * thread, without the lock. Returns how many. */
+int roles_front_again(struct roles_front *f, int machine, int other, const char *why);
+/* Requests that wait for machines. On the stepping thread, without the lock. */
+void roles_front_dispatch_waiting(struct roles_front *f);
+
+/* ---- machines.c; on the stepping thread ---- */
+
+void roles_front_kv_stat(const struct serve *s, struct serve_kv_stat *out);
+const struct serve_totals *roles_front_totals(const struct serve *s,
+                                              enum serve_phase phase);
+/* Start a machine. */
+MUST int roles_front_start(struct roles_front *f, int machine);
+/* The same, where it has not ended too often. */
+MUST int roles_front_start_again(struct roles_front *f, int machine, const char *why);
+/* READY, CONNECTED and BROKEN. */
+MUST int roles_front_on_ready(struct roles_front *f, int machine,
+                              const struct roles_message *head);
+void roles_front_on_connected(struct roles_front *f, int machine,
+                              const struct roles_message *head);
+MUST int roles_front_on_broken(struct roles_front *f, int machine,
+                               const struct roles_message *head, const char *why);
+/* It closed its connection, or writes what no machine would: it will have ended soon. */
+void roles_front_lost(struct roles_front *f, int machine, int rc);
+/* Its process has ended. */
+void roles_front_close_machine(struct roles_front *f, int machine);
+MUST int roles_front_tell_starter(struct roles_front *f, int type, int machine,
+                                  const char *why);
+/* Open it again, and compute again what went over it. */
+void roles_front_repair_connection(struct roles_front *f, int from, int to);
 
 #endif

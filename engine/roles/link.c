@@ -1,28 +1,13 @@
-/* Whether prompts are better sent serially or layer by layer, by measuring both. */
+/* From which length of prompts on layer-wise transfers are faster than serial ones, by measuring both. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/stats.h"
-#include "roles/impl.h"
+#include "roles/roles.h"
 
 #define FIRST_TOK   16
 #define LENGTHS_MAX 16
 #define ROUNDS      5
 #define LONGEST_NS  UINT64_C(500000000)
-
-int roles_link_set(struct serve *s, const struct roles_link *l)
-{
-    const struct serve_front *front = serve_front_of(s);
-    struct roles_message head = {.type = ROLES_LINK, .n_more = sizeof(*l)};
-    struct roles_front *f;
-
-    if (!front)
-        return err_set(ERR_STATE, "a link is set, but there are no machines");
-    f = front->ctx;
-    for (int i = 0; i < f->n; i++) /* also those that are sometimes prompt machines */
-        if (roles_sends(&f->u, i))
-            TRY(roles_front_tell(f, i, &head, l));
-    return OK;
-}
 
 struct probe {
     int n;
@@ -100,8 +85,8 @@ static int compare(struct serve *s, struct roles_link l, int64_t n_tok, bool *so
     return OK;
 }
 
-int roles_crossing_measure(struct serve *s, const struct roles_opts *o,
-                           int64_t *serial_below_tok)
+int roles_link_measure(struct serve *s, const struct roles_opts *o,
+                       int64_t *serial_below_tok)
 {
     struct roles_link l = {.gbps = o->link_gbps, .latency_ms = o->link_latency_ms};
     int64_t from = INT64_MAX, n_tok = FIRST_TOK;
@@ -109,7 +94,7 @@ int roles_crossing_measure(struct serve *s, const struct roles_opts *o,
     bool sooner;
 
     TRY(compare(s, l, 1, &sooner, &ns)); /* warms up */
-    for (int i = 0; i < LENGTHS_MAX && n_tok + 2 <= serve_max_tok(s); i++, n_tok *= 2) {
+    for (int i = 0; i < LENGTHS_MAX && n_tok + 2 <= s->max_tok; i++, n_tok *= 2) {
         TRY(compare(s, l, n_tok, &sooner, &ns));
         if (!sooner)
             from = INT64_MAX;

@@ -1,4 +1,5 @@
-/* Machines and connections between them: started and opened, again where they have failed. */
+/* Machines of the front and the connections between them: started and opened, again where they have
+ * failed; what they have counted. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -8,12 +9,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cluster/wire.h"
-#include "roles/impl.h"
+#include "roles/front.h"
 
 #define WINDOW_NS UINT64_C(600000000000) /* in which failures are counted */
-#define LOST_NS   UINT64_C(2000000000) /* for a machine that closed its connection to end */
-/* A connection fails before the machine that ended is named: that is no failure of its own. */
-#define BROKEN_NS UINT64_C(300000000)
 
 static int open_pair(int fd[2])
 {
@@ -37,15 +35,81 @@ static bool count_failure(int *n, uint64_t *first_ns, int max)
     return true;
 }
 
-/* ---- connections ---- */
+/* ---- what machines have counted ---- */
 
-bool roles_front_is_open(const struct roles_front *f, int from, int to)
+static void add_kv(struct serve_kv_stat *out, const struct serve_kv_stat *s)
 {
-    const struct roles_connection *c = &f->connections[from][to];
-
-    return f->machines[from].state == ROLES_RUNNING &&
-           f->machines[to].state == ROLES_RUNNING && c->n_open == 2 && !c->broken_ns;
+    out->budget_tok += s->budget_tok;
+    out->reserved_tok += s->reserved_tok;
+    out->pool_bytes += s->pool_bytes;
+    out->reserved_bytes += s->reserved_bytes;
+    out->used_bytes += s->used_bytes;
+    out->n_preempted += s->n_preempted;
+    out->n_recomputed_tok += s->n_recomputed_tok;
+    out->n_overflow += s->n_overflow;
+    out->n_reused += s->n_reused;
+    out->n_reused_tok += s->n_reused_tok;
+    out->migrated_bytes += s->migrated_bytes;
+    out->migrate_s += s->migrate_s;
+    out->n_alloc += s->n_alloc;
+    out->alloc_s += s->alloc_s;
+    out->n_predicted += s->n_predicted;
+    out->predict_s += s->predict_s;
 }
+
+static void add_totals(struct serve_totals *out, const struct serve_totals *s)
+{
+    out->n_steps += s->n_steps;
+    out->n_tok += s->n_tok;
+    out->weight_bytes += s->weight_bytes;
+    out->kv_bytes += s->kv_bytes;
+    out->flop += s->flop;
+    out->forward_ns += s->forward_ns;
+    out->wait_ns += s->wait_ns;
+    out->sample_ns += s->sample_ns;
+    out->sched_ns += s->sched_ns;
+}
+
+/* Its process has ended: what it counted stays. With the lock held. */
+static void keep_stat(struct roles_machine_state *m)
+{
+    m->stat.kv.budget_tok = m->stat.kv.reserved_tok = m->stat.kv.pool_bytes = 0;
+    m->stat.kv.reserved_bytes = m->stat.kv.used_bytes = 0;
+    add_kv(&m->past.kv, &m->stat.kv);
+    for (int i = 0; i < SERVE_N_PHASES; i++)
+        add_totals(&m->past.totals[i], &m->stat.totals[i]);
+    m->stat = (struct roles_stat){0};
+}
+
+void roles_front_kv_stat(const struct serve *s, struct serve_kv_stat *out)
+{
+    struct roles_front *f = (struct roles_front *)s;
+
+    *out = (struct serve_kv_stat){0};
+    pthread_mutex_lock(&f->lock);
+    for (int i = 0; i < f->n; i++) {
+        add_kv(out, &f->machines[i].stat.kv);
+        add_kv(out, &f->machines[i].past.kv);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Of the stepping thread, which alone writes statistics. */
+const struct serve_totals *roles_front_totals(const struct serve *s,
+                                              enum serve_phase phase)
+{
+    struct roles_front *f = (struct roles_front *)s;
+    struct serve_totals *t = &f->totals[phase];
+
+    *t = (struct serve_totals){0};
+    for (int i = 0; i < f->n; i++) {
+        add_totals(t, &f->machines[i].stat.totals[phase]);
+        add_totals(t, &f->machines[i].past.totals[phase]);
+    }
+    return t;
+}
+
+/* ---- connections ---- */
 
 /* Both ends get their sockets in the same order as all others do, so that no machines wait for
  * each other in a circle. With the lock held. */
@@ -85,8 +149,8 @@ static struct roles_connection *connection_of(struct roles_front *f, int machine
     return c->number == m->id ? c : NULL;
 }
 
-int roles_front_on_connected(struct roles_front *f, int machine,
-                             const struct roles_message *head)
+void roles_front_on_connected(struct roles_front *f, int machine,
+                              const struct roles_message *head)
 {
     struct roles_connection *c;
 
@@ -95,7 +159,6 @@ int roles_front_on_connected(struct roles_front *f, int machine,
     if (c)
         c->n_open++;
     pthread_mutex_unlock(&f->lock);
-    return OK;
 }
 
 int roles_front_on_broken(struct roles_front *f, int machine,
@@ -113,8 +176,7 @@ int roles_front_on_broken(struct roles_front *f, int machine,
     return c && !f->started ? err_set(ERR_STATE, "%s", c->why) : OK;
 }
 
-/* Open it again, and compute again what went over it. */
-static void repair_connection(struct roles_front *f, int from, int to)
+void roles_front_repair_connection(struct roles_front *f, int from, int to)
 {
     struct roles_connection *c = &f->connections[from][to];
     bool retry = f->starter && count_failure(&c->n_failures, &c->first_ns, f->restarts);
@@ -137,15 +199,8 @@ static void repair_connection(struct roles_front *f, int from, int to)
 
 /* ---- machines ---- */
 
-bool roles_front_has_machines(const struct roles_front *f)
-{
-    for (int i = 0; i < f->n; i++)
-        if (f->machines[i].state != ROLES_OVER)
-            return true;
-    return false;
-}
-
-static int tell_starter(struct roles_front *f, int type, int machine, const char *why)
+int roles_front_tell_starter(struct roles_front *f, int type, int machine,
+                             const char *why)
 {
     struct roles_starter_message m = {.type = type, .machine = machine};
 
@@ -163,7 +218,7 @@ int roles_front_start(struct roles_front *f, int machine)
     m->fd = fd[0];
     m->state = ROLES_STARTING;
     pthread_mutex_unlock(&f->lock);
-    rc = tell_starter(f, ROLES_START, machine, "");
+    rc = roles_front_tell_starter(f, ROLES_START, machine, "");
     if (rc == OK)
         rc = cluster_wire_write_fd(f->u.starter[0], fd[1]);
     close(fd[1]);
@@ -198,7 +253,8 @@ void roles_front_lost(struct roles_front *f, int machine, int rc)
     f->machines[machine].lost_ns = clock_ns();
     pthread_mutex_unlock(&f->lock);
     f->is_lost = true;
-    if (rc != ERR_IO && f->starter && tell_starter(f, ROLES_KILL, machine, why) != OK)
+    if (rc != ERR_IO && f->starter &&
+        roles_front_tell_starter(f, ROLES_KILL, machine, why) != OK)
         err_clear(); /* the starter is watched */
 }
 
@@ -228,7 +284,7 @@ static void close_control(struct roles_front *f, int machine)
     if (m->fd >= 0)
         close(m->fd);
     m->fd = -1;
-    roles_front_keep_stat(m);
+    keep_stat(m);
 }
 
 static void reset(struct roles_connection *c)
@@ -253,7 +309,20 @@ static void close_connections(struct roles_front *f, int machine)
     }
 }
 
-static int start_again(struct roles_front *f, int machine, const char *why)
+void roles_front_close_machine(struct roles_front *f, int machine)
+{
+    struct roles_machine_state *m = &f->machines[machine];
+
+    pthread_mutex_lock(&f->lock);
+    close_control(f, machine);
+    close_connections(f, machine);
+    m->state = ROLES_LOST;
+    m->lost_ns = clock_ns();
+    pthread_mutex_unlock(&f->lock);
+    f->is_lost = true;
+}
+
+int roles_front_start_again(struct roles_front *f, int machine, const char *why)
 {
     struct roles_machine_state *m = &f->machines[machine];
 
@@ -264,77 +333,4 @@ static int start_again(struct roles_front *f, int machine, const char *why)
     snprintf(f->why, sizeof(f->why), "no machine is left: %.400s", why);
     pthread_mutex_unlock(&f->lock);
     return OK;
-}
-
-static int on_ended(struct roles_front *f, int machine, const char *why)
-{
-    struct roles_machine_state *m = &f->machines[machine];
-    int n;
-
-    roles_front_drain(f, machine);
-    pthread_mutex_lock(&f->lock);
-    close_control(f, machine);
-    close_connections(f, machine);
-    m->state = ROLES_LOST;
-    m->lost_ns = clock_ns();
-    pthread_mutex_unlock(&f->lock);
-    f->is_lost = true;
-    if (!f->started)
-        return err_set(ERR_STATE, "%s", why);
-    TRY(start_again(f, machine, why));
-    n = roles_front_again(f, machine, -1, why);
-    log_warning("machine_ended", m->n_starts, f->restarts,
-                "%.150s; it had %d of the requests and is %s", why, n,
-                m->state == ROLES_STARTING ? "started again" : "not started again");
-    return OK;
-}
-
-int roles_front_repair(struct roles_front *f)
-{
-    uint64_t now = clock_ns();
-
-    for (int i = 0; i < f->n; i++) {
-        struct roles_machine_state *m = &f->machines[i];
-        char why[ROLES_TEXT_BYTES];
-
-        if (m->state != ROLES_LOST || (f->starter && now - m->lost_ns < LOST_NS))
-            continue;
-        m->lost_ns = now;
-        snprintf(why, sizeof(why), "%s closed its connection", f->u.names[i]);
-        if (!f->starter) {
-            TRY(on_ended(f, i, why));
-            continue;
-        }
-        if (tell_starter(f, ROLES_KILL, i, why) != OK)
-            err_clear();
-    }
-    for (int a = 0; a < f->n; a++)
-        for (int b = 0; b < f->n; b++) {
-            const struct roles_connection *c = &f->connections[a][b];
-
-            if (c->broken_ns && now - c->broken_ns >= BROKEN_NS &&
-                f->machines[a].state == ROLES_RUNNING &&
-                f->machines[b].state == ROLES_RUNNING)
-                repair_connection(f, a, b);
-        }
-    return OK;
-}
-
-int roles_front_read_starter(struct roles_front *f)
-{
-    struct roles_starter_message m;
-    char why[ROLES_TEXT_BYTES];
-
-    if (cluster_wire_read(f->u.starter[0], &m, sizeof(m)) != OK) {
-        TRY(par_ranks_wait(f->starter, 2000));
-        return err_set(ERR_STATE, "the process that starts machines has ended");
-    }
-    m.why[sizeof(m.why) - 1] = 0;
-    if (m.type != ROLES_ENDED || m.machine < 0 || m.machine >= f->n)
-        return err_set(ERR_STATE, "the process that starts machines said %d of %d",
-                       m.type, m.machine);
-    snprintf(why, sizeof(why), "%s", m.why);
-    if (!why[0])
-        snprintf(why, sizeof(why), "%s has ended", f->u.names[m.machine]);
-    return on_ended(f, m.machine, why);
 }

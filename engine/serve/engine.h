@@ -1,10 +1,9 @@
-/* serve/impl.h - the inside of the public API, for the files of this module only: open.c assembles
- * the engine, queue.c accepts requests, serve.c runs steps, memory.c lends the pool to the loop,
- * reuse.c keeps what ended for those that begin alike, lengths.c knows how long they will be,
- * handoff.c has those that another engine began or goes on with, draft.c guesses what comes next,
- * describe.c and placement.c report. */
-#ifndef SERVE_IMPL_H
-#define SERVE_IMPL_H
+/* serve/engine.h - the engine behind serve.h, for the files of this module only: open.c assembles it,
+ * requests.c has the requests outside of the loop, serve.c runs steps, memory.c lends the pool to the
+ * loop, lengths.c predicts how long requests will be, draft.c guesses what comes next, describe.c
+ * and placement.c report. */
+#ifndef SERVE_ENGINE_H
+#define SERVE_ENGINE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +19,6 @@
 #include "par/team.h"
 #include "plan/plan.h"
 #include "sched/loop.h"
-#include "serve/front.h"
 #include "serve/handoff.h"
 #include "serve/phase_choice.h"
 #include "serve/serve.h"
@@ -77,7 +75,7 @@ struct serve_kv_use {
 enum serve_load_phase { SERVE_LOAD_PHASES(SERVE_LOAD_ID) SERVE_LOAD_N };
 
 /* Sequences that have ended, whose keys and values are kept for requests that begin alike, until
- * their memory is needed. reuse.c */
+ * their memory is needed. memory.c */
 #define SERVE_KEPT_MAX 256
 struct serve_kept {
     struct kv_slot kv;
@@ -113,11 +111,8 @@ struct serve_lengths {
     atomic_llong n_predicted, predict_ns;
 };
 
-struct serve {
-    struct serve_opts o; /* a copy that owns its strings */
-    struct serve_front
-        front; /* submit NULL: the engine is this one, else only `o`, tok and */
-    struct model_config front_config; /* this are used */
+struct serve_engine {
+    struct serve api; /* first */
     char isa_words[128];
     struct cpu_budget budget;
     struct plan plan;
@@ -140,11 +135,7 @@ struct serve {
     struct serve_lengths lengths;
     struct serve_reuse reuse;
     struct serve_drafting drafting;
-    struct tok *tok;
     const struct sched_policy *policy;
-    int64_t max_tok;
-    int n_stop;
-    int32_t stops[TOK_STOP_MAX]; /* the tokenizer's; the model has its own */
 
     /* Written by the submitting threads under the lock. Only the stepping thread writes
      * loop.live, under the lock; it may read it without. */
@@ -182,10 +173,21 @@ struct serve {
     bool warned, warned_elsewhere;
 };
 
-/* With the options only; *out also after an error, for serve_close(), unless NULL. */
-MUST int serve_new(struct serve **out, const struct serve_opts *o);
-MUST int
-serve_open_tok(struct serve *s); /* s->model_format and the model's head are known */
+static inline struct serve_engine *serve_engine_of(struct serve *s)
+{
+    return (struct serve_engine *)s;
+}
+
+/* The operations of serve.h, but close(). */
+MUST int serve_engine_submit(struct serve *s, const struct serve_request *r, int64_t *id);
+void serve_engine_cancel(struct serve *s, int64_t id);
+MUST int serve_engine_step(struct serve *s, bool *busy);
+void serve_engine_wait(struct serve *s, uint64_t timeout_ns);
+void serve_engine_wake(struct serve *s);
+void serve_engine_kv_stat(const struct serve *s, struct serve_kv_stat *out);
+void serve_engine_draft_stat(const struct serve *s, struct serve_draft_stat *out);
+MUST int serve_engine_describe(struct serve *s, json_t **out);
+
 /* The team's thread for each CPU of a phase: its index in the plan's list of CPUs. */
 void serve_number_threads(const struct plan *p, const struct plan_phase *f, int *threads);
 /* The threads that decode by the plan and their memory nodes, for model_open(). Opens
@@ -194,67 +196,53 @@ struct serve_numa_owners {
     struct model_numa_owners of; /* points into the other members */
     int threads[CPU_MAX], nodes[CPU_MAX];
 };
-MUST int serve_numa_owners(struct serve *s, struct serve_numa_owners *out);
+MUST int serve_numa_owners(struct serve_engine *s, struct serve_numa_owners *out);
 /* Record the memory nodes of the pool's pages after they were touched. ERR_NOMEM. */
-MUST int serve_kv_numa_report(struct serve *s);
+MUST int serve_kv_numa_report(struct serve_engine *s);
 /* The CPUs of the threads and the nodes of the pages. Misplaced ones give a warning, once.
  * New reference. */
-json_t *serve_describe_placement(struct serve *s);
-
-/* Add the cost of a step of these chunks to the totals. */
-void serve_totals_add(struct serve *s, enum serve_phase phase,
-                      const struct model_chunk *chunks, int n_chunks);
+json_t *serve_describe_placement(struct serve_engine *s);
 
 /* The request is over; its memory is given back when the step is. */
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why);
 /* Open what requests need, after the model and s->lengths: the pool, the arrays of a batch and the
  * loop. close(): these and s->lengths; also after an error. ERR_NOMEM. */
-MUST int serve_requests_open(struct serve *s);
-void serve_requests_close(struct serve *s);
+MUST int serve_requests_open(struct serve_engine *s);
+void serve_requests_close(struct serve_engine *s);
 /* Open the loop over the pool, which is open. ERR_NOMEM. */
-MUST int serve_loop_open(struct serve *s);
+MUST int serve_loop_open(struct serve_engine *s);
 /* Add a step that took step_ns to what is reported of the use of memory. */
-void serve_count_memory(struct serve *s, int64_t step_ns);
+void serve_count_memory(struct serve_engine *s, int64_t step_ns);
 
-/* As kv_reserve() and kv_grow(), and gives up sequences that are kept where memory is short. */
-MUST int serve_kv_reserve(struct serve *s, const struct kv_need *need,
+/* As kv_reserve(), and gives up sequences that are kept where memory is short. */
+MUST int serve_kv_reserve(struct serve_engine *s, const struct kv_need *need,
                           struct kv_slot *out);
-MUST int serve_kv_grow(struct serve *s, struct kv_slot *kv, int64_t used_tok,
-                       int64_t n_tok);
-/* Memory for a request that waits. Where it begins like a sequence that is kept it has the keys and
- * values of these tokens, and r.n_ctx says of how many: all but one of those it knows at most. */
-MUST int serve_reuse_reserve(struct serve *s, struct serve_seq *q);
-/* A request has ended: its memory is kept, or released. */
-void serve_reuse_keep(struct serve *s, struct serve_seq *q);
-void serve_reuse_close(struct serve *s);
+void serve_reuse_close(struct serve_engine *s);
 
-/* Open the predictor and the bounds of buckets that the options ask for. s->max_tok is set.
+/* Open the predictor and the bounds of buckets that the options ask for. s->api.max_tok is set.
  * ERR_ARG, ERR_NOTFOUND: an option is wrong. */
-MUST int serve_lengths_open(struct serve *s);
-void serve_lengths_close(struct serve *s);
+MUST int serve_lengths_open(struct serve_engine *s);
+void serve_lengths_close(struct serve_engine *s);
 /* Predict the length of a new request. Any thread. ERR_ARG: the predictor lacks something. */
-MUST int serve_predict(struct serve *s, struct serve_seq *q);
+MUST int serve_predict(struct serve_engine *s, struct serve_seq *q);
 /* The memory that a waiting request needs to be admitted. */
-struct kv_need serve_need(const struct serve *s, const struct serve_seq *q);
+struct kv_need serve_need(const struct serve_engine *s, const struct serve_seq *q);
 /* A request ended by itself: learn from its length. */
-void serve_learn(struct serve *s, const struct serve_seq *q);
+void serve_learn(struct serve_engine *s, const struct serve_seq *q);
 
 void serve_seq_free(struct serve_seq *q);
 /* Its memory, to the pool if it is the pool's. */
-void serve_seq_give_back(struct serve *s, struct serve_seq *q);
+void serve_seq_give_back(struct serve_engine *s, struct serve_seq *q);
 /* The loop has dropped a request: learn from it and free it. ctx: struct serve. */
 void serve_seq_drop(void *ctx, struct sched_request *r);
 /* Move requests from the queue to the loop. */
-void serve_take_queue(struct serve *s);
+void serve_take_queue(struct serve_engine *s);
 /* Free the live requests that have ended. */
-void serve_drop_ended(struct serve *s);
+void serve_drop_ended(struct serve_engine *s);
 
 /* Requests outside of the loop: let those go on that can. Returns whether one has left. */
-bool serve_outside_step(struct serve *s);
-void serve_outside_add(struct serve *s, struct serve_seq *q); /* under the lock */
-void serve_outside_close(struct serve *s);
-/* Before a step of the loop's batch by this phase: let it call on_layer(). */
-void serve_announce_layers(struct serve *s, struct model_phase *phase);
+bool serve_outside_step(struct serve_engine *s);
+void serve_outside_close(struct serve_engine *s);
 
 #endif
