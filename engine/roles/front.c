@@ -1,6 +1,6 @@
 /* The front of prompt and token machines, an implementation of serve.h. The stepping thread only
- * reads and another one only writes, so that neither a full socket nor a slow machine makes all wait
- * for each other. What machines still write of an attempt that has failed is ignored. */
+ * reads and another one only writes, so that neither a full socket nor a slow machine makes all
+ * wait for each other. What machines still write of an attempt that has failed is ignored. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>

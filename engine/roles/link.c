@@ -1,4 +1,5 @@
-/* From which length of prompts on layer-wise transfers are faster than serial ones, by measuring both. */
+/* The length of prompts from which on layer-wise transfers are faster than serial ones, by measuring
+ * both. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/stats.h"

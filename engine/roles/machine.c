@@ -19,8 +19,13 @@
 #include "roles/control.h"
 #include "serve/handoff.h"
 
-#define IDLE_NS     UINT64_C(200000000)
-#define STAT_NS     UINT64_C(100000000)
+#define IDLE_NS UINT64_C(200000000)
+#define STAT_NS UINT64_C(100000000)
+/* A connection fails where the other machine is silent for so long. */
+#define SILENCE_MS 5000
+/* Memory for which no keys and values came for so long is taken back, and the request is computed
+ * again. It is longer than prompts wait for their turn. */
+#define LEASE_MS    300000
 #define PROMPT_MAX  ((int64_t)1 << 24)
 #define NO_TRANSFER 0
 
@@ -441,7 +446,7 @@ static int open_sender(struct end *x, int fd)
         .no_checksums = !u->o.checksums,
         .limiter = {.bytes_per_s = u->o.link_gbps * 1e9 / 8,
                     .latency_ns = (int64_t)(u->o.link_latency_ms * 1e6)},
-        .silence_ms = (int)u->o.silence_ms,
+        .silence_ms = SILENCE_MS,
         .on_offer = on_offer,
         .on_end = on_sent,
         .on_forget = on_forget,
@@ -459,8 +464,8 @@ static int open_receiver(struct end *x, int fd)
                                       .fd = fd,
                                       .pool = serve_pool(x->m->s),
                                       .max_transfers = most_transfers(u, x->m->index),
-                                      .silence_ms = (int)u->o.silence_ms,
-                                      .lease_ms = (int)u->o.lease_ms,
+                                      .silence_ms = SILENCE_MS,
+                                      .lease_ms = LEASE_MS,
                                       .on_arrived = on_arrived,
                                       .on_dropped = on_dropped,
                                       .on_fail = on_fail,

@@ -49,16 +49,6 @@ const struct opt_row roles_opt_table[] = {
             "How often a request is computed, at most, where machines that had it ended.",
             .min = 1, .max = 1000),
     OPT_ROW(
-        INT, silence_ms, "5000",
-        "A connection between machines fails, and is opened again, where one of them is "
-        "silent for so long. 0: never.",
-        .unit = "ms", .min = 0, .max = 1 << 30),
-    OPT_ROW(INT, lease_ms, "300000",
-            "A token machine takes memory back for which no keys and values came for so "
-            "long, and the request is computed again. Longer than prompts wait for their "
-            "turn. 0: never.",
-            .unit = "ms", .min = 0, .max = 1 << 30),
-    OPT_ROW(
         F64, link_gbps, "0",
         "Emulate a link of this bandwidth between the machines. 0: as fast as it goes.",
         .unit = "Gb/s", .min = 0, .max = 1e6),

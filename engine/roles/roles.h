@@ -30,7 +30,6 @@ struct roles_opts {
     bool checksums;
     int64_t restarts;                  /* of each machine, within ten minutes */
     int64_t attempts;                  /* at each request */
-    int64_t silence_ms, lease_ms;      /* cluster/transport.h */
     double link_gbps, link_latency_ms; /* an emulated link; 0: as fast as it goes */
     /* Machines on other hosts, or started by hand: where the front waits for them; or, of such a
      * machine, its kind and where the front is. HOST:PORT. Under mpirun none of these is needed. */

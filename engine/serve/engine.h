@@ -1,7 +1,7 @@
-/* serve/engine.h - the engine behind serve.h, for the files of this module only: open.c assembles it,
- * requests.c has the requests outside of the loop, serve.c runs steps, memory.c lends the pool to the
- * loop, lengths.c predicts how long requests will be, draft.c guesses what comes next, describe.c
- * and placement.c report. */
+/* serve/engine.h - the engine behind serve.h, for the files of this module only: open.c assembles
+ * it, requests.c has the requests outside of the loop, serve.c runs steps, memory.c lends the pool
+ * to the loop, lengths.c predicts how long requests will be, draft.c guesses what comes next,
+ * describe.c and placement.c report. */
 #ifndef SERVE_ENGINE_H
 #define SERVE_ENGINE_H
 

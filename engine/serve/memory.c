@@ -1,11 +1,12 @@
 /* Memory for keys and values: the pool as the serving loop (sched/loop.h) asks for it, and what is
  * reported of it.
  *
- * With kv_reuse a sequence that has ended keeps its memory until it is needed. A request that begins
- * with the same tokens, as prompts with the same system prompt and the turns of a conversation do,
- * copies their keys and values, whatever the allocator's layout; it goes on in that memory where it
- * needs all that is there, or where there is no other. Tokens are compared, not hashes of them.
- * Copying a token's keys and values takes some microseconds, computing them hundreds. */
+ * With kv_reuse a sequence that has ended keeps its memory until it is needed. A request that
+ * begins with the same tokens, as prompts with the same system prompt and the turns of a
+ * conversation do, copies their keys and values, whatever the allocator's layout; it goes on in
+ * that memory where it needs all that is there, or where there is no other. Tokens are compared,
+ * not hashes of them. Copying a token's keys and values takes some microseconds, computing them
+ * hundreds. */
 #include <string.h>
 
 #include "base/mem.h"
