@@ -1,5 +1,4 @@
-/* The length of prompts from which on layer-wise transfers are faster than serial ones, by measuring
- * both. */
+/* Measures from which length of prompts on layer-wise transfers are faster than serial ones. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/stats.h"

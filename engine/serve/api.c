@@ -1,4 +1,4 @@
-/* The part that all implementations of serve.h share: options, tokenizer, the rules of a request. */
+/* What all implementations of serve.h share: options, tokenizer, the rules of a request. */
 #include <string.h>
 
 #include "base/log.h"
