@@ -1,21 +1,27 @@
-/* What a graph computes, in f64: plain loops, the meaning of each operator. */
+/* What a graph computes, in f64: plain loops, the meaning of each operator. To add an operator: a
+ * row of the table `meanings`, after its row in ops.c. */
 #include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "graph/ops.h"
+#include "graph/graph.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 24)
 
+struct tensor {
+    struct graph_shape shape; /* without a dynamic size */
+    double *data;
+};
+
 struct machine {
     const struct graph *g;
-    struct graph_tensor *t; /* [g->n] */
+    struct tensor *t; /* [g->n] */
     int64_t n_dynamic;
     graph_fill_fn fill;
     void *ctx;
 };
 
-int graph_tensor_new(struct graph_tensor *t)
+MUST static int tensor_new(struct tensor *t)
 {
     int64_t n = 1;
 
@@ -27,7 +33,8 @@ int graph_tensor_new(struct graph_tensor *t)
     return t->data ? OK : ERR_NOMEM;
 }
 
-int64_t graph_stride(const struct graph_shape *s, int d)
+/* Elements after axis d: the distance of its neighbours. */
+static int64_t stride(const struct graph_shape *s, int d)
 {
     int64_t n = 1;
 
@@ -36,8 +43,9 @@ int64_t graph_stride(const struct graph_shape *s, int d)
     return n;
 }
 
-int64_t graph_offset(const struct graph_shape *x, const struct graph_shape *out,
-                     const int64_t *at)
+/* The offset in x of the element of `out` at `at`, where x broadcasts to it. */
+static int64_t offset_of(const struct graph_shape *x, const struct graph_shape *out,
+                         const int64_t *at)
 {
     int64_t offset = 0, n = 1;
 
@@ -49,7 +57,8 @@ int64_t graph_offset(const struct graph_shape *x, const struct graph_shape *out,
     return offset;
 }
 
-void graph_advance(int64_t *at, const struct graph_shape *s)
+/* The next element in row-major order. */
+static void advance(int64_t *at, const struct graph_shape *s)
 {
     for (int d = s->rank - 1; d >= 0; d--) {
         if (++at[d] < s->dim[d])
@@ -110,60 +119,30 @@ static double neg(double x)
     return -x;
 }
 
-static const struct {
-    const char *name;
-    double (*two)(double, double);
-    double (*one)(double);
-} functions[] = {
-    {"add", add, NULL},         {"sub", sub, NULL},
-    {"mul", mul, NULL},         {"div", quotient, NULL},
-    {"pow", pow, NULL},         {"equal", is_equal, NULL},
-    {"less", is_less, NULL},    {"less_equal", is_less_equal, NULL},
-    {"sqrt", NULL, sqrt},       {"reciprocal", NULL, reciprocal},
-    {"sigmoid", NULL, sigmoid}, {"neg", NULL, neg},
-    {"exp", NULL, exp},         {"sin", NULL, sin},
-    {"cos", NULL, cos},         {"tanh", NULL, tanh},
-    {"erf", NULL, erf},
-};
-
-static int function_of(const struct graph_node *v)
+static void binary(double (*fn)(double, double), enum graph_type type, struct tensor *out,
+                   const struct tensor *const *in)
 {
-    int k = 0;
-
-    while (strcmp(functions[k].name, v->op->name) != 0)
-        k++;
-    return k;
-}
-
-int graph_compute_binary(const struct graph_node *v, struct graph_tensor *out,
-                         const struct graph_tensor *const *in)
-{
-    double (*fn)(double, double) = functions[function_of(v)].two;
     int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
-    bool whole = v->type == GRAPH_I64 && fn == quotient;
+    bool whole = type == GRAPH_I64 && fn == quotient;
 
-    for (int64_t k = 0; k < n; k++, graph_advance(at, &out->shape)) {
-        double y = fn(in[0]->data[graph_offset(&in[0]->shape, &out->shape, at)],
-                      in[1]->data[graph_offset(&in[1]->shape, &out->shape, at)]);
+    for (int64_t k = 0; k < n; k++, advance(at, &out->shape)) {
+        double y = fn(in[0]->data[offset_of(&in[0]->shape, &out->shape, at)],
+                      in[1]->data[offset_of(&in[1]->shape, &out->shape, at)]);
 
         out->data[k] = whole ? trunc(y) : y;
     }
-    return OK;
 }
 
-int graph_compute_unary(const struct graph_node *v, struct graph_tensor *out,
-                        const struct graph_tensor *const *in)
+static void unary(double (*fn)(double), struct tensor *out, const struct tensor *x)
 {
-    double (*fn)(double) = functions[function_of(v)].one;
     int64_t n = graph_n_elements(&out->shape);
 
     for (int64_t k = 0; k < n; k++)
-        out->data[k] = fn(in[0]->data[k]);
-    return OK;
+        out->data[k] = fn(x->data[k]);
 }
 
-int graph_compute_swiglu(const struct graph_node *v, struct graph_tensor *out,
-                         const struct graph_tensor *const *in)
+static int swiglu(const struct graph_node *v, struct tensor *out,
+                  const struct tensor *const *in)
 {
     int64_t n = graph_n_elements(&out->shape);
 
@@ -174,20 +153,20 @@ int graph_compute_swiglu(const struct graph_node *v, struct graph_tensor *out,
 }
 
 /* x cos + rotated x sin, where the rotated has the second half, negative, and then the first. */
-int graph_compute_rope(const struct graph_node *v, struct graph_tensor *out,
-                       const struct graph_tensor *const *in)
+static int rope(const struct graph_node *v, struct tensor *out,
+                const struct tensor *const *in)
 {
     int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
     int64_t half = out->shape.dim[out->shape.rank - 1] / 2;
 
     (void)v;
-    for (int64_t k = 0; k < n; k++, graph_advance(at, &out->shape)) {
+    for (int64_t k = 0; k < n; k++, advance(at, &out->shape)) {
         bool first = at[out->shape.rank - 1] < half;
         double rotated = first ? -in[0]->data[k + half] : in[0]->data[k - half];
 
         out->data[k] =
-            in[0]->data[k] * in[1]->data[graph_offset(&in[1]->shape, &out->shape, at)] +
-            rotated * in[2]->data[graph_offset(&in[2]->shape, &out->shape, at)];
+            in[0]->data[k] * in[1]->data[offset_of(&in[1]->shape, &out->shape, at)] +
+            rotated * in[2]->data[offset_of(&in[2]->shape, &out->shape, at)];
     }
     return OK;
 }
@@ -195,12 +174,12 @@ int graph_compute_rope(const struct graph_node *v, struct graph_tensor *out,
 /* ---- along an axis ---- */
 
 /* Rows along an axis: softmax, mean. */
-int graph_compute_along_axis(const struct graph_node *v, struct graph_tensor *out,
-                             const struct graph_tensor *const *in)
+static int along_axis(const struct graph_node *v, struct tensor *out,
+                      const struct tensor *const *in)
 {
-    const struct graph_tensor *x = in[0];
+    const struct tensor *x = in[0];
     int axis = (int)(v->ints[0] < 0 ? v->ints[0] + x->shape.rank : v->ints[0]);
-    int64_t inner = graph_stride(&x->shape, axis), n = x->shape.dim[axis];
+    int64_t inner = stride(&x->shape, axis), n = x->shape.dim[axis];
     int64_t n_rows = graph_n_elements(&x->shape) / n;
     bool mean = strcmp(v->op->name, "reduce_mean") == 0;
 
@@ -221,10 +200,10 @@ int graph_compute_along_axis(const struct graph_node *v, struct graph_tensor *ou
     return OK;
 }
 
-int graph_compute_matmul(const struct graph_node *v, struct graph_tensor *out,
-                         const struct graph_tensor *const *in)
+static int matmul(const struct graph_node *v, struct tensor *out,
+                  const struct tensor *const *in)
 {
-    const struct graph_tensor *a = in[0], *b = in[1];
+    const struct tensor *a = in[0], *b = in[1];
     int rank = out->shape.rank;
     int64_t m = out->shape.dim[rank - 2], n = out->shape.dim[rank - 1];
     int64_t k = a->shape.dim[a->shape.rank - 1];
@@ -233,9 +212,9 @@ int graph_compute_matmul(const struct graph_node *v, struct graph_tensor *out,
 
     (void)v;
     lead.rank -= 2, la.rank -= 2, lb.rank -= 2;
-    for (int64_t i = 0; i < n_out / (m * n); i++, graph_advance(at, &lead)) {
-        const double *x = a->data + graph_offset(&la, &lead, at) * m * k;
-        const double *y = b->data + graph_offset(&lb, &lead, at) * k * n;
+    for (int64_t i = 0; i < n_out / (m * n); i++, advance(at, &lead)) {
+        const double *x = a->data + offset_of(&la, &lead, at) * m * k;
+        const double *y = b->data + offset_of(&lb, &lead, at) * k * n;
         double *to = out->data + i * m * n;
 
         for (int64_t r = 0; r < m; r++)
@@ -246,10 +225,10 @@ int graph_compute_matmul(const struct graph_node *v, struct graph_tensor *out,
     return OK;
 }
 
-int graph_compute_norm(const struct graph_node *v, struct graph_tensor *out,
-                       const struct graph_tensor *const *in)
+static int norm(const struct graph_node *v, struct tensor *out,
+                const struct tensor *const *in)
 {
-    const struct graph_tensor *x = in[0];
+    const struct tensor *x = in[0];
     int64_t n = x->shape.dim[x->shape.rank - 1], total = graph_n_elements(&x->shape);
     bool layer = v->n_in == 3;
 
@@ -293,27 +272,27 @@ static void attend(double *out, const double *q, const double *k, const double *
         out[j] /= sum;
 }
 
-int graph_compute_attention(const struct graph_node *v, struct graph_tensor *out,
-                            const struct graph_tensor *const *in)
+static int attention(const struct graph_node *v, struct tensor *out,
+                     const struct tensor *const *in)
 {
-    const struct graph_tensor *q = in[0], *k = in[1], *u = in[2];
+    const struct tensor *q = in[0], *k = in[1], *u = in[2];
     int r = q->shape.rank;
     int64_t d = q->shape.dim[r - 1], t = q->shape.dim[r - 2], s = k->shape.dim[r - 2];
     int64_t e = u->shape.dim[r - 1], n_rows = graph_n_elements(&q->shape) / d;
     /* Heads, the third axis from the end, may share keys and values. */
     int64_t group = r > 2 ? q->shape.dim[r - 3] / k->shape.dim[r - 3] : 1;
-    struct graph_tensor mask = {0};
+    struct tensor mask = {0};
     struct graph_shape scores = q->shape;
     int64_t at[GRAPH_RANK_MAX] = {0};
 
     scores.dim[r - 1] = s;
     if (v->n_in == 4) { /* as large as the scores */
-        const struct graph_tensor *x = in[3];
+        const struct tensor *x = in[3];
 
         mask.shape = scores;
-        TRY(graph_tensor_new(&mask));
-        for (int64_t i = 0; i < n_rows * s; i++, graph_advance(at, &scores))
-            mask.data[i] = x->data[graph_offset(&x->shape, &scores, at)];
+        TRY(tensor_new(&mask));
+        for (int64_t i = 0; i < n_rows * s; i++, advance(at, &scores))
+            mask.data[i] = x->data[offset_of(&x->shape, &scores, at)];
     }
     for (int64_t i = 0; i < n_rows; i++)
         attend(out->data + i * e, q->data + i * d, k->data + i / t / group * s * d,
@@ -323,27 +302,278 @@ int graph_compute_attention(const struct graph_node *v, struct graph_tensor *out
     return OK;
 }
 
+/* ---- moving, choosing and repeating elements ---- */
+
+/* The node's axis of the first integer, counted from the front. */
+static int first_axis(const struct graph_node *v, const struct graph_shape *s)
+{
+    return (int)(v->ints[0] < 0 ? v->ints[0] + s->rank : v->ints[0]);
+}
+
+static int shape(const struct graph_node *v, struct tensor *out,
+                 const struct tensor *const *in)
+{
+    (void)v;
+    for (int d = 0; d < in[0]->shape.rank; d++)
+        out->data[d] = (double)in[0]->shape.dim[d];
+    return OK;
+}
+
+/* The same elements in other sizes. */
+static int copy(const struct graph_node *v, struct tensor *out,
+                const struct tensor *const *in)
+{
+    (void)v;
+    memcpy(out->data, in[0]->data,
+           (size_t)graph_n_elements(&out->shape) * sizeof(*out->data));
+    return OK;
+}
+
+static int cast(const struct graph_node *v, struct tensor *out,
+                const struct tensor *const *in)
+{
+    int64_t n = graph_n_elements(&out->shape);
+
+    for (int64_t k = 0; k < n; k++)
+        out->data[k] = v->type == GRAPH_I64 ? trunc(in[0]->data[k]) : in[0]->data[k];
+    return OK;
+}
+
+/* Where slices begin; their ends are within the axes for this number of tokens. */
+static int find_begin(int64_t *begin, const struct graph_node *v,
+                      const struct graph_shape *x, const struct graph_shape *out)
+{
+    for (int k = 0; k < v->n_ints; k += 3) {
+        int axis = (int)(v->ints[k] < 0 ? v->ints[k] + x->rank : v->ints[k]);
+        int64_t at = v->ints[k + 1] < 0 ? v->ints[k + 1] + x->dim[axis] : v->ints[k + 1];
+
+        if (at < 0 || at + out->dim[axis] > x->dim[axis])
+            return err_set(ERR_FORMAT, "%lld elements from %lld of an axis of %lld",
+                           (long long)out->dim[axis], (long long)at,
+                           (long long)x->dim[axis]);
+        begin[axis] = at;
+    }
+    return OK;
+}
+
+/* transpose and slice: the source of each element. */
+static int move(const struct graph_node *v, struct tensor *out,
+                const struct tensor *const *in)
+{
+    const struct tensor *x = in[0];
+    int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
+    int64_t begin[GRAPH_RANK_MAX] = {0}, step[GRAPH_RANK_MAX];
+    bool transposes = strcmp(v->op->name, "transpose") == 0;
+
+    if (!transposes)
+        TRY(find_begin(begin, v, &x->shape, &out->shape));
+    for (int d = 0; d < out->shape.rank; d++)
+        step[d] = stride(&x->shape, transposes ? (int)v->ints[d] : d);
+    for (int64_t k = 0; k < n; k++, advance(at, &out->shape)) {
+        int64_t from = 0;
+
+        for (int d = 0; d < out->shape.rank; d++)
+            from += (at[d] + begin[d]) * step[d];
+        out->data[k] = x->data[from];
+    }
+    return OK;
+}
+
+static int gather(const struct graph_node *v, struct tensor *out,
+                  const struct tensor *const *in)
+{
+    const struct tensor *x = in[0];
+    int axis = first_axis(v, &x->shape);
+    int64_t inner = stride(&x->shape, axis), n = graph_n_elements(&out->shape);
+
+    if (v->ints[1] >= x->shape.dim[axis])
+        return err_set(ERR_FORMAT, "element %lld of %lld", (long long)v->ints[1],
+                       (long long)x->shape.dim[axis]);
+    for (int64_t k = 0; k < n; k++)
+        out->data[k] = x->data[k / inner * inner * x->shape.dim[axis] +
+                               v->ints[1] * inner + k % inner];
+    return OK;
+}
+
+static int take(const struct graph_node *v, struct tensor *out,
+                const struct tensor *const *in)
+{
+    const struct tensor *x = in[0], *at = in[1];
+    int axis = first_axis(v, &x->shape);
+    int64_t inner = stride(&x->shape, axis), size = x->shape.dim[axis];
+    int64_t n_at = graph_n_elements(&at->shape);
+    int64_t n = graph_n_elements(&out->shape);
+
+    for (int64_t k = 0; k < n; k++) {
+        double e = at->data[k / inner % n_at];
+
+        e += e < 0 ? (double)size : 0;
+        if (!(e >= 0 && e < (double)size))
+            return err_set(ERR_FORMAT, "element %.17g of %lld",
+                           at->data[k / inner % n_at], (long long)size);
+        out->data[k] =
+            x->data[(k / inner / n_at * size + (int64_t)e) * inner + k % inner];
+    }
+    return OK;
+}
+
+static int concat(const struct graph_node *v, struct tensor *out,
+                  const struct tensor *const *in)
+{
+    int axis = first_axis(v, &out->shape);
+    int64_t inner = stride(&out->shape, axis);
+    int64_t row = inner * out->shape.dim[axis], begin = 0;
+
+    for (int a = 0; a < v->n_in; a++) {
+        int64_t part = inner * in[a]->shape.dim[axis];
+        int64_t n = graph_n_elements(&in[a]->shape);
+
+        for (int64_t k = 0; k < n; k++)
+            out->data[k / part * row + begin + k % part] = in[a]->data[k];
+        begin += part;
+    }
+    return OK;
+}
+
+static int expand(const struct graph_node *v, struct tensor *out,
+                  const struct tensor *const *in)
+{
+    int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
+
+    (void)v;
+    for (int64_t k = 0; k < n; k++, advance(at, &out->shape))
+        out->data[k] = in[0]->data[offset_of(&in[0]->shape, &out->shape, at)];
+    return OK;
+}
+
+static int range(const struct graph_node *v, struct tensor *out,
+                 const struct tensor *const *in)
+{
+    (void)v;
+    for (int64_t k = 0; k < out->shape.dim[0]; k++)
+        out->data[k] = in[0]->data[0] + (double)k * in[2]->data[0];
+    return OK;
+}
+
+static int trilu(const struct graph_node *v, struct tensor *out,
+                 const struct tensor *const *in)
+{
+    int r = out->shape.rank;
+    int64_t rows = out->shape.dim[r - 2], cols = out->shape.dim[r - 1];
+    int64_t n = graph_n_elements(&out->shape);
+
+    for (int64_t k = 0; k < n; k++) {
+        int64_t diagonal = k % cols - k / cols % rows;
+
+        if (v->ints[0] ? diagonal >= v->ints[1] : diagonal <= v->ints[1])
+            out->data[k] = in[0]->data[k];
+    }
+    return OK;
+}
+
+static int where(const struct graph_node *v, struct tensor *out,
+                 const struct tensor *const *in)
+{
+    int64_t at[GRAPH_RANK_MAX] = {0}, n = graph_n_elements(&out->shape);
+
+    (void)v;
+    for (int64_t k = 0; k < n; k++, advance(at, &out->shape)) {
+        bool chosen = in[0]->data[offset_of(&in[0]->shape, &out->shape, at)] != 0;
+        const struct tensor *x = in[chosen ? 1 : 2];
+
+        out->data[k] = x->data[offset_of(&x->shape, &out->shape, at)];
+    }
+    return OK;
+}
+
+/* ---- the graph ---- */
+
+/* A row for each operator but inputs, weights and consts: a function of one element or of two, or
+ * one of whole tensors. ERR_FORMAT: sizes or numbers of elements that turn out not to fit. */
+static const struct meaning {
+    const char *op;
+    double (*one)(double);
+    double (*two)(double, double);
+    int (*compute)(const struct graph_node *v, struct tensor *out,
+                   const struct tensor *const *in);
+} meanings[] = {
+    {"sqrt", .one = sqrt},
+    {"reciprocal", .one = reciprocal},
+    {"sigmoid", .one = sigmoid},
+    {"neg", .one = neg},
+    {"exp", .one = exp},
+    {"sin", .one = sin},
+    {"cos", .one = cos},
+    {"tanh", .one = tanh},
+    {"erf", .one = erf},
+    {"add", .two = add},
+    {"sub", .two = sub},
+    {"mul", .two = mul},
+    {"div", .two = quotient},
+    {"pow", .two = pow},
+    {"equal", .two = is_equal},
+    {"less", .two = is_less},
+    {"less_equal", .two = is_less_equal},
+    {"swiglu", .compute = swiglu},
+    {"rope", .compute = rope},
+    {"softmax", .compute = along_axis},
+    {"reduce_mean", .compute = along_axis},
+    {"matmul", .compute = matmul},
+    {"layer_norm", .compute = norm},
+    {"rms_norm", .compute = norm},
+    {"attention", .compute = attention},
+    {"shape", .compute = shape},
+    {"unsqueeze", .compute = copy},
+    {"squeeze", .compute = copy},
+    {"reshape", .compute = copy},
+    {"cast", .compute = cast},
+    {"transpose", .compute = move},
+    {"slice", .compute = move},
+    {"gather", .compute = gather},
+    {"take", .compute = take},
+    {"concat", .compute = concat},
+    {"expand", .compute = expand},
+    {"range", .compute = range},
+    {"trilu", .compute = trilu},
+    {"where", .compute = where},
+};
+
+static const struct meaning *meaning_of(const struct graph_op *op)
+{
+    const struct meaning *m = meanings;
+
+    while (strcmp(m->op, op->name) != 0)
+        m++;
+    return m;
+}
+
 static int compute_node(struct machine *m, int i)
 {
     const struct graph_node *v = &m->g->nodes[i];
-    const struct graph_tensor *in[GRAPH_IN_MAX];
-    struct graph_tensor *out = &m->t[i];
+    const struct tensor *in[GRAPH_IN_MAX];
+    struct tensor *out = &m->t[i];
+    const struct meaning *meaning;
 
     out->shape = v->shape;
     for (int d = 0; d < v->shape.rank; d++)
         if (v->shape.dim[d] == GRAPH_DYNAMIC)
             out->shape.dim[d] = m->n_dynamic;
-    TRY(graph_tensor_new(out));
+    TRY(tensor_new(out));
     if (v->data)
         memcpy(out->data, v->data,
                (size_t)graph_n_elements(&out->shape) * sizeof(*out->data));
-    else if (!v->op->compute)
+    else if (v->n_in == 0)
         m->fill(m->ctx, v->name, &out->shape, out->data);
-    if (!v->op->compute)
+    if (v->n_in == 0)
         return OK;
     for (int a = 0; a < v->n_in; a++)
         in[a] = &m->t[v->in[a]];
-    return v->op->compute(v, out, in);
+    meaning = meaning_of(v->op);
+    if (meaning->one)
+        unary(meaning->one, out, in[0]);
+    else if (meaning->two)
+        binary(meaning->two, v->type, out, in);
+    return meaning->compute ? meaning->compute(v, out, in) : OK;
 }
 
 /* Nodes that no later one reads give their memory back: last[i] is the last that reads node i. */
@@ -389,7 +619,7 @@ int graph_compute(double **out, int64_t *out_n, const struct graph *g, int64_t n
         find_last(last, g);
     rc = m.t && last ? compute_nodes(&m, last) : ERR_NOMEM;
     for (int a = 0; a < g->n_out && rc == OK; a++) {
-        const struct graph_tensor *t = &m.t[g->out[a]];
+        const struct tensor *t = &m.t[g->out[a]];
 
         out_n[a] = graph_n_elements(&t->shape);
         out[a] = mem_new(MEM_OTHER, (size_t)out_n[a], sizeof(**out));

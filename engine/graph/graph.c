@@ -14,19 +14,6 @@ void graph_fini(struct graph *g)
     *g = (struct graph){0};
 }
 
-int64_t graph_n_elements(const struct graph_shape *s)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < s->rank; d++) {
-        if (s->dim[d] == GRAPH_DYNAMIC)
-            return GRAPH_DYNAMIC;
-        if (__builtin_mul_overflow(n, s->dim[d], &n))
-            return INT64_MAX;
-    }
-    return n;
-}
-
 static double *copy_data(const double *data, int64_t n)
 {
     double *p = mem_new(MEM_OTHER, (size_t)n, sizeof(*p));
@@ -99,7 +86,8 @@ int graph_add_const(struct graph *g, enum graph_type type,
     return graph_become_const(g, *out, type, shape, data);
 }
 
-int graph_infer(struct graph *g)
+/* Type, size and value of every node again. */
+MUST static int infer(struct graph *g)
 {
     for (int i = 0; i < g->n; i++) {
         int rc = g->nodes[i].op->infer(g, i);
@@ -224,7 +212,7 @@ int graph_rewrite_by(struct graph *g, const struct graph_pass *const *passes,
             if (n == 0)
                 continue;
             drop_unused(g);
-            TRY(graph_infer(g));
+            TRY(infer(g));
             changed = true;
             if (n_changes)
                 n_changes[p] += n;

@@ -44,7 +44,7 @@ struct graph_node {
     double x;                  /* of operators that have a number, else 0 */
     char name[GRAPH_NAME_MAX]; /* of an input or a weight */
     double *data;              /* of a const: its elements; owned */
-    /* Given for an input, a weight and a const, else found by graph_infer(). */
+    /* Given for an input, a weight and a const, else found from its inputs. */
     enum graph_type type;
     struct graph_shape shape;
     /* What an i64 tensor of one axis, or of none, holds, as far as it follows from sizes:
@@ -59,12 +59,6 @@ struct graph {
     int n_out, out[GRAPH_IN_MAX];
 };
 
-/* Compute a node from its inputs' tensors, in f64 (ops.h). ERR_FORMAT: sizes or numbers of elements
- * that turn out not to fit. */
-struct graph_tensor;
-typedef int graph_compute_fn(const struct graph_node *v, struct graph_tensor *out,
-                             const struct graph_tensor *const *in);
-
 /* An operator: a row of the table in ops.c. */
 struct graph_op {
     const char *name;
@@ -72,9 +66,7 @@ struct graph_op {
     bool has_x;
     /* Set type, shape and value of node i from its inputs. ERR_FORMAT: they do not fit. */
     int (*infer)(struct graph *g, int i);
-    graph_compute_fn *compute; /* NULL: of inputs, weights and consts */
 };
-extern const struct graph_op graph_ops[];               /* ends with a NULL name */
 const struct graph_op *graph_op_find(const char *name); /* NULL: there is none */
 
 void graph_fini(struct graph *g); /* any graph, also after an error */
@@ -94,14 +86,14 @@ MUST int graph_add(struct graph *g, const char *op, int *out);
 /* The same with its inputs and integers, and find its type and sizes. ERR_FORMAT. */
 MUST int graph_add_op(struct graph *g, const char *op, const int *in, int n_in,
                       const int64_t *ints, int n_ints, int *out);
+/* An axis, counted from the end where it is negative, of `rank` axes. ERR_FORMAT. */
+MUST int graph_axis(int64_t axis, int rank, int *out);
 /* A const; data [elements of shape] is copied. */
 MUST int graph_add_const(struct graph *g, enum graph_type type,
                          const struct graph_shape *shape, const double *data, int *out);
 
 /* ---- for passes ---- */
 
-/* Type, size and value of every node again. ERR_FORMAT names the node. */
-MUST int graph_infer(struct graph *g);
 bool graph_is(const struct graph *g, int i, const char *op);
 /* The one element of a const f32 or i64. false: the node is something else. */
 bool graph_scalar(const struct graph *g, int i, double *x);

@@ -5,20 +5,31 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/map.h"
 #include "base/mem.h"
-#include "graph/onnx_parts.h"
+#include "graph/onnx_ops.h"
 
 #define CONST_MAX 64 /* elements of an initializer that becomes a const */
 
-bool graph_onnx_is(struct onnx_text t, const char *s)
-{
-    return t.n == strlen(s) && memcmp(t.p, s, t.n) == 0;
-}
+struct onnx_value {
+    struct onnx_text name;
+    int node;
+};
 
-static struct onnx_text text_of(const struct graph_wire_field *f)
-{
-    return (struct onnx_text){(const char *)f->p, f->n};
-}
+struct onnx_weight {
+    char name[GRAPH_NAME_MAX];
+    struct onnx_tensor t;
+};
+
+struct graph_onnx {
+    struct graph g;
+    int64_t opset;
+    struct map places; /* hash of a name -> its place among values */
+    int n_values, max_values;
+    struct onnx_value *values;
+    int n_weights, max_weights;
+    struct onnx_weight *weights;
+};
 
 /* ---- names ---- */
 
@@ -70,151 +81,7 @@ static int own_name(struct onnx_text t, char out[GRAPH_NAME_MAX])
     return OK;
 }
 
-/* ---- attributes and nodes ---- */
-
-static int put_int(const struct graph_wire *w, struct onnx_attr *a, uint64_t x)
-{
-    if (a->n_ints == GRAPH_INTS_MAX)
-        return graph_wire_expected(w, "at most 24 integers in an attribute");
-    a->ints[a->n_ints++] = (int64_t)x;
-    return OK;
-}
-
-static int read_ints(const struct graph_wire *w, const struct graph_wire_field *f,
-                     struct onnx_attr *a)
-{
-    struct graph_wire in = graph_wire_in(w, f);
-    uint64_t x;
-    bool more;
-
-    if (!f->is_bytes)
-        return put_int(w, a, f->value);
-    for (;;) {
-        TRY(graph_wire_varint(&in, &x, &more));
-        if (!more)
-            return OK;
-        TRY(put_int(&in, a, x));
-    }
-}
-
-static double f32_of(const uint8_t *p)
-{
-    float x;
-
-    memcpy(&x, p, sizeof(x));
-    return (double)x;
-}
-
-static int read_floats(const struct graph_wire *w, const struct graph_wire_field *f,
-                       struct onnx_attr *a)
-{
-    uint32_t bits = (uint32_t)f->value;
-    const uint8_t *p = f->is_bytes ? f->p : (const uint8_t *)&bits;
-    size_t n = f->is_bytes ? f->n : sizeof(bits);
-
-    if (n % 4 != 0 || n / 4 > (size_t)(GRAPH_INTS_MAX - a->n_floats))
-        return graph_wire_expected(w, "at most 24 numbers in an attribute");
-    for (size_t i = 0; i < n; i += 4)
-        a->floats[a->n_floats++] = f32_of(p + i);
-    return OK;
-}
-
-static int read_attr(struct graph_wire w, struct onnx_attr *a)
-{
-    struct graph_wire_field f;
-    uint32_t bits;
-    bool more;
-
-    *a = (struct onnx_attr){0};
-    for (;;) {
-        TRY(graph_wire_next(&w, &f, &more));
-        if (!more)
-            return OK;
-        switch (f.number) {
-        case 1:
-            a->name = text_of(&f);
-            break;
-        case 2:
-            bits = (uint32_t)f.value;
-            a->f = f32_of((const uint8_t *)&bits);
-            a->has_f = true;
-            break;
-        case 3:
-            a->i = (int64_t)f.value;
-            a->has_i = true;
-            break;
-        case 4:
-            a->s = text_of(&f);
-            break;
-        case 5:
-            if (!f.is_bytes)
-                return graph_wire_expected(&w, "a tensor");
-            TRY(graph_onnx_read_tensor(graph_wire_in(&w, &f), &a->t));
-            a->has_tensor = true;
-            break;
-        case 6:
-        case 11:
-            return err_set(ERR_UNSUPPORTED, "attribute \"%.*s\" holds a graph",
-                           onnx_shown(a->name), a->name.p);
-        case 7:
-            TRY(read_floats(&w, &f, a));
-            break;
-        case 8:
-            TRY(read_ints(&w, &f, a));
-            break;
-        default:
-            break; /* its type follows from what it holds; the rest is for people */
-        }
-    }
-}
-
-static int put_text(const struct graph_wire *w, struct onnx_text *list, int *n,
-                    const struct graph_wire_field *f)
-{
-    if (*n == ONNX_IN_MAX)
-        return graph_wire_expected(w, "at most 16 inputs and outputs");
-    list[(*n)++] = text_of(f);
-    return OK;
-}
-
-static int read_node(struct graph_wire w, struct onnx_node *v)
-{
-    struct graph_wire_field f;
-    bool more;
-
-    *v = (struct onnx_node){0};
-    for (;;) {
-        TRY(graph_wire_next(&w, &f, &more));
-        if (!more)
-            return OK;
-        if (f.number <= 7 && !f.is_bytes)
-            return graph_wire_expected(&w, "a text or a message");
-        switch (f.number) {
-        case 1:
-            TRY(put_text(&w, v->in, &v->n_in, &f));
-            break;
-        case 2:
-            TRY(put_text(&w, v->out, &v->n_out, &f));
-            break;
-        case 3:
-            v->name = text_of(&f);
-            break;
-        case 4:
-            v->op = text_of(&f);
-            break;
-        case 5:
-            if (v->n_attrs == ONNX_ATTRS_MAX)
-                return graph_wire_expected(&w, "at most 16 attributes");
-            TRY(read_attr(graph_wire_in(&w, &f), &v->attrs[v->n_attrs++]));
-            break;
-        case 7:
-            v->domain = text_of(&f);
-            break;
-        default:
-            break; /* for people */
-        }
-    }
-}
+/* ---- nodes ---- */
 
 static int convert_node(struct graph_onnx *o, const struct onnx_node *v)
 {
@@ -226,7 +93,7 @@ static int convert_node(struct graph_onnx *o, const struct onnx_node *v)
             return err_set(ERR_FORMAT, "no node before it computes \"%.*s\"",
                            onnx_shown(v->in[a]), v->in[a].p);
     }
-    TRY(graph_onnx_convert(o, v, in, out));
+    TRY(graph_onnx_convert(&o->g, o->opset, v, in, out));
     for (int a = 0; a < v->n_out; a++)
         TRY(value_put(o, v->out[a], out[a]));
     return OK;
@@ -322,7 +189,7 @@ static int read_input(struct graph_onnx *o, struct graph_wire w)
         if (!more)
             break;
         if (f.number == 1 && f.is_bytes)
-            name = text_of(&f);
+            name = graph_onnx_text(&f);
     }
     if (value_find(o, name, &node))
         return OK; /* an initializer, which old files repeat here */
@@ -383,7 +250,7 @@ static int read_initializer(struct graph_onnx *o, struct graph_wire w)
 
     TRY(graph_onnx_read_tensor(w, &t));
     if (!graph_onnx_is_real(&t) || graph_n_elements(&t.shape) <= CONST_MAX)
-        TRY(graph_onnx_put_const(o, &t, &node));
+        TRY(graph_onnx_put_const(&o->g, &t, &node));
     else
         TRY(put_weight(o, &t, &node));
     return value_put(o, t.name, node);
@@ -403,9 +270,9 @@ static int read_output(struct graph_onnx *o, struct graph_wire w)
     }
     if (o->g.n_out == GRAPH_IN_MAX)
         return err_set(ERR_LIMIT, "more than %d outputs", GRAPH_IN_MAX);
-    if (!value_find(o, text_of(&f), &o->g.out[o->g.n_out]))
+    if (!value_find(o, graph_onnx_text(&f), &o->g.out[o->g.n_out]))
         return err_set(ERR_FORMAT, "no node computes the output \"%.*s\"",
-                       onnx_shown(text_of(&f)), (const char *)f.p);
+                       onnx_shown(graph_onnx_text(&f)), (const char *)f.p);
     o->g.n_out++;
     return OK;
 }
@@ -420,7 +287,7 @@ static int read_a_node(struct graph_onnx *o, struct graph_wire w)
 
     if (!v)
         return ERR_NOMEM;
-    rc = read_node(w, v);
+    rc = graph_onnx_read_node(w, v);
     if (rc == OK)
         rc = convert_node(o, v);
     if (rc != OK)
@@ -462,7 +329,7 @@ static int read_opset(struct graph_onnx *o, struct graph_wire w)
         if (!more)
             break;
         if (f.number == 1 && f.is_bytes)
-            domain = text_of(&f);
+            domain = graph_onnx_text(&f);
         else if (f.number == 2)
             version = (int64_t)f.value;
     }

@@ -1,18 +1,18 @@
 /* The operators of ONNX, by ours. To add one: a row of the table, and a function where it is not
  * one of ours under another name. */
+#include "graph/onnx_ops.h"
+
 #include <limits.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "graph/onnx_parts.h"
-#include "graph/ops.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 16) /* of a const */
 
 /* What a conversion works on. */
 struct job {
-    struct graph_onnx *f;
     struct graph *g;
+    int64_t opset;
     const struct onnx_node *v;
     const int *in;
     int *out;
@@ -69,7 +69,7 @@ static int put_slice(const struct job *j, int x, int64_t axis, int64_t begin, in
     return graph_add_op(j->g, "slice", &x, 1, (int64_t[]){axis, begin, end}, 3, out);
 }
 
-int graph_onnx_put_const(struct graph_onnx *f, const struct onnx_tensor *t, int *out)
+int graph_onnx_put_const(struct graph *g, const struct onnx_tensor *t, int *out)
 {
     int64_t n = graph_n_elements(&t->shape);
     double *data;
@@ -83,8 +83,8 @@ int graph_onnx_put_const(struct graph_onnx *f, const struct onnx_tensor *t, int 
         return ERR_NOMEM;
     rc = graph_onnx_elements(t, data);
     if (rc == OK)
-        rc = graph_add_const(&f->g, graph_onnx_is_real(t) ? GRAPH_F32 : GRAPH_I64,
-                             &t->shape, data, out);
+        rc = graph_add_const(g, graph_onnx_is_real(t) ? GRAPH_F32 : GRAPH_I64, &t->shape,
+                             data, out);
     mem_free(data);
     return rc;
 }
@@ -170,7 +170,7 @@ static int constant(const struct job *j)
         return err_set(ERR_UNSUPPORTED, "expected one attribute, found %d",
                        j->v->n_attrs);
     if (a->has_tensor)
-        return graph_onnx_put_const(j->f, &a->t, j->out);
+        return graph_onnx_put_const(j->g, &a->t, j->out);
     if (graph_onnx_is(a->name, "value_int"))
         return put_numbers(j, GRAPH_I64, 1, &a->i, NULL, true);
     if (graph_onnx_is(a->name, "value_float"))
@@ -369,11 +369,11 @@ static int reduce_mean(const struct job *j)
 
 static int softmax(const struct job *j)
 {
-    int64_t axis = attr_int(j, "axis", j->f->opset < 13 ? 1 : -1);
+    int64_t axis = attr_int(j, "axis", j->opset < 13 ? 1 : -1);
     int d, rank = shape_of(j, j->in[0])->rank;
 
     TRY(graph_axis(axis, rank, &d));
-    if (j->f->opset < 13 && d != rank - 1)
+    if (j->opset < 13 && d != rank - 1)
         return err_set(ERR_UNSUPPORTED, "over axis %d and those after it", d);
     return put_along(j, "softmax", j->in[0], axis, j->out);
 }
@@ -545,10 +545,10 @@ static const struct onnx_op {
     {"Where", 3, 3, same, "where"},
 };
 
-int graph_onnx_convert(struct graph_onnx *f, const struct onnx_node *v, const int *in,
-                       int *out)
+int graph_onnx_convert(struct graph *g, int64_t opset, const struct onnx_node *v,
+                       const int *in, int *out)
 {
-    const struct job job = {.f = f, .g = &f->g, .v = v, .in = in, .out = out};
+    const struct job job = {.g = g, .opset = opset, .v = v, .in = in, .out = out};
 
     if (v->domain.n > 0 && !graph_onnx_is(v->domain, "ai.onnx"))
         return err_set(ERR_UNSUPPORTED, "of domain \"%.*s\"", onnx_shown(v->domain),

@@ -1,8 +1,19 @@
-/* Tensors of an ONNX file: their heads, and their elements. */
+#include "graph/onnx_proto.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "graph/onnx_parts.h"
+bool graph_onnx_is(struct onnx_text t, const char *s)
+{
+    return t.n == strlen(s) && memcmp(t.p, s, t.n) == 0;
+}
+
+struct onnx_text graph_onnx_text(const struct graph_wire_field *f)
+{
+    return (struct onnx_text){(const char *)f->p, f->n};
+}
+
+/* ---- tensors ---- */
 
 /* TensorProto.DataType */
 enum {
@@ -248,4 +259,150 @@ int graph_onnx_elements(const struct onnx_tensor *t, double *out)
     for (int64_t k = 0; k < n; k++)
         out[k] = element_of(little_endian(t->raw + (size_t)k * bytes, bytes), t->type);
     return OK;
+}
+
+/* ---- attributes and nodes ---- */
+
+static int put_int(const struct graph_wire *w, struct onnx_attr *a, uint64_t x)
+{
+    if (a->n_ints == GRAPH_INTS_MAX)
+        return graph_wire_expected(w, "at most 24 integers in an attribute");
+    a->ints[a->n_ints++] = (int64_t)x;
+    return OK;
+}
+
+static int read_ints(const struct graph_wire *w, const struct graph_wire_field *f,
+                     struct onnx_attr *a)
+{
+    struct graph_wire in = graph_wire_in(w, f);
+    uint64_t x;
+    bool more;
+
+    if (!f->is_bytes)
+        return put_int(w, a, f->value);
+    for (;;) {
+        TRY(graph_wire_varint(&in, &x, &more));
+        if (!more)
+            return OK;
+        TRY(put_int(&in, a, x));
+    }
+}
+
+static double f32_of(const uint8_t *p)
+{
+    float x;
+
+    memcpy(&x, p, sizeof(x));
+    return (double)x;
+}
+
+static int read_floats(const struct graph_wire *w, const struct graph_wire_field *f,
+                       struct onnx_attr *a)
+{
+    uint32_t bits = (uint32_t)f->value;
+    const uint8_t *p = f->is_bytes ? f->p : (const uint8_t *)&bits;
+    size_t n = f->is_bytes ? f->n : sizeof(bits);
+
+    if (n % 4 != 0 || n / 4 > (size_t)(GRAPH_INTS_MAX - a->n_floats))
+        return graph_wire_expected(w, "at most 24 numbers in an attribute");
+    for (size_t i = 0; i < n; i += 4)
+        a->floats[a->n_floats++] = f32_of(p + i);
+    return OK;
+}
+
+static int read_attr(struct graph_wire w, struct onnx_attr *a)
+{
+    struct graph_wire_field f;
+    uint32_t bits;
+    bool more;
+
+    *a = (struct onnx_attr){0};
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return OK;
+        switch (f.number) {
+        case 1:
+            a->name = graph_onnx_text(&f);
+            break;
+        case 2:
+            bits = (uint32_t)f.value;
+            a->f = f32_of((const uint8_t *)&bits);
+            a->has_f = true;
+            break;
+        case 3:
+            a->i = (int64_t)f.value;
+            a->has_i = true;
+            break;
+        case 4:
+            a->s = graph_onnx_text(&f);
+            break;
+        case 5:
+            if (!f.is_bytes)
+                return graph_wire_expected(&w, "a tensor");
+            TRY(graph_onnx_read_tensor(graph_wire_in(&w, &f), &a->t));
+            a->has_tensor = true;
+            break;
+        case 6:
+        case 11:
+            return err_set(ERR_UNSUPPORTED, "attribute \"%.*s\" holds a graph",
+                           onnx_shown(a->name), a->name.p);
+        case 7:
+            TRY(read_floats(&w, &f, a));
+            break;
+        case 8:
+            TRY(read_ints(&w, &f, a));
+            break;
+        default:
+            break; /* its type follows from what it holds; the rest is for people */
+        }
+    }
+}
+
+static int put_text(const struct graph_wire *w, struct onnx_text *list, int *n,
+                    const struct graph_wire_field *f)
+{
+    if (*n == ONNX_IN_MAX)
+        return graph_wire_expected(w, "at most 16 inputs and outputs");
+    list[(*n)++] = graph_onnx_text(f);
+    return OK;
+}
+
+int graph_onnx_read_node(struct graph_wire w, struct onnx_node *v)
+{
+    struct graph_wire_field f;
+    bool more;
+
+    *v = (struct onnx_node){0};
+    for (;;) {
+        TRY(graph_wire_next(&w, &f, &more));
+        if (!more)
+            return OK;
+        if (f.number <= 7 && !f.is_bytes)
+            return graph_wire_expected(&w, "a text or a message");
+        switch (f.number) {
+        case 1:
+            TRY(put_text(&w, v->in, &v->n_in, &f));
+            break;
+        case 2:
+            TRY(put_text(&w, v->out, &v->n_out, &f));
+            break;
+        case 3:
+            v->name = graph_onnx_text(&f);
+            break;
+        case 4:
+            v->op = graph_onnx_text(&f);
+            break;
+        case 5:
+            if (v->n_attrs == ONNX_ATTRS_MAX)
+                return graph_wire_expected(&w, "at most 16 attributes");
+            TRY(read_attr(graph_wire_in(&w, &f), &v->attrs[v->n_attrs++]));
+            break;
+        case 7:
+            v->domain = graph_onnx_text(&f);
+            break;
+        default:
+            break; /* for people */
+        }
+    }
 }

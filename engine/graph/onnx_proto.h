@@ -1,10 +1,9 @@
-/* graph/onnx_parts.h - shared by the files that read ONNX. Private to them.
- * Threads: one owner per import. */
-#ifndef GRAPH_ONNX_PARTS_H
-#define GRAPH_ONNX_PARTS_H
+/* graph/onnx_proto.h - the messages of an ONNX file: tensors, attributes and nodes, read where the
+ * file is mapped.   Threads: stateless. */
+#ifndef GRAPH_ONNX_PROTO_H
+#define GRAPH_ONNX_PROTO_H
 
-#include "base/map.h"
-#include "graph/onnx.h"
+#include "graph/graph.h"
 #include "graph/wire.h"
 
 #define ONNX_IN_MAX    16
@@ -15,6 +14,7 @@ struct onnx_text { /* in the file; not NUL-terminated */
     size_t n;
 };
 bool graph_onnx_is(struct onnx_text t, const char *s);
+struct onnx_text graph_onnx_text(const struct graph_wire_field *f);
 /* How much of it a message quotes, for %.*s. */
 static inline int onnx_shown(struct onnx_text t)
 {
@@ -49,39 +49,12 @@ struct onnx_node {
     struct onnx_attr attrs[ONNX_ATTRS_MAX];
 };
 
-struct graph_onnx {
-    struct graph g;
-    int64_t opset;
-    struct map places; /* hash of a name -> its place among values */
-    int n_values, max_values;
-    struct onnx_value {
-        struct onnx_text name;
-        int node;
-    } * values;
-    int n_weights, max_weights;
-    struct onnx_weight {
-        char name[GRAPH_NAME_MAX];
-        struct onnx_tensor t;
-    } * weights;
-};
-
-/* ---- onnx_tensor.c ---- */
-
+MUST int graph_onnx_read_node(struct graph_wire w, struct onnx_node *v);
 MUST int graph_onnx_read_tensor(struct graph_wire w, struct onnx_tensor *out);
 bool graph_onnx_is_real(const struct onnx_tensor *t); /* f32 in our graph, else i64 */
 /* As f64: the nearest that is exact, as exporters write 2^63 - 1 for "to the end". */
 double graph_onnx_exact(int64_t x);
 /* All elements: out [elements], as f64. ERR_FORMAT: fewer or more than its sizes say. */
 MUST int graph_onnx_elements(const struct onnx_tensor *t, double *out);
-
-/* ---- onnx_ops.c ---- */
-
-/* The nodes of our graph that compute what `v` does: one for each of its outputs, to out. in[a]:
- * the node of input a, -1 where it is left out. */
-MUST int graph_onnx_convert(struct graph_onnx *f, const struct onnx_node *v,
-                            const int *in, int *out);
-/* A const of a tensor. */
-MUST int graph_onnx_put_const(struct graph_onnx *f, const struct onnx_tensor *t,
-                              int *out);
 
 #endif
