@@ -1,65 +1,15 @@
 /* Which all-reduce for which size. All ranks must take the same one, so a table is only
  * changed where all of them meet: rank 0's times decide, the others copy its table. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/mem.h"
 #include "measure/compare.h"
 #include "par/comm.h"
-
-/* A message no longer than this is passed on whole when nothing was measured: the
- * hand-offs cost more than reading every rank's message. allreduce_bench: the two
- * cross between 1 and 4 kB for two ranks that share a cache, and at 8 kB for two that
- * do not. */
-#define WHOLE_BYTES 2048
 
 #define SMALLEST_BYTES 256
 #define N_ROUNDS       7
 /* A change of the algorithm from one size to the next is worth a gain beyond that of a
  * trial's own noise. */
 #define MARGIN_FRAC 0.02
-
-static int number_of(const char *name)
-{
-    int i = 0;
-
-    while (par_colls[i] && strcmp(par_colls[i]->name, name) != 0)
-        i++;
-    return par_colls[i] ? i : 0;
-}
-
-int par_choice_one(struct par_choice *out, const char *name)
-{
-    const struct par_coll *c = NULL;
-    int rc = par_coll_find(name, &c);
-
-    *out = (struct par_choice){.n = rc == OK, .row = {{SIZE_MAX, number_of(name)}}};
-    return rc;
-}
-
-void par_choice_set(struct par_rank *r, const struct par_choice *c)
-{
-    r->choice = *c;
-}
-
-void par_choice_default(struct par_choice *c)
-{
-    *c = (struct par_choice){.n = 2,
-                             .row = {{WHOLE_BYTES, number_of("symmetric")},
-                                     {SIZE_MAX, number_of("rank_shifted")}}};
-}
-
-const struct par_coll *par_choice_of(const struct par_rank *r, size_t n)
-{
-    const struct par_choice *c = &r->choice;
-    int i = 0;
-
-    while (i < c->n - 1 && n * sizeof(float) > c->row[i].bytes)
-        i++;
-    return par_colls[c->row[i].coll];
-}
-
-/* --- measuring */
 
 /* A trial sends as many messages as take about this long on rank 0: long enough for the
  * clock's resolution, short enough that opening an engine is not delayed. */

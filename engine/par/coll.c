@@ -62,6 +62,62 @@ int par_comm_init(void *mem, int n_ranks, size_t max_floats)
     return OK;
 }
 
+/* --- the algorithm for a message */
+
+int par_coll_find(const char *name, const struct par_coll **out)
+{
+    *out = name_find(par_colls, name, "collective");
+    return *out ? OK : ERR_NOTFOUND;
+}
+
+/* A message no longer than this is passed on whole when nothing was measured: the
+ * hand-offs cost more than reading every rank's message. allreduce_bench: the two
+ * cross between 1 and 4 kB for two ranks that share a cache, and at 8 kB for two that
+ * do not. */
+#define WHOLE_BYTES 2048
+
+static int number_of(const char *name)
+{
+    int i = 0;
+
+    while (par_colls[i] && strcmp(par_colls[i]->name, name) != 0)
+        i++;
+    return par_colls[i] ? i : 0;
+}
+
+int par_choice_one(struct par_choice *out, const char *name)
+{
+    const struct par_coll *c = NULL;
+    int rc = par_coll_find(name, &c);
+
+    *out = (struct par_choice){.n = rc == OK, .row = {{SIZE_MAX, number_of(name)}}};
+    return rc;
+}
+
+void par_choice_set(struct par_rank *r, const struct par_choice *c)
+{
+    r->choice = *c;
+}
+
+void par_choice_default(struct par_choice *c)
+{
+    *c = (struct par_choice){.n = 2,
+                             .row = {{WHOLE_BYTES, number_of("symmetric")},
+                                     {SIZE_MAX, number_of("rank_shifted")}}};
+}
+
+const struct par_coll *par_choice_of(const struct par_rank *r, size_t n)
+{
+    const struct par_choice *c = &r->choice;
+    int i = 0;
+
+    while (i < c->n - 1 && n * sizeof(float) > c->row[i].bytes)
+        i++;
+    return par_colls[c->row[i].coll];
+}
+
+/* --- the communicator */
+
 int par_comm_join(struct par_rank *out, void *mem, int rank, uint64_t spin_ns)
 {
     struct par_comm *c = mem;
@@ -84,12 +140,6 @@ void par_comm_abort(void *mem)
     struct par_comm *c = mem;
 
     atomic_store(&c->aborted, 1);
-}
-
-int par_coll_find(const char *name, const struct par_coll **out)
-{
-    *out = name_find(par_colls, name, "collective");
-    return *out ? OK : ERR_NOTFOUND;
 }
 
 int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n)

@@ -190,11 +190,6 @@ int par_team_open_by(struct par_team **out, const struct par_team_kind *kind,
     return rc;
 }
 
-int par_team_open(struct par_team **out, const int *cpus, int n, int pin)
-{
-    return par_team_open_by(out, &par_team_kind_pthread, cpus, n, pin);
-}
-
 void par_team_close(struct par_team **team)
 {
     struct par_team *t = *team;

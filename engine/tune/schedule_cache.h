@@ -16,10 +16,20 @@
 
 #include "tune/measure.h"
 
+/* The machine and the code of a measurement. */
+struct tune_key {
+    char cpu[64], microcode[24];
+    char commit[64]; /* the newest commit that changed engine/kernels or engine/par */
+};
+void tune_key_here(struct tune_key *out);
+
 struct tune_cache;
 /* An absent file gives an empty cache. n_threads, cpus: the thread set in use now. */
 MUST int tune_cache_open(struct tune_cache **out, const char *path, const int *cpus,
                          int n_threads);
+/* The same with another key than tune_key_here(). */
+MUST int tune_cache_open_as(struct tune_cache **out, const char *path,
+                            const struct tune_key *key, const int *cpus, int n_threads);
 void tune_cache_close(struct tune_cache **c);
 
 /* A cache without a file of its own, for schedules that are part of another document. `o`: an

@@ -18,7 +18,7 @@ clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=undefined -I. -Iengine $(pkg-config --cflags hdf5-serial) \
     "-DFUZZ_TARGET=fuzz_$target" tests/fuzz/fuzz.c $(ls engine/base/*.c | grep -v build.c) engine/format/*.c engine/format/reader/*.c \
     engine/tokenizer/*.c engine/chat/*.c engine/graph/*.c engine/graph/pass/*.c $(ls engine/ir/*.c | grep -v 'build.c\|problem.c') engine/http/request.c engine/http/stop.c engine/plan/plan*.c engine/simulate/*.c engine/topo/*.c \
-    engine/measure/card.c engine/tune/cache_file.c engine/tune/schedule_cache.c \
+    engine/measure/card.c engine/tune/schedule_cache.c \
     experiments/record/*.c \
     "$build/libtestbed.a" "$build/libsandwich.a" $(pkg-config --libs hdf5-serial) \
     -lpapi -lsde -ljansson -lhwloc -lpcre2-8 -lutf8proc -lmicrohttpd -lcurl -lz -l:libgomp.so.1 -lm -o "$out/fuzz_$target"

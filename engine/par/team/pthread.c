@@ -147,3 +147,8 @@ const struct par_team_kind par_team_kind_pthread = {
     .stop = stop,
     .run = run,
 };
+
+int par_team_open(struct par_team **out, const int *cpus, int n, int pin)
+{
+    return par_team_open_by(out, &par_team_kind_pthread, cpus, n, pin);
+}
