@@ -285,13 +285,3 @@ void counters_read(const struct counters *c, struct counters_value *out)
             counters_none(&out[i], 0, "%s: no run was counted", e->name);
     }
 }
-
-void counters_reset(struct counters *c)
-{
-    for (int i = 0; i < c->n_events; i++) {
-        if (c->events[i].pass < 0)
-            continue;
-        c->events[i].v = counters_zero();
-        c->events[i].counted = false;
-    }
-}

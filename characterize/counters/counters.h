@@ -70,7 +70,6 @@ void counters_start(struct counters *c, int pass);
 void counters_stop(struct counters *c, int pass);
 /* [n] as given to counters_open(). An event no run has counted is NaN. */
 void counters_read(const struct counters *c, struct counters_value *out);
-void counters_reset(struct counters *c);
 
 /* A value that says it is missing: sets NaN, `error` and the text. */
 void counters_none(struct counters_value *v, int error, const char *fmt, ...)

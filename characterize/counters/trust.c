@@ -226,33 +226,9 @@ int counters_trust_run(struct counters_trust out[COUNTERS_TRUST_MAX], int *n)
     return rc;
 }
 
-/* ---- telling ---- */
+/* ---- the record ---- */
 
 static const char *const verdicts[] = {"trusted", "off", "unavailable"};
-
-int counters_trust_text(const struct counters_trust *t, int n, char **text)
-{
-    char *buf = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&buf, &size);
-
-    *text = NULL;
-    if (!f)
-        return err_set(ERR_NOMEM, "out of memory writing the table of events");
-    for (int i = 0; i < n; i++) {
-        fprintf(f, "%-11s %-30s %-36s ", t[i].provider, t[i].event, t[i].work);
-        if (t[i].verdict == COUNTERS_UNAVAILABLE)
-            fprintf(f, "unavailable: %s\n", t[i].why);
-        else if (t[i].verdict == COUNTERS_OFF)
-            fprintf(f, "off by x%.3g\n", t[i].ratio);
-        else
-            fprintf(f, "trusted (x%.3f)\n", t[i].ratio);
-    }
-    if (fclose(f) == 0 && buf)
-        *text = mem_strdup(MEM_OTHER, buf);
-    free(buf);
-    return *text ? OK : err_set(ERR_NOMEM, "out of memory writing the table of events");
-}
 
 static json_t *number(double x)
 {
@@ -278,5 +254,5 @@ int counters_trust_json(const struct counters_trust *t, int n, json_t **out)
     *out = json_pack("{s:i, s:i, s:i, s:o}", "n_trusted", counts[COUNTERS_TRUSTED],
                      "n_off", counts[COUNTERS_OFF], "n_unavailable",
                      counts[COUNTERS_UNAVAILABLE], "events", events);
-    return *out ? OK : err_set(ERR_NOMEM, "out of memory telling of events");
+    return *out ? OK : err_set(ERR_NOMEM, "no memory for the table of events");
 }

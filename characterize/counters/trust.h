@@ -28,9 +28,7 @@ struct counters_trust {
 
 /* Run every check; *n rows of `out`. ERR_NOMEM: the work needs some 256 MiB. */
 MUST int counters_trust_run(struct counters_trust out[COUNTERS_TRUST_MAX], int *n);
-/* The table for people, a line a check; mem_free(). */
-MUST int counters_trust_text(const struct counters_trust *t, int n, char **text);
-/* The same for records: {"n_trusted": .., "n_off": .., "n_unavailable": .., "events":
+/* For records: {"n_trusted": .., "n_off": .., "n_unavailable": .., "events":
  * [{...}]}; a missing number is null. A new reference. */
 MUST int counters_trust_json(const struct counters_trust *t, int n, json_t **out);
 

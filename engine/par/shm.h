@@ -20,9 +20,6 @@ struct par_shm {
 
 /* Pages are taken when they are first written. ERR_ARG: no bytes. ERR_NOMEM. */
 MUST int par_shm_open(struct par_shm *out, size_t bytes);
-/* Map the same memory at another address, for a process that received `fd`, which is
- * duplicated. ERR_ARG: the memory has fewer bytes. ERR_IO: `fd` is not open. ERR_NOMEM. */
-MUST int par_shm_map(struct par_shm *out, int fd, size_t bytes);
 void par_shm_close(struct par_shm *s); /* a zeroed struct is fine; so is closing twice */
 
 #endif

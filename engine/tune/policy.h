@@ -20,8 +20,6 @@ struct tune_opts {
     int64_t freeze;     /* shapes in a row that agree before the search ends; 0: sigma */
     double theta;       /* relative change of the slice below which it is reused */
     bool split_k;       /* allow pk > 1 */
-    bool literal_limit; /* the slice leaves n tiles along every dimension (the paper's
-                           text), not n in the product */
     int64_t trials;     /* measurements per shape for policies that sample */
     int64_t retest;     /* fastest schedules that are measured again; 0: none */
     bool start_default; /* the cost model's schedule is a start of the search, and one of

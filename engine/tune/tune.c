@@ -31,9 +31,6 @@ const struct opt_row tune_opt_table[] = {
             .min = 0, .max = 10),
     OPT_ROW(BOOL, split_k, "true",
             "Allow schedules that divide K among threads and add a reduction."),
-    OPT_ROW(BOOL, literal_limit, NULL,
-            "Read the paper's limit of parallelizability literally: a slice leaves one "
-            "tile per thread along every dimension, not in their product."),
     /* what Sandwich's evaluation gave Ansor */
     OPT_ROW(INT, trials, "800",
             "Largest number of measurements per shape, for the policies that sample "

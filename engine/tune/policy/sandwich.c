@@ -85,7 +85,6 @@ static int grow_all(struct tune_search *q, struct candidate *x, int *n_grown)
     const struct tune_opts *o = q->c->o;
     const struct tune_bound bound = {.dim = {q->shape.m, q->w->n_panels, q->w->k_pad},
                                      .n_threads = q->c->n_threads,
-                                     .literal = o->literal_limit,
                                      .split_k = o->split_k};
     struct tune_shape whole = q->shape, trial;
     int n = 0, rc = OK;
