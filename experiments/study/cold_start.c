@@ -18,9 +18,8 @@
 #include "baselines/http.h"
 #include "baselines/server.h"
 #include "cpu/cpu.h"
-#include "experiments/study/support/compare.h"
 #include "experiments/study/support/program.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 
 #define SYSTEMS_MAX 12
 #define ROUNDS_MAX  99
@@ -31,66 +30,48 @@
 
 enum { WARM, COLD };
 
-struct opts {
-    char *model, *systems;
-    int cache, precision;
-    int64_t threads, n_prompt_tok, ctx_tok, rounds;
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    X(STR, systems, "sandwich ik_llama.cpp llama.cpp",                                   \
+      "Servers, separated by blanks: names in baselines/systems/, or paths of such "     \
+      "files. The first is held against the others.")                                    \
+    X(ENUM, cache, "warm",                                                               \
+      "Whether the page cache has the file (warm), or it is read from disk.",            \
+      .values = "warm|cold")                                                             \
+    X(ENUM, precision, "a8", "Precision of this engine's matrix products.",              \
+      .values = KERN_PRECISIONS)                                                         \
+    OPTION_THREADS(X, "0", "Number of threads. 0: one for each core of the budget.")     \
+    X(INT, n_prompt_tok, "16", "Prompt tokens.", .unit = "tok", .min = 1, .max = 4096)   \
+    X(INT, ctx_tok, "512", "Longest sequence, for which memory is reserved.",            \
+      .unit = "tok", .min = 2, .max = 1 << 20)                                           \
+    X(INT, rounds, "5", "Rounds of all programs, in turn.", .min = 3, .max = ROUNDS_MAX)
 
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    OPT_ROW(STR, systems, "sandwich ik_llama.cpp llama.cpp",
-            "Servers, separated by blanks: names in baselines/systems/, or paths of such "
-            "files. The first is held against the others."),
-    OPT_ROW(ENUM, cache, "warm",
-            "Whether the page cache has the file (warm), or it is read from disk.",
-            .values = "warm|cold"),
-    OPT_ROW(ENUM, precision, "a8", "Precision of this engine's matrix products.",
-            .values = KERN_PRECISIONS),
-    ROW_THREADS("0", "Number of threads. 0: one for each core of the budget."),
-    OPT_ROW(INT, n_prompt_tok, "16", "Prompt tokens.", .unit = "tok", .min = 1,
-            .max = 4096),
-    OPT_ROW(INT, ctx_tok, "512", "Longest sequence, for which memory is reserved.",
-            .unit = "tok", .min = 2, .max = 1 << 20),
-    OPT_ROW(INT, rounds, "5", "Rounds of all programs, in turn.", .min = 3,
-            .max = ROUNDS_MAX),
-    {0},
-};
+/* Phases of `sandwich run`, whose times add up to that of its first token. */
+#define PHASE(X, name, text) X(name##_s, "s", LOWER, "of `sandwich run`: " text)
+#define RESULTS(X)                                                                       \
+    X(run_first_token_s, "s", LOWER, "start to first token: `sandwich run`")             \
+    PHASE(X, read, "reading the file, or waiting for it, mean over threads")             \
+    PHASE(X, pack, "packing the weights, mean over threads")                             \
+    PHASE(X, wait, "threads that wait for one another while weights are packed")         \
+    PHASE(X, kv, "memory for keys and values")                                           \
+    PHASE(X, rest, "threads, the file's head, kernels, tokenizer")                       \
+    PHASE(X, prompt, "the prompt")                                                       \
+    X(first_token_s, "s", LOWER, "start to first token: the first server")               \
+    X(ready_s, "s", LOWER, "start to ready: the first server")                           \
+    X(rival_first_token_s, "s", 0, "start to first token: the fastest of the others")    \
+    X(first_token_over_rival, "x", LOWER, "the first server's time / that one's")        \
+    X(file_mb, "MB", 0, "the model's file")                                              \
+    X(weights_gbps, "GB/s", HIGHER, "the file's bytes / time of reading and packing")    \
+    X(disk_frac, "", 0, "share of the file that was read from disk meanwhile")
 
-/* Phases of `sandwich run`: metric, key of its "load" ("": put_phases() knows it), text. */
-#define PHASES(X)                                                                        \
-    X(read, "read_s", "reading the file, or waiting for it, mean over threads")          \
-    X(pack, "pack_s", "packing the weights, mean over threads")                          \
-    X(wait, "", "threads that wait for one another while weights are packed")            \
-    X(kv, "kv_s", "memory for keys and values")                                          \
-    X(rest, "", "threads, the file's head, kernels, tokenizer")                          \
-    X(prompt, "", "the prompt")
-#define ID(name, key, text)     PHASE_##name,
-#define NAME(name, key, text)   #name,
-#define METRIC(name, key, text) {#name "_s", "s", "lower", "of `sandwich run`: " text},
-enum { PHASES(ID) N_PHASES, READY = N_PHASES, DISK_BYTES };
-static const char *const phase_names[] = {PHASES(NAME)};
+FRAME_TYPES;
 
-static const struct study_metric metrics[] = {
-    {"run_first_token_s", "s", "lower", "start to first token: `sandwich run`"},
-    PHASES(METRIC){"first_token_s", "s", "lower",
-                   "start to first token: the first server"},
-    {"ready_s", "s", "lower", "start to ready: the first server"},
-    {"rival_first_token_s", "s", "", "start to first token: the fastest of the others"},
-    {"first_token_over_rival", "x", "lower", "the first server's time / that one's"},
-    {"file_mb", "MB", "", "the model's file"},
-    {"weights_gbps", "GB/s", "higher", "the file's bytes / time of reading and packing"},
-    {"disk_frac", "", "", "share of the file that was read from disk meanwhile"},
-    {0},
-};
-
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct cold_start {
+    FRAME_CELL;
     char names[SYSTEMS_MAX][NAME_CHARS], *systems[SYSTEMS_MAX];
     int n_systems;
-    struct study_compare rounds; /* `sandwich run`, then the servers */
-    int fd;                      /* of the model's file, + 1; 0: not open */
+    double weights_s, disk_bytes, ready_s[SYSTEMS_MAX];
+    int fd; /* of the model's file, + 1; 0: not open */
     int64_t file_bytes;
     char ids[4096 * 6]; /* the prompt, separated by commas */
 };
@@ -98,7 +79,7 @@ struct cell {
 /* ---- the page cache ---- */
 
 /* The share of the file that the page cache has. */
-static int cached_frac(const struct cell *c, double *frac)
+static int cached_frac(const struct cold_start *c, double *frac)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)c->file_bytes;
     size_t n = (bytes + page - 1) / page, found = 0;
@@ -117,7 +98,7 @@ static int cached_frac(const struct cell *c, double *frac)
     return rc;
 }
 
-static int fill_cache(const struct cell *c)
+static int fill_cache(const struct cold_start *c)
 {
     char *buffer = mem_new(MEM_HARNESS, READ_BYTES, 1);
     int64_t at = 0;
@@ -129,7 +110,7 @@ static int fill_cache(const struct cell *c)
     return at == c->file_bytes ? OK : err_set(ERR_IO, "%s: cannot be read", c->o->model);
 }
 
-static int prepare_cache(const struct cell *c)
+static int prepare_cache(const struct cold_start *c)
 {
     double kept;
 
@@ -148,7 +129,7 @@ static int prepare_cache(const struct cell *c)
 
 /* ---- `sandwich run` ---- */
 
-static int cold_start_program(const struct cell *c, json_t **report)
+static int cold_start_program(const struct cold_start *c, json_t **report)
 {
     char threads[24], ctx[24];
     const char *const argv[] = {"sandwich",
@@ -174,42 +155,35 @@ static int cold_start_program(const struct cell *c, json_t **report)
         &(struct study_program){.name = "sandwich run", .argv = argv}, report);
 }
 
-/* The parts of its time to the first token, which add up to it. */
-static void put_phases(struct cell *c, const json_t *report, double first_s)
-{
-#define KEY(name, key, text) key,
-    static const char *const keys[] = {PHASES(KEY)};
-#undef KEY
-    const json_t *load = json_object_get(json_object_get(report, "engine"), "load");
-    double s[N_PHASES], rest = first_s;
-
-    for (int i = 0; i < N_PHASES; i++)
-        s[i] = *keys[i] ? json_f64_at(load, keys[i]) : 0;
-    s[PHASE_wait] = json_f64_at(load, "weights_s") - s[PHASE_read] - s[PHASE_pack];
-    s[PHASE_prompt] = json_f64_at(report, "ttft_s");
-    for (int i = 0; i < N_PHASES; i++)
-        rest -= s[i];
-    s[PHASE_rest] = rest;
-    for (int i = 0; i < N_PHASES; i++)
-        study_compare_put(&c->rounds, i, s[i]);
-    study_compare_put(&c->rounds, READY, json_f64_at(load, "weights_s"));
-    study_compare_put(&c->rounds, DISK_BYTES, json_f64_at(load, "disk_bytes"));
-}
-
-static int try_run(struct cell *c, double *first_s)
+static int try_run(struct cold_start *c, double *first_s)
 {
     json_t *report = NULL;
+    const json_t *load;
+    double weights_s, read_s, pack_s, kv_s, prompt_s;
 
     TRY(cold_start_program(c, &report));
+    load = json_object_get(json_object_get(report, "engine"), "load");
     *first_s = json_f64_at(report, "start_to_first_token_s");
-    put_phases(c, report, *first_s);
+    weights_s = json_f64_at(load, "weights_s");
+    read_s = json_f64_at(load, "read_s");
+    pack_s = json_f64_at(load, "pack_s");
+    kv_s = json_f64_at(load, "kv_s");
+    prompt_s = json_f64_at(report, "ttft_s");
+    frame_put(c->f, &c->r->read_s, read_s);
+    frame_put(c->f, &c->r->pack_s, pack_s);
+    frame_put(c->f, &c->r->wait_s, weights_s - read_s - pack_s);
+    frame_put(c->f, &c->r->kv_s, kv_s);
+    frame_put(c->f, &c->r->rest_s, *first_s - weights_s - kv_s - prompt_s);
+    frame_put(c->f, &c->r->prompt_s, prompt_s);
+    frame_put(c->f, &c->weights_s, weights_s);
+    frame_put(c->f, &c->disk_bytes, json_f64_at(load, "disk_bytes"));
     json_decref(report);
     return OK;
 }
 
 /* ---- a server ---- */
 
-static int ask(const struct cell *c, const char *url)
+static int ask(const struct cold_start *c, const char *url)
 {
     const struct sut_http_opts o = {
         .url = url, .connect_timeout_s = 5, .timeout_s = ANSWER_S};
@@ -231,7 +205,7 @@ static int ask(const struct cell *c, const char *url)
     return rc;
 }
 
-static int try_server(struct cell *c, int i, double *first_s, double *ready_s)
+static int try_server(struct cold_start *c, int i, double *first_s, double *ready_s)
 {
     const struct sut_server_opts o = {
         .system = c->systems[i],
@@ -254,7 +228,7 @@ static int try_server(struct cell *c, int i, double *first_s, double *ready_s)
 }
 
 /* Those that are installed; the others are noted with the reason. */
-static int open_systems(struct cell *c)
+static int open_systems(struct cold_start *c)
 {
     char *names = mem_strdup(MEM_HARNESS, c->o->systems), *at = names, *name;
     double first_s, ready_s;
@@ -288,74 +262,63 @@ static int open_systems(struct cell *c)
 
 /* ---- the cell ---- */
 
-static int trial(void *arg, int i, struct measure_trial *t)
+static int cold_start_trial(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *c = arg;
+    struct cold_start *c = arg;
     double ready_s;
 
     TRY(prepare_cache(c));
     if (i == 0)
         return try_run(c, &t->seconds);
     TRY(try_server(c, i - 1, &t->seconds, &ready_s));
-    study_compare_put(&c->rounds, READY, ready_s);
+    frame_put(c->f, &c->ready_s[i - 1], ready_s);
     return OK;
 }
 
-static double median_s(const struct cell *c, int i)
+static double median_s(const struct cold_start *c, int i)
 {
-    return stats_median(study_compare_times(&c->rounds, i), (size_t)c->rounds.n_rounds);
+    return stats_median(frame_times(c->f, i), (size_t)c->f->n_rounds);
 }
 
-static void report_servers(struct cell *c)
+static void report_servers(struct cold_start *c)
 {
-    const char *const alone = "no other server is installed";
-    int rival = -1;
+    struct results *r = c->r;
+    int fastest = 0; /* of the others */
     char name[NAME_CHARS + 24];
 
     for (int i = 0; i < c->n_systems; i++) {
         snprintf(name, sizeof(name), "first_token_s_of_%s", c->names[i]);
-        study_series(c->out, name, "s", study_compare_times(&c->rounds, i + 1),
-                     (size_t)c->rounds.n_rounds);
-        if (i > 0 && (rival < 0 || median_s(c, i + 1) < median_s(c, rival + 1)))
-            rival = i;
+        frame_times_series(c->f, name, i + 1);
+        if (i > 0 && (!fastest || median_s(c, i + 1) < median_s(c, fastest + 1)))
+            fastest = i;
     }
-    study_value(c->out, "first_token_s", c->n_systems ? median_s(c, 1) : NAN,
-                "the first server is not installed");
-    study_value(c->out, "ready_s",
-                c->n_systems ? study_compare_median(&c->rounds, 1, READY) : NAN,
-                "the first server is not installed");
-    study_value(c->out, "rival_first_token_s", rival > 0 ? median_s(c, rival + 1) : NAN,
-                alone);
-    if (rival > 0)
-        (void)study_compare_ratio(&c->rounds, "first_token_over_rival", 1, rival + 1, 0);
-    else
-        study_value(c->out, "first_token_over_rival", NAN, alone);
+    r->first_token_s = c->n_systems ? median_s(c, 1) : NAN;
+    r->ready_s = c->n_systems ? c->ready_s[0] : NAN;
+    frame_why(c->f, &r->first_token_s, "the first server is not installed");
+    frame_why(c->f, &r->ready_s, "the first server is not installed");
+    r->rival_first_token_s = r->first_token_over_rival = NAN;
+    frame_why(c->f, &r->rival_first_token_s, "no other server is installed");
+    frame_why(c->f, &r->first_token_over_rival, "no other server is installed");
+    if (fastest > 0) {
+        r->rival_first_token_s = median_s(c, fastest + 1);
+        frame_ratio(c->f, &r->first_token_over_rival, 1, fastest + 1, 0);
+    }
 }
 
-static void report(struct cell *c)
+static void cold_start_report(struct cold_start *c)
 {
     double bytes = (double)c->file_bytes;
-    char name[NAME_CHARS];
 
-    study_value(c->out, "run_first_token_s", median_s(c, 0), "");
-    study_series(c->out, "run_first_token_s_by_round", "s",
-                 study_compare_times(&c->rounds, 0), (size_t)c->rounds.n_rounds);
-    for (int i = 0; i < N_PHASES; i++) {
-        snprintf(name, sizeof(name), "%s_s", phase_names[i]);
-        study_value(c->out, name, study_compare_median(&c->rounds, 0, i),
-                    "`sandwich run` did not tell");
-    }
-    study_value(c->out, "file_mb", bytes * 1e-6, "");
-    study_value(c->out, "weights_gbps",
-                bytes * 1e-9 / study_compare_median(&c->rounds, 0, READY),
-                "`sandwich run` did not tell");
-    study_value(c->out, "disk_frac",
-                study_compare_median(&c->rounds, 0, DISK_BYTES) / bytes,
-                "`sandwich run` did not tell");
+    c->r->run_first_token_s = median_s(c, 0);
+    frame_times_series(c->f, "run_first_token_s_by_round", 0);
+    c->r->file_mb = bytes * 1e-6;
+    c->r->weights_gbps = bytes * 1e-9 / c->weights_s;
+    c->r->disk_frac = c->disk_bytes / bytes;
+    frame_why(c->f, NULL, "`sandwich run` did not report it");
     report_servers(c);
 }
 
-static int open_file(struct cell *c)
+static int open_file(struct cold_start *c)
 {
     struct stat st;
 
@@ -370,29 +333,29 @@ static int open_file(struct cell *c)
     return OK;
 }
 
-static int run(struct cell *c)
+static void cold_start_close(struct cold_start *c)
+{
+    for (int i = 0; i < c->n_systems; i++)
+        mem_free(c->systems[i]);
+    if (c->fd > 0)
+        close(c->fd - 1);
+}
+
+static int cold_start_run(struct cold_start *c)
 {
     size_t at = 0;
 
+    FRAME_CLOSE(c->f, cold_start_close, c);
     TRY(open_file(c));
     for (int64_t i = 0; i < c->o->n_prompt_tok; i++) /* any ids: weights are random */
         at += (size_t)snprintf(c->ids + at, sizeof(c->ids) - at, "%s%d", i ? "," : "",
                                (int)(3 + i * 7 % 90));
     TRY(prepare_cache(c));
     TRY(open_systems(c));
-    c->rounds = (struct study_compare){.doing = "starts of all programs, in turn"};
-    TRY(study_compare(&c->rounds, c->out, 1 + c->n_systems, c->o->rounds, trial, c));
-    report(c);
+    TRY(frame_rounds(c->f, "starts of all programs, in turn", 1 + c->n_systems,
+                     c->o->rounds, cold_start_trial, c));
+    cold_start_report(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_compare_close(&c->rounds);
-    for (int i = 0; i < c->n_systems; i++)
-        mem_free(c->systems[i]);
-    if (c->fd > 0)
-        close(c->fd - 1);
 }
 
 STUDY(cold_start, "start to first token of programs and servers, by phases");

@@ -31,105 +31,92 @@
 
 #include "base/mem.h"
 #include "experiments/study/support/clock_limit.h"
-#include "experiments/study/support/compare.h"
 #include "experiments/study/support/elasticity.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/hogs.h"
 #include "experiments/study/support/lever_work.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 
 #define ROUNDS_MAX   99
 #define CLOCK_SHARE  0.8
 #define CLOCK_PEAK_S 0.02
 #define STEPS_MAX    4096
 
-struct opts {
-    char *work, *model;
-    int precision;
-    int64_t n_prompt_tok, n_output_tok, n_ctx_tok, rounds, stream_mb, cache_mb;
-    double trial_s, time_share, period_ms;
-    bool set_clock;
-};
-
-static const struct opt_row table[] = {
-    OPT_ROW(
-        STR, work, "prefill",
-        "What is computed: prefill, decode_N of N sequences, serving_N (a prompt and the "
-        "decode steps from it to the next one, in a closed loop of N sequences), or a "
-        "control: fma, stream or cache. Example: decode_8"),
-    ROW_MODEL,
-    ROW_PRECISION,
-    OPT_ROW(INT, n_prompt_tok, "256", "Prompt tokens of prefill and serving.",
-            .unit = "tok", .min = 4, .max = 65536),
-    OPT_ROW(INT, n_output_tok, "64", "Output tokens of a sequence of serving.",
-            .unit = "tok", .min = 1, .max = 65536),
-    OPT_ROW(INT, n_ctx_tok, "64", "Tokens of each sequence before a decode step.",
-            .unit = "tok", .min = 1, .max = 65536),
-    OPT_ROW(INT, rounds, "11", "Rounds of all levers, in turn.", .min = 3,
-            .max = ROUNDS_MAX),
-    OPT_ROW(F64, trial_s, "0.12", "Time of a trial at least.", .unit = "s", .min = 0.001,
-            .max = 60),
-    OPT_ROW(F64, time_share, "0.25", "Share of the cores' time that hogs take.",
-            .min = 0.01, .max = 0.8),
-    OPT_ROW(F64, period_ms, "4", "From one slice of a hog to the next.", .unit = "ms",
-            .min = 0.2, .max = 1000),
-    OPT_ROW(INT, cache_mb, "0",
-            "Size of what hogs displace caches with. 0: 3/4 of the last-level cache.",
-            .unit = "MiB", .min = 0, .max = 1 << 20),
-    OPT_ROW(INT, stream_mb, "256", "Size of what the control `stream` reads.",
-            .unit = "MiB", .min = 1, .max = 1 << 20),
-    OPT_ROW(
-        BOOL, set_clock, "false",
-        "Limit the cores' clock in some trials, which needs root. A run that is killed "
-        "meanwhile leaves the limit."),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, work, "prefill",                                                              \
+      "What is computed: prefill, decode_N of N sequences, serving_N (a prompt and the " \
+      "decode steps from it to the next one, in a closed loop of N sequences), or a "    \
+      "control: fma, stream or cache. Example: decode_8")                                \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_PRECISION(X)                                                                  \
+    X(INT, n_prompt_tok, "256", "Prompt tokens of prefill and serving.", .unit = "tok",  \
+      .min = 4, .max = 65536)                                                            \
+    X(INT, n_output_tok, "64", "Output tokens of a sequence of serving.", .unit = "tok", \
+      .min = 1, .max = 65536)                                                            \
+    X(INT, n_ctx_tok, "64", "Tokens of each sequence before a decode step.",             \
+      .unit = "tok", .min = 1, .max = 65536)                                             \
+    X(INT, rounds, "11", "Rounds of all levers, in turn.", .min = 3, .max = ROUNDS_MAX)  \
+    X(F64, trial_s, "0.12", "Time of a trial at least.", .unit = "s", .min = 0.001,      \
+      .max = 60)                                                                         \
+    X(F64, time_share, "0.25", "Share of the cores' time that hogs take.", .min = 0.01,  \
+      .max = 0.8)                                                                        \
+    X(F64, period_ms, "4", "From one slice of a hog to the next.", .unit = "ms",         \
+      .min = 0.2, .max = 1000)                                                           \
+    X(INT, cache_mb, "0",                                                                \
+      "Size of what hogs displace caches with. 0: 3/4 of the last-level cache.",         \
+      .unit = "MiB", .min = 0, .max = 1 << 20)                                           \
+    X(INT, stream_mb, "256", "Size of what the control `stream` reads.", .unit = "MiB",  \
+      .min = 1, .max = 1 << 20)                                                          \
+    X(BOOL, set_clock, "false",                                                          \
+      "Limit the cores' clock in some trials, which needs root. A run that is killed "   \
+      "meanwhile leaves the limit.")
 
 /* Resources, in the order of the columns of the system. */
-#define RESOURCES(X)                                                                     \
-    X(compute, "operations a second of the cores")                                       \
-    X(bandwidth, "bytes a second from beyond a core's caches")                           \
-    X(cache, "share of the last-level cache that hogs leave; a lower bound")             \
-    X(time, "share of the cores' time; known to be 1")                                   \
-    X(frequency, "clock of the cores")
-#define ID(name, text) RESOURCE_##name,
-enum { RESOURCES(ID) N_RESOURCES };
-#define NAME(name, text) #name,
-static const char *const resources[] = {RESOURCES(NAME)};
+#define RESOURCES(Y, X)                                                                  \
+    Y(X, compute, "operations a second of the cores")                                    \
+    Y(X, bandwidth, "bytes a second from beyond a core's caches")                        \
+    Y(X, cache, "share of the last-level cache that hogs leave; a lower bound")          \
+    Y(X, time, "share of the cores' time; known to be 1")                                \
+    Y(X, frequency, "clock of the cores")
+#define ID(X, name, text) RESOURCE_##name,
+enum { RESOURCES(ID, ) N_RESOURCES };
+#define NAME(X, name, text) #name,
+static const char *const resources[] = {RESOURCES(NAME, )};
 /* Those that the sum is of, and among which the lever is. */
 enum { N_SUMMED = RESOURCE_time };
 
-#define METRICS(name, text)                                                              \
-    {"elasticity_" #name, "", "", "d ln speed / d ln " #name ": " text},                 \
-        {"change_" #name, "", "",                                                        \
-         "what the lever " #name " left of it, as a ratio: above 1 is more"},            \
-        {"speed_" #name, "x", "", "speed with the lever " #name " over speed without"},
+#define RESOURCE_RESULTS(X, name, text)                                                  \
+    X(elasticity_##name, "", 0, "d ln speed / d ln " #name ": " text)                    \
+    X(change_##name, "", 0,                                                              \
+      "what the lever " #name " left of it, as a ratio: above 1 is more")                \
+    X(speed_##name, "x", 0, "speed with the lever " #name " over speed without")
 
-static const struct study_metric metrics[] = {
-    RESOURCES(METRICS){"sum", "", "higher",
-                       "elasticities of compute, bandwidth and cache together"},
-    {"rest", "", "lower", "what this sum lacks of 1: what none of the three changes"},
-    {"lever", "", "", "the largest of these three: 0 compute, 1 bandwidth, 2 cache"},
-    {"step_ms", "ms", "lower", "time of a step, its lowest decile"},
-    {"step_gflops", "GFLOP/s", "", "operations of a step / its time"},
-    {"step_gbps", "GB/s", "", "bytes that a step must read / its time"},
-    {"tokens_per_s", "tok/s", "higher",
-     "tokens of the prompt, or decoded tokens, / the time of a step"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    RESOURCES(RESOURCE_RESULTS, X)                                                       \
+    X(sum, "", HIGHER, "elasticities of compute, bandwidth and cache together")          \
+    X(rest, "", LOWER,                                                                   \
+      "what this sum lacks of 1: what none of "                                          \
+      "the three changes")                                                               \
+    X(lever, "", 0, "the largest of these three: 0 compute, 1 bandwidth, 2 cache")       \
+    X(step_ms, "ms", LOWER, "time of a step, its lowest decile")                         \
+    X(step_gflops, "GFLOP/s", 0, "operations of a step / its time")                      \
+    X(step_gbps, "GB/s", 0, "bytes that a step must read / its time")                    \
+    X(tokens_per_s, "tok/s", HIGHER,                                                     \
+      "tokens of the prompt, or decoded tokens, / the time of a step")
+
+FRAME_TYPES;
 
 /* What is timed in turn. The levers have the numbers of their resources. */
 enum { BASE = N_RESOURCES, N_WAYS };
-enum { CPU, TOUCHED, CLOCK, N_PARTS };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct levers {
+    FRAME_CELL;
     struct study_lever_work work;
     struct study_hogs *hogs;
     struct study_clock_limit clock;
     struct study_threads threads; /* the work's team */
-    struct study_compare ways;
+    /* Of a trial: CPU time that the threads got / time, bytes that hogs displaced, clock. */
+    double cpu[N_WAYS], touched_bytes[N_WAYS], ghz[N_WAYS];
     int n_resources; /* without the clock where it cannot be set */
     char why_no_clock[160];
     int n_steps;
@@ -138,12 +125,12 @@ struct cell {
 /* ---- a trial ---- */
 
 /* Ways are numbered without a gap: the last one is the base. */
-static int lever_of(const struct cell *c, int way)
+static int lever_of(const struct levers *c, int way)
 {
     return way < c->n_resources ? way : BASE;
 }
 
-static int begin_lever(struct cell *c, int lever)
+static int begin_lever(struct levers *c, int lever)
 {
     if (lever == RESOURCE_bandwidth)
         study_lever_bytes_set(&c->work, true);
@@ -155,7 +142,7 @@ static int begin_lever(struct cell *c, int lever)
                                        : OK;
 }
 
-static int end_lever(struct cell *c, int lever)
+static int end_lever(struct levers *c, int lever)
 {
     if (lever == RESOURCE_bandwidth)
         study_lever_bytes_set(&c->work, false);
@@ -164,8 +151,9 @@ static int end_lever(struct cell *c, int lever)
     return lever == RESOURCE_frequency ? study_clock_limit_set(&c->clock, 1) : OK;
 }
 
-static int steps(struct cell *c, int lever, double *seconds)
+static int steps(struct levers *c, int way, double *seconds)
 {
+    int lever = lever_of(c, way);
     enum study_lever_size size = lever == RESOURCE_compute ? LEVER_FEWER : LEVER_BASE;
     double one, sum = 0, cpu_s;
 
@@ -177,15 +165,15 @@ static int steps(struct cell *c, int lever, double *seconds)
     }
     cpu_s = study_lever_cpu_s(&c->work) - cpu_s;
     *seconds = sum / c->n_steps;
-    study_compare_put(&c->ways, CPU, cpu_s / sum);
-    study_compare_put(&c->ways, TOUCHED,
-                      lever == RESOURCE_cache ? study_hogs_touched_bytes(c->hogs) : 0);
+    frame_put(c->f, &c->cpu[way], cpu_s / sum);
+    frame_put(c->f, &c->touched_bytes[way],
+              lever == RESOURCE_cache ? study_hogs_touched_bytes(c->hogs) : 0);
     return OK;
 }
 
-static int trial(void *arg, int way, struct measure_trial *t)
+static int levers_trial(void *arg, int way, struct measure_trial *t)
 {
-    struct cell *c = arg;
+    struct levers *c = arg;
     int lever = lever_of(c, way), rc, ended;
     double clock = 1;
 
@@ -193,29 +181,33 @@ static int trial(void *arg, int way, struct measure_trial *t)
     if (rc == OK && c->n_resources > RESOURCE_frequency)
         clock = study_peak_now(&c->threads, "f32", "exact", CLOCK_PEAK_S);
     if (rc == OK)
-        rc = steps(c, lever, &t->seconds);
-    study_compare_put(&c->ways, CLOCK, clock);
+        rc = steps(c, way, &t->seconds);
+    frame_put(c->f, &c->ghz[way], clock);
     ended = end_lever(c, lever);
     return rc == OK ? ended : rc;
 }
 
 /* ---- what it comes to ---- */
 
+static double levers_at(const struct levers *c, const double *of, int way, int round)
+{
+    return frame_each(c->f, &of[way])[round];
+}
+
 /* What a lever left of each resource in a round, over what there was without it. */
-static void changes(const struct cell *c, int lever, int round,
+static void changes(const struct levers *c, int lever, int round,
                     double x[STUDY_RESOURCES_MAX])
 {
     const struct study_lever_work *w = &c->work;
     int base = c->n_resources;
-    const double *cpu = study_compare_part(&c->ways, lever, CPU);
-    const double *clock = study_compare_part(&c->ways, lever, CLOCK);
 
     for (int r = 0; r < STUDY_RESOURCES_MAX; r++)
         x[r] = 1;
-    x[RESOURCE_time] = cpu[round] / study_compare_part(&c->ways, base, CPU)[round];
+    x[RESOURCE_time] =
+        levers_at(c, c->cpu, lever, round) / levers_at(c, c->cpu, base, round);
     if (c->n_resources > RESOURCE_frequency)
         x[RESOURCE_frequency] =
-            clock[round] / study_compare_part(&c->ways, base, CLOCK)[round];
+            levers_at(c, c->ghz, lever, round) / levers_at(c, c->ghz, base, round);
     if (lever == RESOURCE_compute) {
         x[RESOURCE_compute] = w->cost[LEVER_BASE].flop / w->cost[LEVER_FEWER].flop;
         x[RESOURCE_bandwidth] = w->cost[LEVER_BASE].bytes / w->cost[LEVER_FEWER].bytes;
@@ -223,8 +215,8 @@ static void changes(const struct cell *c, int lever, int round,
     if (lever == RESOURCE_bandwidth)
         x[RESOURCE_bandwidth] = w->cost[LEVER_BASE].bytes / w->fewer_bytes;
     if (lever == RESOURCE_cache)
-        x[RESOURCE_cache] = 1 - study_compare_part(&c->ways, lever, TOUCHED)[round] /
-                                    (double)cpu_cache_bytes(3);
+        x[RESOURCE_cache] =
+            1 - levers_at(c, c->touched_bytes, lever, round) / (double)cpu_cache_bytes(3);
 }
 
 struct rounds {
@@ -232,17 +224,17 @@ struct rounds {
     double change[N_RESOURCES][ROUNDS_MAX], speed[N_RESOURCES][ROUNDS_MAX];
 };
 
-static void solve_round(const struct cell *c, int round, struct rounds *out)
+static void solve_round(const struct levers *c, int round, struct rounds *out)
 {
     int n = c->n_resources;
     double x[STUDY_RESOURCES_MAX][STUDY_RESOURCES_MAX], y[STUDY_RESOURCES_MAX],
         e[STUDY_RESOURCES_MAX];
-    double base = study_compare_times(&c->ways, n)[round];
+    double base = frame_times(c->f, n)[round];
 
     for (int i = 0; i < n; i++) {
         changes(c, i, round, x[i]);
         out->change[i][round] = x[i][i];
-        out->speed[i][round] = base / study_compare_times(&c->ways, i)[round];
+        out->speed[i][round] = base / frame_times(c->f, i)[round];
         y[i] = log(out->speed[i][round]);
         for (int r = 0; r < n; r++)
             x[i][r] = log(x[i][r]);
@@ -255,31 +247,33 @@ static void solve_round(const struct cell *c, int round, struct rounds *out)
     out->rest[round] = 1 - out->sum[round];
 }
 
-static void report_median(const struct cell *c, const char *what, const char *name,
+static void report_median(struct levers *c, const char *what, const char *name,
                           const double *v, bool known)
 {
+    double *x = frame_named(c->f, "%s%s", what, name);
     struct study_estimate e = {NAN, NAN, NAN};
     char key[48];
 
     snprintf(key, sizeof(key), "%s%s", what, name);
     if (known) {
-        e = study_estimate_median(v, c->ways.n_rounds);
-        study_series(c->out, key, "", v, (size_t)c->ways.n_rounds);
+        e = study_estimate_median(v, c->f->n_rounds);
+        study_series(c->out, key, "", v, (size_t)c->f->n_rounds);
     }
-    study_value_interval(c->out, key, e.value, e.lo, e.hi,
-                         known ? "no round could be solved" : c->why_no_clock);
+    *x = e.value;
+    frame_interval(c->f, x, e.lo, e.hi);
+    frame_why(c->f, x, known ? "no round could be solved" : c->why_no_clock);
 }
 
-static void report_elasticities(const struct cell *c)
+static void report_elasticities(struct levers *c)
 {
     struct rounds *rounds = mem_new(MEM_HARNESS, 1, sizeof(*rounds));
     double best = -INFINITY, lever = NAN;
 
-    for (int round = 0; round < c->ways.n_rounds; round++)
+    for (int round = 0; round < c->f->n_rounds; round++)
         solve_round(c, round, rounds);
     for (int r = 0; r < N_RESOURCES; r++) {
         bool known = r < c->n_resources;
-        double e = study_estimate_median(rounds->e[r], c->ways.n_rounds).value;
+        double e = study_estimate_median(rounds->e[r], c->f->n_rounds).value;
 
         report_median(c, "elasticity_", resources[r], rounds->e[r], known);
         report_median(c, "change_", resources[r], rounds->change[r], known);
@@ -291,29 +285,27 @@ static void report_elasticities(const struct cell *c)
     }
     report_median(c, "sum", "", rounds->sum, true);
     report_median(c, "rest", "", rounds->rest, true);
-    study_value(c->out, "lever", lever, "no round could be solved");
+    c->r->lever = lever;
+    frame_why(c->f, &c->r->lever, "no round could be solved");
     mem_free(rounds);
 }
 
-static void report_speed(const struct cell *c)
+static void report_speed(const struct levers *c)
 {
-    double seconds = c->ways.time[c->n_resources].estimate;
-    const struct study_number all[] = {
-        {"step_ms", seconds * 1e3},
-        {"step_gflops", c->work.cost[LEVER_BASE].flop / seconds * 1e-9},
-        {"step_gbps", c->work.cost[LEVER_BASE].bytes / seconds * 1e-9},
-    };
+    double seconds = frame_seconds(c->f, c->n_resources);
 
-    STUDY_VALUES(c->out, all, "no step was timed");
-    study_value(c->out, "tokens_per_s",
-                c->work.phase ? (double)c->work.n_tok / seconds : NAN,
-                "a control computes no tokens");
+    c->r->step_ms = seconds * 1e3;
+    c->r->step_gflops = c->work.cost[LEVER_BASE].flop / seconds * 1e-9;
+    c->r->step_gbps = c->work.cost[LEVER_BASE].bytes / seconds * 1e-9;
+    frame_why(c->f, NULL, "no step was timed");
+    c->r->tokens_per_s = c->work.phase ? (double)c->work.n_tok / seconds : NAN;
+    frame_why(c->f, &c->r->tokens_per_s, "a control computes no tokens");
 }
 
 /* ---- the cell ---- */
 
 /* How many steps a trial has. */
-static int count_steps(struct cell *c)
+static int count_steps(struct levers *c)
 {
     double one, fastest = INFINITY;
 
@@ -325,7 +317,7 @@ static int count_steps(struct cell *c)
     return OK;
 }
 
-static int open_hogs(struct cell *c)
+static int open_hogs(struct levers *c)
 {
     size_t bytes =
         c->o->cache_mb ? (size_t)c->o->cache_mb << 20 : cpu_cache_bytes(3) / 4 * 3;
@@ -343,7 +335,7 @@ static int open_hogs(struct cell *c)
     return study_hogs_open(&c->hogs, &o);
 }
 
-static void open_clock(struct cell *c)
+static void open_clock(struct levers *c)
 {
     const char *why = "study.set_clock is false";
 
@@ -359,7 +351,13 @@ static void open_clock(struct cell *c)
     snprintf(c->why_no_clock, sizeof(c->why_no_clock), "%s", why);
 }
 
-static int run(struct cell *c)
+static void restore_clock(struct study_clock_limit *clock)
+{
+    if (clock->lowered && study_clock_limit_set(clock, 1) != OK)
+        err_clear();
+}
+
+static int levers_run(struct levers *c)
 {
     const struct study_lever_opts o = {.work = c->o->work,
                                        .model = c->o->model,
@@ -369,26 +367,20 @@ static int run(struct cell *c)
                                        .n_ctx_tok = c->o->n_ctx_tok,
                                        .stream_bytes = c->o->stream_mb << 20};
 
+    FRAME_CLOSE(c->f, study_lever_close, &c->work);
+    FRAME_CLOSE(c->f, study_hogs_close, &c->hogs);
+    FRAME_CLOSE(c->f, restore_clock, &c->clock);
     TRY(study_lever_open(&c->work, &o));
     TRY(count_steps(c));
     TRY(open_hogs(c));
     open_clock(c);
-    c->ways = (struct study_compare){.doing = "all levers in turn"};
-    TRY(study_compare(&c->ways, c->out, c->n_resources + 1, c->o->rounds, trial, c));
+    TRY(frame_rounds(c->f, "all levers in turn", c->n_resources + 1, c->o->rounds,
+                     levers_trial, c));
     report_elasticities(c);
     report_speed(c);
     if (c->work.phase)
         study_engine_report(c->out, &c->work.engine);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    if (c->clock.lowered && study_clock_limit_set(&c->clock, 1) != OK)
-        err_clear();
-    study_compare_close(&c->ways);
-    study_hogs_close(&c->hogs);
-    study_lever_close(&c->work);
 }
 
 STUDY(levers, "which resource would make prefill, decode and serving faster on this CPU");

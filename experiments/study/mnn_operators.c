@@ -6,103 +6,86 @@
 #include <stdio.h>
 
 #include "base/stats.h"
-#include "experiments/study/support/compare.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/roofline.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 #include "measure/card.h"
 
 enum { PREFILL, DECODE };
 
-struct opts {
-    char *model;
-    int precision, phase;
-    int64_t n_tok, n_ctx_tok, step_tok, rounds, seed;
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_PRECISION(X)                                                                  \
+    X(ENUM, phase, "decode", "A prompt, or one further token.",                          \
+      .values = "prefill|decode")                                                        \
+    X(INT, n_tok, "128", "Tokens of the prompt, or before the decoded token.",           \
+      .unit = "tok", .min = 1, .max = 65536)                                             \
+    X(INT, n_ctx_tok, "0", "Tokens before the decoded one. 0: n_tok.", .unit = "tok",    \
+      .min = 0, .max = 65536)                                                            \
+    X(INT, step_tok, "0",                                                                \
+      "Most tokens of a prompt that a step computes. 0: the engine's own limit.",        \
+      .unit = "tok", .min = 0, .max = 65536)                                             \
+    X(INT, rounds, "9", "Number of steps to measure.", .min = 3, .max = 999)             \
+    X(INT, seed, "1", "Seed of the token ids.")
 
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    ROW_PRECISION,
-    OPT_ROW(ENUM, phase, "decode", "A prompt, or one further token.",
-            .values = "prefill|decode"),
-    OPT_ROW(INT, n_tok, "128", "Tokens of the prompt, or before the decoded token.",
-            .unit = "tok", .min = 1, .max = 65536),
-    OPT_ROW(INT, n_ctx_tok, "0", "Tokens before the decoded one. 0: n_tok.",
-            .unit = "tok", .min = 0, .max = 65536),
-    OPT_ROW(INT, step_tok, "0",
-            "Most tokens of a prompt that a step computes. 0: the engine's own limit.",
-            .unit = "tok", .min = 0, .max = 65536),
-    OPT_ROW(INT, rounds, "9", "Number of steps to measure.", .min = 3, .max = 999),
-    OPT_ROW(INT, seed, "1", "Seed of the token ids."),
-    {0},
-};
+#define CLASS_RESULTS(X, class, what)                                                    \
+    X(class##_gflop, "GFLOP", MODEL, "operations of " what " that the engine executes")  \
+    X(class##_gb, "GB", MODEL,                                                           \
+      "bytes of " what " by the formula, with this engine's types")                      \
+    X(class##_flop_per_byte, "FLOP/B", MODEL, #class "_gflop / " #class "_gb")           \
+    X(class##_s, "s", LOWER, "time of " what " in a step, without waiting")              \
+    X(class##_gflops, "GFLOP/s", HIGHER, #class "_gflop / " #class "_s")                 \
+    X(class##_gbps, "GB/s", HIGHER, #class "_gb / " #class "_s")                         \
+    X(class##_roof_gflops, "GFLOP/s", MODEL,                                             \
+      "what peak and read bandwidth of the machine card allow at that intensity")        \
+    X(class##_roof_frac, "", HIGHER, #class "_gflops / " #class "_roof_gflops")          \
+    X(class##_paper_gflop, "2^30", MODEL,                                                \
+      "operations of " what " by the paper's formula, with its types")                   \
+    X(class##_paper_gb, "2^30 B", MODEL, "bytes of " what " by the same")                \
+    X(class##_paper_flop_per_byte, "FLOP/B", MODEL, "intensity of " what " by the same")
+#define RESULTS(X)                                                                       \
+    CLASS_RESULTS(X, linear, "the matrices")                                             \
+    CLASS_RESULTS(X, attention, "attention")                                             \
+    X(other_s, "s", LOWER,                                                               \
+      "time of norms, rotary embedding, copies and rounding activations, without "       \
+      "waiting")                                                                         \
+    X(step_s, "s", LOWER, "time of the step")                                            \
+    X(tok_s, "tok/s", HIGHER, "tokens of the step / its time")                           \
+    X(roof_tok_s, "tok/s", MODEL,                                                        \
+      "speed if matrices and attention, one after the other, reached their roofs and "   \
+      "nothing else took time")                                                          \
+    X(roof_frac, "", HIGHER, "tok_s / roof_tok_s")                                       \
+    X(bound_tok_s, "tok/s", MODEL,                                                       \
+      "speed that the read bandwidth (decode) or peak (prefill) of the machine card "    \
+      "allows")                                                                          \
+    X(share_linear, "", 0,                                                               \
+      "time of the matrices, output projection included / time of all operators")        \
+    X(share_attention, "", 0,                                                            \
+      "time of attention (products, softmax, writing keys and values) / time of all "    \
+      "operators")                                                                       \
+    X(share_memory, "", 0,                                                               \
+      "time of norms, rotary embedding and copies / time of all operators")              \
+    X(share_mad, "", 0, "median absolute deviation of share_linear")                     \
+    X(wait_frac, "", LOWER,                                                              \
+      "time waiting for other threads / time of the step; other programs increase it")   \
+    X(timed_frac, "", HIGHER, "time of operators and waiting / time of the step")
 
-#define CLASS_METRICS(c, what)                                                           \
-    {c "_gflop", "GFLOP", "", "operations of " what " that the engine executes"},        \
-        {c "_gb", "GB", "",                                                              \
-         "bytes of " what " by the formula, with this engine's types"},                  \
-        {c "_flop_per_byte", "FLOP/B", "", c "_gflop / " c "_gb"},                       \
-        {c "_s", "s", "lower", "time of " what " in a step, without waiting"},           \
-        {c "_gflops", "GFLOP/s", "higher", c "_gflop / " c "_s"},                        \
-        {c "_gbps", "GB/s", "higher", c "_gb / " c "_s"},                                \
-        {c "_roof_gflops", "GFLOP/s", "",                                                \
-         "what peak and read bandwidth of the machine card allow at that intensity"},    \
-        {c "_roof_frac", "", "higher", c "_gflops / " c "_roof_gflops"},                 \
-        {c "_paper_gflop", "2^30", "",                                                   \
-         "operations of " what " by the paper's formula, with its types"},               \
-        {c "_paper_gb", "2^30 B", "", "bytes of " what " by the same"},                  \
-    {                                                                                    \
-        c "_paper_flop_per_byte", "FLOP/B", "", "intensity of " what " by the same"      \
-    }
-static const struct study_metric metrics[] = {
-    CLASS_METRICS("linear", "the matrices"),
-    CLASS_METRICS("attention", "attention"),
-    {"other_s", "s", "lower",
-     "time of norms, rotary embedding, copies and rounding activations, without waiting"},
-    {"step_s", "s", "lower", "time of the step"},
-    {"tok_s", "tok/s", "higher", "tokens of the step / its time"},
-    {"roof_tok_s", "tok/s", "",
-     "speed if matrices and attention, one after the other, reached their roofs and "
-     "nothing else took time"},
-    {"roof_frac", "", "higher", "tok_s / roof_tok_s"},
-    {"bound_tok_s", "tok/s", "",
-     "speed that the read bandwidth (decode) or peak (prefill) of the machine card "
-     "allows"},
-    {"share_linear", "", "",
-     "time of the matrices, output projection included / time of all operators"},
-    {"share_attention", "", "",
-     "time of attention (products, softmax, writing keys and values) / time of all "
-     "operators"},
-    {"share_memory", "", "",
-     "time of norms, rotary embedding and copies / time of all operators"},
-    {"share_mad", "", "", "median absolute deviation of share_linear"},
-    {"wait_frac", "", "lower",
-     "time waiting for other threads / time of the step; other programs increase it"},
-    {"timed_frac", "", "higher", "time of operators and waiting / time of the step"},
-    {0},
-};
+FRAME_TYPES;
 
-/* What is kept of each step: the time of each class of operator, its share of the operators'
- * time, and shares of the step's time. */
 enum {
     LINEAR = STUDY_LINEAR,
     ATTENTION = STUDY_ATTENTION,
     N_CLASSES,
-    OTHER = STUDY_OTHER,
-    SHARE,
-    WAIT = SHARE + OTHER + 1,
-    TIMED
+    OTHER = STUDY_OTHER
 };
 static const char *const class_names[N_CLASSES] = {"linear", "attention"};
 
-struct cell {
+struct mnn_operators {
+    FRAME_CELL;
     int64_t n_tok; /* of the prompt, or before the decoded one */
     struct model_bench engine;
     struct model_phase *phase;
-    const struct opts *o;
-    struct study_cell *out;
-    struct study_compare steps; /* of one kind */
 };
 
 /* Operations and bytes of each class. */
@@ -111,7 +94,7 @@ struct class_cost {
 };
 
 /* By the paper's formulas, its slips included. */
-static struct class_cost paper_work(const struct cell *f)
+static struct class_cost paper_work(const struct mnn_operators *f)
 {
     const struct model_config *c = model_config_of(f->engine.model);
     struct study_roofline_model m = study_roofline_qwen_1_8b; /* its types */
@@ -134,7 +117,7 @@ static struct class_cost paper_work(const struct cell *f)
 /* What this engine executes. Bytes of the matrices are those of the weights that a step reads, and
  * as in the paper's formula the activations that go in and out of each. Attention is fused, so
  * its bytes are keys and values, and queries and results. */
-static struct class_cost engine_work(const struct cell *f)
+static struct class_cost engine_work(const struct mnn_operators *f)
 {
     const struct opts *o = f->o;
     const struct model *m = f->engine.model;
@@ -162,150 +145,124 @@ static struct class_cost engine_work(const struct cell *f)
 
 /* ---- measuring ---- */
 
-static int trial(void *arg, int i, struct measure_trial *t)
+static int mnn_operators_trial(void *arg, int one, struct measure_trial *t)
 {
-    struct cell *f = arg;
+    struct mnn_operators *c = arg;
     double of[STUDY_N_CLASSES], all;
 
-    TRY(study_engine_step(&f->engine, f->phase, f->o->phase == DECODE, f->n_tok,
+    (void)one;
+    TRY(study_engine_step(&c->engine, c->phase, c->o->phase == DECODE, c->n_tok,
                           &t->seconds, of));
     all = of[LINEAR] + of[ATTENTION] + of[OTHER];
-    for (i = LINEAR; i <= OTHER; i++) {
-        study_compare_put(&f->steps, i, of[i]);
-        study_compare_put(&f->steps, SHARE + i, of[i] / all);
-    }
-    study_compare_put(&f->steps, WAIT, of[STUDY_WAIT] / t->seconds);
-    study_compare_put(&f->steps, TIMED, (all + of[STUDY_WAIT]) / t->seconds);
+    frame_put(c->f, &c->r->linear_s, of[LINEAR]);
+    frame_put(c->f, &c->r->attention_s, of[ATTENTION]);
+    frame_put(c->f, &c->r->other_s, of[OTHER]);
+    frame_put(c->f, &c->r->share_linear, of[LINEAR] / all);
+    frame_put(c->f, &c->r->share_attention, of[ATTENTION] / all);
+    frame_put(c->f, &c->r->share_memory, of[OTHER] / all);
+    frame_put(c->f, &c->r->wait_frac, of[STUDY_WAIT] / t->seconds);
+    frame_put(c->f, &c->r->timed_frac, (all + of[STUDY_WAIT]) / t->seconds);
     return OK;
-}
-
-static double median_of(const struct cell *f, int part)
-{
-    return study_compare_median(&f->steps, 0, part);
 }
 
 /* ---- what is reported ---- */
 
 /* Attention computes in f32 or, where its variant is not exact, with numbers of 16 bits. */
-static double peak_gflops(const struct cell *f, int kind, const json_t *card)
+static double peak_gflops(const struct mnn_operators *c, int kind, const json_t *card)
 {
-    const struct model *m = f->engine.model;
+    const struct model *m = c->engine.model;
     enum kern_op attn = kern_kv_attn(model_cost_types_of(m).kv);
     enum kern_type type = model_weight_type(m);
-    enum kern_precision precision = (enum kern_precision)f->o->precision;
+    enum kern_precision precision = (enum kern_precision)c->o->precision;
 
     if (kind == ATTENTION) {
         precision = model_kern(m)->v[attn]->precision;
         type = precision == KERN_EXACT ? KERN_F32 : KERN_BF16;
     }
     return measure_card_peak_gflops(card, kern_type_name(type),
-                                    kern_precision_name(precision), f->engine.budget.n);
+                                    kern_precision_name(precision), c->engine.budget.n);
 }
 
 /* Returns the seconds that the roof allows. */
-static double report_class(const struct cell *f, int kind, const struct class_cost *mine,
-                           const struct class_cost *papers)
+static double report_class(struct mnn_operators *c, int kind,
+                           const struct class_cost *mine, const struct class_cost *papers)
 {
-    const json_t *card = study_machine(f->out);
+    const json_t *card = study_machine(c->out);
     double flop = mine->flop[kind], bytes = mine->bytes[kind], roof = NAN;
-    double s = median_of(f, kind);
+    double s = kind == LINEAR ? c->r->linear_s : c->r->attention_s;
     char each[48];
 
     if (card)
-        roof = study_roof_gflops(peak_gflops(f, kind, card),
+        roof = study_roof_gflops(peak_gflops(c, kind, card),
                                  flop / bytes *
-                                     measure_card_read_gbps(card, f->engine.budget.n));
+                                     measure_card_read_gbps(card, c->engine.budget.n));
     const struct {
         const char *what;
         double value;
-        bool arithmetic;
     } all[] = {
-        {"gflop", flop * 1e-9, true},
-        {"gb", bytes * 1e-9, true},
-        {"flop_per_byte", flop / bytes, true},
-        {"s", s, false},
-        {"gflops", flop / s * 1e-9, false},
-        {"gbps", bytes / s * 1e-9, false},
-        {"roof_gflops", roof, true},
-        {"roof_frac", flop / s * 1e-9 / roof, false},
-        {"paper_gflop", papers->flop[kind] / ROOFLINE_G, true},
-        {"paper_gb", papers->bytes[kind] / ROOFLINE_G, true},
-        {"paper_flop_per_byte", papers->flop[kind] / papers->bytes[kind], true},
+        {"gflop", flop * 1e-9},
+        {"gb", bytes * 1e-9},
+        {"flop_per_byte", flop / bytes},
+        {"gflops", flop / s * 1e-9},
+        {"gbps", bytes / s * 1e-9},
+        {"roof_gflops", roof},
+        {"roof_frac", flop / s * 1e-9 / roof},
+        {"paper_gflop", papers->flop[kind] / ROOFLINE_G},
+        {"paper_gb", papers->bytes[kind] / ROOFLINE_G},
+        {"paper_flop_per_byte", papers->flop[kind] / papers->bytes[kind]},
     };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        char name[48];
-
-        snprintf(name, sizeof(name), "%s_%s", class_names[kind], all[i].what);
-        study_value(f->out, name, all[i].value, "no machine card with that bound");
-        if (all[i].arithmetic)
-            study_evidence(f->out, "model", name);
-    }
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        *frame_named(c->f, "%s_%s", class_names[kind], all[i].what) = all[i].value;
     snprintf(each, sizeof(each), "%s_s_each", class_names[kind]);
-    study_compare_series(&f->steps, each, "s", 0, kind);
+    frame_series(c->f, each, "s", frame_named(c->f, "%s_s", class_names[kind]));
     return flop * 1e-9 / roof;
 }
 
-static void report(const struct cell *f)
+static void mnn_operators_report(struct mnn_operators *c)
 {
-    static const char *const shares[] = {"share_linear_each", "share_attention_each",
-                                         "share_memory_each", "wait_frac_each"};
-    const double rows = f->o->phase == PREFILL ? (double)f->n_tok : 1;
-    const struct class_cost mine = engine_work(f);
-    const struct class_cost papers = paper_work(f);
-    double roof_s = 0, step_s = f->steps.time[0].estimate;
+    const double rows = c->o->phase == PREFILL ? (double)c->n_tok : 1;
+    const struct class_cost mine = engine_work(c);
+    const struct class_cost papers = paper_work(c);
+    struct results *r = c->r;
+    double roof_s = 0;
 
+    frame_times_series(c->f, "step_s_each", 0);
     for (int kind = 0; kind < N_CLASSES; kind++)
-        roof_s += report_class(f, kind, &mine, &papers);
-    const struct study_number all[] = {
-        {"other_s", median_of(f, OTHER)},
-        {"step_s", step_s},
-        {"tok_s", rows / step_s},
-        {"roof_tok_s", rows / roof_s},
-        {"roof_frac", roof_s / step_s},
-        {"bound_tok_s", study_engine_bound_tok_s(&f->engine, study_machine(f->out),
-                                                 f->o->phase == DECODE, f->n_tok,
-                                                 (enum kern_precision)f->o->precision)},
-        {"share_linear", median_of(f, SHARE + LINEAR)},
-        {"share_attention", median_of(f, SHARE + ATTENTION)},
-        {"share_memory", median_of(f, SHARE + OTHER)},
-        {"share_mad", stats_mad(study_compare_part(&f->steps, 0, SHARE + LINEAR),
-                                (size_t)f->steps.n_rounds)},
-        {"wait_frac", median_of(f, WAIT)},
-        {"timed_frac", median_of(f, TIMED)},
-    };
-
-    STUDY_VALUES(f->out, all, "no machine card with that bound");
-    study_evidence(f->out, "model", "roof_tok_s bound_tok_s");
-    for (int i = 0; i < 4; i++)
-        study_compare_series(&f->steps, shares[i], "", 0, SHARE + i);
-    study_engine_report(f->out, &f->engine);
+        roof_s += report_class(c, kind, &mine, &papers);
+    r->step_s = frame_seconds(c->f, 0);
+    r->tok_s = rows / r->step_s;
+    r->roof_tok_s = rows / roof_s;
+    r->roof_frac = roof_s / r->step_s;
+    r->bound_tok_s =
+        study_engine_bound_tok_s(&c->engine, study_machine(c->out), c->o->phase == DECODE,
+                                 c->n_tok, (enum kern_precision)c->o->precision);
+    r->share_mad = stats_mad(frame_each(c->f, &r->share_linear), (size_t)c->f->n_rounds);
+    frame_why(c->f, NULL, "no machine card with that bound");
+    frame_series(c->f, "share_linear_each", "", &r->share_linear);
+    frame_series(c->f, "share_attention_each", "", &r->share_attention);
+    frame_series(c->f, "share_memory_each", "", &r->share_memory);
+    frame_series(c->f, "wait_frac_each", "", &r->wait_frac);
+    study_engine_report(c->out, &c->engine);
 }
 
-static int run(struct cell *f)
+static int mnn_operators_run(struct mnn_operators *c)
 {
-    const struct opts *o = f->o;
+    const struct opts *o = c->o;
 
-    f->n_tok = o->phase == DECODE && o->n_ctx_tok ? o->n_ctx_tok : o->n_tok;
+    c->n_tok = o->phase == DECODE && o->n_ctx_tok ? o->n_ctx_tok : o->n_tok;
     TRY(study_engine_open(
-        &f->engine, o->model,
+        &c->engine, o->model,
         &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
                                    .n_seqs = 1,
-                                   .max_tok = f->n_tok + 1,
+                                   .max_tok = c->n_tok + 1,
                                    .step_tok = o->step_tok,
                                    .seed = (uint64_t)o->seed}));
-    TRY(study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n));
-    f->steps = (struct study_compare){.series = (const char *const[]){"step_s_each"},
-                                      .doing = "steps"};
-    TRY(study_compare(&f->steps, f->out, 1, o->rounds, trial, f));
-    report(f);
+    FRAME_CLOSE(c->f, model_bench_close, &c->engine);
+    FRAME_CLOSE(c->f, model_phase_close, &c->phase);
+    TRY(study_engine_phase(&c->engine, &c->phase, 1, c->engine.budget.n));
+    TRY(frame_rounds(c->f, "steps", 1, o->rounds, mnn_operators_trial, c));
+    mnn_operators_report(c);
     return OK;
-}
-
-static void end(struct cell *f)
-{
-    study_compare_close(&f->steps);
-    model_phase_close(&f->phase);
-    model_bench_close(&f->engine);
 }
 
 STUDY(mnn_operators, "time of a step by class of operator, next to MNN-LLM's counts",

@@ -30,7 +30,7 @@ static struct {
     struct captured values[CAPTURE_MAX];
     struct captured_series series[CAPTURE_MAX];
     int n_values, n_series;
-    json_t *notes, *evidence; /* evidence: {names, "" for all others: kind} */
+    json_t *notes, *evidence; /* evidence: {name, "" for all others: kind} */
     void *kept;
     json_t *card; /* what study_machine() lends */
 } capture;
@@ -84,9 +84,17 @@ void study_series(struct study_cell *c, const char *name, const char *unit,
 
 void study_evidence(struct study_cell *c, const char *kind, const char *names)
 {
+    const char *at = names ? names : "";
+
     (void)c;
-    assert_int_equal(
-        json_object_set_new(capture.evidence, names ? names : "", json_string(kind)), 0);
+    do {
+        size_t n = strcspn(at, " ");
+
+        assert_int_equal(json_object_setn_new(capture.evidence, at, n, json_string(kind)),
+                         0);
+        at += n;
+        at += strspn(at, " ");
+    } while (*at);
 }
 
 void study_note(struct study_cell *c, const char *key, json_t *value)
@@ -297,10 +305,10 @@ static inline void assert_value(const char *name, double want)
         fail_msg("%s: the study has %.17g, its series give %.17g", name, got, want);
 }
 
-/* What was stated of these names, as a study gives them; "": of the whole cell. */
-static inline const char *evidence_of(const char *names)
+/* What was stated of this number or list; "": of the whole cell. */
+static inline const char *evidence_of(const char *name)
 {
-    const char *kind = json_string_value(json_object_get(capture.evidence, names));
+    const char *kind = json_string_value(json_object_get(capture.evidence, name));
 
     return kind ? kind : "";
 }
