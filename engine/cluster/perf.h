@@ -70,7 +70,7 @@ MUST int cluster_rows_read(struct cluster_point **out, int *n, const char *path,
                            int64_t tensor_parallel);
 /* Join rows of the same setting, by the median of each number where it is known, in the order of
  * first appearance. */
-MUST int cluster_points_join(struct cluster_point *points, int *n);
+void cluster_points_join(struct cluster_point *points, int *n);
 /* Both: the distinct points.   out [max].   ERR_LIMIT: more than max points. */
 MUST int cluster_points_read(struct cluster_point *out, int *n, int max, const char *path,
                              const char *model, const char *hardware,

@@ -105,13 +105,8 @@ static int add_row(struct table *t, char **fields)
     for (int c = 0; c < N_NUMBERS; c++)
         TRY(read_number(&v[c], t, fields, (enum column)c));
     if (t->n == t->max) {
-        int max = t->max ? 2 * t->max : 128;
-        void *p = mem_resize(MEM_OTHER, t->rows, (size_t)max, sizeof(*t->rows));
-
-        if (!p)
-            return ERR_NOMEM;
-        t->rows = p;
-        t->max = max;
+        t->max = t->max ? 2 * t->max : 128;
+        t->rows = mem_resize(MEM_OTHER, t->rows, (size_t)t->max, sizeof(*t->rows));
     }
     t->rows[t->n++] =
         (struct cluster_point){.prompt_tok = (int64_t)v[PROMPT],
@@ -167,17 +162,15 @@ int cluster_rows_read(struct cluster_point **out, int *n, const char *path,
                       .model = model,
                       .hardware = hardware,
                       .tensor_parallel = tensor_parallel};
-    char *bytes = NULL, *text = NULL;
+    char *bytes = NULL, *text;
     size_t size;
     int rc;
 
     *out = NULL;
     *n = 0;
-    rc = file_read(&bytes, &size, path, CSV_BYTES_MAX);
-    if (rc != OK)
-        return rc;
+    TRY(file_read(&bytes, &size, path, CSV_BYTES_MAX));
     text = mem_strndup(MEM_OTHER, bytes, size);
-    rc = text ? read_rows(&t, text) : ERR_NOMEM;
+    rc = read_rows(&t, text);
     if (rc == OK) {
         *out = t.rows;
         *n = t.n;
@@ -210,7 +203,7 @@ static double known_median(const struct cluster_point *p, int n, int i, size_t o
     return stats_median(scratch, k);
 }
 
-int cluster_points_join(struct cluster_point *points, int *n)
+void cluster_points_join(struct cluster_point *points, int *n)
 {
     static const size_t numbers[] = {offsetof(struct cluster_point, prompt_ms),
                                      offsetof(struct cluster_point, token_ms),
@@ -220,8 +213,6 @@ int cluster_points_join(struct cluster_point *points, int *n)
     double *scratch = mem_new(MEM_OTHER, (size_t)*n, sizeof(*scratch));
     int n_joined = 0;
 
-    if (!scratch)
-        return ERR_NOMEM;
     for (int i = 0; i < *n; i++) {
         struct cluster_point joined = points[i];
         int k = 0;
@@ -237,19 +228,17 @@ int cluster_points_join(struct cluster_point *points, int *n)
     }
     *n = n_joined;
     mem_free(scratch);
-    return OK;
 }
 
 int cluster_points_read(struct cluster_point *out, int *n, int max, const char *path,
                         const char *model, const char *hardware, int64_t tensor_parallel)
 {
     struct cluster_point *rows;
-    int rc;
+    int rc = OK;
 
-    *n = 0;
     TRY(cluster_rows_read(&rows, n, path, model, hardware, tensor_parallel));
-    rc = cluster_points_join(rows, n);
-    if (rc == OK && *n > max)
+    cluster_points_join(rows, n);
+    if (*n > max)
         rc = err_set(ERR_LIMIT, "%s: %d distinct points, more than %d", path, *n, max);
     for (int i = 0; rc == OK && i < *n; i++)
         out[i] = rows[i];

@@ -108,7 +108,7 @@ static int validate(struct errors *e, struct cell *c, const struct cluster_point
     for (int i = 0; i < n; i++)
         if (!c->unseen[i])
             c->fitted[n_fitted++] = p[i];
-    TRY(cluster_points_join(c->fitted, &n_fitted));
+    cluster_points_join(c->fitted, &n_fitted);
     TRY(c->kind->fit(&perf, c->fitted, n_fitted));
     for (int i = 0; i < n; i++)
         for (int what = PROMPT; what <= TOKEN && c->unseen[i]; what++) {
@@ -325,7 +325,7 @@ static int read_points(struct cell *c)
     c->unseen = mem_new(MEM_OTHER, (size_t)n_all, sizeof(*c->unseen));
     c->n_points = c->n_rows;
     memcpy(c->points, c->rows, (size_t)c->n_rows * sizeof(*c->points));
-    TRY(cluster_points_join(c->points, &c->n_points));
+    cluster_points_join(c->points, &c->n_points);
     return c->n_points <= POINTS_MAX
                ? OK
                : err_set(ERR_LIMIT, "%s: more than %d points", c->o->source, POINTS_MAX);

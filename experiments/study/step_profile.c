@@ -178,11 +178,11 @@ static int measure_engine(struct cell *c)
 static int read_points(struct cell *c)
 {
     struct cluster_point *rows;
-    int n, rc;
+    int n, rc = OK;
 
     TRY(study_points_read(&rows, &n, c->o->source, c->o->points));
-    rc = cluster_points_join(rows, &n);
-    if (rc == OK && n > POINTS_MAX)
+    cluster_points_join(rows, &n);
+    if (n > POINTS_MAX)
         rc = err_set(ERR_LIMIT, "%s: more than %d points", c->o->source, POINTS_MAX);
     for (int i = 0; rc == OK && i < n; i++)
         c->points[i] = rows[i];

@@ -5,6 +5,7 @@
 #include "cluster/transfer.h"
 #include "tests/cluster/ends.h"
 #include "tests/support/faults.h"
+#include "tests/support/kv.h"
 
 static bool nothing_failed(struct both *b)
 {
@@ -18,7 +19,7 @@ static bool nothing_failed(struct both *b)
 
 static struct kv_pool *any_pool(struct rng *r)
 {
-    return open_pool(kv_allocs[rng_below(r, 5)]->name, 16 << rng_below(r, 3));
+    return open_pool(test_kv_alloc(rng_u64(r)), 16 << rng_below(r, 3));
 }
 
 static void open_both(struct both *b, struct rng *r, const char *transport,

@@ -33,7 +33,6 @@ struct history_setup {
     const struct kv_alloc *alloc;
     struct kv_arena arena; /* bounds: set by history_open() */
     int64_t keep_tok;      /* tokens that stay free when a sequence gets memory */
-    bool superblocks;      /* blocks are parts of superblocks of max_tok tokens */
     int n_domains;         /* 0: one */
 };
 
@@ -60,6 +59,7 @@ struct history {
     const struct history_setup *setup;
     const struct kv_alloc *alloc;
     void *state;
+    bool superblocks; /* blocks are parts of superblocks of max_tok tokens */
     struct history_seq live[HISTORY_LIVE];
     int n_live, n_due;
     int64_t n_serial, reserved_tok;
@@ -138,7 +138,7 @@ static void history_copy(struct history *h, struct history_seq *s)
 static int64_t history_arena_tok(const struct history *h, int64_t *pool_tok)
 {
     const struct kv_arena *a = &h->setup->arena;
-    int64_t each = h->setup->superblocks ? a->max_tok : a->align_tok;
+    int64_t each = h->superblocks ? a->max_tok : a->align_tok;
     int64_t all = a->n_tok / a->max_tok, n = 0;
 
     while ((double)n < a->large_frac * (double)all && n < all - 1)
@@ -169,7 +169,7 @@ static const char *history_refused(struct history *h, int64_t keep_tok, bool lar
     if (h->n_live == 0)
         return "an empty arena refused a sequence";
     for (int64_t t = 0; t < n - (large ? 0 : pool_tok); t++) {
-        if (h->setup->superblocks && t % a->max_tok == 0)
+        if (h->superblocks && t % a->max_tok == 0)
             gap = 0;
         gap = h->owner[t] == 0 ? gap + 1 : 0;
         if (gap >= a->max_tok + keep_tok)
@@ -359,9 +359,12 @@ static int history_n_domains(const struct history_setup *setup)
     return setup->n_domains > 0 ? setup->n_domains : 1;
 }
 
+/* The arena is not a multiple of the longest sequence, so that only an allocator that divides
+ * superblocks has such a multiple. */
 static void history_open(const struct history_setup *setup)
 {
     struct kv_arena arena = setup->arena;
+    struct kv_alloc_stat st;
 
     memset(history_now, 0, sizeof(history_now));
     history_bounds = (struct kv_bounds){.n = 0};
@@ -374,6 +377,8 @@ static void history_open(const struct history_setup *setup)
         h->setup = setup;
         h->alloc = setup->alloc;
         assert_ok(kv_alloc_open(h->alloc, &h->state, &arena));
+        h->alloc->stat(h->state, &st);
+        h->superblocks = st.arena_tok % arena.max_tok == 0;
     }
 }
 

@@ -215,7 +215,7 @@ static void grow_at_random(const struct kv_alloc *alloc, int n_larges, int64_t l
             assert_true(rc == OK || g.sum + want > limit);
     }
     assert_true(g.n_grown > 50 && g.n_refused > 50);
-    assert_true((g.n_enlarged > 20) == (strcmp(alloc->name, "static") != 0));
+    assert_true((g.n_enlarged > 20) == (alloc->paged || alloc->several_sizes));
     assert_int_equal(st.n_moved_total + st.n_extended_total,
                      alloc->several_sizes ? g.n_enlarged : 0);
     assert_true((st.migrated_bytes_total > 0) == alloc->several_sizes);

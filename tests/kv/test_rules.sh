@@ -50,7 +50,7 @@ breaks "free neighbours are not joined" $r 's/left = r->units\[at - 1\].n_free_e
 breaks "a block is lost" engine/kv/alloc/paged.c \
     's/n_in_row\[id\] > 0; p->n_visited++)/n_in_row[id] > 1; p->n_visited++)/' kv/test_alloc histories_of_paged
 breaks "a slot is lost" engine/kv/alloc/static.c 's/s->free\[s->n_free++\] = id/s->free[s->n_free] = id/' \
-    kv/test_alloc histories_of_static
+    kv/test_alloc histories_of_each
 # Blocks of three sizes, and large ones in reserve.
 t=engine/kv/alloc/odma_paper.c
 g=engine/kv/large.c

@@ -70,7 +70,7 @@ TEST(same_bits)
             if (degrees[i / 2] <= heads)
                 step_model_phase(&x, degrees[i / 2], 1 + i % 2);
         step_model_keep_bits(&x);
-        step_model_kv(&x, kv_allocs[t % 5]->name, true);
+        step_model_kv(&x, test_kv_alloc((uint64_t)t), true);
         step_model_multiprocess(&x);
         for (int i = 0; i < 3; i++)
             step_model_run(&x, 1 + 3 * i, o.max_step_tok, t % 2 ? STEP_MODEL_Q8_KV : 1e-4,

@@ -85,7 +85,7 @@ static void check(const struct step_trait *t, bool deterministic, bool processes
     for (int n_ranks = 1; n_ranks <= 4 && n_ranks <= t->n_heads; n_ranks *= 2)
         for (int n_threads = 1; n_threads <= 2; n_threads++)
             step_model_phase(&x, n_ranks, n_threads);
-    step_model_kv(&x, kv_allocs[rng_below(&r, 5)]->name, processes);
+    step_model_kv(&x, test_kv_alloc(rng_u64(&r)), processes);
     if (processes)
         step_model_multiprocess(&x);
     model_kv_shape(x.model, &s.shape);

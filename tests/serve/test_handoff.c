@@ -7,6 +7,7 @@
 #include "make/make.h"
 #include "serve/engine.h"
 #include "tests/serve/handoff.h"
+#include "tests/support/kv.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/tiny_model.h"
 
@@ -375,8 +376,8 @@ TEST(canceled_at_any_point)
         struct pair p[N_REQUESTS];
         struct pair_opts o;
 
-        prompt.alloc = kv_allocs[rng_below(&r, 5)]->name;
-        token.alloc = kv_allocs[rng_below(&r, 5)]->name;
+        prompt.alloc = test_kv_alloc(rng_u64(&r));
+        token.alloc = test_kv_alloc(rng_u64(&r));
         prompt.max_step_tok = 1 + (int64_t)rng_below(&r, 40);
         prompt.max_seqs = 1 + (int64_t)rng_below(&r, 5);
         token.max_seqs = 1 + (int64_t)rng_below(&r, 5);
