@@ -156,7 +156,10 @@ $(call reg,counters,$(wildcard characterize/counters/provider/*.c),characterize/
 $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,probe)
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
 $(call reg,load,$(wildcard experiments/load/process/*.c),experiments/load/load.h,load_process,load_processes,load_process)
-$(call reg,study,$(wildcard experiments/study/*.c),experiments/load/study.h,study,studies,study)
+# A file may hold several studies of one question.
+STUDIES := $(sort $(shell sed -n 's/^STUDY.\([a-z0-9_]*\),.*/\1/p; \
+                s/^const struct study study_\([a-z0-9_]*\) = {/\1/p' experiments/study/*.c))
+$(call reg,study,$(STUDIES),experiments/load/study.h,study,studies,study)
 $(call reg,study_int4,$(INT4_SRC),experiments/study/int4/int4.h,kern_variant,study_int4_variants,study_int4)
 $(call reg,conform_relation,$(wildcard experiments/conformance/relation/*.c),experiments/conformance/relation.h,conform_relation,conform_relations,conform)
 $(call reg,record_rule,$(wildcard experiments/record/rule/*.c),experiments/record/rule.h,record_rule,record_rules,record_rule)

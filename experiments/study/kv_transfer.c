@@ -8,11 +8,11 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/stats.h"
 #include "cluster/transfer.h"
 #include "cluster/transport.h"
 #include "experiments/study/support/gemm.h"
+#include "experiments/study/support/roles_run.h"
 #include "experiments/study/support/rows.h"
 #include "roles/roles.h"
 #include "serve/handoff.h"
@@ -86,7 +86,7 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-/* Of one request, in ms from when it was submitted. */
+/* Times of one request, in ms from when it was submitted. */
 struct times {
     double first, second_gap, later_gap, e2e;
 };
@@ -99,10 +99,9 @@ struct point {
 struct cell {
     const struct opts *o;
     struct study_cell *out;
-    struct serve *alone, *roles;
+    struct study_serving alone, roles;
     int64_t prompts[PROMPTS_MAX];
     int n;
-    int32_t *ids;
     int64_t n_requests;
     int n_layers;
     double tok_layer_bytes;
@@ -131,41 +130,20 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
     r->finish = finish;
 }
 
-static int wait_for_end(struct serve *s, const struct request *r)
-{
-    bool busy;
-
-    while (r->finish == SERVE_RUNNING) {
-        TRY(serve_step(s, &busy));
-        if (!busy && r->finish == SERVE_RUNNING)
-            serve_wait(s, 100000000);
-    }
-    return r->finish == SERVE_LENGTH
-               ? OK
-               : err_set(ERR_STATE, "a request ended early: %s", err_msg());
-}
-
-static int one(struct cell *c, struct serve *s, int64_t n_prompt, int64_t n_new,
+static int one(struct cell *c, struct study_serving *s, int64_t n_prompt, int64_t n_new,
                struct times *out)
 {
     struct request r = {.n = 0};
-    const struct serve_request q = {.prompt = c->ids,
-                                    .n_prompt = n_prompt,
-                                    .max_new = n_new,
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token,
-                                    .ctx = &r};
     double gaps[OUTPUT_MAX];
     uint64_t begin;
-    int64_t id;
 
-    c->n_requests++;
-    for (int64_t i = 0; i < n_prompt; i++)
-        c->ids[i] = (int32_t)((31 * i + 17 * c->n_requests) % serve_vocab(s));
+    s->on_token = on_token;
+    s->ctx = &r;
     begin = clock_ns();
-    TRY(serve_submit(s, &q, &id));
-    TRY(wait_for_end(s, &r));
+    TRY(study_serving_submit(s, (uint64_t)++c->n_requests, n_prompt, n_new, NULL));
+    TRY(study_serving_finish(s));
+    if (r.finish != SERVE_LENGTH)
+        return err_set(ERR_STATE, "a request ended early: %s", err_msg());
     for (int i = 1; i < r.n; i++)
         gaps[i - 1] = 1e-6 * (double)(r.at[i] - r.at[i - 1]);
     *out = (struct times){.first = 1e-6 * (double)(r.at[0] - begin),
@@ -181,54 +159,31 @@ static int one(struct cell *c, struct serve *s, int64_t n_prompt, int64_t n_new,
 
 static int engine_opts(const struct cell *c, struct serve_opts *so)
 {
-    int64_t longest = c->prompts[c->n - 1] + c->o->output_tok;
-    int rc;
-
-    if (!c->o->model)
-        return err_set(ERR_ARG, "study.model: expected a path, found none");
-    TRY(opt_init(serve_opt_table, so));
-    rc = opt_set(serve_opt_table, so, "model", c->o->model, "study");
+    TRY(study_serving_opts(so, c->o->model, "fcfs"));
     so->precision = c->o->precision;
     so->kv_type = c->o->kv_type;
     so->threads = 1;
     so->max_seqs = 1;
-    so->max_tok = longest;
-    so->max_step_tok = longest;
-    if (rc != OK)
-        opt_free(serve_opt_table, so);
-    return rc;
+    so->max_tok = so->max_step_tok = c->prompts[c->n - 1] + c->o->output_tok;
+    return OK;
 }
 
 /* The machines first: they are forked. */
 static int open_both(struct cell *c)
 {
     struct serve_opts so;
-    struct roles_opts ro;
     struct kv_shape shape;
-    int rc;
 
     TRY(engine_opts(c, &so));
-    rc = opt_init(roles_opt_table, &ro);
-    if (rc == OK)
-        rc = opt_set(roles_opt_table, &ro, "roles", "prompt=1,token=1", "study");
-    if (rc == OK)
-        rc = opt_set(roles_opt_table, &ro, "transport", c->o->transport, "study");
-    if (rc == OK) {
-        ro.checksums = c->o->checksums;
-        rc = roles_open(&c->roles, &so, &ro);
-        opt_free(roles_opt_table, &ro);
-    }
+    TRY(study_roles_open(&c->roles, &so, "prompt=1,token=1", c->o->transport,
+                         c->o->checksums));
+    TRY(engine_opts(c, &so));
     so.pin = false;
-    if (rc == OK)
-        rc = serve_open(&c->alone, &so);
-    opt_free(serve_opt_table, &so);
-    if (rc != OK)
-        return rc;
-    serve_kv_shape(c->alone, &shape);
+    TRY(study_serving_open(&c->alone, &so));
+    serve_kv_shape(c->alone.serve, &shape);
     c->n_layers = shape.n_layers;
     c->tok_layer_bytes = (double)kv_token_bytes(&shape) / shape.n_layers;
-    c->ids = mem_new(MEM_OTHER, (size_t)c->prompts[c->n - 1], sizeof(*c->ids));
-    return c->ids ? OK : ERR_NOMEM;
+    return OK;
 }
 
 /* ---- measuring ---- */
@@ -239,12 +194,12 @@ static int calibrate(struct cell *c)
     double ms[ROUNDS_MAX];
     struct times t;
 
-    TRY(one(c, c->roles, c->prompts[0], c->o->output_tok, &t)); /* warms up */
-    TRY(one(c, c->alone, c->prompts[c->n - 1], c->o->output_tok, &t));
-    TRY(one(c, c->roles, c->prompts[c->n - 1], 1, &t));
+    TRY(one(c, &c->roles, c->prompts[0], c->o->output_tok, &t)); /* warms up */
+    TRY(one(c, &c->alone, c->prompts[c->n - 1], c->o->output_tok, &t));
+    TRY(one(c, &c->roles, c->prompts[c->n - 1], 1, &t));
     for (int i = 0; i < c->n; i++) {
         for (int r = 0; r < c->o->rounds; r++) {
-            TRY(one(c, c->roles, c->prompts[i], 1, &t));
+            TRY(one(c, &c->roles, c->prompts[i], 1, &t));
             ms[r] = t.first;
         }
         c->c_ms[i] = stats_median(ms, (size_t)c->o->rounds) / c->n_layers;
@@ -271,15 +226,15 @@ static int measure_all(struct cell *c)
                                              .gbps = c->gbps[i]};
 
                 if (way != ALONE)
-                    TRY(roles_link_set(c->roles, &l));
-                TRY(one(c, way == ALONE ? c->alone : c->roles, c->prompts[i],
+                    TRY(roles_link_set(c->roles.serve, &l));
+                TRY(one(c, way == ALONE ? &c->alone : &c->roles, c->prompts[i],
                         c->o->output_tok, &c->t[i][way][r]));
             }
         }
     return OK;
 }
 
-/* ---- what it says ---- */
+/* ---- the report ---- */
 
 /* Without alpha. The layers' times are those of the same prompt: the link began to be busy when
  * the first of them was stored. */
@@ -451,9 +406,8 @@ static int run(struct cell *c)
 
 static void end(struct cell *c)
 {
-    serve_close(&c->roles);
-    serve_close(&c->alone);
-    mem_free(c->ids);
+    study_serving_close(&c->roles);
+    study_serving_close(&c->alone);
 }
 
 STUDY(kv_transfer, "what moving keys and values adds to requests one at a time");

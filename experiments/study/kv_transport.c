@@ -6,15 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <jansson.h>
 
-#include "base/child.h"
 #include "base/clock.h"
 #include "base/home.h"
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/study/support/program.h"
 #include "experiments/study/support/rows.h"
-#include "serve/serve.h"
+#include "experiments/study/support/serving.h"
 
 #define ROUNDS_MAX 32
 #define GAPS_MAX   65536
@@ -64,8 +63,8 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-/* What one run said. */
-struct said {
+/* One run of `sandwich transfer`. */
+struct transfer {
     double gb, seconds, hash_s, sender_cpu_s, receiver_cpu_s, begin_s, end_s;
     double n_pieces;
 };
@@ -77,136 +76,85 @@ struct gap {
 struct cell {
     const struct opts *o;
     struct study_cell *out;
-    struct serve *neighbour;
+    struct study_serving neighbour;
     struct gap *gaps;
     int n_gaps;
-    double last_s;
-    bool ended;
-    pid_t pid;
-    FILE *answer;
+    double last_s; /* the neighbour's last token; 0: none of this request */
+    struct study_program program;
+    char path[4096], launcher[96],
+        options[512]; /* of the program, with NULs between words */
+    const char *argv[48];
 };
 
 /* ---- a run of the program ---- */
 
-struct command {
-    char program[4096], transport[64], library[16], launcher[32];
-    char numbers[6][24], checksums[24];
-    const char *argv[48];
-    int n;
-};
-
-static void add(struct command *k, const char *word)
+static int add_words(struct cell *c, int n, char *words)
 {
-    k->argv[k->n++] = word;
+    char *rest;
+
+    for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
+        c->argv[n++] = w;
+    return n;
 }
 
-static void add_number(struct command *k, int i, const char *flag, double v)
+static int begin_transfer(struct cell *c, int64_t n_prompts, double gbps)
 {
-    snprintf(k->numbers[i], sizeof(k->numbers[i]), "%.10g", v);
-    add(k, flag);
-    add(k, k->numbers[i]);
-}
-
-static void make_command(struct command *k, const struct opts *o, int64_t n, double gbps)
-{
+    const struct opts *o = c->o;
     const char *colon = strchr(o->way, ':');
+    int n = 0;
 
-    memset(k, 0, sizeof(*k));
-    snprintf(k->transport, sizeof(k->transport), "%.*s",
-             colon ? (int)(colon - o->way) : 60, o->way);
-    snprintf(k->library, sizeof(k->library), "%s", colon ? colon + 1 : "");
     if (colon) {
-        snprintf(k->launcher, sizeof(k->launcher), "mpirun.%s", k->library);
-        add(k, k->launcher);
-        add(k, "-n");
-        add(k, "2");
-        if (strcmp(k->library, "openmpi") == 0) {
-            add(k, "--allow-run-as-root");
-            add(k, "--oversubscribe");
-            add(k, "--bind-to");
-            add(k, "none");
-        }
+        snprintf(c->launcher, sizeof(c->launcher), "mpirun.%.15s -n 2%s", colon + 1,
+                 strcmp(colon, ":openmpi") == 0
+                     ? " --allow-run-as-root --oversubscribe --bind-to none"
+                     : "");
+        n = add_words(c, n, c->launcher);
     }
-    add(k, home_program(k->program, sizeof(k->program), "sandwich"));
-    add(k, "transfer");
-    add(k, "--json");
-    add(k, "--transport");
-    add(k, k->transport);
-    add(k, "--kv-type");
-    add(k, o->kv_type);
-    snprintf(k->checksums, sizeof(k->checksums), "--%schecksums",
-             o->checksums ? "" : "no-");
-    add(k, k->checksums);
-    add_number(k, 0, "--tok", (double)o->tok);
-    add_number(k, 1, "--n-layers", (double)o->n_layers);
-    add_number(k, 2, "--n-kv-heads", (double)o->n_kv_heads);
-    add_number(k, 3, "--head-dim", (double)o->head_dim);
-    add_number(k, 4, "--n", (double)n);
-    add_number(k, 5, "--gbps", gbps);
+    snprintf(c->options, sizeof(c->options),
+             "transfer --json --transport %.*s --kv-type %.60s --%schecksums --tok %lld "
+             "--n-layers %lld --n-kv-heads %lld --head-dim %lld --n %lld --gbps %.10g",
+             (int)strcspn(o->way, ":"), o->way, o->kv_type, o->checksums ? "" : "no-",
+             (long long)o->tok, (long long)o->n_layers, (long long)o->n_kv_heads,
+             (long long)o->head_dim, (long long)n_prompts, gbps);
+    c->argv[n++] = home_program(c->path, sizeof(c->path), "sandwich");
+    n = add_words(c, n, c->options);
+    c->argv[n] = NULL;
+    c->program.name = "sandwich transfer";
+    c->program.argv = c->argv;
+    return study_program_start(&c->program);
 }
 
-static int begin(struct cell *c, int64_t n, double gbps)
-{
-    struct command k;
-    struct child_program p = {.argv = k.argv, .fd = {-1, -1, -1}};
-
-    make_command(&k, c->o, n, gbps);
-    c->answer = tmpfile();
-    if (!c->answer)
-        return err_set(ERR_IO, "cannot make a temporary file: %m");
-    p.fd[1] = fileno(c->answer);
-    return child_start(&c->pid, &p);
-}
-
-static int parse(const json_t *j, struct said *s)
+/* ERR_LIMIT: it still runs. */
+static int end_transfer(struct cell *c, double limit_s, struct transfer *t)
 {
     json_int_t bytes, pieces;
     json_error_t e;
-
-    if (json_unpack_ex((json_t *)j, &e, 0, "{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}",
-                       "bytes", &bytes, "pieces", &pieces, "seconds", &s->seconds,
-                       "hash_s", &s->hash_s, "sender_cpu_s", &s->sender_cpu_s,
-                       "receiver_cpu_s", &s->receiver_cpu_s, "begin_s", &s->begin_s,
-                       "end_s", &s->end_s) != 0)
-        return err_set(ERR_FORMAT, "sandwich transfer: %s", e.text);
-    s->gb = 1e-9 * (double)bytes;
-    s->n_pieces = (double)pieces;
-    return OK;
-}
-
-/* When the child has ended. */
-static int read_answer(struct cell *c, struct said *s)
-{
-    json_error_t e;
     json_t *j;
-    int rc;
+    int rc = study_program_wait(&c->program, limit_s, &j);
 
-    rewind(c->answer);
-    j = json_loadf(c->answer, 0, &e);
-    fclose(c->answer);
-    c->answer = NULL;
-    rc = j ? parse(j, s) : err_set(ERR_FORMAT, "sandwich transfer: %s", e.text);
+    if (rc != OK)
+        return rc == ERR_LIMIT ? rc : err_prefix(rc, "%s", c->o->way);
+    if (json_unpack_ex(j, &e, 0, "{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "bytes",
+                       &bytes, "pieces", &pieces, "seconds", &t->seconds, "hash_s",
+                       &t->hash_s, "sender_cpu_s", &t->sender_cpu_s, "receiver_cpu_s",
+                       &t->receiver_cpu_s, "begin_s", &t->begin_s, "end_s",
+                       &t->end_s) != 0)
+        rc = err_set(ERR_FORMAT, "sandwich transfer: %s", e.text);
     json_decref(j);
+    study_program_close(&c->program);
+    t->gb = 1e-9 * (double)bytes;
+    t->n_pieces = (double)pieces;
     return rc;
 }
 
-static int wait_for(struct cell *c, struct said *s)
-{
-    int rc = child_wait(&c->pid, LIMIT_S);
-
-    if (rc != OK)
-        return err_prefix(rc, "sandwich transfer by %s", c->o->way);
-    return read_answer(c, s);
-}
-
 /* A library that is not here, or cannot do this, is no failure of the cell. */
-static int check_there(struct cell *c)
+static int check_library(const char *way)
 {
-    const char *colon = strchr(c->o->way, ':');
+    const char *colon = strchr(way, ':');
     char program[32], part[64], path[4096];
     const char *const argv[] = {program, "--version", NULL};
-    const struct child_program p = {.argv = argv, .fd = {-1, -1, -1}};
-    pid_t pid;
+    struct study_program p = {.name = "mpirun", .argv = argv};
+    int rc;
 
     if (!colon)
         return OK;
@@ -215,12 +163,13 @@ static int check_there(struct cell *c)
     home_program(path, sizeof(path), part);
     if (access(path, R_OK) != 0)
         return err_set(ERR_NOTFOUND, "%s is not built", part);
-    if (child_start(&pid, &p) != OK)
-        return err_set(ERR_NOTFOUND, "%s is not installed", program);
-    if (child_wait(&pid, 20) != OK)
+    rc = study_program_start(&p);
+    if (rc == OK && study_program_wait(&p, 20, NULL) != OK)
         err_clear();
-    child_kill(&pid);
-    if (strcmp(c->o->way, "mpi_partitioned:openmpi") == 0)
+    study_program_close(&p);
+    if (rc != OK)
+        return err_set(ERR_NOTFOUND, "%s is not installed", program);
+    if (strcmp(way, "mpi_partitioned:openmpi") == 0)
         return err_set(ERR_NOTFOUND, "Open MPI 4 has no partitioned communication");
     return OK;
 }
@@ -233,100 +182,77 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
     struct cell *c = ctx;
     double now = 1e-9 * (double)clock_ns();
 
-    (void)request, (void)logits;
+    (void)request, (void)logits, (void)finish;
     if (id >= 0 && c->last_s > 0 && c->n_gaps < GAPS_MAX)
         c->gaps[c->n_gaps++] = (struct gap){c->last_s, now};
     c->last_s = id >= 0 ? now : 0;
-    c->ended = finish != SERVE_RUNNING;
 }
 
 static int decode_once(struct cell *c)
 {
-    static const int32_t prompt[] = {1, 2, 3, 4};
-    const struct serve_request q = {.prompt = prompt,
-                                    .n_prompt = 4,
-                                    .max_new = 60,
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token,
-                                    .ctx = c};
-    int64_t id;
-    bool busy;
-
-    c->ended = false;
     c->last_s = 0;
-    TRY(serve_submit(c->neighbour, &q, &id));
-    while (!c->ended)
-        TRY(serve_step(c->neighbour, &busy));
-    return OK;
+    TRY(study_serving_submit(&c->neighbour, 1, 4, 60, NULL));
+    return study_serving_finish(&c->neighbour);
 }
 
 static int open_neighbour(struct cell *c)
 {
     struct serve_opts so;
-    int rc;
 
-    c->gaps = mem_new(MEM_OTHER, GAPS_MAX, sizeof(*c->gaps));
-    if (!c->gaps)
-        return ERR_NOMEM;
-    TRY(opt_init(serve_opt_table, &so));
-    rc = opt_set(serve_opt_table, &so, "model", c->o->model, "study");
+    TRY(study_serving_opts(&so, c->o->model, "fcfs"));
     so.threads = 1;
     so.pin = false;
     so.max_seqs = 1;
     so.max_tok = 64;
-    if (rc == OK)
-        rc = serve_open(&c->neighbour, &so);
-    opt_free(serve_opt_table, &so);
-    return rc == OK ? decode_once(c) : rc; /* warm */
+    c->gaps = mem_new(MEM_OTHER, GAPS_MAX, sizeof(*c->gaps));
+    c->neighbour.on_token = on_token;
+    c->neighbour.ctx = c;
+    TRY(study_serving_open(&c->neighbour, &so));
+    return decode_once(c); /* warm */
 }
 
-/* Of the gaps that lie in [from, to]. NaN: none does. */
+/* The median of the gaps that lie in [from, to]. NaN: none does. */
 static double median_gap_ms(const struct cell *c, double from_s, double to_s)
 {
-    double *v = mem_new(MEM_OTHER, (size_t)c->n_gaps + 1, sizeof(*v)), m = NAN;
+    double *v = mem_new(MEM_OTHER, (size_t)c->n_gaps + 1, sizeof(*v)), m;
     size_t n = 0;
 
-    for (int i = 0; v && i < c->n_gaps; i++)
+    for (int i = 0; i < c->n_gaps; i++)
         if (c->gaps[i].from_s >= from_s && c->gaps[i].to_s <= to_s)
             v[n++] = 1e3 * (c->gaps[i].to_s - c->gaps[i].from_s);
-    if (n > 0)
-        m = stats_median(v, n);
+    m = stats_median(v, n);
     mem_free(v);
     return m;
 }
 
 /* Alone, and then while a run moves keys and values. */
 static int with_neighbour(struct cell *c, double *alone_ms, double *with_ms,
-                          struct said *s)
+                          struct transfer *t)
 {
-    int rc = ERR_LIMIT;
+    uint64_t begin_ns;
+    int rc;
 
     c->n_gaps = 0;
     for (int i = 0; i < 5; i++)
         TRY(decode_once(c));
     *alone_ms = median_gap_ms(c, 0, INFINITY);
     c->n_gaps = 0;
-    TRY(begin(c, c->o->paced_n, c->o->paced_gbps));
-    for (uint64_t t = clock_ns(); rc == ERR_LIMIT;) {
+    TRY(begin_transfer(c, c->o->paced_n, c->o->paced_gbps));
+    begin_ns = clock_ns();
+    do {
         TRY(decode_once(c));
-        rc = child_wait(&c->pid, 1e-6);
-        if (rc == ERR_LIMIT && clock_ns() - t > (uint64_t)LIMIT_S * 1000000000)
-            return err_set(ERR_STATE, "sandwich transfer takes more than %d s", LIMIT_S);
-    }
-    if (rc != OK)
-        return err_prefix(rc, "sandwich transfer by %s", c->o->way);
-    err_clear();
-    TRY(read_answer(c, s));
-    *with_ms = median_gap_ms(c, s->begin_s, s->end_s);
+        rc = end_transfer(c, 1e-6, t);
+    } while (rc == ERR_LIMIT && clock_ns() - begin_ns < (uint64_t)LIMIT_S * 1000000000);
+    TRY(rc);
+    *with_ms = median_gap_ms(c, t->begin_s, t->end_s);
     return isfinite(*with_ms) ? OK
                               : err_set(ERR_STATE,
                                         "no token of the neighbour's came during %.2f s: "
                                         "set more prompts at this rate",
-                                        s->seconds);
+                                        t->seconds);
 }
 
-/* ---- what it says ---- */
+/* ---- the report ---- */
 
 enum {
     RATE,
@@ -345,10 +271,10 @@ enum {
 
 static int one_round(struct cell *c, double v[N_VALUES])
 {
-    struct said s;
+    struct transfer s;
 
-    TRY(begin(c, c->o->n, 0));
-    TRY(wait_for(c, &s));
+    TRY(begin_transfer(c, c->o->n, 0));
+    TRY(end_transfer(c, LIMIT_S, &s));
     v[RATE] = s.gb / s.seconds;
     v[SENDER] = s.sender_cpu_s / s.gb;
     v[RECEIVER] = s.receiver_cpu_s / s.gb;
@@ -365,14 +291,12 @@ static int one_round(struct cell *c, double v[N_VALUES])
 static int run(struct cell *c)
 {
     static double v[ROUNDS_MAX][N_VALUES];
-    double of[ROUNDS_MAX], median[N_VALUES];
+    double of[ROUNDS_MAX];
     size_t n = (size_t)c->o->rounds;
 
     _Static_assert(sizeof(metrics) / sizeof(metrics[0]) == N_VALUES + 1,
                    "a value for each metric, in their order");
-    if (!c->o->model)
-        return err_set(ERR_ARG, "study.model: expected a path, found none");
-    TRY(check_there(c));
+    TRY(check_library(c->o->way));
     TRY(open_neighbour(c));
     for (size_t r = 0; r < n; r++) {
         study_progress(c->out, (double)r / (double)n, c->o->way);
@@ -381,8 +305,7 @@ static int run(struct cell *c)
     for (int k = 0; k < N_VALUES; k++) {
         for (size_t r = 0; r < n; r++)
             of[r] = v[r][k];
-        median[k] = stats_median(of, n);
-        study_value(c->out, metrics[k].name, median[k], "");
+        study_value(c->out, metrics[k].name, stats_median(of, n), "");
         study_series(c->out, metrics[k].name, metrics[k].unit, of, n);
     }
     return OK;
@@ -390,10 +313,8 @@ static int run(struct cell *c)
 
 static void end(struct cell *c)
 {
-    child_kill(&c->pid);
-    if (c->answer)
-        fclose(c->answer);
-    serve_close(&c->neighbour);
+    study_program_close(&c->program);
+    study_serving_close(&c->neighbour);
     mem_free(c->gaps);
 }
 

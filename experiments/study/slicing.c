@@ -1,5 +1,7 @@
-/* A step of a model whose weights are sliced between a CPU and an accelerator, compared with
- * policies that place whole layers or experts, and with the method without one of its parts.
+/* A step of a model whose weights exceed an accelerator's memory, by the paper's linear models.
+ * `slicing`: sliced between a CPU and an accelerator, compared with policies that place whole layers
+ * or experts, and with the method without one of its parts. `slicing_policy`: under one policy, a
+ * plug-in of engine/hetero/policy/: where weights are, what is sent, how long the step takes.
  * Times follow from the paper's Table I. Paper: ScheInfer V. */
 #include <math.h>
 
@@ -9,8 +11,9 @@
 
 enum { AS_PAPER, FP16, INT4 };
 
+/* The options of both. */
 struct opts {
-    char *model;
+    char *policy, *model;
     int testbed, type;
     int64_t n_tok, n_units;
     double budget_gb, cpu_factor, accel_tmacs;
@@ -22,12 +25,80 @@ static const char *model_name(int i)
     return hetero_models[i] ? hetero_models[i]->name : NULL;
 }
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, model, "llama-2-70b", "Model.", .unit = "NAME", .names = model_name),
-    OPT_ROW(ENUM, testbed, "A", "Machine of the paper's Table I.", .values = "A|B|C"),
-    OPT_ROW(ENUM, type, "as_paper",
-            "Type of the weights; as_paper: that in which the paper measured this model.",
-            .values = "as_paper|fp16|int4"),
+static const char *policy_name(int i)
+{
+    return hetero_policies[i] ? hetero_policies[i]->name : NULL;
+}
+
+#define ROWS_MODEL_TESTBED                                                               \
+    OPT_ROW(STR, model, "llama-2-70b", "Model.", .unit = "NAME", .names = model_name),   \
+        OPT_ROW(ENUM, testbed, "A", "Machine of the paper's Table I.",                   \
+                .values = "A|B|C"),                                                      \
+        OPT_ROW(ENUM, type, "as_paper",                                                  \
+                "Type of the weights; as_paper: that in which the paper measured this "  \
+                "model.",                                                                \
+                .values = "as_paper|fp16|int4")
+
+/* ---- a step ---- */
+
+struct slicing_case {
+    struct hetero_machine machine;
+    struct hetero_case k;
+};
+
+static int slicing_open(struct slicing_case *c, const struct opts *o)
+{
+    enum hetero_type type;
+
+    c->k = (struct hetero_case){.machine = &c->machine,
+                                .budget_bytes = (int64_t)(o->budget_gb * 1e9),
+                                .n_tok = o->n_tok,
+                                .n_units = (int)o->n_units,
+                                .as_printed = o->as_printed,
+                                .fixed_cg = -1,
+                                .no_gg = o->no_gg};
+    TRY(hetero_model_find(o->model, &c->k.model));
+    type = o->type == AS_PAPER ? c->k.model->type
+           : o->type == FP16   ? HETERO_FP16
+                               : HETERO_INT4;
+    TRY(hetero_machine_printed(&c->machine, (char)('A' + o->testbed), type,
+                               o->bus_limit));
+    c->machine.cpu_s_per_mac *= o->cpu_factor;
+    c->machine.accel_macs_per_s = 1e12 * o->accel_tmacs;
+    c->k.bytes_per_weight = type == HETERO_FP16 ? 2 : 0.5;
+    return OK;
+}
+
+static int slicing_step(struct hetero_result *r, const char *policy,
+                        const struct hetero_case *k)
+{
+    const struct hetero_policy *p;
+
+    TRY(hetero_policy_find(policy, &p));
+    return p->step(r, k);
+}
+
+/* The study's own policy: what is not possible is skipped with its reason, and is no failure. */
+static int slicing_own_step(struct hetero_result *r, const char *policy,
+                            const struct hetero_case *k)
+{
+    return slicing_step(r, policy, k) == OK ? OK : err_set(ERR_NOTFOUND, "%s", err_msg());
+}
+
+/* Another policy: NaN, with its reason in err_msg(), where it is not possible. */
+static int slicing_other_s(double *s, const char *policy, const struct hetero_case *k)
+{
+    struct hetero_result r;
+    int rc = slicing_step(&r, policy, k);
+
+    *s = rc == OK ? r.step_s : NAN;
+    return rc == ERR_NOMEM || rc == ERR_UNSUPPORTED ? OK : rc;
+}
+
+/* ---- slicing ---- */
+
+static const struct opt_row slicing_opts[] = {
+    ROWS_MODEL_TESTBED,
     OPT_ROW(INT, n_tok, "1", "Tokens of the step. 1 decodes; more are a prompt's.",
             .min = 1, .max = 1 << 20),
     OPT_ROW(F64, budget_gb, "24", "Memory of the accelerator.", .unit = "GB", .min = 0,
@@ -51,7 +122,7 @@ static const struct opt_row table[] = {
     {0},
 };
 
-static const struct study_metric metrics[] = {
+static const struct study_metric slicing_metrics[] = {
     {"step_ms", "ms", "lower", "time of the step with slices on both"},
     {"step_ms_whole_layers", "ms", "lower", "time with whole layers, as llama.cpp"},
     {"step_ms_fiddler", "ms", "lower", "time with whole experts, as Fiddler"},
@@ -75,43 +146,34 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-static int step_ms(double *out, struct hetero_result *r, const char *policy,
-                   const struct hetero_case *k)
+static int slicing_report_others(struct study_cell *c, const struct hetero_case *k,
+                                 double ms)
 {
-    const struct hetero_policy *p;
+    static const char *const others[][3] = {
+        {"whole_layers", "step_ms_whole_layers", "speedup_whole_layers"},
+        {"fiddler", "step_ms_fiddler", "speedup_fiddler"}};
+    double other_s;
 
-    TRY(hetero_policy_find(policy, &p));
-    TRY(p->step(r, k));
-    *out = 1e3 * r->step_s;
+    for (int i = 0; i < 2; i++) {
+        TRY(slicing_other_s(&other_s, others[i][0], k));
+        study_value(c, others[i][1], 1e3 * other_s, err_msg());
+        study_value(c, others[i][2], 1e3 * other_s / ms, err_msg());
+        err_clear();
+    }
     return OK;
 }
 
-/* The policy's time over ours; NaN with a reason where it cannot be had. */
-static int report_other(struct study_cell *c, const struct hetero_case *k, double ms,
-                        const char *policy, const char *name, const char *ratio)
-{
-    struct hetero_result r;
-    double other_ms = NAN;
-    int rc = step_ms(&other_ms, &r, policy, k);
-
-    if (rc != OK && rc != ERR_NOMEM && rc != ERR_UNSUPPORTED)
-        return rc;
-    study_value(c, name, other_ms, err_msg());
-    study_value(c, ratio, other_ms / ms, err_msg());
-    err_clear();
-    return OK;
-}
-
-static int ratio_to(double *out, struct hetero_case k, double ms)
+static int slicing_ratio(double *out, struct hetero_case k, double ms)
 {
     struct hetero_result r;
 
-    TRY(step_ms(out, &r, "scheinfer", &k));
-    *out /= ms;
+    TRY(slicing_step(&r, "scheinfer", &k));
+    *out = 1e3 * r.step_s / ms;
     return OK;
 }
 
-static int report_slices(struct study_cell *c, const struct hetero_case *k, double ms)
+static int slicing_report_fixed(struct study_cell *c, const struct hetero_case *k,
+                                double ms)
 {
     static const char *const names[] = {"speedup_fixed_0", "speedup_fixed_25",
                                         "speedup_fixed_50", "speedup_fixed_75"};
@@ -121,7 +183,7 @@ static int report_slices(struct study_cell *c, const struct hetero_case *k, doub
         struct hetero_case fixed = *k;
 
         fixed.fixed_cg = 0.25 * i;
-        TRY(ratio_to(&x, fixed, ms));
+        TRY(slicing_ratio(&x, fixed, ms));
         study_value(c, names[i], x, NULL);
         sum += x;
     }
@@ -129,16 +191,17 @@ static int report_slices(struct study_cell *c, const struct hetero_case *k, doub
     return OK;
 }
 
-static int report_parts(struct study_cell *c, const struct hetero_case *k, double ms)
+static int slicing_report_parts(struct study_cell *c, const struct hetero_case *k,
+                                double ms)
 {
     struct hetero_case whole = *k, own = *k, exact = *k, fine = *k;
     double x;
 
     whole.whole_layers = true;
-    TRY(ratio_to(&x, whole, ms));
+    TRY(slicing_ratio(&x, whole, ms));
     study_value(c, "speedup_memory", x, NULL);
     own.no_takeover = true;
-    TRY(ratio_to(&x, own, ms));
+    TRY(slicing_ratio(&x, own, ms));
     study_value(c, "speedup_tokens", k->n_tok > 1 ? x : NAN, "of a prompt only");
     fine.n_units = 4096;
     fine.exact = false;
@@ -148,59 +211,108 @@ static int report_parts(struct study_cell *c, const struct hetero_case *k, doubl
         return OK;
     }
     exact.exact = true;
-    TRY(ratio_to(&x, exact, ms));
+    TRY(slicing_ratio(&x, exact, ms));
     study_value(c, "greedy_gap_frac", k->n_tok == 1 ? 1 / x - 1 : NAN,
                 "memory is assigned for decode");
-    TRY(ratio_to(&x, fine, ms));
+    TRY(slicing_ratio(&x, fine, ms));
     study_value(c, "rounding_loss_frac", 1 / x - 1, NULL);
     return OK;
 }
 
-static int run(void *context, const void *opts, struct study_cell *c)
+static int slicing_run(void *context, const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
-    struct hetero_machine machine;
-    struct hetero_case k = {.machine = &machine,
-                            .budget_bytes = (int64_t)(o->budget_gb * 1e9),
-                            .n_tok = o->n_tok,
-                            .n_units = (int)o->n_units,
-                            .as_printed = o->as_printed,
-                            .fixed_cg = -1,
-                            .no_gg = o->no_gg};
+    struct slicing_case x;
     struct hetero_result r;
-    enum hetero_type type;
     double ms;
 
     (void)context;
-    TRY(hetero_model_find(o->model, &k.model));
-    type = o->type == AS_PAPER ? k.model->type
-           : o->type == FP16   ? HETERO_FP16
-                               : HETERO_INT4;
-    TRY(hetero_machine_printed(&machine, (char)('A' + o->testbed), type, o->bus_limit));
-    machine.cpu_s_per_mac *= o->cpu_factor;
-    machine.accel_macs_per_s = 1e12 * o->accel_tmacs;
-    k.bytes_per_weight = type == HETERO_FP16 ? 2 : 0.5;
-    if (step_ms(&ms, &r, "scheinfer", &k) != OK)
-        return err_set(ERR_NOTFOUND, "%s",
-                       err_msg()); /* not possible: a reason, no failure */
+    TRY(slicing_open(&x, o));
+    TRY(slicing_own_step(&r, "scheinfer", &x.k));
+    ms = 1e3 * r.step_s;
     study_value(c, "step_ms", ms, NULL);
     study_value(c, "cg_frac", r.cg, NULL);
     study_value(c, "gg_frac", r.gg, NULL);
     study_value(c, "accel_tok_frac", o->n_tok > 1 ? r.accel_tok_frac : NAN,
                 "of a prompt only");
-    TRY(report_other(c, &k, ms, "whole_layers", "step_ms_whole_layers",
-                     "speedup_whole_layers"));
-    TRY(report_other(c, &k, ms, "fiddler", "step_ms_fiddler", "speedup_fiddler"));
-    TRY(report_slices(c, &k, ms));
-    return report_parts(c, &k, ms);
+    TRY(slicing_report_others(c, &x.k, ms));
+    TRY(slicing_report_fixed(c, &x.k, ms));
+    return slicing_report_parts(c, &x.k, ms);
 }
 
 const struct study study_slicing = {
     .name = "slicing",
     .help =
         "ScheInfer's slices on a CPU and an accelerator, by the paper's linear models",
-    .opts = table,
+    .opts = slicing_opts,
     .opts_bytes = sizeof(struct opts),
-    .metrics = metrics,
-    .run = run,
+    .metrics = slicing_metrics,
+    .run = slicing_run,
+};
+
+/* ---- slicing_policy ---- */
+
+static const struct opt_row slicing_policy_opts[] = {
+    OPT_ROW(STR, policy, "scheinfer", "Where weights are and what computes them.",
+            .unit = "NAME", .names = policy_name),
+    ROWS_MODEL_TESTBED,
+    OPT_ROW(INT, n_tok, "1", "Tokens of the step: sequences that decode, or a prompt's.",
+            .min = 1, .max = 1 << 16),
+    OPT_ROW(F64, budget_gb, "24", "Memory of the accelerator.", .unit = "GB", .min = 0,
+            .max = 1e6),
+    OPT_ROW(F64, cpu_factor, "1",
+            "The CPU's products take that many times as long as in Table I.", .min = 0.01,
+            .max = 1000),
+    OPT_ROW(F64, accel_tmacs, NULL,
+            "Most multiply-adds of the accelerator in a second, in 10^12. 0: Table I's "
+            "rate for any number of tokens.",
+            .min = 0, .max = 1e6),
+    OPT_ROW(BOOL, bus_limit, NULL,
+            "The link is no faster than the bus that the paper names for the testbed."),
+    OPT_ROW(INT, n_units, "32", "Slices that a matrix can be cut into.", .min = 1,
+            .max = 4096),
+    {0},
+};
+
+static const struct study_metric slicing_policy_metrics[] = {
+    {"step_ms", "ms", "lower", "time of the step"},
+    {"tokens_per_s", "tok/s", "higher", "tokens of the step / its time"},
+    {"cg_frac", "", "", "share of the weights that is sent"},
+    {"gg_frac", "", "", "share of the weights that stays on the accelerator"},
+    {"speedup_scheinfer", "x", "", "the step's time / that of policy scheinfer"},
+    {"speedup_oracle", "x", "", "the step's time / that of the best slices there are"},
+    {0},
+};
+
+static int slicing_policy_run(void *context, const void *opts, struct study_cell *c)
+{
+    const struct opts *o = opts;
+    static const char *const others[][2] = {{"scheinfer", "speedup_scheinfer"},
+                                            {"oracle", "speedup_oracle"}};
+    struct slicing_case x;
+    struct hetero_result r;
+    double other_s;
+
+    (void)context;
+    TRY(slicing_open(&x, o));
+    TRY(slicing_own_step(&r, o->policy, &x.k));
+    study_value(c, "step_ms", 1e3 * r.step_s, NULL);
+    study_value(c, "tokens_per_s", (double)o->n_tok / r.step_s, NULL);
+    study_value(c, "cg_frac", r.cg, NULL);
+    study_value(c, "gg_frac", r.gg, NULL);
+    for (int i = 0; i < 2; i++) {
+        TRY(slicing_other_s(&other_s, others[i][0], &x.k));
+        study_value(c, others[i][1], r.step_s / other_s, err_msg());
+        err_clear();
+    }
+    return OK;
+}
+
+const struct study study_slicing_policy = {
+    .name = "slicing_policy",
+    .help = "a step under one policy for weights that exceed an accelerator's memory",
+    .opts = slicing_policy_opts,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = slicing_policy_metrics,
+    .run = slicing_policy_run,
 };

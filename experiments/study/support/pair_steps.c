@@ -4,12 +4,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "base/stats.h"
 #include "cpu/cpu.h"
+#include "experiments/study/support/serving.h"
 #include "par/rank.h"
 #include "par/shm.h"
-#include "serve/serve.h"
 
 #define STEPS_MAX  4096
 #define NEW_TOK    128 /* of each sequence in a window, at most */
@@ -37,21 +36,10 @@ struct pair {
 
 struct engine {
     const struct pair_steps_opts *o;
-    struct serve *serve;
-    int32_t *prompt;
-    int64_t n_live, n_submitted;
+    struct study_serving serving;
     double ms[STEPS_MAX];
     size_t n;
 };
-
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
-{
-    struct engine *e = ctx;
-
-    (void)request, (void)id, (void)logits;
-    e->n_live -= finish != SERVE_RUNNING;
-}
 
 static int64_t longest_tok(const struct pair_steps_opts *o)
 {
@@ -64,48 +52,25 @@ static int open_engine(struct engine *e)
     struct serve_opts so;
     int rc;
 
-    TRY(opt_init(serve_opt_table, &so));
-    rc = opt_set(serve_opt_table, &so, "model", o->model, "study");
-    if (rc == OK)
-        rc = opt_set(serve_opt_table, &so, "policy", "continuous", "study");
-    if (rc == OK)
-        rc = opt_set(serve_opt_table, &so, "kv_alloc", "paged", "study");
+    TRY(study_serving_opts(&so, o->model, "continuous"));
+    rc = opt_set(serve_opt_table, &so, "kv_alloc", "paged", "study");
+    if (rc != OK) {
+        opt_free(serve_opt_table, &so);
+        return rc;
+    }
     so.precision = o->precision;
     so.threads = 1;
     so.max_seqs = o->batch;
     so.max_tok = longest_tok(o);
     so.kv_budget_tok = (o->batch + 1) * (longest_tok(o) + 16);
     so.max_step_tok = o->batch * longest_tok(o);
-    if (rc == OK)
-        rc = serve_open(&e->serve, &so);
-    opt_free(serve_opt_table, &so);
-    e->prompt = mem_new(MEM_OTHER, (size_t)longest_tok(o), sizeof(*e->prompt));
-    return rc;
+    return study_serving_open(&e->serving, &so);
 }
 
 static int submit(struct engine *e, int64_t n_prompt, int64_t max_new, int64_t *id)
 {
-    const struct serve_request r = {.prompt = e->prompt,
-                                    .n_prompt = n_prompt,
-                                    .max_new = max_new,
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token,
-                                    .ctx = e};
-    struct rng rng;
-
-    rng_init(&rng, (uint64_t)++e->n_submitted, "prompt");
-    for (int64_t i = 0; i < n_prompt; i++)
-        e->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(e->serve));
-    e->n_live++;
-    return serve_submit(e->serve, &r, id);
-}
-
-static int step(struct engine *e)
-{
-    bool busy;
-
-    return serve_step(e->serve, &busy);
+    return study_serving_submit(&e->serving, (uint64_t)e->serving.n_submitted + 1,
+                                n_prompt, max_new, id);
 }
 
 /* Steps until the end, or until a sequence has all of its tokens; those that are in the window as a
@@ -113,15 +78,14 @@ static int step(struct engine *e)
 static int steps_in_window(struct engine *e, const struct board *b, enum kind kind)
 {
     uint64_t begin = atomic_load(&b->begin_ns), end = atomic_load(&b->end_ns), t0, t1;
-    int64_t id;
 
     e->n = 0;
-    while ((t0 = clock_ns()) < end && (kind == PROMPTS || e->n_live == e->o->batch)) {
+    while ((t0 = clock_ns()) < end &&
+           (kind == PROMPTS || e->serving.n_live == e->o->batch)) {
         if (kind == PROMPTS)
-            TRY(submit(e, e->o->prompt_tok, 1, &id));
-        TRY(step(e));
-        while (kind == PROMPTS && e->n_live > 0)
-            TRY(step(e));
+            TRY(submit(e, e->o->prompt_tok, 1, NULL));
+        TRY(kind == PROMPTS ? study_serving_finish(&e->serving)
+                            : study_serving_step(&e->serving));
         t1 = clock_ns();
         if (t0 >= begin && t1 <= end && e->n < STEPS_MAX)
             e->ms[e->n++] = 1e-6 * (double)(t1 - t0);
@@ -138,17 +102,14 @@ static int window(struct engine *e, struct board *b, int rank, int command)
     for (int64_t i = 0; i < n; i++)
         TRY(submit(e, e->o->ctx_tok, NEW_TOK, &ids[i]));
     if (n > 0)
-        TRY(step(e)); /* their prompts */
+        TRY(study_serving_step(&e->serving)); /* their prompts */
     atomic_store(&b->ready[rank], command);
     while (atomic_load(&b->begin_ns) == 0)
         clock_sleep_until_ns(clock_ns() + POLL_NS, 0);
     if (kind != IDLE)
         TRY(steps_in_window(e, b, kind));
     b->step_ms[rank] = stats_median(e->ms, kind == IDLE ? 0 : e->n);
-    for (int64_t i = 0; i < n; i++)
-        serve_cancel(e->serve, ids[i]);
-    while (e->n_live > 0)
-        TRY(step(e));
+    TRY(study_serving_cancel(&e->serving, ids, n));
     atomic_store(&b->done[rank], command);
     return OK;
 }
@@ -169,8 +130,7 @@ static int engine_main(void *arg, int rank)
         else
             rc = window(&e, b, rank, seen = command);
     }
-    serve_close(&e.serve);
-    mem_free(e.prompt);
+    study_serving_close(&e.serving);
     return rc;
 }
 

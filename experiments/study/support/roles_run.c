@@ -2,114 +2,106 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "roles/roles.h"
-#include "serve/serve.h"
 
 #define WAIT_NS UINT64_C(100000000)
 
-struct run {
-    const struct roles_run_opts *o;
-    struct serve *serve;
-    struct rng tokens;
-    int32_t *prompt;
-    uint64_t begin_ns;
-    int n_ended, n_failed;
-};
-
-struct flight {
-    struct run *run;
-    struct roles_run_request *r;
-    int64_t n_tok;
-};
-
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
+int study_roles_open(struct study_serving *s, struct serve_opts *o, const char *roles,
+                     const char *transport, bool checksums)
 {
-    struct flight *f = ctx;
-    double ms = 1e-6 * (double)(clock_ns() - f->run->begin_ns) - 1e3 * f->r->arrival_s;
-
-    (void)request, (void)logits;
-    if (id >= 0 && f->n_tok++ == 0)
-        f->r->first_ms = ms;
-    f->r->last_ms = ms;
-    if (finish == SERVE_RUNNING)
-        return;
-    f->run->n_ended++;
-    f->run->n_failed += f->n_tok != f->r->n_output;
-}
-
-static int set_engine(struct serve_opts *so, const struct roles_run_opts *o)
-{
-    TRY(opt_set(serve_opt_table, so, "model", o->model, "study"));
-    TRY(opt_set(serve_opt_table, so, "policy", "continuous", "study"));
-    so->precision = o->precision;
-    so->max_seqs = o->max_seqs;
-    so->max_step_tok = o->max_step_tok;
-    so->max_tok = o->max_tok;
-    return OK;
-}
-
-static int open_machines(struct run *r)
-{
-    const struct roles_run_opts *o = r->o;
     struct roles_opts ro;
-    struct serve_opts so;
-    int rc = opt_init(serve_opt_table, &so), rc2 = opt_init(roles_opt_table, &ro);
+    int rc = opt_init(roles_opt_table, &ro);
 
-    rc = rc == OK ? rc2 : rc;
     if (rc == OK)
-        rc = set_engine(&so, o);
+        rc = opt_set(roles_opt_table, &ro, "roles", roles, "study");
     if (rc == OK)
-        rc = opt_set(roles_opt_table, &ro, "roles", o->roles, "study");
+        rc = opt_set(roles_opt_table, &ro, "transport", transport, "study");
+    ro.checksums = checksums;
     if (rc == OK)
-        rc = opt_set(roles_opt_table, &ro, "transport", o->transport, "study");
-    if (rc == OK)
-        rc = roles_open(&r->serve, &so, &ro);
-    opt_free(serve_opt_table, &so);
+        rc = roles_open(&s->serve, o, &ro);
     opt_free(roles_opt_table, &ro);
-    r->prompt = mem_new(MEM_OTHER, (size_t)o->max_tok, sizeof(*r->prompt));
+    opt_free(serve_opt_table, o);
+    if (rc == OK)
+        s->prompt =
+            mem_new(MEM_OTHER, (size_t)serve_max_tok(s->serve), sizeof(*s->prompt));
     return rc;
 }
 
-static int submit(struct run *r, struct flight *f)
-{
-    const struct serve_request q = {.prompt = r->prompt,
-                                    .n_prompt = f->r->n_prompt,
-                                    .max_new = f->r->n_output,
-                                    .ignore_eos = true,
-                                    .sampling = {.top_p = 1},
-                                    .on_token = on_token,
-                                    .ctx = f};
-    int64_t id;
+struct flight {
+    int64_t id, n_tok;
+    struct roles_run_request *r;
+};
 
-    for (int64_t i = 0; i < q.n_prompt; i++)
-        r->prompt[i] = (int32_t)rng_below(&r->tokens, (uint64_t)serve_vocab(r->serve));
-    return serve_submit(r->serve, &q, &id);
+struct roles_run {
+    struct study_serving serving;
+    struct flight *flights; /* [n] */
+    int n, n_submitted, n_failed;
+    uint64_t begin_ns;
+};
+
+static void roles_run_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                            enum serve_finish finish)
+{
+    struct roles_run *run = ctx;
+    struct flight *f = run->flights;
+    double ms;
+
+    (void)logits;
+    while (f->id != request)
+        f++;
+    ms = 1e-6 * (double)(clock_ns() - run->begin_ns) - 1e3 * f->r->arrival_s;
+    if (id >= 0 && f->n_tok++ == 0)
+        f->r->first_ms = ms;
+    f->r->last_ms = ms;
+    run->n_failed += finish != SERVE_RUNNING && f->n_tok != f->r->n_output;
 }
 
-static int serve_all(struct run *r, struct flight *flights, int n,
-                     struct study_cell *cell)
+static int roles_run_open(struct roles_run *run, const struct roles_run_opts *o)
 {
-    int next = 0;
+    struct serve_opts so;
+
+    TRY(study_serving_opts(&so, o->model, "continuous"));
+    so.precision = o->precision;
+    so.max_seqs = o->max_seqs;
+    so.max_step_tok = o->max_step_tok;
+    so.max_tok = o->max_tok;
+    run->serving.on_token = roles_run_token;
+    run->serving.ctx = run;
+    return study_roles_open(&run->serving, &so, o->roles, o->transport, true);
+}
+
+/* Submit what has arrived. *due_ns: when the next one does; UINT64_MAX: none is left. */
+static int submit_arrived(struct roles_run *run, uint64_t seed, uint64_t *due_ns)
+{
+    uint64_t now = clock_ns();
+
+    for (; run->n_submitted < run->n; run->n_submitted++) {
+        struct flight *f = &run->flights[run->n_submitted];
+
+        *due_ns = run->begin_ns + (uint64_t)(1e9 * f->r->arrival_s);
+        if (*due_ns > now)
+            return OK;
+        TRY(study_serving_submit(&run->serving, seed + (uint64_t)run->n_submitted,
+                                 f->r->n_prompt, f->r->n_output, &f->id));
+    }
+    *due_ns = UINT64_MAX;
+    return OK;
+}
+
+static int serve_all(struct roles_run *run, uint64_t seed, struct study_cell *cell)
+{
+    uint64_t due, now;
     bool busy;
 
-    r->begin_ns = clock_ns() + WAIT_NS;
-    while (r->n_ended < n) {
-        uint64_t now = clock_ns(), due = UINT64_MAX;
-
-        for (; next < n; next++) {
-            due = r->begin_ns + (uint64_t)(1e9 * flights[next].r->arrival_s);
-            if (due > now)
-                break;
-            TRY(submit(r, &flights[next]));
-            due = UINT64_MAX;
-        }
-        TRY(serve_step(r->serve, &busy));
+    run->begin_ns = clock_ns() + WAIT_NS;
+    while (run->n_submitted < run->n || run->serving.n_live > 0) {
+        TRY(submit_arrived(run, seed, &due));
+        TRY(serve_step(run->serving.serve, &busy));
         now = clock_ns();
         if (!busy && due > now)
-            serve_wait(r->serve, due - now < WAIT_NS ? due - now : WAIT_NS);
-        study_progress(cell, (double)r->n_ended / n, "requests as they arrive");
+            serve_wait(run->serving.serve, due - now < WAIT_NS ? due - now : WAIT_NS);
+        study_progress(cell, (double)(run->n_submitted - run->serving.n_live) / run->n,
+                       "requests as they arrive");
     }
     return OK;
 }
@@ -117,21 +109,18 @@ static int serve_all(struct run *r, struct flight *flights, int n,
 int study_roles_run(struct roles_run_request *requests, int n,
                     const struct roles_run_opts *o, struct study_cell *cell)
 {
-    struct flight *flights = mem_new(MEM_HARNESS, (size_t)n, sizeof(*flights));
-    struct run r = {.o = o};
-    int rc;
+    struct roles_run run = {.n = n};
+    int rc = roles_run_open(&run, o);
 
-    rng_init(&r.tokens, o->seed, "prompt");
+    run.flights = mem_new(MEM_HARNESS, (size_t)n, sizeof(*run.flights));
     for (int i = 0; i < n; i++)
-        flights[i] = (struct flight){.run = &r, .r = &requests[i]};
-    rc = open_machines(&r);
+        run.flights[i] = (struct flight){.id = -1, .r = &requests[i]};
     if (rc == OK)
-        rc = serve_all(&r, flights, n, cell);
-    serve_close(&r.serve);
-    if (rc == OK && r.n_failed > 0)
-        rc =
-            err_set(ERR_STATE, "%d requests did not get all of their tokens", r.n_failed);
-    mem_free(r.prompt);
-    mem_free(flights);
+        rc = serve_all(&run, o->seed, cell);
+    study_serving_close(&run.serving);
+    if (rc == OK && run.n_failed > 0)
+        rc = err_set(ERR_STATE, "%d requests did not get all of their tokens",
+                     run.n_failed);
+    mem_free(run.flights);
     return rc;
 }

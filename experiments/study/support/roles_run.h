@@ -1,5 +1,5 @@
-/* experiments/study/support/roles_run.h - requests at given times through prompt and token machines
- * that are processes (roles/roles.h), in real time.
+/* experiments/study/support/roles_run.h - prompt and token machines that are processes
+ * (roles/roles.h), and requests at given times through them, in real time.
  * Threads: one. */
 #ifndef STUDY_ROLES_RUN_H
 #define STUDY_ROLES_RUN_H
@@ -7,6 +7,11 @@
 #include <stdint.h>
 
 #include "experiments/load/study.h"
+#include "experiments/study/support/serving.h"
+
+/* As study_serving_open(), with machines in place of an engine. Before any thread is started. */
+MUST int study_roles_open(struct study_serving *s, struct serve_opts *o,
+                          const char *roles, const char *transport, bool checksums);
 
 struct roles_run_opts {
     const char *model, *roles, *transport;

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#define WAIT_NS UINT64_C(100000000)
+
 int study_serving_opts(struct serve_opts *out, const char *model, const char *policy)
 {
     int rc;
@@ -76,7 +78,10 @@ int study_serving_step(struct study_serving *s)
 {
     bool busy;
 
-    return serve_step(s->serve, &busy);
+    TRY(serve_step(s->serve, &busy));
+    if (!busy && s->n_live > 0) /* machines that are processes compute */
+        serve_wait(s->serve, WAIT_NS);
+    return OK;
 }
 
 int study_serving_prefill(struct study_serving *s, int64_t n_tok)
