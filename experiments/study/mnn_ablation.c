@@ -135,8 +135,7 @@ static int open_all(struct cell *f)
     model_variant_set(f->straight.model, f->int4.unsigned_straight);
     TRY(study_engine_phase(&f->straight, &f->straight_phase, 1, b->n));
     TRY(study_engine_phase(&f->engine, &f->engine_phase, 1, b->n));
-    TRY(study_unfused_open(&f->unfused, f->straight.model, f->n_tok + 1, f->n_tok + 1,
-                           b->n));
+    f->unfused = study_unfused_open(f->straight.model, f->n_tok + 1, f->n_tok + 1, b->n);
     vocab = (size_t)model_config_of(f->engine.model)->vocab;
     for (int i = 0; i < N_STEPS; i++) {
         f->logits[i] = mem_new(MEM_OTHER, vocab, sizeof(*f->logits[i]));

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "datasets/dataset.h"
 #include "experiments/load/study.h"
 #include "experiments/study/support/plan.h"
 #include "experiments/study/support/rows.h"
@@ -58,39 +57,8 @@ struct cell {
     struct study_cell *out;
     struct study_planner planner;
     struct plan_search_result found;
-    struct dataset *trace;
-    int64_t *lengths; /* [2][n_items]: prompts, outputs */
+    struct plan_lengths lengths;
 };
-
-static int draw(struct cell *w, const struct opts *o, struct plan_lengths *l)
-{
-    struct dataset_opts d;
-    int64_t n;
-    int rc;
-
-    TRY(opt_init(dataset_opt_table, &d));
-    d.n = o->n_requests;
-    d.seed = o->seed;
-    d.max_prompt_tok = o->max_tok;
-    d.max_output_tok = o->max_tok;
-    rc = opt_set(dataset_opt_table, &d, "fit", o->fit, "study.fit");
-    if (rc == OK)
-        rc = dataset_open(&w->trace, &d);
-    opt_free(dataset_opt_table, &d);
-    if (rc != OK)
-        return rc;
-    n = w->trace->n_items;
-    w->lengths = mem_new(MEM_DATASET, 2 * (size_t)n, sizeof(*w->lengths));
-    if (!w->lengths)
-        return ERR_NOMEM;
-    for (int64_t i = 0; i < n; i++) {
-        w->lengths[i] = w->trace->items[i].n_prompt;
-        w->lengths[n + i] = w->trace->items[i].n_output;
-    }
-    *l =
-        (struct plan_lengths){.n_prompt = w->lengths, .n_output = w->lengths + n, .n = n};
-    return OK;
-}
 
 static void report(const struct cell *w, const struct opts *o, double search_s,
                    struct study_cell *out)
@@ -135,7 +103,8 @@ static int run(struct cell *w)
                                  .seed = o->seed};
     uint64_t start_ns;
 
-    TRY(draw(w, o, &po.lengths));
+    TRY(study_lengths_draw(&w->lengths, o->fit, o->n_requests, o->max_tok, o->seed));
+    po.lengths = w->lengths;
     TRY(study_planner_open(&w->planner, &po));
     study_progress(w->out, 0.1, "plan search");
     start_ns = clock_ns();
@@ -148,8 +117,7 @@ static void end(struct cell *w)
 {
     plan_search_result_free(&w->found);
     study_planner_close(&w->planner);
-    dataset_close(&w->trace);
-    mem_free(w->lengths);
+    mem_free((void *)w->lengths.n_prompt);
 }
 
 STUDY(plan_search,

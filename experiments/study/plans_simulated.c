@@ -89,14 +89,12 @@ static enum kern_type type_of(const struct cell *c)
 
 static int open_planner(struct cell *c)
 {
-    int64_t n = c->topo.trace->n_items;
     char target[256];
-    const struct study_plan_opts po = {
-        .target = target,
-        .lengths = {.n_prompt = c->topo.lengths, .n_output = c->topo.lengths + n, .n = n},
-        .batch = (int)c->o->batch,
-        .max_s = c->o->search_s,
-        .seed = c->o->seed};
+    const struct study_plan_opts po = {.target = target,
+                                       .lengths = c->topo.lengths,
+                                       .batch = (int)c->o->batch,
+                                       .max_s = c->o->search_s,
+                                       .seed = c->o->seed};
 
     if (snprintf(target, sizeof(target), "%s:%s@%s", c->o->model,
                  kern_type_name(type_of(c)), c->o->machine) >= (int)sizeof(target))
@@ -165,7 +163,7 @@ static int alone_s(const struct cell *c, const struct planned *x, int64_t i,
                    double *ttft_s, double *tpot_s)
 {
     const struct study_topo *t = &c->topo;
-    int64_t prompt = t->lengths[i], output = t->lengths[t->trace->n_items + i];
+    int64_t prompt = t->lengths.n_prompt[i], output = t->lengths.n_output[i];
     double bytes;
 
     TRY(study_serving_prompt_s(t, type_of(c), &x->prefill, &x->decode, prompt, ttft_s,
@@ -176,15 +174,12 @@ static int alone_s(const struct cell *c, const struct planned *x, int64_t i,
 
 static int slo_scale(const struct cell *c, double *p90)
 {
-    int64_t n = c->topo.trace->n_items;
+    int64_t n = c->topo.lengths.n;
     double *scale, slo_ttft_s, slo_tpot_s, ttft_s, tpot_s;
-    int rc = find_objectives(c->o, &slo_ttft_s, &slo_tpot_s);
+    int rc = OK;
 
-    if (rc != OK)
-        return rc;
+    TRY(find_objectives(c->o, &slo_ttft_s, &slo_tpot_s));
     scale = mem_new(MEM_HARNESS, (size_t)n, sizeof(*scale));
-    if (!scale)
-        return ERR_NOMEM;
     for (int64_t i = 0; i < n && rc == OK; i++) {
         rc = alone_s(c, &c->plan, i, &ttft_s, &tpot_s);
         scale[i] = fmax(ttft_s / slo_ttft_s, tpot_s / slo_tpot_s);

@@ -238,7 +238,6 @@ static int search(struct cell *w, int way, const struct cache *k, int64_t seed)
     struct study_topo_asked asked = asked_of(k, seed, true);
     struct plan_tree_result *f = &w->found[way];
     struct plan_tree_search_opts s;
-    struct plan_evaluation e;
 
     TRY(opt_init(plan_tree_search_opt_table, &s));
     s.seed = seed;
@@ -250,9 +249,8 @@ static int search(struct cell *w, int way, const struct cache *k, int64_t seed)
     s.traversal = way == PAPER ? PLAN_PAPER : PLAN_BEST_PARENT;
     if (way == RANDOM)
         s.max_measurements = w->found[WHOLE].counts.n_measurements;
-    TRY(study_topo_evaluator(&e, &asked));
-    w->noise_frac = e.noise_frac;
-    TRY(plan_tree_search(f, k->t.tree, &k->t.limits, &e, &s));
+    TRY(study_topo_find(f, &asked, &s));
+    w->noise_frac = asked.noise_frac;
     w->plan[way] = f->top[f->best].config;
     return OK;
 }
@@ -281,22 +279,20 @@ struct kept_frac {
     double mean, least, most;
 };
 
-static int count_kept(const struct study_topo *t, const struct topo_config *c,
-                      struct kept_frac *out)
+static struct kept_frac count_kept(const struct study_topo *t,
+                                   const struct topo_config *c)
 {
     const struct topo_machine *m = t->machine;
     struct count {
         int cores, kept;   /* of a cluster */
         bool known, taken; /* a core, by its number */
     } * count;
+    struct kept_frac out = {0, INFINITY, -INFINITY};
     int n = 0;
 
-    *out = (struct kept_frac){NAN, NAN, NAN};
     if (simulate_domain_of(t->sim, 0, 0) < 0)
-        return OK;
+        return (struct kept_frac){NAN, NAN, NAN};
     count = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*count));
-    if (!count)
-        return ERR_NOMEM;
     for (int i = 0; i < m->n_pus; i++)
         if (!count[m->pus[i].core].known) {
             count[m->pus[i].core].known = true;
@@ -311,15 +307,13 @@ static int count_kept(const struct study_topo *t, const struct topo_config *c,
     for (int i = 0; i < m->n_pus && count[i].cores; i++, n++) {
         double frac = (double)count[i].kept / count[i].cores;
 
-        if (!n)
-            *out = (struct kept_frac){0, frac, frac};
-        out->least = fmin(out->least, frac);
-        out->most = fmax(out->most, frac);
-        out->mean += frac;
+        out.least = fmin(out.least, frac);
+        out.most = fmax(out.most, frac);
+        out.mean += frac;
     }
-    out->mean /= n;
+    out.mean /= n;
     mem_free(count);
-    return OK;
+    return out;
 }
 
 /* --- the report */
@@ -346,16 +340,14 @@ static void report_ways(const struct cell *w, struct study_cell *out)
     }
 }
 
-static int report(const struct cache *k, const struct cell *w, struct study_cell *out)
+static void report(const struct cache *k, const struct cell *w, struct study_cell *out)
 {
     const struct study_topo *t = &k->t;
     const struct plan_tree_result *f = &w->found[WHOLE];
     double gain = k->ungrouped.seconds / k->all.seconds - 1.0;
     bool nothing = hides_nothing(t);
-    struct kept_frac kept, best;
-
-    TRY(count_kept(t, &w->plan[TREES], &kept));
-    TRY(count_kept(t, &k->all.config, &best));
+    struct kept_frac kept = count_kept(t, &w->plan[TREES]);
+    struct kept_frac best = count_kept(t, &k->all.config);
     const struct study_number all[] = {
         {"best_s", w->best_s},
         {"best_of_trees_s", k->all.seconds},
@@ -390,7 +382,6 @@ static int report(const struct cache *k, const struct cell *w, struct study_cell
     STUDY_VALUES(out, all,
                  nothing ? "nothing is hidden" : "does not apply to what is hidden");
     study_evidence(out, "measured", "search_s"); /* of this host */
-    return OK;
 }
 
 /* Everything that a step's time follows from, so that the record alone can be checked. */
@@ -401,15 +392,14 @@ static void note_machine(const struct cache *k, struct study_cell *out)
     const struct simulate_step *w = &t->decode.v[0];
     json_t *domains = json_array();
 
-    for (int i = 0; domains && i < p->n_domains; i++) {
+    for (int i = 0; i < p->n_domains; i++) {
         const struct simulate_bandwidth_domain *d = &p->domains[i];
 
-        if (json_array_append_new(
-                domains, json_pack("{s:i, s:i, s:o, s:[i, i, i, i], s:b}", "of", d->of,
-                                   "stride", d->stride, "gbps", json_number(d->gbps),
-                                   "sizes", d->sizes[0], d->sizes[1], d->sizes[2],
-                                   d->sizes[3], "of_cores", d->of_cores)) != 0)
-            json_decref(domains), domains = NULL;
+        json_array_append_new(domains, json_pack("{s:i, s:i, s:o, s:[i, i, i, i], s:b}",
+                                                 "of", d->of, "stride", d->stride, "gbps",
+                                                 json_number(d->gbps), "sizes",
+                                                 d->sizes[0], d->sizes[1], d->sizes[2],
+                                                 d->sizes[3], "of_cores", d->of_cores));
     }
     study_note(
         out, "hidden",
@@ -435,7 +425,7 @@ static void note_plans(const struct cache *k, const struct cell *w,
     double *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
     char found[96], trees[96], any[96];
 
-    for (int i = 0; pus && i < tree->n_pus; i++)
+    for (int i = 0; i < tree->n_pus; i++)
         pus[i] = tree->pus[i];
     study_series(out, "pus", "", pus, (size_t)tree->n_pus);
     mem_free(pus);
@@ -455,7 +445,7 @@ static int run(struct cell *w)
 
     TRY(recall(k, o));
     TRY(find_plans(w, k, o->seed));
-    TRY(report(k, w, w->out));
+    report(k, w, w->out);
     note_machine(k, w->out);
     note_plans(k, w, w->out);
     study_note_text(w->out, "explain", w->found[WHOLE].explain);

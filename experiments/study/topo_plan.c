@@ -80,8 +80,6 @@ static int open_nodes(struct topo_tree **out, const struct topo_machine *m,
 
     TRY(cpu_list_parse(nodes_text, nodes, CPU_MAX, &n_nodes));
     o.cpus = cpus = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*cpus));
-    if (!cpus)
-        return ERR_NOMEM;
     for (int i = 0; i < m->n_pus; i++)
         for (int k = 0; k < n_nodes; k++)
             if (m->pus[i].node == nodes[k])
@@ -202,8 +200,6 @@ static int recall(struct fits *k, const struct cell *w, const struct opts *o)
         return OK;
     forget(k);
     k->fits = mem_new(MEM_OTHER, (size_t)o->n_bootstrap, sizeof(*k->fits));
-    if (!k->fits)
-        return ERR_NOMEM;
     simulate_stream_fit(&fitted, simulate_stream_kunpeng, SIMULATE_STREAM_KUNPENG_N);
     for (int i = 0; i < o->n_bootstrap; i++)
         simulate_stream_bootstrap(&k->fits[i], &fitted, simulate_stream_kunpeng,
@@ -227,8 +223,6 @@ static int bootstrap(struct cell *w, struct fits *k, const struct opts *o, doubl
             "rates were fitted to, not %s",
             o->machine);
     w->draws = mem_new(MEM_OTHER, (size_t)o->n_bootstrap, sizeof(*w->draws));
-    if (!w->draws)
-        return ERR_NOMEM;
     TRY(recall(k, w, o));
     for (int i = 0; i < o->n_bootstrap; i++) {
         params = k->fits[i];
@@ -250,8 +244,6 @@ static int stream(const struct cell *w, double *gbps)
     const struct topo_tree *tree = w->plan.tree;
     int n = 0, rc, *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
 
-    if (!pus)
-        return ERR_NOMEM;
     for (int i = 0; i < tree->n_pus; i++)
         if (all[tree->pus[i]].node == all[tree->pus[0]].node)
             pus[n++] = tree->pus[i];

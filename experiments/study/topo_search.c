@@ -126,12 +126,10 @@ static int search_once(struct cell *w, const struct plan_tree_search_opts *s)
                                      .phase = (enum topo_phase)w->o->phase,
                                      .seed = (uint64_t)w->o->seed,
                                      .noise = true};
-    struct plan_evaluation e;
     int rc;
 
-    TRY(study_topo_evaluator(&e, &asked));
     plan_tree_result_free(&w->found);
-    rc = plan_tree_search(&w->found, w->topo.tree, &w->topo.limits, &e, s);
+    rc = study_topo_find(&w->found, &asked, s);
     w->measuring_s = asked.sum_s;
     return rc;
 }

@@ -123,15 +123,13 @@ static int find(struct cell *w)
         .t = &w->topo, .phase = TOPO_DECODE, .seed = (uint64_t)w->o->seed, .noise = true};
     struct plan_tree_result found;
     struct plan_tree_search_opts s;
-    struct plan_evaluation e;
     int rc;
 
     TRY(opt_init(plan_tree_search_opt_table, &s));
     s.seed = w->o->seed;
     s.max_s = 0; /* the tree must not depend on how busy this host is */
     s.uneven = false;
-    TRY(study_topo_evaluator(&e, &asked));
-    TRY(plan_tree_search(&found, w->topo.tree, &w->topo.limits, &e, &s));
+    TRY(study_topo_find(&found, &asked, &s));
     rc = topo_tree_copy(&w->tree, found.top[found.best].tree);
     plan_tree_result_free(&found);
     return rc;

@@ -60,8 +60,6 @@ int study_kv_ops_open(struct study_kv_ops *k, const struct kv_alloc *alloc,
     rng_init(&k->rng, (uint64_t)seed, "lengths");
     kv_bounds_equal(&k->bounds, N_BUCKETS, max_tok, ALIGN_TOK);
     k->seqs = mem_new(MEM_OTHER, (size_t)n_seqs, sizeof(*k->seqs));
-    if (!k->seqs)
-        return ERR_NOMEM;
     TRY(kv_alloc_open(alloc, &k->state, &arena));
     for (int64_t i = 0; i < n_seqs; i++)
         TRY(begin(k, &k->seqs[i]));

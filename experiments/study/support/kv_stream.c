@@ -20,30 +20,23 @@ struct source {
     int64_t n; /* requests wanted of it */
 };
 
-static int append(struct kv_example **list, int64_t *n, const struct kv_example *e,
-                  int64_t n_more)
+static void append(struct kv_example **list, int64_t *n, const struct kv_example *e,
+                   int64_t n_more)
 {
-    struct kv_example *p =
-        mem_resize(MEM_DATASET, *list, (size_t)(*n + n_more), sizeof(*p));
-
-    if (!p)
-        return ERR_NOMEM;
-    *list = p;
-    memcpy(p + *n, e, (size_t)n_more * sizeof(*e));
+    *list = mem_resize(MEM_DATASET, *list, (size_t)(*n + n_more), sizeof(**list));
+    memcpy(*list + *n, e, (size_t)n_more * sizeof(*e));
     *n += n_more;
-    return OK;
 }
 
 /* A source's requests in time: those to learn from came first. */
-static int add(struct study_kv_stream *s, const struct source *from,
-               const struct kv_example *e, int64_t n_learn, int64_t n)
+static void add(struct study_kv_stream *s, const struct source *from,
+                const struct kv_example *e, int64_t n_learn, int64_t n)
 {
     if (from->index == 0)
-        TRY(append(&s->learn, &s->n_learn, e, n_learn));
-    TRY(append(&s->requests, &s->n, e + n_learn, n < from->n ? n : from->n));
+        append(&s->learn, &s->n_learn, e, n_learn);
+    append(&s->requests, &s->n, e + n_learn, n < from->n ? n : from->n);
     if (from->index == 0)
         s->n_first = s->n;
-    return OK;
 }
 
 static int read_set(struct study_kv_stream *s, const struct study_kv_stream_opts *o,
@@ -79,7 +72,7 @@ static int add_file(struct study_kv_stream *s, const struct study_kv_stream_opts
 
     s->text_bits = NAN;
     if (rc == OK)
-        rc = add(s, from, x.e, x.n_learn, x.n_held_out);
+        add(s, from, x.e, x.n_learn, x.n_held_out);
     dataset_examples_fini(&x);
     return rc;
 }
@@ -94,19 +87,16 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The last length of each class. */
-static int class_bounds(int64_t bounds[STUDY_KV_CLASSES], const struct dataset *d)
+static void class_bounds(int64_t bounds[STUDY_KV_CLASSES], const struct dataset *d)
 {
     int64_t *sorted = mem_new(MEM_DATASET, (size_t)d->n_items, sizeof(*sorted));
 
-    if (!sorted)
-        return ERR_NOMEM;
     for (int64_t i = 0; i < d->n_items; i++)
         sorted[i] = d->items[i].n_output;
     qsort(sorted, (size_t)d->n_items, sizeof(*sorted), by_value);
     for (int64_t k = 1; k <= STUDY_KV_CLASSES; k++)
         bounds[k - 1] = sorted[(d->n_items * k - 1) / STUDY_KV_CLASSES];
     mem_free(sorted);
-    return OK;
 }
 
 /* Of a class and the word that tells it, where each class is as likely. */
@@ -119,8 +109,8 @@ static double bits_told(double tells)
     return wrong > 0 ? bits + (STUDY_KV_CLASSES - 1) * wrong * log2(wrong) : bits;
 }
 
-static int make_texts(struct study_kv_stream *s, const struct study_kv_stream_opts *o,
-                      const struct source *from, struct kv_example *e)
+static void make_texts(struct study_kv_stream *s, const struct study_kv_stream_opts *o,
+                       const struct source *from, struct kv_example *e)
 {
     const struct dataset *d = s->sets[from->index];
     char *texts = mem_new(MEM_DATASET, (size_t)d->n_items, TEXT_BYTES);
@@ -128,9 +118,7 @@ static int make_texts(struct study_kv_stream *s, const struct study_kv_stream_op
     struct rng r;
 
     s->texts[from->index] = texts;
-    if (!texts)
-        return ERR_NOMEM;
-    TRY(class_bounds(bounds, d));
+    class_bounds(bounds, d);
     rng_init(&r, (uint64_t)o->seed, "text");
     for (int64_t i = 0; i < d->n_items; i++) {
         char *text = texts + i * TEXT_BYTES;
@@ -146,21 +134,18 @@ static int make_texts(struct study_kv_stream *s, const struct study_kv_stream_op
                                    .prompt_tok = d->items[i].n_prompt,
                                    .output_tok = d->items[i].n_output};
     }
-    return OK;
 }
 
-static int add_lengths(struct study_kv_stream *s, const struct study_kv_stream_opts *o,
-                       const struct source *from, int64_t n_learn)
+static void add_lengths(struct study_kv_stream *s, const struct study_kv_stream_opts *o,
+                        const struct source *from, int64_t n_learn)
 {
     int64_t n = s->sets[from->index]->n_items;
     struct kv_example *e = mem_new(MEM_DATASET, (size_t)n, sizeof(*e));
-    int rc = e ? make_texts(s, o, from, e) : ERR_NOMEM;
 
+    make_texts(s, o, from, e);
     n_learn = n_learn < n ? n_learn : 0;
-    if (rc == OK)
-        rc = add(s, from, e, n_learn, n - n_learn);
+    add(s, from, e, n_learn, n - n_learn);
     mem_free(e);
-    return rc;
 }
 
 /* --- all of them */
@@ -173,19 +158,18 @@ static int add_source(struct study_kv_stream *s, const struct study_kv_stream_op
     TRY(read_set(s, o, from, is_file));
     if (is_file && s->sets[from->index]->items[0].text)
         return add_file(s, o, from);
-    return add_lengths(s, o, from, is_file ? 0 : o->n_learn);
+    add_lengths(s, o, from, is_file ? 0 : o->n_learn);
+    return OK;
 }
 
 /* The longest sequence, and the requests cut to it. */
 #define FIT_FRAC 0.95 /* that are not cut */
 
-static int cut_requests(struct study_kv_stream *s, const struct study_kv_stream_opts *o)
+static void cut_requests(struct study_kv_stream *s, const struct study_kv_stream_opts *o)
 {
     double *total = mem_new(MEM_OTHER, (size_t)s->n, sizeof(*total));
     int64_t most = o->max_tok;
 
-    if (!total)
-        return ERR_NOMEM;
     for (int64_t i = 0; i < s->n; i++)
         total[i] = (double)(s->requests[i].prompt_tok + s->requests[i].output_tok);
     if (most == 0)
@@ -205,7 +189,6 @@ static int cut_requests(struct study_kv_stream *s, const struct study_kv_stream_
         q->prompt_tok = q->prompt_tok < most ? q->prompt_tok : most;
         q->prompt_tok = q->prompt_tok > 1 ? q->prompt_tok : 1;
     }
-    return OK;
 }
 
 int study_kv_stream_open(struct study_kv_stream *s, const struct study_kv_stream_opts *o)
@@ -234,7 +217,8 @@ int study_kv_stream_open(struct study_kv_stream *s, const struct study_kv_stream
         return err_set(ERR_ARG,
                        "study.stream: %s: expected a request to replay, found none",
                        o->sources);
-    return cut_requests(s, o);
+    cut_requests(s, o);
+    return OK;
 }
 
 void study_kv_stream_close(struct study_kv_stream *s)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/home.h"
+#include "base/mem.h"
+#include "datasets/dataset.h"
 #include "format/format.h"
 #include "make/make.h"
 #include "simulate/contention.h"
@@ -55,6 +57,35 @@ static int open_host(struct study_planner *p, const char *path)
 }
 
 /* --- planning */
+
+int study_lengths_draw(struct plan_lengths *out, const char *fit, int64_t n,
+                       int64_t max_tok, int64_t seed)
+{
+    struct dataset *trace = NULL;
+    struct dataset_opts d;
+    int64_t *lengths;
+    int rc;
+
+    TRY(opt_init(dataset_opt_table, &d));
+    d.n = n;
+    d.seed = seed;
+    d.max_prompt_tok = d.max_output_tok = max_tok;
+    rc = opt_set(dataset_opt_table, &d, "fit", fit, "study.fit");
+    if (rc == OK)
+        rc = dataset_open(&trace, &d);
+    opt_free(dataset_opt_table, &d);
+    if (rc != OK)
+        return rc;
+    n = trace->n_items;
+    lengths = mem_new(MEM_DATASET, 2 * (size_t)n, sizeof(*lengths));
+    for (int64_t i = 0; i < n; i++) {
+        lengths[i] = trace->items[i].n_prompt;
+        lengths[n + i] = trace->items[i].n_output;
+    }
+    dataset_close(&trace);
+    *out = (struct plan_lengths){.n_prompt = lengths, .n_output = lengths + n, .n = n};
+    return OK;
+}
 
 int study_planner_open(struct study_planner *out, const struct study_plan_opts *o)
 {

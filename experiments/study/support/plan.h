@@ -22,6 +22,11 @@ static inline bool study_target_is_simulated(const char *target)
     return target && strchr(target, '@');
 }
 
+/* n requests drawn from a fit of datasets/, prompts and outputs cut to max_tok: mem_free() of
+ * out->n_prompt, which has both. ERR_NOTFOUND: no such fit. */
+MUST int study_lengths_draw(struct plan_lengths *out, const char *fit, int64_t n,
+                            int64_t max_tok, int64_t seed);
+
 struct study_plan_opts {
     const char *target; /* as STUDY_TARGET_HELP has it */
     struct plan_lengths lengths;

@@ -116,15 +116,14 @@ struct load {
 static bool next_request(void *ctx, struct cluster_arrival *a)
 {
     struct load *l = ctx;
-    const struct study_topo *t = l->s->topo;
-    int64_t n = t->trace->n_items;
-    int64_t i = (int64_t)rng_below(&l->sizes, (uint64_t)n);
+    const struct plan_lengths *all = &l->s->topo->lengths;
+    int64_t i = (int64_t)rng_below(&l->sizes, (uint64_t)all->n);
 
     if (l->n_left-- <= 0)
         return false;
     l->t_s += rng_exp(&l->arrivals) / l->rate;
-    *a = (struct cluster_arrival){(int64_t)(1e9 * l->t_s), t->lengths[i],
-                                  t->lengths[n + i]};
+    *a = (struct cluster_arrival){(int64_t)(1e9 * l->t_s), all->n_prompt[i],
+                                  all->n_output[i]};
     return true;
 }
 
@@ -147,8 +146,7 @@ int study_serving_run(struct study_serving_counts *out, const struct study_servi
     const struct cluster_contention x = {
         {{1, s->slowdown}, {s->slowdown, 1}}}; /* one of each kind */
     const struct study_topo *t = s->topo;
-    struct load l = {
-        .s = s, .counts = out, .rate = rate_rps, .n_left = t->trace->n_items};
+    struct load l = {.s = s, .counts = out, .rate = rate_rps, .n_left = t->lengths.n};
     struct cluster_machine_opts m[2];
     struct cluster_stat stat;
     struct cluster_opts o;

@@ -11,6 +11,7 @@
 #include "base/home.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "experiments/study/support/plan.h"
 #include "make/make.h"
 #include "measure/card.h"
 #include "plan/evaluator.h"
@@ -117,43 +118,18 @@ static int open_machine(struct study_topo *t, const char *name, const json_t *ca
 
 /* --- the work */
 
-static int open_trace(struct study_topo *t, const struct study_topo_opts *o)
-{
-    struct dataset_opts d;
-    int rc;
-
-    TRY(opt_init(dataset_opt_table, &d));
-    d.n = o->n_requests;
-    d.seed = o->seed;
-    d.max_prompt_tok = t->model.max_tok / 2;
-    d.max_output_tok = t->model.max_tok / 2;
-    rc = opt_set(dataset_opt_table, &d, "fit", o->fit, "study.fit");
-    if (rc == OK)
-        rc = dataset_open(&t->trace, &d);
-    opt_free(dataset_opt_table, &d);
-    return rc;
-}
-
 static int make_work(struct study_topo *t, const struct study_topo_opts *o)
 {
     const struct model_cost_types types = {o->type ? KERN_BF16 : KERN_F32, KERN_KV_F32};
     struct plan_trace trace;
-    struct plan_lengths l;
-    int64_t n;
+    struct plan_lengths *l = &t->lengths;
 
-    TRY(open_trace(t, o));
-    n = t->trace->n_items;
-    t->lengths = mem_new(MEM_DATASET, 2 * (size_t)n, sizeof(*t->lengths));
-    if (!t->lengths)
-        return ERR_NOMEM;
-    for (int64_t i = 0; i < n; i++) {
-        t->lengths[i] = t->trace->items[i].n_prompt;
-        t->lengths[n + i] = t->trace->items[i].n_output;
-        t->prompt_tok += (double)t->lengths[i] / (double)n;
-        t->output_tok += (double)t->lengths[n + i] / (double)n;
+    TRY(study_lengths_draw(l, o->fit, o->n_requests, t->model.max_tok / 2, o->seed));
+    for (int64_t i = 0; i < l->n; i++) {
+        t->prompt_tok += (double)l->n_prompt[i] / (double)l->n;
+        t->output_tok += (double)l->n_output[i] / (double)l->n;
     }
-    l = (struct plan_lengths){.n_prompt = t->lengths, .n_output = t->lengths + n, .n = n};
-    TRY(plan_trace_of(&trace, &l, t->model.max_tok));
+    TRY(plan_trace_of(&trace, l, t->model.max_tok));
     TRY(plan_workload(&t->prefill, &t->model, types, TOPO_PREFILL, &trace, 1));
     return plan_workload(&t->decode, &t->model, types, TOPO_DECODE, &trace, 1);
 }
@@ -161,7 +137,6 @@ static int make_work(struct study_topo *t, const struct study_topo_opts *o)
 int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
                     const json_t *card)
 {
-
     if (!o->machine || !o->model)
         return err_set(ERR_ARG, "study.%s: is needed", o->machine ? "model" : "machine");
     TRY(open_machine(out, o->machine, card));
@@ -173,8 +148,7 @@ int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
 
 void study_topo_close(struct study_topo *t)
 {
-    dataset_close(&t->trace);
-    mem_free(t->lengths);
+    mem_free((void *)t->lengths.n_prompt);
     mem_free(t->tree);
     simulate_machine_close(&t->sim);
     topo_machine_close(&t->machine);
@@ -217,9 +191,20 @@ static int measure(void *ctx, const struct topo_config *c, int repeat, double *s
 int study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked)
 {
     *out = (struct plan_evaluation){.measure = measure, .ctx = asked, .simulated = true};
-    return asked->noise ? plan_evaluation_noise(&out->noise_frac, out, asked->t->machine,
-                                                STUDY_TOPO_NOISE_N)
-                        : OK;
+    if (asked->noise)
+        TRY(plan_evaluation_noise(&out->noise_frac, out, asked->t->machine,
+                                  STUDY_TOPO_NOISE_N));
+    asked->noise_frac = out->noise_frac;
+    return OK;
+}
+
+int study_topo_find(struct plan_tree_result *out, struct study_topo_asked *asked,
+                    const struct plan_tree_search_opts *s)
+{
+    struct plan_evaluation e;
+
+    TRY(study_topo_evaluator(&e, asked));
+    return plan_tree_search(out, asked->t->tree, &asked->t->limits, &e, s);
 }
 
 /* --- trees */
@@ -314,7 +299,7 @@ void study_topo_report_tree(struct study_cell *c, const struct topo_tree *tree)
         original[l] = tree->levels[l].original;
         kinds[l] = tree->levels[l].kinds;
     }
-    for (int i = 0; cpus && i < tree->n_pus; i++)
+    for (int i = 0; i < tree->n_pus; i++)
         cpus[i] = tree->machine->pus[tree->pus[i]].os_index;
     study_series(c, "arity", "", arity, n);
     study_series(c, "original_arity", "", original, n);

@@ -4,11 +4,11 @@
 #ifndef STUDY_TOPO_H
 #define STUDY_TOPO_H
 
-#include "datasets/dataset.h"
 #include "experiments/load/study.h"
 #include "experiments/study/support/rows.h"
 #include "format/config.h"
 #include "simulate/contention.h"
+#include "plan/trace.h"
 #include "plan/tree_search.h"
 #include "simulate/exhaustive.h"
 
@@ -55,9 +55,8 @@ struct study_topo {
     struct model_config model;
     struct topo_limits limits;
     struct simulate_workload prefill, decode;
-    struct dataset *trace;
-    int64_t *lengths;              /* [2][n_items]: prompts, outputs */
-    double prompt_tok, output_tok; /* means of the trace */
+    struct plan_lengths lengths;   /* of the trace */
+    double prompt_tok, output_tok; /* their means */
 };
 /* `card`: the machine card (study_machine()), for "host". After an error study_topo_close()
  * is still to be called. ERR_NOTFOUND: the machine's file is not here, or there is no card. */
@@ -83,10 +82,13 @@ struct study_topo_asked {
     const struct topo_config *placement; /* who placed the weights; NULL: each its own */
     uint64_t seed;
     bool noise;
-    double sum_s;
+    double sum_s, noise_frac; /* set; noise_frac: as it was estimated */
 };
 MUST int study_topo_evaluator(struct plan_evaluation *out,
                               struct study_topo_asked *asked);
+/* Search the cores of asked->phase by these times. *out: plan_tree_result_free(). */
+MUST int study_topo_find(struct plan_tree_result *out, struct study_topo_asked *asked,
+                         const struct plan_tree_search_opts *s);
 
 /* Apply "group(4,1,3) remove(1,4)" to `t`; *out is owned by the caller, also after an
  * error: mem_free(). ERR_ARG: a step that cannot be parsed, or is not legal there. */

@@ -67,8 +67,8 @@ static size_t packed_bytes(int64_t n, int64_t k)
     return w.bytes;
 }
 
-int study_unfused_open(struct study_unfused **out, const struct model *m,
-                       int64_t rows_max, int64_t max_tok, int n_threads)
+struct study_unfused *study_unfused_open(const struct model *m, int64_t rows_max,
+                                         int64_t max_tok, int n_threads)
 {
     const struct model_config *c = model_config_of(m);
     struct study_unfused *u = mem_new(MEM_OTHER, 1, sizeof(*u));
@@ -76,9 +76,6 @@ int study_unfused_open(struct study_unfused **out, const struct model *m,
            kv_heads = (size_t)c->n_kv_heads, rows = (size_t)rows_max,
            ld = (size_t)pad16(max_tok);
 
-    *out = u;
-    if (!u)
-        return ERR_NOMEM;
     u->gemm = model_kern(m)->v[KERN_GEMM_F32];
     u->rows_max = rows_max;
     u->max_tok = max_tok;
@@ -99,10 +96,7 @@ int study_unfused_open(struct study_unfused **out, const struct model *m,
     u->scores = mem_new(MEM_OTHER, heads * rows, ld * sizeof(float));
     u->mixed = mem_new(MEM_OTHER, heads * rows, (size_t)u->hd_pad * sizeof(float));
     u->scratch = mem_new(MEM_OTHER, (size_t)n_threads, u->scratch_bytes);
-    return u->keys && u->values && u->packed_keys && u->packed_values && u->q &&
-                   u->scores && u->mixed && u->scratch
-               ? OK
-               : ERR_NOMEM;
+    return u;
 }
 
 void study_unfused_close(struct study_unfused **up)

@@ -15,9 +15,9 @@
 
 struct study_unfused;
 /* Buffers for steps of up to rows_max tokens of sequences of up to max_tok tokens, by up to
- * n_threads threads. Keys and values are f32. *out: study_unfused_close(). ERR_NOMEM. */
-MUST int study_unfused_open(struct study_unfused **out, const struct model *m,
-                            int64_t rows_max, int64_t max_tok, int n_threads);
+ * n_threads threads. Keys and values are f32. study_unfused_close(). */
+struct study_unfused *study_unfused_open(const struct model *m, int64_t rows_max,
+                                         int64_t max_tok, int n_threads);
 void study_unfused_close(struct study_unfused **u); /* twice is fine */
 /* Steps of p attend by u, a rewrite of the phase's list of operators; NULL: by the engine. */
 MUST int study_unfused_set(struct model_phase *p, struct study_unfused *u);
