@@ -3,8 +3,9 @@
  * A job with a "study" section in place of system, dataset, load and slo. The section's
  * "name" chooses a plug-in: `const struct study study_<name>`, in a file of that name in
  * experiments/study/ or in one with studies of the same question; its other keys are rows
- * of the plug-in's option table, lists make axes, and a cell is one combination, as with serving. Journal, resume, record, export,
- * headline and figures are the same as for every other experiment.
+ * of the plug-in's option table, lists make axes, and a cell is one combination, as with
+ * serving. Journal, resume, record, export, headline and figures are the same as for every
+ * other experiment.
  * Threads: the harness's one; a study may open its own team. */
 #ifndef LOAD_STUDY_H
 #define LOAD_STUDY_H

@@ -1,8 +1,8 @@
 /* A step of a model whose weights exceed an accelerator's memory, by the paper's linear models.
- * `slicing`: sliced between a CPU and an accelerator, compared with policies that place whole layers
- * or experts, and with the method without one of its parts. `slicing_policy`: under one policy, a
- * plug-in of engine/hetero/policy/: where weights are, what is sent, how long the step takes.
- * Times follow from the paper's Table I. Paper: ScheInfer V. */
+ * `slicing`: sliced between a CPU and an accelerator, compared with policies that place whole
+ * layers or experts, and with the method without one of its parts. `slicing_policy`: under one
+ * policy, a plug-in of engine/hetero/policy/: where weights are, what is sent, how long the step
+ * takes. Times follow from the paper's Table I. Paper: ScheInfer V. */
 #include <math.h>
 
 #include "experiments/load/study.h"

@@ -22,8 +22,7 @@ int study_roles_open(struct study_serving *s, struct serve_opts *o, const char *
     opt_free(roles_opt_table, &ro);
     opt_free(serve_opt_table, o);
     if (rc == OK)
-        s->prompt =
-            mem_new(MEM_OTHER, (size_t)serve_max_tok(s->serve), sizeof(*s->prompt));
+        s->prompt = mem_new(MEM_OTHER, (size_t)s->serve->max_tok, sizeof(*s->prompt));
     return rc;
 }
 
