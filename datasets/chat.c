@@ -27,22 +27,6 @@ MUST static int message(const json_t *turn, const struct dataset_chat_form *form
     return OK;
 }
 
-static int is_one_of(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *w = words; n > 0; w++) {
-        size_t len = strcspn(w, "|");
-
-        if (len == n && memcmp(w, word, n) == 0)
-            return 1;
-        w += len;
-        if (!*w)
-            break;
-    }
-    return 0;
-}
-
 /* A conversation while it is read. */
 struct chat {
     struct dataset *d;
@@ -127,14 +111,15 @@ static int read_messages(struct chat *c, const json_t *turns)
         const char *role = NULL;
         int rc = message(json_array_get(turns, i), c->form, &role, &text, c->where);
 
-        if (rc == OK && n_question && is_one_of(c->form->answers, role) &&
+        if (rc == OK && n_question && dataset_is_one_of(c->form->answers, role, false) &&
             json_string_length(text) > 0)
             rc = take_turn(c, n_question, text);
         if (rc == OK)
             rc = add_message(c, text);
         if (rc != OK)
             return rc;
-        n_question = is_one_of(c->form->asks, role) ? json_string_length(text) : 0;
+        n_question =
+            dataset_is_one_of(c->form->asks, role, false) ? json_string_length(text) : 0;
     }
     return OK;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/mem.h"
 #include "datasets/build.h"
@@ -129,21 +128,6 @@ void dataset_csv_fini(struct dataset_csv *t)
     t->header = NULL;
 }
 
-static int is_alias(const char *name, const char *aliases)
-{
-    size_t n = strlen(name);
-
-    for (const char *a = aliases;; a++) {
-        size_t len = strcspn(a, "|");
-
-        if (len == n && strncasecmp(a, name, n) == 0)
-            return 1;
-        a += len;
-        if (!*a)
-            return 0;
-    }
-}
-
 /* Index of the first column named in `aliases` (words joined by '|').
  * required: ERR_FORMAT naming them if none is there; otherwise *column = -1. */
 static int find_column(const struct dataset_csv *t, const char *aliases, int required,
@@ -153,7 +137,7 @@ static int find_column(const struct dataset_csv *t, const char *aliases, int req
 
     *column = -1;
     for (int i = 0; i < t->n_columns; i++) {
-        if (is_alias(t->names[i], aliases)) {
+        if (dataset_is_one_of(aliases, t->names[i], true)) {
             *column = i;
             return OK;
         }

@@ -5,15 +5,14 @@
 #include "datasets/build.h"
 #include "datasets/csv.h"
 
-/* Is `name` one of `words`, joined by '|'? */
-static bool is_one_of(const char *words, const char *name)
+bool dataset_is_one_of(const char *words, const char *name, bool any_case)
 {
     size_t n = strlen(name);
 
     for (const char *w = words; w && *w; w += *w == '|') {
         size_t len = strcspn(w, "|");
 
-        if (len == n && strncasecmp(w, name, n) == 0)
+        if (len == n && (any_case ? strncasecmp : strncmp)(w, name, n) == 0)
             return true;
         w += len;
     }
@@ -24,8 +23,9 @@ static bool is_one_of(const char *words, const char *name)
 static const struct dataset_reader *reader_of(const char *name, bool is_json)
 {
     for (int i = 0; dataset_readers[i]; i++)
-        if (is_one_of(is_json ? dataset_readers[i]->keys : dataset_readers[i]->columns,
-                      name))
+        if (dataset_is_one_of(is_json ? dataset_readers[i]->keys
+                                      : dataset_readers[i]->columns,
+                              name, true))
             return dataset_readers[i];
     return NULL;
 }
