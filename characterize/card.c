@@ -1,8 +1,6 @@
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -25,28 +23,6 @@
 
 /* ---- measuring ---- */
 
-static json_t *values_json(const struct probe_ctx *c)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; list && i < c->n_values; i++) {
-        const struct probe_value *v = &c->values[i];
-        json_t *row =
-            json_pack("{s:s s:s s:i s:o s:o s:o s:i s:s}", "name", v->name, "unit",
-                      v->unit, "n_threads", v->n_threads, "estimate",
-                      json_number(v->estimate), "lo", json_number(v->lo), "hi",
-                      json_number(v->hi), "n_trials", v->n_trials, "why", v->why);
-
-        if (json_array_append_new(list, row) != 0) { /* also when row is NULL */
-            json_decref(list);
-            list = NULL;
-        }
-    }
-    if (!list)
-        err_set(ERR_NOMEM, "machine card: no memory");
-    return list;
-}
-
 /* probe_now() of a team; `c` is changed. */
 MUST static int run_now(json_t **out, struct probe_ctx *c, const struct probe *p)
 {
@@ -56,10 +32,8 @@ MUST static int run_now(json_t **out, struct probe_ctx *c, const struct probe *p
     c->max_values = VALUES_MAX;
     c->values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*c->values));
     rc = c->values ? p->run(c) : ERR_NOMEM;
-    if (rc == OK) {
-        *out = json_pack("{s:o}", "values", values_json(c));
-        rc = *out ? OK : err_set(ERR_NOMEM, "%s: no memory", p->name);
-    }
+    if (rc == OK)
+        rc = measure_card_of(out, c->values, c->n_values);
     mem_free(c->values);
     return rc;
 }
@@ -103,7 +77,7 @@ static bool takes_part(const struct session *s, const struct probe *p)
 }
 
 /* Note why values are not trusted as bounds; returns of how many. */
-static int doubt_spread(struct probe_value *v, int n)
+static int doubt_spread(struct measure_card_row *v, int n)
 {
     int n_doubts = 0;
 
@@ -128,7 +102,7 @@ MUST static int run_bound(struct probe_ctx *c, const struct probe *p)
     n = c->n_values - first;
     n_doubts = doubt_spread(c->values + first, n);
     for (int k = 1; k < ATTEMPTS_MAX && n_doubts && rc == OK; k++) {
-        struct probe_value *old = c->values + first, *new = old + n;
+        struct measure_card_row *old = c->values + first, *new = old + n;
 
         rc = p->run(c);
         doubt_spread(new, c->n_values - first - n);
@@ -149,7 +123,7 @@ static void doubt_busy(struct session *s)
     double frac = measure_noise_lost_cpus(&s->noise) / s->budget->n;
 
     for (int i = 0; i < s->ctx.n_values && frac > LOST_FRAC_MAX; i++) {
-        struct probe_value *v = &s->ctx.values[i];
+        struct measure_card_row *v = &s->ctx.values[i];
 
         if (s->is_bound[i] && !isnan(v->estimate) && !v->why[0])
             snprintf(v->why, sizeof(v->why),
@@ -209,44 +183,6 @@ static void session_fini(struct session *s)
     mem_free(s->ctx.values);
 }
 
-MUST static int card_json(json_t **out, const struct session *s, double seconds)
-{
-    json_t *values = values_json(&s->ctx), *counters = measure_noise_json(&s->noise);
-    char host[65] = "", utc[32];
-    int rc;
-
-    gethostname(host, sizeof(host) - 1);
-    clock_utc(utc, sizeof(utc));
-    /* the counters tell how much to trust the numbers; NULL: json_pack() fails */
-    *out = json_pack("{s:s s:s s:s s:f s:o s:o}", "host", host, "measured_utc", utc,
-                     "budget", s->budget->reason, "duration_s", seconds, "counters",
-                     counters, "values", values);
-    rc = *out ? measure_card_seal(*out, s->budget)
-              : err_set(ERR_NOMEM, "machine card: no memory");
-    if (rc == OK)
-        return OK;
-    json_decref(*out);
-    *out = NULL;
-    return rc;
-}
-
-/* Why a bound of one thread or of all is not trusted; NULL: all are. A slow family of
- * instructions bounds nothing. */
-static const char *doubtful_bound(const json_t *card, int n_threads)
-{
-    for (int n = 1;; n = n_threads) {
-        const char *doubt = NULL;
-
-        if (isnan(measure_card_read_gbps(card, n)))
-            doubt = measure_card_doubt(card, "read_gbps", n);
-        if (!doubt && (isnan(measure_card_peak_gflops(card, "f32", "exact", n)) ||
-                       isnan(measure_card_peak_gflops(card, "bf16", "relaxed", n))))
-            doubt = measure_card_doubt(card, "peak_", n);
-        if (doubt || n == n_threads)
-            return doubt;
-    }
-}
-
 MUST static int measure(json_t **out, const struct cpu_budget *b,
                         const struct machine_card_opts *o)
 {
@@ -259,10 +195,11 @@ MUST static int measure(json_t **out, const struct cpu_budget *b,
              o->budget_s);
     rc = session_run(&s);
     if (rc == OK)
-        rc = card_json(out, &s, (double)(clock_ns() - start_ns) * 1e-9);
+        rc = measure_card_new(out, s.ctx.values, s.ctx.n_values, b, &s.noise,
+                              (double)(clock_ns() - start_ns) * 1e-9);
     if (rc == OK) {
         measure_noise_warn(&s.noise, "machine card");
-        doubt = doubtful_bound(*out, b->n);
+        doubt = measure_card_doubtful(*out, b->n);
         if (doubt)
             log_warning("machine_card_doubtful", NAN, MEASURE_CARD_SPREAD_MAX,
                         "the machine card has bounds that are not trusted, and is "
@@ -278,7 +215,7 @@ MUST static int measure(json_t **out, const struct cpu_budget *b,
 /* A bound of `card` that a short measurement of now contradicts, in *now; false: none. What
  * spreads now contradicts nothing. */
 static bool contradicted(const json_t *card, const struct session *s,
-                         struct probe_value *now, double *kept)
+                         struct measure_card_row *now, double *kept)
 {
     for (int i = 0; i < s->ctx.n_values; i++) {
         *now = s->ctx.values[i];
@@ -295,7 +232,7 @@ MUST static int check(bool *again, const json_t *card, const struct cpu_budget *
                       const struct machine_card_opts *o)
 {
     struct session s = {.o = o, .budget = b, .check = true};
-    struct probe_value now;
+    struct measure_card_row now;
     double kept;
     int rc = session_run(&s);
 
@@ -327,7 +264,7 @@ MUST static int read_kept(json_t **card, const char *path, const struct cpu_budg
         err_clear();
         return OK;
     }
-    doubt = doubtful_bound(*card, b->n);
+    doubt = measure_card_doubtful(*card, b->n);
     again = doubt != NULL;
     if (doubt)
         log_warning("machine_card_refused", NAN, NAN,
@@ -368,12 +305,4 @@ int machine_card_get(json_t **out, const struct machine_card_opts *given)
         err_clear();
     }
     return OK;
-}
-
-void machine_card_drop(const char *dir)
-{
-    char path[1200];
-
-    if (measure_card_path(path, sizeof(path), dir, "") == OK)
-        unlink(path); /* it may be gone already, or be read-only: then it is checked */
 }

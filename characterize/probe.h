@@ -13,21 +13,11 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <jansson.h>
 
-#include "base/err.h"
+#include "measure/card.h"
 
 struct par_team;
-
-struct probe_value {
-    char name[48]; /* "read_gbps" */
-    char unit[16]; /* "GB/s" */
-    int n_threads;
-    double estimate, lo, hi; /* see measure/compare.h; NaN: unavailable */
-    int n_trials;
-    char why[96]; /* why it is unavailable or not trusted, else "" */
-};
 
 struct probe_ctx {
     struct par_team *team; /* all CPUs of the budget */
@@ -37,7 +27,7 @@ struct probe_ctx {
     double budget_s;   /* time this probe may take */
     size_t
         buffer_bytes; /* memory read or written; 0: several times the last-level cache */
-    struct probe_value *values;
+    struct measure_card_row *values;
     int n_values, max_values;
 };
 
@@ -73,8 +63,5 @@ struct machine_card_opts {
  * bound, or whose check finds another value, is measured again, once, with a warning that
  * says why. *out: new reference. */
 MUST int machine_card_get(json_t **out, const struct machine_card_opts *o);
-/* A measurement exceeded a bound of the kept card: remove it, so that the next
- * machine_card_get() measures. */
-void machine_card_drop(const char *dir);
 
 #endif

@@ -21,7 +21,7 @@
 #define BUFFER_BYTES_MAX ((size_t)8 << 30)
 
 /* Append a value. ERR_LIMIT when full. */
-static int add_value(struct probe_ctx *c, const struct probe_value *v)
+static int add_value(struct probe_ctx *c, const struct measure_card_row *v)
 {
     if (c->n_values >= c->max_values)
         return err_set(ERR_LIMIT, "probe value %s: more than %d values", v->name,
@@ -84,9 +84,9 @@ int probe_cpu(const struct probe_ctx *c, int id)
     return stat.cpu_wanted >= 0 ? stat.cpu_wanted : id;
 }
 
-static struct probe_value value_of(const char *name, const char *unit, int n_threads)
+static struct measure_card_row value_of(const char *name, const char *unit, int n_threads)
 {
-    struct probe_value v = {
+    struct measure_card_row v = {
         .n_threads = n_threads, .estimate = NAN, .lo = NAN, .hi = NAN};
 
     snprintf(v.name, sizeof(v.name), "%s", name);
@@ -114,7 +114,7 @@ int probe_measure(struct measure **out, int n, double budget_s, measure_fn fn, v
 int probe_report(struct probe_ctx *c, const char *name, const char *unit, int n_threads,
                  const struct measure_report *r)
 {
-    struct probe_value v = value_of(name, unit, n_threads);
+    struct measure_card_row v = value_of(name, unit, n_threads);
 
     v.estimate = r->estimate;
     v.lo = r->lo;
@@ -162,7 +162,7 @@ int probe_report_ns(struct probe_ctx *c, const char *name, int n_threads,
 int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
                       int n_threads, const char *why)
 {
-    struct probe_value v = value_of(name, unit, n_threads);
+    struct measure_card_row v = value_of(name, unit, n_threads);
 
     snprintf(v.why, sizeof(v.why), "%s", why);
     return add_value(c, &v);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
@@ -82,6 +83,55 @@ int measure_card_seal(json_t *card, const struct cpu_budget *b)
     rc = checksum(card, sum);
     if (rc == OK && json_object_set_new(card, "checksum", json_string(sum)) != 0)
         rc = err_set(ERR_NOMEM, "machine card: no memory");
+    return rc;
+}
+
+static json_t *values_json(const struct measure_card_row *rows, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < n; i++) {
+        const struct measure_card_row *v = &rows[i];
+        json_t *row =
+            json_pack("{s:s s:s s:i s:o s:o s:o s:i s:s}", "name", v->name, "unit",
+                      v->unit, "n_threads", v->n_threads, "estimate",
+                      json_number(v->estimate), "lo", json_number(v->lo), "hi",
+                      json_number(v->hi), "n_trials", v->n_trials, "why", v->why);
+
+        if (json_array_append_new(list, row) != 0) { /* also when row is NULL */
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+int measure_card_of(json_t **out, const struct measure_card_row *rows, int n)
+{
+    *out = json_pack("{s:o}", "values", values_json(rows, n)); /* NULL if that is NULL */
+    return *out ? OK : err_set(ERR_NOMEM, "machine card: no memory");
+}
+
+int measure_card_new(json_t **out, const struct measure_card_row *rows, int n,
+                     const struct cpu_budget *b, const struct measure_noise *noise,
+                     double duration_s)
+{
+    json_t *values = values_json(rows, n), *counters = measure_noise_json(noise);
+    char host[65] = "", utc[32];
+    int rc;
+
+    gethostname(host, sizeof(host) - 1);
+    clock_utc(utc, sizeof(utc));
+    /* the counters tell how much to trust the numbers; NULL: json_pack() fails */
+    *out = json_pack("{s:s s:s s:s s:f s:o s:o}", "host", host, "measured_utc", utc,
+                     "budget", b->reason, "duration_s", duration_s, "counters", counters,
+                     "values", values);
+    rc =
+        *out ? measure_card_seal(*out, b) : err_set(ERR_NOMEM, "machine card: no memory");
+    if (rc == OK)
+        return OK;
+    json_decref(*out);
+    *out = NULL;
     return rc;
 }
 
@@ -249,6 +299,14 @@ int measure_card_read_in(json_t **out, const char *dir, const char *suffix)
 
     *out = NULL;
     return rc == OK ? measure_card_read(out, path) : rc;
+}
+
+void measure_card_drop(const char *dir)
+{
+    char path[1200];
+
+    if (measure_card_path(path, sizeof(path), dir, "") == OK)
+        unlink(path); /* it may be gone already, or be read-only: then it is checked */
 }
 
 /* ---- values ---- */
@@ -438,6 +496,53 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
     }
     return trusted(best);
 }
+
+const char *measure_card_doubtful(const json_t *card, int n_threads)
+{
+    for (int n = 1;; n = n_threads) {
+        const char *doubt = NULL;
+
+        if (isnan(measure_card_read_gbps(card, n)))
+            doubt = measure_card_doubt(card, "read_gbps", n);
+        if (!doubt && (isnan(measure_card_peak_gflops(card, "f32", "exact", n)) ||
+                       isnan(measure_card_peak_gflops(card, "bf16", "relaxed", n))))
+            doubt = measure_card_doubt(card, "peak_", n);
+        if (doubt || n == n_threads)
+            return doubt;
+    }
+}
+
+/* `at_n`, or NaN and why. More threads never do less: a card that says so was measured while other
+ * work ran. NaN at one thread: nothing to compare. */
+static double checked(double at_n, double at_one, const char *doubt, char why[96])
+{
+    if (isnan(at_n)) {
+        snprintf(why, 96, "%s%s", doubt ? "not trusted: " : "",
+                 doubt ? doubt : "the machine card has no such number");
+    } else if (at_n < at_one) {
+        snprintf(why, 96, "the machine card was disturbed: all threads %.4g, one %.4g",
+                 at_n, at_one);
+        return NAN;
+    }
+    return at_n;
+}
+
+double measure_card_read_bound(const json_t *card, int n_threads, char why[96])
+{
+    return checked(measure_card_read_gbps(card, n_threads),
+                   measure_card_read_gbps(card, 1),
+                   measure_card_doubt(card, "read_gbps", n_threads), why);
+}
+
+double measure_card_peak_bound(const json_t *card, const char *type,
+                               const char *precision, int n_threads, char why[96])
+{
+    return checked(measure_card_peak_gflops(card, type, precision, n_threads),
+                   measure_card_peak_gflops(card, type, precision, 1),
+                   measure_card_doubt(card, "peak_", n_threads), why);
+}
+
+/* ---- the text ---- */
 
 static void print_row(FILE *f, const json_t *row)
 {

@@ -43,19 +43,6 @@ void run_bound_look(struct run_bound *b, const struct run_session *s, enum run_w
     json_decref(handoff);
 }
 
-double run_trusted_bound(double at_n, double at_one, const char *doubt, char why[96])
-{
-    if (isnan(at_n)) {
-        snprintf(why, 96, "%s%s", doubt ? "not trusted: " : "",
-                 doubt ? doubt : "the machine card has no such number");
-    } else if (at_n < at_one) {
-        snprintf(why, 96, "the machine card was disturbed: all threads %.4g, one %.4g",
-                 at_n, at_one);
-        return NAN;
-    }
-    return at_n;
-}
-
 double run_bound_scaled(double bound, double card, double before, double after)
 {
     double share = fmax(before, after) / card;
@@ -143,13 +130,9 @@ void run_bound_find(struct run_bound *b, struct run_session *s, const char *cell
         set_why(b, "the system does not say its threads and weight type");
         return;
     }
-    b->read_gbps = run_trusted_bound(
-        measure_card_read_gbps(s->card, decode), measure_card_read_gbps(s->card, 1),
-        measure_card_doubt(s->card, "read_gbps", decode), b->read_why);
+    b->read_gbps = measure_card_read_bound(s->card, decode, b->read_why);
     b->peak_gflops =
-        run_trusted_bound(measure_card_peak_gflops(s->card, type, precision, prefill),
-                          measure_card_peak_gflops(s->card, type, precision, 1),
-                          measure_card_doubt(s->card, "peak_", prefill), b->peak_why);
+        measure_card_peak_bound(s->card, type, precision, prefill, b->peak_why);
     scale(b, s->card, cell);
     warn_no_bound(b, s);
 }
@@ -175,7 +158,7 @@ bool run_bound_exceeded(struct run_bound *b, const struct run_session *s,
     bool peak = exceeds(cell, "peak", "GFLOP/s", gflops, &b->peak_gflops, b->peak_why);
 
     if (read || peak)
-        machine_card_drop(s->o->machine_dir);
+        measure_card_drop(s->o->machine_dir);
     return read || peak;
 }
 

@@ -52,11 +52,6 @@ bool run_bound_exceeded(struct run_bound *b, const struct run_session *s,
 /* For the record; new reference, NULL: no memory. */
 json_t *run_bound_json(const struct run_bound *b);
 
-/* A bound of the machine card, or NaN and why; `doubt`: what the card says of it, or NULL. More
- * threads never do less: a card that says so was measured while other work ran and is not a
- * bound. NaN at one thread: nothing to compare. */
-double run_trusted_bound(double at_n, double at_one, const char *doubt, char why[96]);
-
 /* A bound of the card, where the card says `card` of all CPUs and these did `before` and `after`
  * a cell. NaN of one of these: not measured. */
 double run_bound_scaled(double bound, double card, double before, double after);

@@ -93,7 +93,7 @@ static const struct study_metric metrics[] = {
 
 /* What the probe found; it measures both kinds of pages at once. */
 struct page_values {
-    struct probe_value values[64];
+    struct measure_card_row values[64];
     int n_values, n_threads;
 };
 

@@ -381,8 +381,8 @@ TEST(a_kept_card_is_checked)
         .n_peaks = n_peaks, .seconds = 0.02, .spread = 2, .n_spread_trials = 1 << 20};
     json_decref(get_scripted(dir, true, 0));
     /* dropped, it is measured */
-    machine_card_drop(dir);
-    machine_card_drop(dir);
+    measure_card_drop(dir);
+    measure_card_drop(dir);
     machine = (struct scripted){.seconds = 0.01, .n_peaks = n_peaks};
     cpu_usage_set_root(idle);
     json_decref(get_scripted(dir, true, 1));

@@ -32,7 +32,7 @@ static void close_ctx(struct probe_ctx *c)
 #define VALUES_MAX 512
 
 /* A number or a reason; what is counted may be nothing, what is timed never is. */
-static void check_value(const struct probe_value *v, int n_threads_max)
+static void check_value(const struct measure_card_row *v, int n_threads_max)
 {
     bool counted = strncmp(v->name, "noise_", 6) == 0;
 

@@ -85,6 +85,31 @@ static void peak_of_a_type(void **state)
     ", \"estimate\": " #estimate ", \"lo\": 1, \"hi\": " #most                           \
     ", \"n_trials\": 7, \"why\": \"it spread\"}"
 
+static void read_bound(const char *values, int n, double want, const char *want_why)
+{
+    json_t *card = card_of(values);
+    char why[96] = "";
+
+    near(measure_card_read_bound(card, n, why), want);
+    assert_non_null(strstr(why, want_why));
+    assert_true(want_why[0] || !why[0]);
+    json_decref(card);
+}
+
+/* More threads never do less: a card that says so was measured while other work ran. */
+static void a_disturbed_card_is_no_bound(void **state)
+{
+    (void)state;
+    read_bound(ROW("read_gbps", 1, 44) "," ROW("read_gbps", 2, 86), 2, 86, "");
+    read_bound(ROW("read_gbps", 1, 44) "," ROW("read_gbps", 2, 44), 2, 44, "");
+    read_bound(DOUBTFUL("read_gbps", 1, 44, 50) "," ROW("read_gbps", 2, 44), 2, 44, "");
+    read_bound(ROW("read_gbps", 1, 266) "," ROW("read_gbps", 2, 172), 2, NAN,
+               "disturbed: all threads 172, one 266");
+    read_bound(ROW("triad_gbps", 1, 266), 2, NAN, "no such number");
+    read_bound(ROW("read_gbps", 1, 266) "," DOUBTFUL("read_gbps", 2, 270, 300), 2, NAN,
+               "not trusted: it spread");
+}
+
 /* What was measured but is not trusted bounds nothing, and neither does a smaller value that
  * it may exceed; a larger one stays. */
 static void doubtful_values(void **state)
@@ -432,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thread_counts_between),
         cmocka_unit_test(peak_of_a_type),
+        cmocka_unit_test(a_disturbed_card_is_no_bound),
         cmocka_unit_test(doubtful_values),
         cmocka_unit_test(strange_cards),
         cmocka_unit_test(text_says_why),

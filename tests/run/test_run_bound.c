@@ -9,22 +9,6 @@
 #include "experiments/run/session.h"
 #include "measure/card.h"
 
-TEST(a_disturbed_card_is_no_bound)
-{
-    char reason[96] = "";
-
-    assert_near(run_trusted_bound(86, 44, NULL, reason), 86, 0);
-    assert_near(run_trusted_bound(44, 44, NULL, reason), 44, 0);
-    assert_near(run_trusted_bound(44, NAN, NULL, reason), 44, 0);
-    assert_string_equal(reason, "");
-    assert_true(isnan(run_trusted_bound(172, 266, NULL, reason)));
-    assert_non_null(strstr(reason, "disturbed: all threads 172, one 266"));
-    assert_true(isnan(run_trusted_bound(NAN, 266, NULL, reason)));
-    assert_non_null(strstr(reason, "no such number"));
-    assert_true(isnan(run_trusted_bound(NAN, 266, "it spread", reason)));
-    assert_string_equal(reason, "not trusted: it spread");
-}
-
 /* A cache may have held as much of the weights as it can; the rest came from memory. */
 TEST(caches_may_serve_a_part)
 {

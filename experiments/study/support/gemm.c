@@ -204,11 +204,9 @@ double study_handoff_now(const struct study_threads *t, double budget_s)
 double study_peak_gflops(const json_t *card, int mode, int n_threads)
 {
     const char *type = study_mode_type(mode), *precision = study_mode_precision(mode);
-    double peak = NAN;
+    char why[96];
 
-    if (card)
-        peak = measure_card_peak_gflops(card, type, precision, n_threads);
-    return card && peak < measure_card_peak_gflops(card, type, precision, 1) ? NAN : peak;
+    return card ? measure_card_peak_bound(card, type, precision, n_threads, why) : NAN;
 }
 
 double study_memory_roof_gflops(int mode, int64_t m, double read_gbps)
