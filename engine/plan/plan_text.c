@@ -3,11 +3,9 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "base/text.h"
 
 #define LIST_BYTES  (CPU_MAX * 5 + 1)
 #define RANKS_SHOWN 8
@@ -37,104 +35,89 @@ static void print_cpus(const struct plan_phase *f, int rank, char *out, int out_
     cpu_list_print(f->cpus + rank * f->n_threads, f->n_threads, out, out_n);
 }
 
-/* Where a text is written; `list` is room for a list of CPUs. */
-struct writer {
-    FILE *f;
-    char *buf, *list;
-    size_t n;
-};
-
-static int writer_open(struct writer *w)
+/* Takes what is in t as *text; any failure so far is returned. */
+static int finish(struct text *t, char **text)
 {
-    *w = (struct writer){.list = mem_new(MEM_OTHER, LIST_BYTES, 1)};
-    if (!w->list)
-        return ERR_NOMEM;
-    w->f = open_memstream(&w->buf, &w->n);
-    return w->f ? OK : err_set(ERR_NOMEM, "no memory for a plan's text");
-}
-
-static int writer_close(struct writer *w, int rc, char **text)
-{
-    *text = NULL;
-    if (w->f && fclose(w->f) != 0 && rc == OK)
-        rc = err_set(ERR_NOMEM, "no memory for a plan's text");
-    if (rc == OK)
-        *text = mem_strdup(MEM_OTHER, w->buf);
-    if (rc == OK && !*text)
-        rc = ERR_NOMEM;
-    free(w->buf); /* open_memstream's own */
-    mem_free(w->list);
-    return rc;
+    text_put(t, "", 1);
+    *text = t->rc == OK ? t->p : NULL;
+    if (t->rc != OK)
+        text_fini(t);
+    return t->rc;
 }
 
 /* ---- for people ---- */
 
 /* How ranks sum, where the plan says so. */
-static void sums_text(struct writer *w, const struct plan_phase *f)
+static void sums_text(struct text *t, const struct plan_phase *f)
 {
     const struct par_choice *c = &f->allreduce;
 
     if (c->n == 0)
         return;
-    fputs("  ranks sum by", w->f);
+    text_puts(t, "  ranks sum by");
     for (int i = 0; i < c->n; i++) {
-        fprintf(w->f, "%s %s", i ? "," : "", par_colls[c->row[i].coll]->name);
+        text_printf(t, "%s %s", i ? "," : "", par_colls[c->row[i].coll]->name);
         if (i + 1 < c->n)
-            fprintf(w->f, " up to %zu bytes", c->row[i].bytes);
+            text_printf(t, " up to %zu bytes", c->row[i].bytes);
     }
-    fputc('\n', w->f);
+    text_puts(t, "\n");
 }
 
-static void phase_text(struct writer *w, const char *name, const struct plan_phase *f)
+static void phase_text(struct text *t, const char *name, const struct plan_phase *f)
 {
-    fprintf(w->f, "%s: %d rank%s of %d thread%s", name, f->n_ranks,
-            f->n_ranks > 1 ? "s" : "", f->n_threads, f->n_threads > 1 ? "s" : "");
+    char list[LIST_BYTES];
+
+    text_printf(t, "%s: %d rank%s of %d thread%s", name, f->n_ranks,
+                f->n_ranks > 1 ? "s" : "", f->n_threads, f->n_threads > 1 ? "s" : "");
     if (isfinite(f->expected_s))
-        fprintf(w->f, ", %.4g ms a step expected", 1e3 * f->expected_s);
-    fputc('\n', w->f);
+        text_printf(t, ", %.4g ms a step expected", 1e3 * f->expected_s);
+    text_puts(t, "\n");
     for (int r = 0; r < f->n_ranks && r < RANKS_SHOWN; r++) {
-        print_cpus(f, r, w->list, LIST_BYTES);
-        fprintf(w->f, "  rank %d: CPUs %s", r, w->list);
-        print_nodes(f, r, w->list, LIST_BYTES);
-        fprintf(w->f, "%s%s\n", *w->list ? "; memory node " : "", w->list);
+        print_cpus(f, r, list, sizeof(list));
+        text_printf(t, "  rank %d: CPUs ", r);
+        text_puts(t, list);
+        print_nodes(f, r, list, sizeof(list));
+        text_puts(t, *list ? "; memory node " : "");
+        text_puts(t, list);
+        text_puts(t, "\n");
     }
     if (f->n_ranks > RANKS_SHOWN)
-        fprintf(w->f, "  ... %d more ranks\n", f->n_ranks - RANKS_SHOWN);
+        text_printf(t, "  ... %d more ranks\n", f->n_ranks - RANKS_SHOWN);
     if (f->costs.n > 0)
-        fputs("  ms a step:", w->f);
+        text_puts(t, "  ms a step:");
     for (int i = 0; i < f->costs.n; i++)
-        fprintf(w->f, "%s %lld row%s %.4g", i ? "," : "", (long long)f->costs.rows[i],
-                f->costs.rows[i] > 1 ? "s" : "", 1e3 * f->costs.seconds[i]);
+        text_printf(t, "%s %lld row%s %.4g", i ? "," : "", (long long)f->costs.rows[i],
+                    f->costs.rows[i] > 1 ? "s" : "", 1e3 * f->costs.seconds[i]);
     if (f->costs.n > 0)
-        fputc('\n', w->f);
-    sums_text(w, f);
+        text_puts(t, "\n");
+    sums_text(t, f);
     if (*f->why)
-        fprintf(w->f, "  why: %s\n", f->why);
+        text_printf(t, "  why: %s\n", f->why);
 }
 
-/* What was replayed before this plan was chosen. */
-static void tries_text(struct writer *w, const struct plan *p)
+/* The configurations that were replayed before this plan was chosen. */
+static void tries_text(struct text *t, const struct plan *p)
 {
     if (p->n_tries == 0)
         return;
-    fputs("tried on the trace, seconds of a request with 95 % interval:\n", w->f);
+    text_puts(t, "tried on the trace, seconds of a request with 95 % interval:\n");
     for (int i = 0; i < p->n_tries; i++) {
-        const struct plan_replay *t = &p->tries[i];
+        const struct plan_replay *x = &p->tries[i];
 
-        fprintf(w->f, "  %s ", i == p->chosen_try ? "->" : "  ");
-        if (isfinite(t->seconds))
-            fprintf(w->f, "%10.4f [%.4f, %.4f] of %-3d", t->seconds, t->lo, t->hi, t->n);
+        text_printf(t, "  %s ", i == p->chosen_try ? "->" : "  ");
+        if (isfinite(x->seconds))
+            text_printf(t, "%10.4f [%.4f, %.4f] of %-3d", x->seconds, x->lo, x->hi, x->n);
         else
-            fprintf(w->f, "%-35s", "not measured");
-        fprintf(w->f, "  %s; %s\n", t->name,
-                t->tuned ? "tuned schedules" : "default schedules");
+            text_printf(t, "%-35s", "not measured");
+        text_printf(t, "  %s; %s\n", x->name,
+                    x->tuned ? "tuned schedules" : "default schedules");
     }
     if (*p->why)
-        fprintf(w->f, "  why: %s\n", p->why);
+        text_printf(t, "  why: %s\n", p->why);
 }
 
 /* Which phase a mixed batch is cheaper under, where both tables are there. */
-static void crossover_text(struct writer *w, const struct plan *p)
+static void crossover_text(struct text *t, const struct plan *p)
 {
     const struct plan_costs *a = &p->decode.costs, *b = &p->prefill.costs;
     int64_t last, n;
@@ -144,75 +127,72 @@ static void crossover_text(struct writer *w, const struct plan *p)
     last = a->rows[a->n - 1] > b->rows[b->n - 1] ? a->rows[a->n - 1] : b->rows[b->n - 1];
     n = plan_costs_most_rows(a, b, 0, last);
     if (n == 0)
-        fputs("a step of any rows costs less as prefill's\n", w->f);
+        text_puts(t, "a step of any rows costs less as prefill's\n");
     else if (n == last)
-        fprintf(w->f, "a step of %lld rows still costs no more as decode's\n",
-                (long long)n);
+        text_printf(t, "a step of %lld rows still costs no more as decode's\n",
+                    (long long)n);
     else
-        fprintf(w->f, "a step of more than %lld row%s costs less as prefill's\n",
-                (long long)n, n > 1 ? "s" : "");
+        text_printf(t, "a step of more than %lld row%s costs less as prefill's\n",
+                    (long long)n, n > 1 ? "s" : "");
 }
 
 int plan_text(const struct plan *p, char **text)
 {
-    struct writer w;
-    int rc = writer_open(&w);
+    struct text t = {0};
 
-    if (rc == OK) {
-        fprintf(w.f, "plan for %s (%s), from %s\n",
+    text_printf(&t, "plan for %s (%s), from %s\n",
                 *p->machine ? p->machine : "an unknown machine",
                 *p->evidence ? p->evidence : "not searched", p->source);
-        if (*p->method && strcmp(p->method, p->source) != 0)
-            fprintf(w.f, "method: %s\n", p->method);
-        phase_text(&w, "prefill", &p->prefill);
-        phase_text(&w, "decode", &p->decode);
-        crossover_text(&w, p);
-        if (p->schedules)
-            fprintf(w.f, "schedules of %d matrix shapes, tuned for this plan\n",
+    if (*p->method && strcmp(p->method, p->source) != 0)
+        text_printf(&t, "method: %s\n", p->method);
+    phase_text(&t, "prefill", &p->prefill);
+    phase_text(&t, "decode", &p->decode);
+    crossover_text(&t, p);
+    if (p->schedules)
+        text_printf(&t, "schedules of %d matrix shapes, tuned for this plan\n",
                     tune_cache_n(p->schedules));
-        tries_text(&w, p);
-    }
-    return writer_close(&w, rc, text);
+    tries_text(&t, p);
+    return finish(&t, text);
 }
 
 /* ---- for shells ---- */
 
 /* A list a rank; '|' means a pipe to a shell, so the whole is quoted. */
-static void render_lists(struct writer *w, const char *name, const char *what,
+static void render_lists(struct text *t, const char *name, const char *what,
                          const struct plan_phase *f,
                          void (*print)(const struct plan_phase *f, int rank, char *out,
                                        int out_n))
 {
-    fprintf(w->f, "%s_%s='", name, what);
+    char list[LIST_BYTES];
+
+    text_printf(t, "%s_%s='", name, what);
     for (int r = 0; r < f->n_ranks; r++) {
-        print(f, r, w->list, LIST_BYTES);
-        fprintf(w->f, "%s%s", r ? "|" : "", w->list);
+        print(f, r, list, sizeof(list));
+        text_puts(t, r ? "|" : "");
+        text_puts(t, list);
     }
-    fprintf(w->f, "'\n");
+    text_printf(t, "'\n");
 }
 
-static void render_phase(struct writer *w, const char *name, const struct plan_phase *f)
+static void render_phase(struct text *t, const char *name, const struct plan_phase *f)
 {
-    fprintf(w->f, "%s_RANKS=%d\n%s_THREADS=%d\n", name, f->n_ranks, name, f->n_threads);
-    render_lists(w, name, "CPUS", f, print_cpus);
-    render_lists(w, name, "NODES", f, print_nodes);
+    text_printf(t, "%s_RANKS=%d\n%s_THREADS=%d\n", name, f->n_ranks, name, f->n_threads);
+    render_lists(t, name, "CPUS", f, print_cpus);
+    render_lists(t, name, "NODES", f, print_nodes);
     if (f->costs.n < 1)
         return;
-    fprintf(w->f, "%s_STEP_S='", name);
+    text_printf(t, "%s_STEP_S='", name);
     for (int i = 0; i < f->costs.n; i++)
-        fprintf(w->f, "%s%lld:%.9g", i ? "|" : "", (long long)f->costs.rows[i],
-                f->costs.seconds[i]);
-    fprintf(w->f, "'\n");
+        text_printf(t, "%s%lld:%.9g", i ? "|" : "", (long long)f->costs.rows[i],
+                    f->costs.seconds[i]);
+    text_printf(t, "'\n");
 }
 
 int plan_render(const struct plan *p, char **text)
 {
-    struct writer w;
-    int rc = writer_open(&w);
+    struct text t = {0};
 
-    if (rc == OK) {
-        render_phase(&w, "PREFILL", &p->prefill);
-        render_phase(&w, "DECODE", &p->decode);
-    }
-    return writer_close(&w, rc, text);
+    render_phase(&t, "PREFILL", &p->prefill);
+    render_phase(&t, "DECODE", &p->decode);
+    return finish(&t, text);
 }
