@@ -2,9 +2,9 @@
  *
  * This module writes a card, checks it and answers from it; characterize/ measures its values and
  * keeps it as results/machine/<host>.json. Every program that states a share of bandwidth or of
- * peak reads it here, so that all divide by the same number. A card is used only if it is whole, unchanged since it was
- * measured, and of this machine; a record may hold any card, so what is missing in one that
- * is asked for a value is NaN.   Threads: any. */
+ * peak reads it here, so that all divide by the same number. A card is used only if it is whole,
+ * unchanged since it was measured, and of this machine; a record may hold any card, so what is
+ * missing in one that is asked for a value is NaN.   Threads: any. */
 #ifndef MEASURE_CARD_H
 #define MEASURE_CARD_H
 
@@ -84,8 +84,8 @@ double measure_card_read_gbps(const json_t *card, int n_threads);
 double measure_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads);
 
-/* The bounds of a system with n threads: as the two before, but NaN and why also where the card says
- * that more threads do less. `why` is left as it is where there is one. */
+/* The bounds of a system with n threads: as the two before, but NaN and why also where the card
+ * says that more threads do less. `why` is left as it is where there is one. */
 double measure_card_read_bound(const json_t *card, int n_threads, char why[96]);
 double measure_card_peak_bound(const json_t *card, const char *type,
                                const char *precision, int n_threads, char why[96]);
