@@ -72,7 +72,7 @@ KERN_OWN  := $(filter-out $(KERN_ANY),$(KERN_ALL))
 KERN_SRC  := $(KERN_OWN) $(filter-out $(KERN_OWN),$(foreach q,$(QUANTS),$(subst /gemm_quant_,/gemm_$(q)_,$(KERN_ANY))))
 # Folders that are only code for another processor are left out; the rest is every .c below.
 # Both programs read data sets.
-CLI_SRC := $(wildcard engine/cli/*.c)
+CLI_SRC := $(wildcard engine/cli/*.c engine/cli/verb/*.c)
 # Compiled for each MPI library, apart.
 MPI_SRC := engine/cluster/mpi/library.c
 ENGINE_SRC := $(filter-out $(CLI_SRC) $(MPI_SRC) engine/kernels/ref/% engine/kernels/x86/% \
@@ -151,6 +151,9 @@ $(call reg,model_op,$(wildcard engine/step/op/*.c),step/op.h,model_op_kind,model
 $(call reg,graph_pass,$(wildcard engine/graph/pass/*.c),graph/graph.h,graph_pass,graph_passes,graph_pass)
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=
+$(call reg,cli_verb,$(wildcard engine/cli/verb/*.c),program/program.h,verb,cli_verbs,cli_verb)
+CLI_GEN := $(GEN_SRC)
+GEN_SRC :=
 $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,probes,probe)
 $(call reg,counters,$(wildcard characterize/counters/provider/*.c),characterize/counters/counters.h,counters_provider,counters_providers,counters)
 $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,probe)
@@ -163,7 +166,7 @@ $(call reg,study,$(STUDIES),experiments/load/study.h,study,studies,study)
 $(call reg,study_int4,$(INT4_SRC),experiments/study/int4/int4.h,kern_variant,study_int4_variants,study_int4)
 $(call reg,conform_relation,$(wildcard experiments/conformance/relation/*.c),experiments/conformance/relation.h,conform_relation,conform_relations,conform)
 $(call reg,record_rule,$(wildcard experiments/record/rule/*.c),experiments/record/rule.h,record_rule,record_rules,record_rule)
-$(call reg,verb,$(wildcard experiments/cli/verb/*.c),experiments/cli/verb.h,verb,verbs,verb)
+$(call reg,verb,$(wildcard experiments/cli/verb/*.c),program/program.h,verb,verbs,verb)
 BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_baselines.c
 $(BUILD)/gen/gemm_baselines.c: FORCE
 	@mkdir -p $(@D)
@@ -199,7 +202,7 @@ $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/libtestbed.a: $(BED_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(BUILD)/sandwich: $(call obj,$(CLI_SRC)) $(BUILD)/libsandwich.a
+$(BUILD)/sandwich: $(call obj,$(CLI_SRC)) $(call genobj,$(CLI_GEN)) $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
 $(BUILD)/testbed: $(BUILD)/obj/experiments/cli/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/opt_join.h"
 #include "base/opt.h"
 #include "base/thread.h"
 #include "baselines/plan_cache.h"
@@ -45,27 +46,21 @@ static const struct opt_row own_rows[] = {
             "With plan_by=tuned: the longest time to make the plan, such as 90s or 10m. "
             "Default: that of `sandwich plan`.",
             .unit = "TIME"),
+    {0},
 };
-#define N_OWN    (sizeof(own_rows) / sizeof(own_rows[0]))
-#define ROWS_MAX 64
-static struct opt_row rows[ROWS_MAX]; /* all tables; ends with a NULL name */
 
-/* Before main(), since others read the table through a constant pointer. The engine's rows
- * come first in it as its options do in the struct, so their offsets hold. */
+#define ROWS_MAX 128
+static struct opt_row rows[ROWS_MAX]; /* of all tables */
+
 __attribute__((constructor)) static void join_rows(void)
 {
-    size_t n = 0;
+    static const struct opt_part parts[] = {
+        {serve_opt_table, offsetof(struct sandwich_opts, serve), NULL},
+        {own_rows, 0, NULL},
+        {roles_opt_table, offsetof(struct sandwich_opts, roles), NULL},
+        {0}};
 
-    for (const struct opt_row *r = serve_opt_table; r->name && n + N_OWN < ROWS_MAX - 1;
-         r++)
-        rows[n++] = *r;
-    memcpy(rows + n, own_rows, sizeof(own_rows));
-    n += N_OWN;
-    for (const struct opt_row *r = roles_opt_table; r->name && n < ROWS_MAX - 1;
-         r++, n++) {
-        rows[n] = *r;
-        rows[n].offset += offsetof(struct sandwich_opts, roles);
-    }
+    opt_join_at_start(rows, ROWS_MAX, parts);
 }
 
 /* One request on its way: from the engine's callback back to the harness's number. */

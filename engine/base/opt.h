@@ -53,9 +53,6 @@ struct opt_row {
         .def = (default_), .help = (text), ##__VA_ARGS__                                 \
     }
 
-/* The row of the switch --help, of a program's own member `help`. */
-#define OPT_HELP_ROW OPT_ROW(BOOL, help, NULL, "Print this text and exit.", .letter = 'h')
-
 /* Set every member to its default. The struct need not be initialised before.
  * ERR_NOMEM, or ERR_ARG when the table itself is wrong. */
 MUST int opt_init(const struct opt_row *table, void *s);

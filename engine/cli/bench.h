@@ -20,7 +20,7 @@ struct cli_bench_flags {
     char *model, *n_prompt, *n_gen, *threads, *batch, *ranks, *team, *only, *isa;
     int64_t repetitions;
     int output, precision, kv_type;
-    bool deterministic, ops, help;
+    bool deterministic, ops;
 };
 struct cli_bench_list {
     int64_t v[CLI_BENCH_LIST_MAX];

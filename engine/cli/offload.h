@@ -7,7 +7,6 @@
 
 #include "base/opt.h"
 #include "serve/serve.h"
-#include "serve/serve.h"
 
 struct cli_offload_flags {
     char *accel, *profile;

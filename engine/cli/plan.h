@@ -12,7 +12,7 @@ struct cli_plan_flags {
     char *budget, *cache; /* of --tune */
     int precision, kv_type, type, hide;
     int64_t batch, max_ranks, ranks, threads, decode_threads, top_k;
-    bool strict_tp, one_team, explain, render, progress, tune, help;
+    bool strict_tp, one_team, explain, render, progress, tune;
 };
 
 /* Called with the progress of a search; fn may be NULL. */

@@ -46,10 +46,26 @@ struct cli_tune_jobs {
 MUST int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask);
 void cli_tune_jobs_free(struct cli_tune_jobs *jobs);
 
-/* A product in a file of `sandwich kernel`, compiled and compared with kernels/ref/.
- * ir_unload(). ERR_ARG: another operator. Else as ir_build(), ir_check_verdict(). */
-struct ir_kernel;
-MUST int cli_kernel_build(struct ir_kernel *out, const char *path);
+struct cli_tuning {
+    char matrix[80]; /* the one in hand */
+    int64_t m;       /* the rows just done */
+    double done_work,
+        all_work; /* in FLOP, with the fixed cost of a product of few rows */
+    int64_t n_measurements;
+    double measured_s, budget_s;     /* budget_s: 0: none */
+    uint64_t t_start_ns, t_shown_ns; /* t_shown_ns: of the progress that was shown last */
+};
+
+struct cli_tuned {
+    char matrix[80];
+    int64_t n_shapes, n_found, n_known; /* asked for; found now; found before */
+    int64_t n_measurements;
+    double seconds;
+    int64_t n_compared, n_taken_back;
+    double log_speedup; /* sum over the compared of log(default / tuned) */
+};
+/* The closing table: a row a matrix, and all together. */
+void cli_tune_report(const struct cli_tuned *rows, int n);
 
 /* A search of the schedules of some jobs on one thread set. */
 struct cli_tune_run {

@@ -21,6 +21,45 @@
 #define TREE       "{tree}"
 #define MAX_TABLES 3 /* of a report */
 
+#define OPT_OF struct commits_opts
+const struct opt_row commits_opt_table[] = {
+    OPT_ROW(STR, out, NULL, "Folder of worktrees, builds, records and report.md.",
+            .unit = "PATH"),
+    OPT_ROW(STR, repo, NULL, "The git repository. Required.", .unit = "PATH"),
+    OPT_ROW(STR, job, NULL,
+            "Experiment to run, a name or a file; the flag may be repeated. "
+            "Required.",
+            .unit = "NAME", .joins = ','),
+    OPT_ROW(STR, build, NULL,
+            "Command that builds a commit, run by sh in its worktree. "
+            "Required. Example: 'make -j4'.",
+            .unit = "CMD"),
+    OPT_ROW(STR, testbed, NULL,
+            "The testbed that runs the job, by its path in the worktree, such "
+            "as build/testbed. Default: this one, with a --set whose value has "
+            "{tree}, which stands for the worktree.",
+            .unit = "PATH"),
+    OPT_ROW(STR, metric, NULL,
+            "Metric to compare; the flag may be repeated. Default: as of "
+            "`testbed compare`.",
+            .unit = "NAME", .joins = ','),
+    OPT_ROW(STR, margin, "5%",
+            "A commit is worse only where all of an interval is by more than "
+            "this share.",
+            .unit = "P%"),
+    OPT_ROW(INT, rounds_max, "30",
+            "The most rounds of a comparison. It ends earlier with a verdict.",
+            .min = COMPARE_SEQUENTIAL_LEAST, .max = 1000),
+    OPT_ROW(BOOL, aa, "true",
+            "Run the good commit a second time in each round: a difference "
+            "that is not above what this A/A could have seen is no verdict."),
+    OPT_ROW(BOOL, keep, "false", "Keep the worktrees."),
+    OPT_ROW(INT, seed, "1", "Seed of the draws of requests for the intervals.", .min = 0,
+            .max = 1e9),
+    OPT_ROW(BOOL, smoke, "false", "Use the job's smoke section: small and quick."),
+    {0},
+};
+
 const char *commits_verdict_name(enum commits_verdict v)
 {
     static const char *const names[] = {"not worse", "worse", "cannot say", "skipped"};

@@ -19,51 +19,14 @@
 #include "base/opt.h"
 #include "experiments/metrics/compare.h"
 
-/* What the verbs share; each has it as its options' first member, `common`. */
+/* What the verbs share; each has it as its options' first member. */
 struct commits_opts {
-    bool help, smoke, aa, keep;
+    bool smoke, aa, keep;
     int64_t rounds_max, seed;
     char *repo, *job, *build, *testbed, *metric, *margin, *out;
 };
 
-#define COMMITS_ROW(kind, member, ...)                                                   \
-    OPT_ROW_AS(#member, kind, common.member, __VA_ARGS__)
-#define COMMITS_ROWS                                                                     \
-    COMMITS_ROW(STR, repo, NULL, "The git repository. Required.", .unit = "PATH"),       \
-        COMMITS_ROW(STR, job, NULL,                                                      \
-                    "Experiment to run, a name or a file; the flag may be repeated. "    \
-                    "Required.",                                                         \
-                    .unit = "NAME", .joins = ','),                                       \
-        COMMITS_ROW(STR, build, NULL,                                                    \
-                    "Command that builds a commit, run by sh in its worktree. "          \
-                    "Required. Example: 'make -j4'.",                                    \
-                    .unit = "CMD"),                                                      \
-        COMMITS_ROW(STR, testbed, NULL,                                                  \
-                    "The testbed that runs the job, by its path in the worktree, such "  \
-                    "as build/testbed. Default: this one, with a --set whose value has " \
-                    "{tree}, which stands for the worktree.",                            \
-                    .unit = "PATH"),                                                     \
-        COMMITS_ROW(STR, metric, NULL,                                                   \
-                    "Metric to compare; the flag may be repeated. Default: as of "       \
-                    "`testbed compare`.",                                                \
-                    .unit = "NAME", .joins = ','),                                       \
-        COMMITS_ROW(STR, margin, "5%",                                                   \
-                    "A commit is worse only where all of an interval is by more than "   \
-                    "this share.",                                                       \
-                    .unit = "P%"),                                                       \
-        COMMITS_ROW(INT, rounds_max, "30",                                               \
-                    "The most rounds of a comparison. It ends earlier with a verdict.",  \
-                    .min = COMPARE_SEQUENTIAL_LEAST, .max = 1000),                       \
-        COMMITS_ROW(BOOL, aa, "true",                                                    \
-                    "Run the good commit a second time in each round: a difference "     \
-                    "that is not above what this A/A could have seen is no verdict."),   \
-        COMMITS_ROW(BOOL, keep, "false", "Keep the worktrees."),                         \
-        COMMITS_ROW(INT, seed, "1", "Seed of the draws of requests for the intervals.",  \
-                    .min = 0, .max = 1e9),                                               \
-        COMMITS_ROW(BOOL, smoke, "false",                                                \
-                    "Use the job's smoke section: small and quick."),                    \
-        OPT_ROW_AS("help", BOOL, common.help, NULL, "Print this text and exit.",         \
-                   .letter = 'h')
+extern const struct opt_row commits_opt_table[];
 
 #define COMMITS_SHA_BYTES 65 /* of SHA-256; SHA-1 has 41 */
 

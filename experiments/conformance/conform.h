@@ -17,7 +17,6 @@
 #include "base/opt.h"
 
 struct conform_opts {
-    bool help; /* first: a program's own flags may share it */
     double budget;
     int64_t rounds, prompt_tok, long_tok, output_tok, concurrency, seed;
     bool exact, ids;

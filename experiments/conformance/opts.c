@@ -52,6 +52,5 @@ const struct opt_row conform_opt_table[] = {
             .unit = "NAME"),
     OPT_ROW(STR, json, NULL, "Write the report with every finding to this file as well.",
             .unit = "FILE"),
-    OPT_HELP_ROW,
     {0},
 };

@@ -34,7 +34,6 @@ const struct opt_row run_bench_opt_table[] = {
     OPT_ROW(BOOL, any_length, "false",
             "Measure answers by the tokens that came, for servers that end them before "
             "--output-tok whatever they are asked for."),
-    OPT_HELP_ROW,
     {0},
 };
 

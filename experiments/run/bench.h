@@ -12,7 +12,6 @@
 #include "base/opt.h"
 
 struct run_bench_opts {
-    bool help; /* first: a program's own flags may share it */
     double slo_ttft_ms, slo_tpot_ms, budget_s;
     int64_t prompt_tok, output_tok, seed;
     char *model, *api_key_env;

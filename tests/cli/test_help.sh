@@ -28,21 +28,21 @@ complete() { # words of the verb, then the flags that its help must name
     awk 'length > 90 { print "too long: " $0; bad = 1 } END { exit bad }' "$dir/help"
 }
 
-model=engine/cli/model.c
-check "run --help" complete run $(flags engine/serve/opts.c engine/cli/run.c engine/cli/offload.h engine/cpu/cpu.h)
-check "profile --help" complete profile $(flags engine/cli/profile.c engine/cpu/cpu.h)
+model=engine/cli/verb/model.c
+check "run --help" complete run $(flags engine/serve/opts.c engine/cli/verb/run.c engine/cli/offload.h engine/cpu/cpu.h)
+check "profile --help" complete profile $(flags engine/cli/verb/profile.c engine/cpu/cpu.h)
 check "serve --help" complete serve $(flags engine/serve/opts.c engine/http/opts.c engine/roles/opts.c)
-check "bench --help" complete bench $(flags engine/cli/bench.c engine/cpu/cpu.h)
-check "plan --help" complete plan $(flags engine/plan/tree_search.c engine/cli/plan.c)
-check "tune --help" complete tune $(flags engine/tune/tune.c engine/cli/tune.c engine/cpu/cpu.h |
+check "bench --help" complete bench $(flags engine/cli/verb/bench.c engine/cpu/cpu.h)
+check "plan --help" complete plan $(flags engine/plan/tree_search.c engine/cli/verb/plan.c)
+check "tune --help" complete tune $(flags engine/tune/tune.c engine/cli/verb/tune.c engine/cpu/cpu.h |
     sed 's/^budget-s$/budget/')
 sed -n '/make_table\[\]/,/^};/p' $model >"$dir/make.c"
 sed -n '/inspect_table\[\]/,/^};/p' $model >"$dir/inspect.c"
 sed -n '/quantize_table\[\]/,/^};/p' $model >"$dir/quantize.c"
 check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
-sed -n '/data_rows\[\]/,/^};/p; /train_rows\[\]/,/^};/p' engine/cli/predictor.c >"$dir/train.c"
-sed -n '/data_rows\[\]/,/^};/p; /eval_rows\[\]/,/^};/p' engine/cli/predictor.c >"$dir/eval.c"
+sed -n '/data_rows\[\]/,/^};/p; /train_rows\[\]/,/^};/p' engine/cli/verb/predictor.c >"$dir/train.c"
+sed -n '/data_rows\[\]/,/^};/p; /eval_rows\[\]/,/^};/p' engine/cli/verb/predictor.c >"$dir/eval.c"
 check "predictor train --help" complete "predictor train" $(flags "$dir/train.c")
 check "predictor eval --help" complete "predictor eval" $(flags "$dir/eval.c")
 check "predictor --help" complete predictor help

@@ -19,7 +19,7 @@
 #define STATUS_FAILED 4
 
 struct artifact_opts {
-    bool help, resume, dry_run, appendix;
+    bool resume, dry_run, appendix;
     char *budget, *claims, *out;
 };
 
@@ -44,7 +44,6 @@ static const struct opt_row table[] = {
             .unit = "FILE"),
     OPT_ROW(STR, out, "results/report", "Folder of the page, as of `testbed report`.",
             .unit = "DIR"),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -222,7 +221,7 @@ static int conclude(const struct artifact_opts *o, int n_failed)
     verb_call("compare", 1, (char *[]){"--published"});
     if (verdicts == STATUS_FAILED)
         return STATUS_FAILED;
-    return n_failed ? VERB_INVALID : verdicts != VERB_OK ? verdicts : report;
+    return n_failed ? VERB_INVALID : verdicts != PROGRAM_OK ? verdicts : report;
 }
 
 /* --- the verb */
@@ -268,14 +267,14 @@ static int print_appendix(const struct artifact_opts *o)
         fwrite(page.p, 1, page.n, stdout);
     text_fini(&page);
     claims_fini(&claims);
-    return rc == OK ? VERB_OK : verb_fail(VERB_USAGE);
+    return rc == OK ? PROGRAM_OK : verb_fail(PROGRAM_USAGE);
 }
 
 static int artifact(const struct verb_words *w)
 {
     const struct artifact_opts *o = w->opts;
     struct artifact a = {0};
-    int status = VERB_USAGE, rc;
+    int status = PROGRAM_USAGE, rc;
 
     if (o->appendix)
         return print_appendix(o);
@@ -284,7 +283,7 @@ static int artifact(const struct verb_words *w)
         verb_fail(status);
     } else if (o->dry_run) {
         print_plan(&a);
-        status = VERB_OK;
+        status = PROGRAM_OK;
     } else {
         run_resume_add("--resume");
         process_at_signal(run_resume_report);
@@ -315,7 +314,7 @@ const struct verb verb_artifact = {
          "  testbed artifact --budget 2h\n"
          "  testbed artifact --budget 2h --resume\n",
          VERB_EXIT_STATUS "  4  a claim that should hold on every machine does not\n"},
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct artifact_opts),
     .run = artifact,
 };

@@ -18,10 +18,9 @@ const struct verb verb_bench = {
          "at the URL, measure one user, then the highest rate of requests that keeps the "
          "objectives, and report both in four sentences and a table, within two minutes.",
          "  testbed bench http://127.0.0.1:8080\n"
-         "  testbed bench 127.0.0.1:11434 --slo-ttft-ms 2000 --slo-tpot-ms 150\n",
-         VERB_EXIT_STATUS},
+         "  testbed bench 127.0.0.1:11434 --slo-ttft-ms 2000 --slo-tpot-ms 150\n"},
     .n_args = 1,
-    .opts = run_bench_opt_table,
+    .opts = {{run_bench_opt_table}},
     .opts_bytes = sizeof(struct run_bench_opts),
     .run = bench,
 };

@@ -18,11 +18,10 @@ struct bisect_opts {
 static const struct opt_row table[] = {
     OPT_ROW(STR, good, NULL, "A commit that is fast. Required.", .unit = "COMMIT"),
     OPT_ROW(STR, bad, "HEAD", "A later commit that is slow.", .unit = "COMMIT"),
-    OPT_ROW_AS("out", STR, common.out, "results/bisect",
-               "Folder of worktrees, builds, records and report.md.", .unit = "PATH"),
-    COMMITS_ROWS,
     {0},
 };
+static const struct opt_change changes[] = {{.name = "out", .def = "results/bisect"},
+                                            {0}};
 
 /* The commits after the good one. The first bad one is behind `low` and not behind `high`. */
 struct bisection {
@@ -190,8 +189,9 @@ static int bisect(const struct verb_words *w)
     mem_free(b.list);
     mem_free(b.skipped);
     if (rc != OK)
-        return verb_fail(rc == ERR_ARG || rc == ERR_NOTFOUND ? VERB_USAGE : VERB_INVALID);
-    return b.found ? VERB_OK : CANNOT_SAY;
+        return verb_fail(rc == ERR_ARG || rc == ERR_NOTFOUND ? PROGRAM_USAGE
+                                                             : VERB_INVALID);
+    return b.found ? PROGRAM_OK : CANNOT_SAY;
 }
 
 const struct verb verb_bisect = {
@@ -214,7 +214,7 @@ const struct verb verb_bisect = {
          "worse\n"
          "  5  several commits are left, of which it cannot be said\n"},
     .takes_set = true,
-    .opts = table,
+    .opts = {{table}, {commits_opt_table, 0, changes}},
     .opts_bytes = sizeof(struct bisect_opts),
     .run = bisect,
 };

@@ -18,7 +18,7 @@
 #define STATUS_FAILED 4
 
 struct check_opts {
-    bool help, run, quiet, published;
+    bool run, quiet, published;
     char *claims;
 };
 
@@ -33,7 +33,6 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, claims, NULL,
             "List of claims. Default: results/claims.json, which comes with the program.",
             .unit = "FILE"),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -111,9 +110,9 @@ static int run_missing(struct check *k, const char *experiment, bool quiet)
 
     if (!json_is_null(json_object_get(k->records, experiment)) ||
         json_object_get(k->reasons, experiment))
-        return VERB_OK;
+        return PROGRAM_OK;
     if (job_read(&j, experiment, NULL) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     status = verb_run_job(&ran, j, &read, &o);
     verb_ran_fini(&ran);
     job_free(&j);
@@ -126,7 +125,7 @@ static int run_missing(struct check *k, const char *experiment, bool quiet)
 static int get_records(struct check *k, const struct verb_words *w)
 {
     const struct check_opts *o = w->opts;
-    int status = VERB_OK, ran;
+    int status = PROGRAM_OK, ran;
 
     for (size_t i = 0; i < k->claims.n; i++) {
         const struct claim *c = &k->claims.v[i];
@@ -134,8 +133,8 @@ static int get_records(struct check *k, const struct verb_words *w)
         if (!is_chosen(c, w) || !c->experiment || c->why)
             continue;
         read_record(k, c->experiment);
-        ran = o->run ? run_missing(k, c->experiment, o->quiet) : VERB_OK;
-        status = ran != VERB_OK ? ran : status;
+        ran = o->run ? run_missing(k, c->experiment, o->quiet) : PROGRAM_OK;
+        status = ran != PROGRAM_OK ? ran : status;
     }
     return status;
 }
@@ -235,7 +234,7 @@ static int check_claims(struct check *k, const struct verb_words *w)
 {
     int status = get_records(k, w);
 
-    if (status == VERB_USAGE)
+    if (status == PROGRAM_USAGE)
         return status;
     for (size_t i = 0; i < k->claims.n; i++)
         if (is_chosen(&k->claims.v[i], w))
@@ -264,7 +263,7 @@ static int check(const struct verb_words *w)
         rc = err_set(ERR_ARG, "--run makes records, --published judges those that come "
                               "with the program: expected one of the two");
     process_at_signal(run_resume_report);
-    status = rc == OK ? check_claims(&k, w) : verb_fail(VERB_USAGE);
+    status = rc == OK ? check_claims(&k, w) : verb_fail(PROGRAM_USAGE);
     text_fini(&k.failed);
     json_decref(k.records);
     json_decref(k.reasons);
@@ -291,7 +290,7 @@ const struct verb verb_check = {
          "  testbed check tab02_topk --run\n",
          VERB_EXIT_STATUS "  4  a claim that should hold on every machine does not\n"},
     .n_optional = INT_MAX,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct check_opts),
     .run = check,
 };

@@ -21,7 +21,7 @@ enum { WORSE = 4, CANNOT_SAY = 5 };
 #define ROUNDS_MAX 1000
 
 struct compare_verb_opts {
-    bool help, smoke, strict, across_machines, aa, published;
+    bool smoke, strict, across_machines, aa, published;
     int64_t rounds_max, seed;
     char *metric, *margin, *rounds, *precision, *a, *b, *a_program, *b_program, *out;
 };
@@ -85,7 +85,6 @@ static const struct opt_row table[] = {
         .unit = "PATH"),
     OPT_ROW(INT, seed, "1", "Seed of the draws of requests for the intervals.", .min = 0,
             .max = 1e9),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -312,8 +311,10 @@ static int compare_with_published(const struct verb_words *w, double margin_frac
         rc = compare_published(&t, names, margin_frac, stdout);
     json_decref(names);
     if (rc != OK)
-        return verb_fail(rc == ERR_IO ? VERB_INVALID : VERB_USAGE);
-    return t.n_unreadable ? VERB_INVALID : t.n[COMPARE_REPEAT_DIFFERS] ? WORSE : VERB_OK;
+        return verb_fail(rc == ERR_IO ? VERB_INVALID : PROGRAM_USAGE);
+    return t.n_unreadable                ? VERB_INVALID
+           : t.n[COMPARE_REPEAT_DIFFERS] ? WORSE
+                                         : PROGRAM_OK;
 }
 
 static int compare(const struct verb_words *w)
@@ -338,14 +339,14 @@ static int compare(const struct verb_words *w)
     if (rc == OK)
         rc = check_words(w, o, records);
     if (rc != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     rc = records ? compare_records(&t, w, &report)
                  : compare_jobs(&t, w, n_rounds, precision, &report);
     if (rc != OK)
-        return verb_fail(rc == ERR_IO || rc == ERR_FORMAT ? VERB_INVALID : VERB_USAGE);
+        return verb_fail(rc == ERR_IO || rc == ERR_FORMAT ? VERB_INVALID : PROGRAM_USAGE);
     return t.n[COMPARE_WORSE]                 ? WORSE
            : o->strict && t.n_maybe_worse > 0 ? CANNOT_SAY
-                                              : VERB_OK;
+                                              : PROGRAM_OK;
 }
 
 const struct verb verb_compare = {
@@ -377,7 +378,7 @@ const struct verb verb_compare = {
          "  5  --strict: it cannot be said that B is not\n"},
     .n_optional = INT_MAX,
     .takes_set = true,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct compare_verb_opts),
     .run = compare,
 };

@@ -14,7 +14,7 @@ static int conformance(const struct verb_words *w)
         return verb_end(rc);
     if (r.n_wrong || r.n_silent || r.n_hangs)
         return FOUND;
-    return r.n_unchecked || r.n_failed ? INCOMPLETE : VERB_OK;
+    return r.n_unchecked || r.n_failed ? INCOMPLETE : PROGRAM_OK;
 }
 
 const struct verb verb_conformance = {
@@ -38,7 +38,7 @@ const struct verb verb_conformance = {
          "  4  nothing was found, but a relation could not be checked, or requests "
          "failed\n"},
     .n_optional = 1,
-    .opts = conform_opt_table,
+    .opts = {{conform_opt_table}},
     .opts_bytes = sizeof(struct conform_opts),
     .run = conformance,
 };

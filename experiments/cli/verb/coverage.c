@@ -9,11 +9,10 @@
 #include "experiments/report/coverage.h"
 
 struct coverage_opts {
-    bool help;
 };
 
 #define OPT_OF struct coverage_opts
-static const struct opt_row table[] = {OPT_HELP_ROW, {0}};
+static const struct opt_row table[] = {{0}};
 
 static bool has(const json_t *names, const char *word)
 {
@@ -120,7 +119,7 @@ static int coverage(const struct verb_words *w)
     if (rc == OK)
         print_rows(&c, w);
     coverage_fini(&c);
-    return rc == OK ? VERB_OK : verb_fail(VERB_USAGE);
+    return rc == OK ? PROGRAM_OK : verb_fail(PROGRAM_USAGE);
 }
 
 const struct verb verb_coverage = {
@@ -135,10 +134,9 @@ const struct verb verb_coverage = {
          "numbers rest on, and what is missing. A NAME is that of a paper or an "
          "experiment.",
          "  testbed coverage\n"
-         "  testbed coverage ODMA\n",
-         VERB_EXIT_STATUS},
+         "  testbed coverage ODMA\n"},
     .n_optional = INT_MAX,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct coverage_opts),
     .run = coverage,
 };

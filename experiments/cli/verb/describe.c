@@ -13,11 +13,11 @@
 #define PLAN_BYTES (64 << 20)
 
 struct describe_opts {
-    bool help, smoke;
+    bool smoke;
 };
 
 #define OPT_OF struct describe_opts
-static const struct opt_row table[] = {VERB_SMOKE_ROW, OPT_HELP_ROW, {0}};
+static const struct opt_row table[] = {VERB_SMOKE_ROW, {0}};
 
 /* Does the file look like a plan, valid or not: does it have the keys of both phases? */
 static bool is_plan(const char *path)
@@ -39,18 +39,19 @@ static int describe_plan(const char *path)
 
     plan_fini(&p);
     if (!ok)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     fputs(text, stdout);
     mem_free(text);
-    return VERB_OK;
+    return PROGRAM_OK;
 }
 
 static int describe_keys(const char *pattern)
 {
     if (pattern)
-        return job_find_keys(pattern, stdout) == OK ? VERB_OK : verb_fail(VERB_USAGE);
+        return job_find_keys(pattern, stdout) == OK ? PROGRAM_OK
+                                                    : verb_fail(PROGRAM_USAGE);
     job_docs(stdout);
-    return VERB_OK;
+    return PROGRAM_OK;
 }
 
 static int describe(const struct verb_words *w)
@@ -62,7 +63,7 @@ static int describe(const struct verb_words *w)
     if (strcmp(w->rest[0], "metrics") == 0) {
         metrics_docs(stdout);
         study_docs(stdout);
-        return VERB_OK;
+        return PROGRAM_OK;
     }
     if (strcmp(w->rest[0], "keys") == 0)
         return describe_keys(w->n_rest > 1 ? w->rest[1] : NULL);
@@ -72,15 +73,15 @@ static int describe(const struct verb_words *w)
             "describe: unexpected argument \"%s\"; only `describe keys` takes a second "
             "one",
             w->rest[1]);
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     }
     if (is_plan(w->rest[0]))
         return describe_plan(w->rest[0]);
     if (job_read(&j, w->rest[0], &o) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     job_describe(j, stdout);
     job_free(&j);
-    return VERB_OK;
+    return PROGRAM_OK;
 }
 
 const struct verb verb_describe = {
@@ -94,12 +95,11 @@ const struct verb verb_describe = {
          "`metrics` lists all metrics, `keys` all keys of an experiment, `keys PATTERN` "
          "those whose name or meaning holds PATTERN.",
          "  testbed describe quickstart\n"
-         "  testbed describe keys rate\n",
-         VERB_EXIT_STATUS},
+         "  testbed describe keys rate\n"},
     .n_args = 1,
     .n_optional = 1,
     .takes_set = true,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct describe_opts),
     .run = describe,
 };

@@ -6,7 +6,6 @@
 #include "experiments/run/figure.h"
 
 struct draw_opts {
-    bool help;
     char *record, *out;
 };
 
@@ -19,7 +18,6 @@ static const struct opt_row table[] = {
             "Folder of the figure. Default: paper-figs/out of the checkout, or below the "
             "working directory.",
             .unit = "PATH"),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -45,7 +43,7 @@ static int draw(const struct verb_words *w)
     if (!o->record && o->out && setenv("FIGURES", o->out, 1) != 0)
         return verb_fail(VERB_INVALID);
     return run_figure(w->rest[0], o->record, o->out, false) == OK
-               ? VERB_OK
+               ? PROGRAM_OK
                : verb_fail(VERB_INVALID);
 }
 
@@ -58,10 +56,9 @@ const struct verb verb_draw = {
          "record, with paper-figs/NAME.py. A record gives the same bytes whenever it "
          "is drawn.",
          "  testbed draw quickstart\n"
-         "  testbed draw quickstart --record FILE.h5 --out figures\n",
-         VERB_EXIT_STATUS},
+         "  testbed draw quickstart --record FILE.h5 --out figures\n"},
     .n_args = 1,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct draw_opts),
     .run = draw,
 };

@@ -3,7 +3,6 @@
 #include "experiments/cli/verb.h"
 
 struct export_opts {
-    bool help;
     char *format, *out;
 };
 
@@ -17,7 +16,6 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, out, NULL,
             "File to write, completely or not at all. Default: standard output.",
             .unit = "PATH"),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -27,7 +25,7 @@ static int export(const struct verb_words *w)
     enum export_format format;
 
     if (export_format_find(o->format, &format) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     return verb_end(o->out ? export_save(w->rest[0], format, o->out)
                            : export_print(w->rest[0], format, stdout));
 }
@@ -38,10 +36,9 @@ const struct verb verb_export = {
     .usage = {"testbed export FILE.h5 [options]", "Convert a result to another format.",
               "  testbed export results/quickstart/RUN.h5 --format markdown\n"
               "  testbed export results/quickstart/RUN.h5 --format csv --out "
-              "requests.csv\n",
-              VERB_EXIT_STATUS},
+              "requests.csv\n"},
     .n_args = 1,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct export_opts),
     .run = export,
 };

@@ -3,22 +3,15 @@
 #include "experiments/job/job.h"
 #include "experiments/cli/verb.h"
 
-struct list_opts {
-    bool help;
-};
-
-#define OPT_OF struct list_opts
-static const struct opt_row table[] = {OPT_HELP_ROW, {0}};
-
 static int list(const struct verb_words *w)
 {
-    int status = VERB_OK;
+    int status = PROGRAM_OK;
     json_t *names, *name;
     size_t i;
 
     (void)w;
     if (job_names(&names) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     json_array_foreach(names, i, name)
     {
         struct job *j = NULL;
@@ -27,7 +20,7 @@ static int list(const struct verb_words *w)
             printf("%-24s %4g min %6g MB  %s\n", j->stem, j->cost.minutes,
                    j->cost.disk_mb, j->head.about);
         else
-            status = verb_fail(VERB_USAGE);
+            status = verb_fail(PROGRAM_USAGE);
         job_free(&j);
     }
     json_decref(names);
@@ -40,9 +33,6 @@ const struct verb verb_list = {
     .usage = {"testbed list",
               "List the experiments in experiments/: name, minutes, disk, purpose.",
               "  testbed list\n"
-              "  testbed list | grep simulated\n",
-              VERB_EXIT_STATUS},
-    .opts = table,
-    .opts_bytes = sizeof(struct list_opts),
+              "  testbed list | grep simulated\n"},
     .run = list,
 };

@@ -9,7 +9,7 @@
 #define FULL_CARD "characterize"
 
 struct machine_opts {
-    bool help, force, accept_noise, full, smoke, quiet;
+    bool force, accept_noise, full, smoke, quiet;
     char *out;
 };
 
@@ -31,7 +31,6 @@ static const struct opt_row table[] = {
             "With --full: folder of the record. Default: results/characterize, with "
             "--smoke results/characterize/smoke.",
             .unit = "PATH"),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -46,7 +45,7 @@ static int print_card(int rc, json_t *card)
         printf("%s", text);
     mem_free(text);
     json_decref(card);
-    return rc == OK ? VERB_OK : verb_fail(VERB_INVALID);
+    return rc == OK ? PROGRAM_OK : verb_fail(VERB_INVALID);
 }
 
 /* The full card is what the experiment `characterize` measures, records and draws. */
@@ -65,9 +64,9 @@ static int full_machine(const struct machine_opts *o)
     int status, rc;
 
     if (job_read(&j, FULL_CARD, &read) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     status = verb_run_job(&ran, j, &read, &how);
-    if (status == VERB_OK) {
+    if (status == PROGRAM_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
         rc = measure_card_read_in(&card, dir, "-full"); /* which was just written */
@@ -75,7 +74,7 @@ static int full_machine(const struct machine_opts *o)
         status = print_card(rc, card);
         printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, ran.outcome.path);
         if (verb_draw_ran(j, &ran) != OK)
-            verb_fail(VERB_OK); /* the card is complete without its page */
+            verb_fail(PROGRAM_OK); /* the card is complete without its page */
     }
     verb_ran_fini(&ran);
     job_free(&j);
@@ -92,7 +91,7 @@ static int machine(const struct verb_words *w)
 
     if (o->full && o->accept_noise) {
         err_set(ERR_ARG, "--accept-noise is for the quick card, not for --full");
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     }
     if (o->full)
         return full_machine(o);
@@ -108,9 +107,8 @@ const struct verb verb_machine = {
               "as the "
               "machine card. A card that was measured before is printed at once.",
               "  testbed machine\n"
-              "  testbed machine --full\n",
-              VERB_EXIT_STATUS},
-    .opts = table,
+              "  testbed machine --full\n"},
+    .opts = {{table}},
     .opts_bytes = sizeof(struct machine_opts),
     .run = machine,
 };

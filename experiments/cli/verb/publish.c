@@ -12,11 +12,10 @@
 #define STATUS_REFUSED 4
 
 struct publish_opts {
-    bool help;
 };
 
 #define OPT_OF struct publish_opts
-static const struct opt_row table[] = {OPT_HELP_ROW, {0}};
+static const struct opt_row table[] = {{0}};
 
 /* The newest record of an experiment in results/; "": it has none. */
 static int newest(char path[PATH_MAX], const char *experiment)
@@ -45,7 +44,7 @@ static int publish_path(const char *path)
     else
         printf("%s: not published: %s\n", path, err_msg());
     mem_free(to);
-    return rc == OK ? VERB_OK : rc == ERR_STATE ? STATUS_REFUSED : VERB_INVALID;
+    return rc == OK ? PROGRAM_OK : rc == ERR_STATE ? STATUS_REFUSED : VERB_INVALID;
 }
 
 static int publish_word(const char *word)
@@ -56,7 +55,7 @@ static int publish_word(const char *word)
     if (n > 3 && strcmp(word + n - 3, ".h5") == 0)
         return publish_path(word);
     if (newest(path, word) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     return publish_path(path);
 }
 
@@ -64,12 +63,12 @@ static int publish_word(const char *word)
 static int publish_all(void)
 {
     json_t *names, *name;
-    int status = VERB_OK, one;
+    int status = PROGRAM_OK, one;
     char path[PATH_MAX];
     size_t i;
 
     if (job_names(&names) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     json_array_foreach(names, i, name)
     {
         int rc = newest(path, json_string_value(name));
@@ -79,7 +78,7 @@ static int publish_all(void)
             continue;
         }
         one = rc == OK ? publish_path(path) : verb_fail(VERB_INVALID);
-        status = one != VERB_OK ? one : status;
+        status = one != PROGRAM_OK ? one : status;
     }
     json_decref(names);
     return status;
@@ -87,14 +86,14 @@ static int publish_all(void)
 
 static int publish(const struct verb_words *w)
 {
-    int status = VERB_OK;
+    int status = PROGRAM_OK;
 
     if (w->n_rest == 0)
         return publish_all();
     for (int i = 0; i < w->n_rest; i++) {
         int one = publish_word(w->rest[i]);
 
-        status = one != VERB_OK ? one : status;
+        status = one != PROGRAM_OK ? one : status;
     }
     return status;
 }
@@ -117,7 +116,7 @@ const struct verb verb_publish = {
          "  testbed publish quickstart splitwise_faults\n",
          VERB_EXIT_STATUS "  4  a record was refused\n"},
     .n_optional = INT_MAX,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct publish_opts),
     .run = publish,
 };

@@ -8,7 +8,7 @@
 #include "experiments/cli/verb.h"
 
 struct report_opts {
-    bool help, draw;
+    bool draw;
     char *out, *tables, *readme, *claims;
 };
 
@@ -32,7 +32,6 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, claims, NULL,
             "List of claims. Default: results/claims.json, which comes with the program.",
             .unit = "FILE"),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -87,8 +86,8 @@ static int report(const struct verb_words *w)
     }
     report_fini(&r);
     if (rc != OK)
-        return verb_fail(rc == ERR_IO || rc == ERR_NOMEM ? VERB_INVALID : VERB_USAGE);
-    return n_problems ? VERB_INVALID : VERB_OK;
+        return verb_fail(rc == ERR_IO || rc == ERR_NOMEM ? VERB_INVALID : PROGRAM_USAGE);
+    return n_problems ? VERB_INVALID : PROGRAM_OK;
 }
 
 const struct verb verb_report = {
@@ -112,7 +111,7 @@ const struct verb verb_report = {
          "  3  a record is damaged or a figure cannot be drawn, which the page says, "
          "too; "
          "or the page cannot be written\n"},
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct report_opts),
     .run = report,
 };

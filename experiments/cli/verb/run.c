@@ -10,7 +10,7 @@
 #include "measure/card.h"
 
 struct run_opts {
-    bool help, smoke, dry_run, quiet, fresh, draw;
+    bool smoke, dry_run, quiet, fresh, draw;
     int64_t retries;
     char *tag, *out;
 };
@@ -43,7 +43,6 @@ static const struct opt_row table[] = {
             .unit = "TAG"),
     OPT_ROW(STR, out, NULL, "Keep the record in this folder. Default: as with --tag.",
             .unit = "PATH"),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -53,7 +52,7 @@ static int status_of(const struct run_outcome *o)
         fprintf(stderr, "testbed: %d cells failed, %d skipped%s\n", o->n_failed,
                 o->n_skipped,
                 o->n_failed ? "; the same command measures those that failed again" : "");
-    return o->n_failed || o->n_invalid ? VERB_INVALID : VERB_OK;
+    return o->n_failed || o->n_invalid ? VERB_INVALID : PROGRAM_OK;
 }
 
 void verb_ran_fini(struct verb_ran *r)
@@ -82,7 +81,7 @@ int verb_run_job(struct verb_ran *out, const struct job *j,
 
     *out = (struct verb_ran){0};
     if (run_dir_of(&out->dir, j->stem, o->out, o->tag, read) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     run.out_dir = out->dir.path;
     return run_experiment(&out->outcome, j, &run) == OK ? status_of(&out->outcome)
                                                         : verb_fail(VERB_INVALID);
@@ -99,10 +98,10 @@ static int run(const struct verb_words *w)
                                       .tag = o->tag};
     struct job *j = NULL;
     struct verb_ran ran;
-    int status = VERB_OK;
+    int status = PROGRAM_OK;
 
     if (job_read(&j, w->rest[0], &read) != OK)
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     if (o->dry_run)
         run_plan_print(j, stdout);
     else {
@@ -129,11 +128,10 @@ const struct verb verb_run = {
          "changes one setting and may be repeated; a list as value makes an axis.",
          "  testbed run quickstart --smoke\n"
          "  testbed run quickstart --set load.n_requests=10 --set "
-         "'system.threads=[1,2]'\n",
-         VERB_EXIT_STATUS},
+         "'system.threads=[1,2]'\n"},
     .n_args = 1,
     .takes_set = true,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct run_opts),
     .run = run,
 };

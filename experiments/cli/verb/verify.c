@@ -8,13 +8,12 @@
 #define STATUS_FAULT 4
 
 struct verify_opts {
-    bool help, rules;
+    bool rules;
 };
 
 #define OPT_OF struct verify_opts
 static const struct opt_row table[] = {
     OPT_ROW(BOOL, rules, "false", "Print what must hold, and end."),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -36,22 +35,22 @@ static int verify_one(const char *path)
                    ? ""
                    : "; of a version that wrote no hashes");
     json_decref(found);
-    return n ? STATUS_FAULT : VERB_OK;
+    return n ? STATUS_FAULT : PROGRAM_OK;
 }
 
 static int verify(const struct verb_words *w)
 {
     const struct verify_opts *o = w->opts;
-    int status = VERB_OK, one;
+    int status = PROGRAM_OK, one;
 
     if (o->rules) {
         export_verify_docs(stdout);
-        return VERB_OK;
+        return PROGRAM_OK;
     }
     if (w->n_rest == 0) {
         err_set(ERR_ARG, "verify: expected FILE.h5, found nothing (usage: testbed verify "
                          "FILE.h5...)");
-        return verb_fail(VERB_USAGE);
+        return verb_fail(PROGRAM_USAGE);
     }
     for (int i = 0; i < w->n_rest; i++) {
         one = verify_one(w->rest[i]);
@@ -79,7 +78,7 @@ const struct verb verb_verify = {
               "  testbed verify --rules\n",
               VERB_EXIT_STATUS "  4  a record has a fault\n"},
     .n_optional = INT_MAX,
-    .opts = table,
+    .opts = {{table}},
     .opts_bytes = sizeof(struct verify_opts),
     .run = verify,
 };

@@ -26,11 +26,9 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, until, "HEAD", "The last commit to compare.", .unit = "COMMIT"),
     OPT_ROW(BOOL, strict, "false",
             "Exit with status 5 where a commit may be worse by more than the margin."),
-    OPT_ROW_AS("out", STR, common.out, "results/watch",
-               "Folder of worktrees, builds, records and report.md.", .unit = "PATH"),
-    COMMITS_ROWS,
     {0},
 };
+static const struct opt_change changes[] = {{.name = "out", .def = "results/watch"}, {0}};
 
 /* What a watch knows of the one before it. */
 static const char *state_of(char out[PATH_MAX + 16], const struct commits *c)
@@ -149,11 +147,12 @@ static int watch(const struct verb_words *w)
         printf("%s/report.md\n", c.out);
     commits_close(&c);
     if (rc != OK)
-        return verb_fail(rc == ERR_ARG || rc == ERR_NOTFOUND ? VERB_USAGE : VERB_INVALID);
+        return verb_fail(rc == ERR_ARG || rc == ERR_NOTFOUND ? PROGRAM_USAGE
+                                                             : VERB_INVALID);
     return t.n[COMMITS_WORSE]                  ? WORSE
            : t.n[COMMITS_SKIPPED]              ? VERB_INVALID
            : o->strict && t.n[COMMITS_UNKNOWN] ? CANNOT_SAY
-                                               : VERB_OK;
+                                               : PROGRAM_OK;
 }
 
 const struct verb verb_watch = {
@@ -177,7 +176,7 @@ const struct verb verb_watch = {
          "  4  a commit is worse than the last good one by more than the margin\n"
          "  5  --strict: of a commit it cannot be said that it is not\n"},
     .takes_set = true,
-    .opts = table,
+    .opts = {{table}, {commits_opt_table, 0, changes}},
     .opts_bytes = sizeof(struct watch_opts),
     .run = watch,
 };

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/name.h"
 #include "cli/cli.h"
-#include "cli/tune.h"
 #include "cpu/cpu.h"
 #include "ir/build.h"
 #include "ir/problem.h"
@@ -16,7 +16,6 @@ struct flags {
     char *set, *isa, *cache;
     int product;
     int64_t m, problems;
-    bool help;
 };
 
 #define OPT_OF struct flags
@@ -36,7 +35,6 @@ static const struct opt_row table[] = {
             .max = 4096),
     OPT_ROW(INT, problems, "100", "run: random problems that are compared first.",
             .min = 1, .max = 1000000),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -145,35 +143,18 @@ static int open_high(struct ir *out, struct ir *read, const struct flags *f)
     return set_all(out, f->set);
 }
 
-int cli_kernel_build(struct ir_kernel *out, const char *path)
+static int act(const struct verb_words *w)
 {
-    struct flags f = {.product = AS_IS};
-    struct ir read = {0}, high = {0};
-    struct ir_check c;
-    int rc = ir_read(&read, path);
-
-    if (rc == OK)
-        rc = open_high(&high, &read, &f);
-    if (rc == OK)
-        rc = ir_build(out, &high, ir_target_of(cpu_isa_usable()), NULL);
-    if (rc == OK && !kern_op_is_gemm(out->v.op))
-        rc = err_set(ERR_ARG, "%s, which is not a matrix product",
-                     kern_op_name(out->v.op));
-    if (rc == OK)
-        rc = ir_check(&c, &out->v, 100, 1);
-    if (rc == OK)
-        rc = ir_check_verdict(&c, ir_keeps_bits(&high));
-    ir_fini(&high);
-    ir_fini(&read);
-    return rc == OK ? OK : err_prefix(rc, "%s", path);
-}
-
-static int act(const char *action, const char *path, const struct flags *f)
-{
+    const struct flags *f = w->opts;
+    const char *action = w->rest[0], *path = w->rest[1];
     struct ir read = {0}, high = {0};
     char *text = NULL;
-    int rc = cpu_isa_limit(f->isa);
+    int rc;
 
+    if (name_index(actions, action) < 0)
+        return err_set(ERR_ARG, "\"%.40s\": expected print, raise, set, lower or run",
+                       action);
+    rc = cpu_isa_limit(f->isa);
     if (rc == OK)
         rc = ir_read(&read, path);
     if (rc == OK && strcmp(action, "print") == 0) {
@@ -197,42 +178,27 @@ static int act(const char *action, const char *path, const struct flags *f)
     return rc;
 }
 
-int cli_kernel(int argc, char **argv)
-{
-    static const struct opt_usage usage = {
-        .line = "sandwich kernel print|raise|set|lower|run FILE [options]",
-        .about =
-            "A kernel as text on two levels (engine/ir/ir.h): C as in "
-            "engine/kernels/ref/ "
-            "(FILE.c), and a text like Python whose loops say what they are and whose "
-            "parameters have names. print: the file again. raise, set: the high level, "
-            "with the parameters of --set. lower: C with vector extensions. run: compile "
-            "it, compare it with kernels/ref/, and time it and the kernels that are "
-            "there in turn.",
-        .examples =
-            "  sandwich kernel raise engine/kernels/ref/rope_ref.c --set vI=8 >rope.ir\n"
-            "  sandwich kernel run rope.ir\n"
-            "  sandwich kernel run engine/kernels/ref/gemm_f32_ref.c --product fast\n",
-        .exit_status = CLI_EXIT_STATUS};
-    struct flags f;
-    int rc = opt_init(table, &f), status, i = 0;
-
-    if (rc != OK)
-        return cli_fail("kernel", rc);
-    status = cli_flags(&usage, table, &f, &f.help, argc, argv, 2);
-    if (status < 0) {
-        while (actions[i] && strcmp(actions[i], argv[0]) != 0)
-            i++;
-        if (!actions[i]) {
-            (void)cli_fail("kernel", err_set(ERR_ARG,
-                                             "\"%.40s\": expected print, raise, set, "
-                                             "lower or run",
-                                             argv[0]));
-            status = EXIT_USAGE;
-        } else {
-            status = cli_fail("kernel", act(argv[0], argv[1], &f));
-        }
-    }
-    opt_free(table, &f);
-    return status;
-}
+const struct verb cli_verb_kernel = {
+    .name = "kernel",
+    .help = "Raise a kernel, change its parameters, lower and time it.",
+    .place = 11,
+    .usage =
+        {.line = "sandwich kernel print|raise|set|lower|run FILE [options]",
+         .about =
+             "A kernel as text on two levels (engine/ir/ir.h): C as in "
+             "engine/kernels/ref/ "
+             "(FILE.c), and a text like Python whose loops say what they are and whose "
+             "parameters have names. print: the file again. raise, set: the high level, "
+             "with the parameters of --set. lower: C with vector extensions. run: "
+             "compile "
+             "it, compare it with kernels/ref/, and time it and the kernels that are "
+             "there in turn.",
+         .examples =
+             "  sandwich kernel raise engine/kernels/ref/rope_ref.c --set vI=8 >rope.ir\n"
+             "  sandwich kernel run rope.ir\n"
+             "  sandwich kernel run engine/kernels/ref/gemm_f32_ref.c --product fast\n"},
+    .n_args = 2,
+    .opts = {{table}},
+    .opts_bytes = sizeof(struct flags),
+    .run = act,
+};

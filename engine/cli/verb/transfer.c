@@ -17,7 +17,7 @@ struct transfer_flags {
     int kv_type;
     int64_t tok, n_layers, n_kv_heads, head_dim, n, in_flight;
     double gbps;
-    bool checksums, json, help;
+    bool checksums, json;
 };
 
 static const char *transport_name(int i)
@@ -48,20 +48,7 @@ static const struct opt_row rows[] = {
             .unit = "Gb/s", .min = 0, .max = 1e5),
     OPT_ROW(BOOL, checksums, "true", "Compare a checksum of each layer."),
     OPT_ROW(BOOL, json, NULL, "Print JSON in place of a line."),
-    OPT_HELP_ROW,
     {0},
-};
-
-static const struct opt_usage usage = {
-    .line = "sandwich transfer [options]",
-    .about = "Move the keys and values of made-up prompts from one process to another, "
-             "layer by layer as a prompt machine does, and say how fast that goes and "
-             "what processor time it takes at both ends. Each layer is read for a "
-             "checksum at both ends, too.",
-    .examples = "  sandwich transfer --transport shm\n"
-                "  sandwich transfer --transport socket --no-checksums --json\n"
-                "  mpirun -n 2 sandwich transfer --transport mpi_put\n",
-    .exit_status = CLI_EXIT_STATUS,
 };
 
 /* What the sender has found. */
@@ -185,8 +172,9 @@ static int move(struct transfer_result *out, bool *is_sender,
     return o->transport->mpi ? with_ranks(out, is_sender, o) : with_child(out, o);
 }
 
-static int run(const struct transfer_flags *f)
+static int run(const struct verb_words *w)
 {
+    const struct transfer_flags *f = w->opts;
     struct cluster_bench_opts o = {
         .shape = {.n_layers = (int)f->n_layers,
                   .n_kv_heads = (int)f->n_kv_heads,
@@ -211,15 +199,22 @@ static int run(const struct transfer_flags *f)
     return print(f, &t);
 }
 
-int cli_transfer(int argc, char **argv)
-{
-    struct transfer_flags f;
-    int status = cli_fail("transfer", opt_init(rows, &f));
+const struct verb cli_verb_transfer = {
+    .name = "transfer",
+    .help = "Time keys and values on their way from one process to another.",
+    .place = 8,
+    .usage =
+        {.line = "sandwich transfer [options]",
+         .about =
+             "Move the keys and values of made-up prompts from one process to another, "
+             "layer by layer as a prompt machine does, and say how fast that goes and "
+             "what processor time it takes at both ends. Each layer is read for a "
+             "checksum at both ends, too.",
+         .examples = "  sandwich transfer --transport shm\n"
+                     "  sandwich transfer --transport socket --no-checksums --json\n"
+                     "  mpirun -n 2 sandwich transfer --transport mpi_put\n"},
 
-    if (status == 0)
-        status = cli_flags(&usage, rows, &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("transfer", run(&f));
-    opt_free(rows, &f);
-    return status;
-}
+    .opts = {{rows}},
+    .opts_bytes = sizeof(struct transfer_flags),
+    .run = run,
+};

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "measure/card.h"
 #include "tokenizer/tokenizer.h"
 #include "serve/serve.h"
 
@@ -21,7 +22,7 @@ struct run_flags {
     struct cli_offload_flags offload;
     char *prompt, *prompt_ids, *machine_card;
     int64_t n_new;
-    bool ids, json, special, ignore_eos, help;
+    bool ids, json, special, ignore_eos;
 };
 #define OPT_OF struct run_flags
 static const struct opt_row own_rows[] = {
@@ -66,35 +67,16 @@ static const struct opt_row own_rows[] = {
             "machine`.",
             .unit = "FILE"),
     CLI_OFFLOAD_ROWS,
-    OPT_HELP_ROW,
-};
-#define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
-#define ROWS_MAX 64
-
-static const struct opt_usage usage = {
-    .line = "sandwich run --model FILE --prompt TEXT [options]",
-    .about =
-        "Generate text from one prompt. The text is printed on standard output; time to "
-        "first token, speed and the share of the machine's limits that was reached are "
-        "printed on standard error.",
-    .examples =
-        "  sandwich run --model llama-160m.gguf --prompt \"Once upon a time\" -n 32\n"
-        "  sandwich run --model llama-160m.gguf --plan plan.json --prompt-ids 1,15043 "
-        "--json\n"
-        "  sandwich run --model m.gguf --prompt Once --accel paced --accel-profile "
-        "p.json "
-        "--explain\n",
-    .exit_status = CLI_EXIT_STATUS,
+    {0},
 };
 
-/* The engine's options and ours as one table. */
-static const struct opt_row *table(void)
-{
-    static struct opt_row rows[ROWS_MAX];
-
-    return cli_join(rows, ROWS_MAX, serve_opt_table, own_rows, N_OWN);
-}
-
+struct timing {
+    int64_t n_prompt, n_new;
+    double ttft_s, decode_s; /* decode_s: first to last token */
+    double start_s;          /* from the start of the program to the first token */
+    double decode_bytes;     /* that the decoded tokens had to read */
+    double prefill_flop;
+};
 struct run {
     const struct run_flags *f;
     json_t *card; /* NULL: the bounds of this machine are unknown */
@@ -111,7 +93,7 @@ struct run {
     size_t text_n;
     uint64_t t_start_ns; /* of the program, by the clock on the wall */
     uint64_t t_submit_ns, t_first_ns, t_last_ns;
-    struct cli_timing timing;
+    struct timing timing;
     enum serve_finish finish;
     char why[256];
 };
@@ -288,6 +270,154 @@ static int generate(struct run *r)
     return OK;
 }
 
+/* ---- the report ---- */
+
+/* From this share on, waiting is reported. Two threads alone on two CPUs wait a tenth of it. */
+#define WAIT_FRAC 0.2
+
+static int threads(const json_t *describe, const char *phase)
+{
+    return (int)json_integer_value(json_object_get(describe, phase));
+}
+
+/* The share of a phase for which a thread waited for the others; NaN: no step of it. */
+static double wait_frac(const json_t *describe, const char *phase)
+{
+    const json_t *work = json_object_get(describe, "work");
+    const json_t *v = json_object_get(json_object_get(work, phase), "wait_frac");
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+/* The numbers as JSON, with shares of the machine's bounds. card NULL: they are unknown. */
+static json_t *report_json(const struct timing *t, const json_t *describe,
+                           const json_t *card)
+{
+    double n_gaps = (double)(t->n_new - 1);
+    double tpot = n_gaps > 0 ? t->decode_s / n_gaps : NAN;
+    double read = n_gaps > 0 ? t->decode_bytes / t->decode_s * 1e-9 : NAN;
+    double can = measure_card_read_gbps(card, threads(describe, "decode_threads"));
+    double gflops = t->prefill_flop / t->ttft_s * 1e-9;
+    double peak = measure_card_peak_gflops(card, json_str_at(describe, "weight_type", ""),
+                                           json_str_at(describe, "precision", ""),
+                                           threads(describe, "prefill_threads"));
+    json_t *j = json_object();
+
+    json_object_set_new(j, "n_prompt_tok", json_integer(t->n_prompt));
+    json_object_set_new(j, "n_new_tok", json_integer(t->n_new));
+    json_object_set_new(j, "ttft_s", json_number(t->ttft_s));
+    json_object_set_new(j, "start_to_first_token_s", json_number(t->start_s));
+    json_object_set_new(j, "tpot_s", json_number(tpot));
+    json_object_set_new(j, "decode_tokens_per_s", json_number(1 / tpot));
+    json_object_set_new(j, "prefill_tokens_per_s",
+                        json_number((double)t->n_prompt / t->ttft_s));
+    json_object_set_new(j, "token_bytes",
+                        json_number(n_gaps > 0 ? t->decode_bytes / n_gaps : NAN));
+    json_object_set_new(j, "read_gbps", json_number(read));
+    json_object_set_new(j, "machine_read_gbps", json_number(can));
+    json_object_set_new(j, "read_frac", json_number(measure_share(read, can)));
+    json_object_set_new(j, "prefill_gflops", json_number(gflops));
+    json_object_set_new(j, "machine_peak_gflops", json_number(peak));
+    json_object_set_new(j, "prefill_peak_frac", json_number(measure_share(gflops, peak)));
+    json_object_set_new(j, "prefill_wait_frac",
+                        json_number(wait_frac(describe, "prefill")));
+    json_object_set_new(j, "decode_wait_frac",
+                        json_number(wait_frac(describe, "decode")));
+    return j;
+}
+
+static void print_kernels(const json_t *describe)
+{
+    json_t *chosen = json_object_get(json_object_get(describe, "kernels"), "chosen");
+    const char *op,
+        *note = json_str_at(json_object_get(describe, "kernels"), "measured", "");
+    json_t *v;
+
+    fprintf(stderr, "kernels:");
+    json_object_foreach(chosen, op, v)
+        fprintf(stderr, " %s=%s", op, json_string_value(v));
+    fprintf(stderr, "%s%s\n", *note ? "; " : "", note);
+}
+
+/* Where the time from the start to the first token went. */
+static void print_load(const json_t *j, const json_t *describe)
+{
+    const json_t *load = json_object_get(describe, "load");
+    double gb = 1e-9 * json_f64_at(json_object_get(describe, "model"), "tensor_bytes");
+
+    fprintf(
+        stderr,
+        "first token %.0f ms after the start: loading %.0f (threads %.0f, file %.0f, "
+        "weights %.0f: reading %.0f, packing %.0f, %.2f GB at %.2f GB/s, %.2f GB from "
+        "disk; kernels and schedules %.0f, keys and values %.0f, tokenizer %.0f), "
+        "prompt %.0f\n",
+        1e3 * json_f64_at(j, "start_to_first_token_s"), 1e3 * json_f64_at(load, "all_s"),
+        1e3 * json_f64_at(load, "team_s"), 1e3 * json_f64_at(load, "file_s"),
+        1e3 * json_f64_at(load, "weights_s"), 1e3 * json_f64_at(load, "read_s"),
+        1e3 * json_f64_at(load, "pack_s"), gb, gb / json_f64_at(load, "weights_s"),
+        1e-9 * json_f64_at(load, "disk_bytes"), 1e3 * json_f64_at(load, "steps_s"),
+        1e3 * json_f64_at(load, "kv_s"), 1e3 * json_f64_at(load, "tokenizer_s"),
+        1e3 * json_f64_at(j, "ttft_s"));
+}
+
+static void print_draft(const json_t *draft)
+{
+    if (!json_is_object(draft))
+        return;
+    fprintf(stderr, "draft: %.0f tokens guessed, %.0f compared, %.0f right",
+            json_f64_at(draft, "n_guessed"), json_f64_at(draft, "n_checked"),
+            json_f64_at(draft, "n_right"));
+    if (json_f64_at(draft, "n_checked") > 0)
+        fprintf(stderr, " (acceptance %.0f %%)", 100 * json_f64_at(draft, "acceptance"));
+    fprintf(stderr, "; guessing took %.0f ms\n", 1e3 * json_f64_at(draft, "draft_s"));
+}
+
+/* The same for people, on standard error. */
+static void print_report(const json_t *j, const json_t *describe)
+{
+    double share = json_f64_at(j, "read_frac");
+
+    print_kernels(describe);
+    print_load(j, describe);
+    fprintf(stderr, "cpus: %s; plan: prefill %d, decode %d threads (%s)\n",
+            json_str_at(json_object_get(describe, "cpu_budget"), "reason", ""),
+            threads(describe, "prefill_threads"), threads(describe, "decode_threads"),
+            json_str_at(json_object_get(describe, "plan"), "source", ""));
+    fprintf(stderr, "prompt %.0f tok, TTFT %.1f ms, %.1f tok/s, %.1f GFLOP/s",
+            json_f64_at(j, "n_prompt_tok"), 1e3 * json_f64_at(j, "ttft_s"),
+            json_f64_at(j, "prefill_tokens_per_s"), json_f64_at(j, "prefill_gflops"));
+    if (!isnan(json_f64_at(j, "prefill_peak_frac")))
+        fprintf(stderr, " = %.1f %% of measured %.0f",
+                100 * json_f64_at(j, "prefill_peak_frac"),
+                json_f64_at(j, "machine_peak_gflops"));
+    fputc('\n', stderr);
+    fprintf(stderr, "output %.0f tok", json_f64_at(j, "n_new_tok"));
+    if (isnan(json_f64_at(j, "tpot_s"))) {
+        fprintf(stderr, ", TPOT undefined for one token\n");
+        return;
+    }
+    fprintf(stderr, ", TPOT %.2f ms, %.1f tok/s, %.1f MB a token, %.2f GB/s",
+            1e3 * json_f64_at(j, "tpot_s"), json_f64_at(j, "decode_tokens_per_s"),
+            1e-6 * json_f64_at(j, "token_bytes"), json_f64_at(j, "read_gbps"));
+    if (isnan(share) && json_f64_at(j, "read_gbps") > json_f64_at(j, "machine_read_gbps"))
+        fprintf(stderr,
+                ", more than the machine card's %.1f GB/s, which is wrong: run testbed "
+                "machine --force\n",
+                json_f64_at(j, "machine_read_gbps"));
+    else if (isnan(share))
+        fprintf(stderr, ", bandwidth unknown: run testbed machine\n");
+    else
+        fprintf(stderr, " = %.1f %% of measured %.1f GB/s\n", 100 * share,
+                json_f64_at(j, "machine_read_gbps"));
+    print_draft(json_object_get(json_object_get(describe, "work"), "draft"));
+    if (json_f64_at(j, "decode_wait_frac") >= WAIT_FRAC)
+        fprintf(
+            stderr,
+            "threads waited for one another during %.0f %% of decode: another process "
+            "may be using their CPUs\n",
+            100 * json_f64_at(j, "decode_wait_frac"));
+}
+
 static int put_accel(const struct run *r, json_t *j)
 {
     double tokens = (double)(r->timing.n_new - 1);
@@ -308,12 +438,12 @@ static int report(struct run *r)
 
     if (rc != OK)
         return rc;
-    j = cli_report_json(&r->timing, describe, r->card);
+    j = report_json(&r->timing, describe, r->card);
     if (!j) {
         rc = err_set(ERR_NOMEM, "no memory for the report");
         goto out;
     }
-    cli_report_print(j, describe);
+    print_report(j, describe);
     if (!r->f->json)
         goto out;
     fflush(r->text);
@@ -353,8 +483,9 @@ static int64_t most_tokens(const struct run_flags *f)
     return n + f->n_new;
 }
 
-static int run(const struct run_flags *f)
+static int run(const struct verb_words *w)
 {
+    const struct run_flags *f = w->opts;
     static char doing[] = "loading";
     struct serve_opts opts = f->serve;
     struct run r = {.f = f, .t_start_ns = clock_ns()};
@@ -396,20 +527,31 @@ static int run(const struct run_flags *f)
     mem_free(r.prompt);
     serve_close(&r.serve);
     cli_offload_close(&r.offload);
-    return rc;
+    return rc == OK && cli_interrupted ? CLI_INTERRUPTED : rc;
 }
 
-int cli_run(int argc, char **argv)
-{
-    struct run_flags f;
-    int status = cli_fail("run", opt_init(table(), &f));
+const struct verb cli_verb_run = {
+    .name = "run",
+    .help = "Generate text from a prompt and report the speed.",
+    .place = 1,
+    .usage =
+        {.line = "sandwich run --model FILE --prompt TEXT [options]",
+         .about = "Generate text from one prompt. The text is printed on standard "
+                  "output; time to "
+                  "first token, speed and the share of the machine's limits that was "
+                  "reached are "
+                  "printed on standard error.",
+         .examples =
+             "  sandwich run --model llama-160m.gguf --prompt \"Once upon a time\" -n "
+             "32\n"
+             "  sandwich run --model llama-160m.gguf --plan plan.json --prompt-ids "
+             "1,15043 "
+             "--json\n"
+             "  sandwich run --model m.gguf --prompt Once --accel paced --accel-profile "
+             "p.json "
+             "--explain\n"},
 
-    if (status == 0)
-        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("run", run(&f));
-    if (status == 0 && cli_interrupted)
-        status = EXIT_INTERRUPTED;
-    opt_free(table(), &f);
-    return status;
-}
+    .opts = {{serve_opt_table}, {own_rows}},
+    .opts_bytes = sizeof(struct run_flags),
+    .run = run,
+};

@@ -10,7 +10,7 @@
 #define FILE_MAX ((size_t)64 << 20)
 
 struct flags {
-    bool keep, ops, help;
+    bool keep, ops;
 };
 
 #define OPT_OF struct flags
@@ -21,7 +21,6 @@ static const struct opt_row table[] = {
         BOOL, ops, NULL,
         "Print the operators of the engine that compute it, in place of the graph. An "
         "ONNX file that has them can be run: sandwich run --model FILE."),
-    OPT_HELP_ROW,
     {0},
 };
 
@@ -102,37 +101,40 @@ static int rewrite(struct graph *g)
     return rc;
 }
 
-int cli_graph(int argc, char **argv)
+static int run(const struct verb_words *w)
 {
-    static const struct opt_usage usage = {
-        .line = "sandwich graph FILE [options]",
-        .about =
-            "Read a graph of operators, an ONNX file or a text (engine/graph/graph.h "
-            "describes it; weights stay in the ONNX file), rewrite it "
-            "until no pass changes anything, and print it. How often each pass changed "
-            "something goes to standard error.",
-        .examples = "  sandwich graph tests/graph/golden/block.graph\n"
-                    "  sandwich graph block.graph --keep\n"
-                    "  sandwich graph model.onnx --ops\n",
-        .exit_status = CLI_EXIT_STATUS};
-    struct flags f;
+    const struct flags *f = w->opts;
     struct source s = {0};
     char *text = NULL;
-    int rc = opt_init(table, &f), status;
+    int rc = source_open(&s, w->rest[0]);
 
-    if (rc != OK)
-        return cli_fail("graph", rc);
-    status = cli_flags(&usage, table, &f, &f.help, argc, argv, 1);
-    if (status >= 0)
-        return status;
-    rc = source_open(&s, argv[0]);
-    if (rc == OK && !f.keep)
-        rc = f.ops ? graph_rewrite(graph_of(&s), NULL) : rewrite(graph_of(&s));
+    if (rc == OK && !f->keep)
+        rc = f->ops ? graph_rewrite(graph_of(&s), NULL) : rewrite(graph_of(&s));
     if (rc == OK)
-        rc = f.ops ? print_ops(&text, &s) : graph_print(&text, graph_of(&s));
+        rc = f->ops ? print_ops(&text, &s) : graph_print(&text, graph_of(&s));
     if (rc == OK)
         fputs(text, stdout);
     mem_free(text);
     source_close(&s);
-    return cli_fail("graph", rc);
+    return rc;
 }
+
+const struct verb cli_verb_graph = {
+    .name = "graph",
+    .help = "Rewrite a graph of operators into a smaller one.",
+    .place = 10,
+    .usage =
+        {.line = "sandwich graph FILE [options]",
+         .about =
+             "Read a graph of operators, an ONNX file or a text (engine/graph/graph.h "
+             "describes it; weights stay in the ONNX file), rewrite it "
+             "until no pass changes anything, and print it. How often each pass changed "
+             "something goes to standard error.",
+         .examples = "  sandwich graph tests/graph/golden/block.graph\n"
+                     "  sandwich graph block.graph --keep\n"
+                     "  sandwich graph model.onnx --ops\n"},
+    .n_args = 1,
+    .opts = {{table}},
+    .opts_bytes = sizeof(struct flags),
+    .run = run,
+};

@@ -2,11 +2,14 @@
  * which instructions a program or library contains. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/child.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "cli/census.h"
 #include "cli/cli.h"
 #include "cpu/cpu.h"
 #include "format/format.h"
@@ -24,7 +27,7 @@ struct flags {
     char *model, *library, *rows, *isa;
     int64_t threads, rounds;
     int precision;
-    bool json, help;
+    bool json;
 };
 
 #define OPT_OF struct flags
@@ -46,57 +49,224 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, rounds, "5", "Rounds of all variants in turn.", .min = 3, .max = 99),
     CPU_ISA_ROW,
     OPT_ROW(BOOL, json, NULL, "Print JSON."),
-    OPT_HELP_ROW,
     {0},
 };
 
-static const struct opt_usage usage = {
-    .line = "sandwich explain --model FILE|--library FILE [options]",
-    .about = "With --model: each matrix product with the kernel that the engine takes "
-             "for it and "
-             "how fast the other kernels of this processor are, measured in turn on "
-             "weights that "
-             "are not cached, under the cost model's schedule. With --library: which "
-             "instructions "
-             "for products a program contains, the widest registers they use, and the "
-             "function "
-             "that has most of them. What is there need not be what runs.",
-    .examples =
-        "  sandwich explain --model llama-160m-q4_0.gguf --precision a8\n"
-        "  sandwich explain --library /usr/lib/x86_64-linux-gnu/libopenblas.so.0\n",
-    .exit_status = CLI_EXIT_STATUS,
+/* ---- the instructions of a library: its disassembly by objdump, counted ---- */
+
+struct census_class {
+    const char *name, *help;
+    const char *const
+        *mnemonics; /* [.., NULL]; one that ends in * stands for all that begin so */
+};
+#define CENSUS_CLASSES_MAX 16
+
+struct census {
+    long long n_all, n[CENSUS_CLASSES_MAX]; /* instructions; of each class */
+    int bits[CENSUS_CLASSES_MAX];      /* of the widest register in it; 0: not told */
+    char most[CENSUS_CLASSES_MAX][96]; /* the function that has most of them, "" */
+};
+#define LIST(...)                                                                        \
+    (const char *const[])                                                                \
+    {                                                                                    \
+        __VA_ARGS__, NULL                                                                \
+    }
+/* The first class that has an instruction counts it. */
+static const struct census_class classes[] = {
+    {"int8 tile", "AMX: tiles of bytes",
+     LIST("tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud")},
+    {"bf16 tile", "AMX: tiles of bf16 and f16", LIST("tdpbf16ps", "tdpfp16ps")},
+    {"int8 matrix", "Arm i8mm", LIST("smmla", "ummla", "usmmla")},
+    {"int8 dot", "VNNI, Arm dot product", LIST("vpdpb*", "sdot", "udot", "usdot")},
+    {"int8 pairs", "products of bytes in pairs, before VNNI",
+     LIST("vpmaddubsw", "pmaddubsw", "smull*", "smlal*")},
+    {"bf16 dot", "dot products of bf16", LIST("vdpbf16ps", "bfdot", "bfmmla", "bfmlal*")},
+    {"f16 fma", "multiply-adds of f16", LIST("vfmadd*ph", "vfnmadd*ph", "vfmadd*sh")},
+    {"f32 fma", "multiply-adds of f32",
+     LIST("vfmadd*ps", "vfnmadd*ps", "vfmadd*ss", "vfnmadd*ss", "vfmsub*ps", "fmla",
+          "fmls", "fmadd")},
+    {"int16 pairs", "products of 16 bits in pairs",
+     LIST("vpmaddwd", "pmaddwd", "vpdpw*")},
+    {"f16 convert", "f16 to f32", LIST("vcvtph2ps*", "fcvtl*")},
+    {"prefetch", "asks for memory ahead", LIST("prefetch*", "prfm*")},
+    {NULL, NULL, NULL},
 };
 
-/* ---- a library ---- */
+/* A * stands for any characters. */
+static bool matches(const char *pattern, const char *word)
+{
+    const char *star = strchr(pattern, '*');
+    size_t n, tail;
 
-static void print_census(const struct cli_census *c, const char *path)
+    if (!star)
+        return strcmp(pattern, word) == 0;
+    n = (size_t)(star - pattern);
+    tail = strlen(star + 1);
+    return strncmp(pattern, word, n) == 0 && strlen(word) >= n + tail &&
+           strcmp(word + strlen(word) - tail, star + 1) == 0;
+}
+
+static int class_of(const char *mnemonic)
+{
+    for (int i = 0; classes[i].name; i++)
+        for (int k = 0; classes[i].mnemonics[k]; k++)
+            if (matches(classes[i].mnemonics[k], mnemonic))
+                return i;
+    return -1;
+}
+
+static int bits_of(const char *operands)
+{
+    if (strstr(operands, "tmm"))
+        return 8192;
+    if (strstr(operands, "zmm"))
+        return 512;
+    if (strstr(operands, "ymm"))
+        return 256;
+    return strstr(operands, "xmm") || strstr(operands, ".16b") || strstr(operands, ".4s")
+               ? 128
+               : 0;
+}
+
+/* Of the function in hand, and of the one that has the most so far. */
+struct tally {
+    char function[96];
+    long long n[CENSUS_CLASSES_MAX], most[CENSUS_CLASSES_MAX];
+};
+
+static void end_function(struct census *c, struct tally *t)
+{
+    for (int i = 0; classes[i].name; i++)
+        if (t->n[i] > t->most[i]) {
+            t->most[i] = t->n[i];
+            memcpy(c->most[i], t->function, sizeof(t->function));
+        }
+    memset(t->n, 0, sizeof(t->n));
+}
+
+/* "0000000000001139 <main>:" */
+static bool begins_function(const char *line, char out[96])
+{
+    const char *a = strchr(line, '<'), *b = a ? strrchr(a, '>') : NULL;
+    int n;
+
+    if (!b || b[1] != ':' || line[0] == ' ')
+        return false;
+    n = (int)(b - a - 1);
+    snprintf(out, 96, "%.*s", n < 95 ? n : 95, a + 1);
+    return true;
+}
+
+/* "    1139:\tvfmadd231ps %ymm0,%ymm1,%ymm2" */
+static void count(struct census *c, struct tally *t, const char *line)
+{
+    const char *tab = strchr(line, '\t');
+    char word[32];
+    size_t n;
+    int i, bits;
+
+    if (line[0] != ' ' || !tab)
+        return;
+    n = strcspn(++tab, " \t\n");
+    if (n == 0 || n >= sizeof(word))
+        return;
+    memcpy(word, tab, n);
+    word[n] = '\0';
+    c->n_all++;
+    i = class_of(word);
+    if (i < 0)
+        return;
+    bits = bits_of(tab + n);
+    c->n[i]++;
+    c->bits[i] = bits > c->bits[i] ? bits : c->bits[i];
+    t->n[i]++;
+}
+
+static int read_listing(struct census *c, FILE *f)
+{
+    struct tally t = {.function = ""};
+    size_t capacity = 0;
+    char *line = NULL;
+
+    while (getline(&line, &capacity, f) >= 0) {
+        char name[96];
+
+        if (begins_function(line, name)) {
+            end_function(c, &t);
+            memcpy(t.function, name, sizeof(name));
+        } else {
+            count(c, &t, line);
+        }
+    }
+    end_function(c, &t);
+    free(line); /* getline's */
+    return c->n_all > 0 ? OK : err_set(ERR_FORMAT, "objdump finds no instructions in it");
+}
+
+/* ERR_NOTFOUND: no such file, or objdump (Debian: binutils) is not installed. ERR_FORMAT: objdump
+ * finds no program in it, or of another processor than it knows. */
+static int take_census(struct census *out, const char *path)
+{
+    const char *argv[] = {"objdump", "-d", "--no-show-raw-insn", "-w", "--", path, NULL};
+    FILE *listing = tmpfile(), *said = tmpfile();
+    struct child_program p = {.argv = argv, .fd = {-1, -1, -1}};
+    char last[160];
+    int fd, rc = OK;
+    pid_t pid = 0;
+
+    *out = (struct census){0};
+    rc = listing && said ? file_open(&fd, path)
+                         : err_set(ERR_IO, "cannot make a temporary file: %m");
+    if (rc == OK) {
+        close(fd); /* it is there, and no pipe */
+        p.fd[1] = fileno(listing);
+        p.fd[2] = fileno(said);
+        rc = child_start(&pid, &p);
+        if (rc == ERR_NOTFOUND)
+            rc = err_set(ERR_NOTFOUND, "objdump is not installed (Debian: binutils)");
+    }
+    if (rc == OK && child_wait(&pid, 0) != OK) {
+        child_last_line(fileno(said), last, sizeof(last));
+        rc = err_set(ERR_FORMAT, "%s: %s", path, *last ? last : err_msg());
+    } else if (rc == OK) {
+        rewind(listing);
+        rc = read_listing(out, listing);
+        rc = rc == OK ? OK : err_prefix(rc, "%s", path);
+    }
+    if (listing)
+        fclose(listing);
+    if (said)
+        fclose(said);
+    return rc;
+}
+
+static void print_census(const struct census *c, const char *path)
 {
     printf("%s: %lld instructions\n", path, c->n_all);
     printf("| %-12s | %9s | registers | most of them in\n", "class", "number");
     printf("| ------------ | --------: | --------: | ---------------\n");
-    for (int i = 0; cli_census_classes[i].name; i++) {
+    for (int i = 0; classes[i].name; i++) {
         char bits[16] = "";
 
         if (c->bits[i] > 0)
             snprintf(bits, sizeof(bits), "%d bits", c->bits[i]);
         if (c->n[i] > 0)
-            printf("| %-12s | %9lld | %9s | %s\n", cli_census_classes[i].name, c->n[i],
-                   bits, c->most[i]);
+            printf("| %-12s | %9lld | %9s | %s\n", classes[i].name, c->n[i], bits,
+                   c->most[i]);
     }
-    for (int i = 0; cli_census_classes[i].name; i++)
+    for (int i = 0; classes[i].name; i++)
         if (c->n[i] == 0)
-            printf("no %s inside (%s)\n", cli_census_classes[i].name,
-                   cli_census_classes[i].help);
+            printf("no %s inside (%s)\n", classes[i].name, classes[i].help);
 }
 
-static json_t *census_json(const struct cli_census *c, const char *path)
+static json_t *census_json(const struct census *c, const char *path)
 {
     json_t *o = json_pack("{s:o, s:I, s:{}}", "file", json_string_lossy(path), "n_all",
                           (json_int_t)c->n_all, "classes");
 
-    for (int i = 0; cli_census_classes[i].name; i++)
+    for (int i = 0; classes[i].name; i++)
         json_object_set_new(
-            json_object_get(o, "classes"), cli_census_classes[i].name,
+            json_object_get(o, "classes"), classes[i].name,
             json_pack("{s:I, s:o, s:o}", "n", (json_int_t)c->n[i], "register_bits",
                       c->bits[i] > 0 ? json_integer(c->bits[i]) : json_null(), "most_in",
                       c->n[i] > 0 ? json_string_lossy(c->most[i]) : json_null()));
@@ -105,11 +275,11 @@ static json_t *census_json(const struct cli_census *c, const char *path)
 
 static int explain_library(const struct flags *f)
 {
-    struct cli_census c;
+    struct census c;
     json_t *j;
     int rc;
 
-    TRY(cli_census_take(&c, f->library));
+    TRY(take_census(&c, f->library));
     if (!f->json) {
         print_census(&c, f->library);
         return OK;
@@ -344,22 +514,37 @@ static int explain_model(const struct flags *f)
     return rc;
 }
 
-int cli_explain(int argc, char **argv)
+static int explain(const struct verb_words *w)
 {
-    struct flags f;
-    int rc = opt_init(table, &f), status;
+    const struct flags *f = w->opts;
 
-    if (rc != OK)
-        return cli_fail("explain", rc);
-    status = cli_flags(&usage, table, &f, &f.help, argc, argv, 0);
-    if (status < 0) {
-        cli_catch_interrupts();
-        if (!f.model == !f.library)
-            rc = err_set(ERR_ARG, "expected either --model or --library");
-        else
-            rc = f.model ? explain_model(&f) : explain_library(&f);
-        status = cli_fail("explain", rc);
-    }
-    opt_free(table, &f);
-    return status;
+    cli_catch_interrupts();
+    if (!f->model == !f->library)
+        return err_set(ERR_ARG, "expected either --model or --library");
+    return f->model ? explain_model(f) : explain_library(f);
 }
+
+const struct verb cli_verb_explain = {
+    .name = "explain",
+    .help = "Say which kernels compute a model, or which instructions a library has.",
+    .place = 9,
+    .usage =
+        {.line = "sandwich explain --model FILE|--library FILE [options]",
+         .about =
+             "With --model: each matrix product with the kernel that the engine takes "
+             "for it and "
+             "how fast the other kernels of this processor are, measured in turn on "
+             "weights that "
+             "are not cached, under the cost model's schedule. With --library: which "
+             "instructions "
+             "for products a program contains, the widest registers they use, and the "
+             "function "
+             "that has most of them. What is there need not be what runs.",
+         .examples =
+             "  sandwich explain --model llama-160m-q4_0.gguf --precision a8\n"
+             "  sandwich explain --library /usr/lib/x86_64-linux-gnu/libopenblas.so.0\n"},
+
+    .opts = {{table}},
+    .opts_bytes = sizeof(struct flags),
+    .run = explain,
+};

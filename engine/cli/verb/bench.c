@@ -66,22 +66,7 @@ static const struct opt_row table[] = {
             "With --ops: the operators to measure, e.g. gemm_bf16,attn_f32,rmsnorm.",
             .unit = "LIST", .joins = ','),
     CPU_ISA_ROW,
-    OPT_HELP_ROW,
     {0},
-};
-
-static const struct opt_usage usage = {
-    .line =
-        "sandwich bench -m FILE|--ops [-p LIST] [-n LIST] [-t LIST] [-b LIST] [options]",
-    .about =
-        "Measure the tokens per second of prefill (pp512: a prompt of 512 tokens) and "
-        "decode (tg128: 128 tokens; tg128 b8: of 8 sequences at once), as mean and "
-        "standard deviation over the repetitions. Token ids are random.",
-    .examples = "  sandwich bench -m llama-160m.gguf\n"
-                "  sandwich bench -m a.gguf -m b.gguf -p 16,512 -n 128 -t 1,2 -b 1,8 -o "
-                "json\n"
-                "  sandwich bench --ops --only gemm_bf16,gemm_q4_0 -t 2\n",
-    .exit_status = CLI_EXIT_STATUS,
 };
 
 /* ---- what is asked ---- */
@@ -403,34 +388,44 @@ static int run(struct cli_bench *b)
     return b->f->output == CLI_BENCH_JSON ? cli_print_json(b->rows) : OK;
 }
 
-static int bench(const struct cli_bench_flags *f)
+static int bench(const struct verb_words *w)
 {
     struct cli_bench *b = mem_new(MEM_OTHER, 1, sizeof(*b));
     int rc = ERR_NOMEM;
 
     if (!b)
         return rc;
-    b->f = f;
+    b->f = w->opts;
     b->name_width = (int)strlen("model");
     rc = run(b);
     measure_close(&b->measure);
     json_decref(b->rows);
     json_decref(b->card);
     mem_free(b);
-    return rc;
+    if (rc != OK && cli_interrupted)
+        (void)verb_end(rc);
+    return cli_interrupted ? CLI_INTERRUPTED : rc;
 }
 
-int cli_bench(int argc, char **argv)
-{
-    struct cli_bench_flags f;
-    int status = cli_fail("bench", opt_init(table, &f));
+const struct verb cli_verb_bench = {
+    .name = "bench",
+    .help = "Measure prefill and decode of models, as llama-bench does.",
+    .place = 3,
+    .usage =
+        {.line = "sandwich bench -m FILE|--ops [-p LIST] [-n LIST] [-t LIST] [-b LIST] "
+                 "[options]",
+         .about =
+             "Measure the tokens per second of prefill (pp512: a prompt of 512 tokens) "
+             "and "
+             "decode (tg128: 128 tokens; tg128 b8: of 8 sequences at once), as mean and "
+             "standard deviation over the repetitions. Token ids are random.",
+         .examples =
+             "  sandwich bench -m llama-160m.gguf\n"
+             "  sandwich bench -m a.gguf -m b.gguf -p 16,512 -n 128 -t 1,2 -b 1,8 -o "
+             "json\n"
+             "  sandwich bench --ops --only gemm_bf16,gemm_q4_0 -t 2\n"},
 
-    if (status == 0)
-        status = cli_flags(&usage, table, &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("bench", bench(&f));
-    if (cli_interrupted)
-        status = EXIT_INTERRUPTED;
-    opt_free(table, &f);
-    return status;
-}
+    .opts = {{table}},
+    .opts_bytes = sizeof(struct cli_bench_flags),
+    .run = bench,
+};

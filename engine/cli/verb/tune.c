@@ -7,6 +7,7 @@
 
 #include "cpu/cpu.h"
 #include "ir/build.h"
+#include "ir/problem.h"
 #include "plan/plan.h"
 
 struct tune_flags {
@@ -14,7 +15,7 @@ struct tune_flags {
     char *model, *shapes, *weight_type, *isa, *cache, *rows, *kernel;
     int precision;
     int64_t threads, m_max, rounds;
-    bool every, pin, help;
+    bool every, pin;
 };
 #define OPT_OF struct tune_flags
 static const struct opt_row own_rows[] = {
@@ -58,38 +59,33 @@ static const struct opt_row own_rows[] = {
             "comparison.",
             .min = 0, .max = 1000),
     OPT_ROW(BOOL, pin, "true", "Pin each thread to its CPU."),
-    OPT_HELP_ROW,
-};
-#define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
-#define ROWS_MAX 32
-
-static const struct opt_usage usage = {
-    .line = "sandwich tune --model FILE|--shapes SHAPES [--cache FILE] [options]",
-    .about =
-        "Search the fastest schedule of every matrix product by measuring, and keep the "
-        "schedules in a file that `sandwich run --schedules` reads. An interrupted "
-        "search continues when the same command is given again.",
-    .examples = "  sandwich tune --model llama-160m.gguf --budget 60\n"
-                "  sandwich tune --shapes 5504x2048,2048x5504/64 --rows 1,16,128\n"
-                "  sandwich tune --shapes 5504x2048 --kernel gemm.ir\n",
-    .exit_status = CLI_EXIT_STATUS,
+    {0},
 };
 
-/* The policies' options and ours as one table. */
-static const struct opt_row *table(void)
+/* A product in a file of `sandwich kernel`, compiled and compared with kernels/ref/. */
+static int build_kernel(struct ir_kernel *out, const char *path)
 {
-    static struct opt_row rows[ROWS_MAX];
-    int n = 0;
+    struct ir read = {0}, raised = {0};
+    const struct ir *high = &read;
+    struct ir_check c;
+    int rc = ir_read(&read, path);
 
-    for (const struct opt_row *r = tune_opt_table; r->name && n < ROWS_MAX - N_OWN - 1;
-         r++) {
-        rows[n] = *r;
-        if (!strcmp(r->name, "budget_s"))
-            rows[n].name = "budget"; /* of the whole run here */
-        n++;
+    if (rc == OK && read.level != IR_HIGH) {
+        rc = ir_raise(&raised, &read);
+        high = &raised;
     }
-    memcpy(rows + n, own_rows, sizeof(own_rows));
-    return rows;
+    if (rc == OK)
+        rc = ir_build(out, high, ir_target_of(cpu_isa_usable()), NULL);
+    if (rc == OK && !kern_op_is_gemm(out->v.op))
+        rc = err_set(ERR_ARG, "%s, which is not a matrix product",
+                     kern_op_name(out->v.op));
+    if (rc == OK)
+        rc = ir_check(&c, &out->v, 100, 1);
+    if (rc == OK)
+        rc = ir_check_verdict(&c, ir_keeps_bits(high));
+    ir_fini(&raised);
+    ir_fini(&read);
+    return rc == OK ? OK : err_prefix(rc, "%s", path);
 }
 
 static int open_all(struct cli_tune_run *r, const struct tune_flags *f,
@@ -118,14 +114,15 @@ static int open_all(struct cli_tune_run *r, const struct tune_flags *f,
     memcpy(r->cpus, plan.cpus, sizeof(r->cpus));
     r->n_threads = plan.n_cpus;
     if (f->kernel) {
-        TRY(cli_kernel_build(own, f->kernel));
+        TRY(build_kernel(own, f->kernel));
         ask.own = &own->v;
     }
     return cli_tune_jobs(&r->jobs, &ask);
 }
 
-static int tune(const struct tune_flags *f)
+static int tune(const struct verb_words *w)
 {
+    const struct tune_flags *f = w->opts;
     static struct cli_tune_run r; /* too large for the stack */
     struct ir_kernel own = {.handle = NULL};
     int rc;
@@ -148,23 +145,32 @@ static int tune(const struct tune_flags *f)
     }
     cli_tune_run_close(&r);
     ir_unload(&own);
-    return rc;
+    if (rc != OK || !cli_interrupted)
+        return rc;
+    fprintf(stderr,
+            "sandwich tune: interrupted; the same command continues the search\n");
+    return CLI_INTERRUPTED;
 }
 
-int cli_tune(int argc, char **argv)
-{
-    struct tune_flags f;
-    int status = cli_fail("tune", opt_init(table(), &f));
+/* The budget is of the whole run here. */
+static const struct opt_change changes[] = {{.name = "budget_s", .as = "budget"}, {0}};
 
-    if (status == 0)
-        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("tune", tune(&f));
-    if (status == 0 && cli_interrupted) {
-        fprintf(stderr,
-                "sandwich tune: interrupted; the same command continues the search\n");
-        status = EXIT_INTERRUPTED;
-    }
-    opt_free(table(), &f);
-    return status;
-}
+const struct verb cli_verb_tune = {
+    .name = "tune",
+    .help = "Search the fastest schedule of every matrix product.",
+    .place = 6,
+    .usage =
+        {.line = "sandwich tune --model FILE|--shapes SHAPES [--cache FILE] [options]",
+         .about =
+             "Search the fastest schedule of every matrix product by measuring, and keep "
+             "the "
+             "schedules in a file that `sandwich run --schedules` reads. An interrupted "
+             "search continues when the same command is given again.",
+         .examples = "  sandwich tune --model llama-160m.gguf --budget 60\n"
+                     "  sandwich tune --shapes 5504x2048,2048x5504/64 --rows 1,16,128\n"
+                     "  sandwich tune --shapes 5504x2048 --kernel gemm.ir\n"},
+
+    .opts = {{tune_opt_table, 0, changes}, {own_rows}},
+    .opts_bytes = sizeof(struct tune_flags),
+    .run = tune,
+};

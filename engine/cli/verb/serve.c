@@ -15,60 +15,13 @@ struct serve_flags {
     struct http_opts http;
     struct roles_opts roles;
     struct cli_offload_flags offload;
-    bool help;
 };
 #define OPT_OF struct serve_flags
-static const struct opt_row own_rows[] = {CLI_OFFLOAD_ROWS, OPT_HELP_ROW};
-#define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
-#define ROWS_MAX 96
+static const struct opt_row own_rows[] = {CLI_OFFLOAD_ROWS, {0}};
 
 /* The request for which --explain and --dry-run predict the speed. */
 #define ABOUT_PROMPT 512
 #define ABOUT_NEW    128
-
-static const struct opt_usage usage = {
-    .line = "sandwich serve --model FILE [options]",
-    .about =
-        "Serve a model over HTTP with OpenAI's API: /v1/completions, "
-        "/v1/chat/completions, /v1/models, and /health and /metrics. SIGTERM, SIGINT or "
-        "SIGHUP ends it when the running requests have ended. With --accel the speed is "
-        "predicted for one request with a prompt of 512 tokens and 128 new ones; what "
-        "clients and /metrics see is the clock on the wall, in which values of sim and "
-        "paced are computed as well.",
-    .examples = "  sandwich serve --model llama-160m.gguf --max-seqs 4\n"
-                "  sandwich serve --model llama-160m.gguf --roles prompt=1,token=1\n"
-                "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", "
-                "\"max_tokens\": 32}'\n"
-                "  sandwich serve --model m.gguf --accel paced --accel-profile p.json "
-                "--explain\n",
-    .exit_status = CLI_EXIT_STATUS,
-};
-
-/* The engine's options with the defaults of a server, and the server's, as one table. */
-static const struct opt_row *table(void)
-{
-    static struct opt_row rows[ROWS_MAX], own[ROWS_MAX];
-    int n = 0;
-
-    for (; http_opt_table[n].name; n++) {
-        own[n] = http_opt_table[n];
-        own[n].offset += offsetof(struct serve_flags, http);
-    }
-    for (int i = 0; roles_opt_table[i].name; i++, n++) {
-        own[n] = roles_opt_table[i];
-        own[n].offset += offsetof(struct serve_flags, roles);
-    }
-    for (int i = 0; i < N_OWN; i++)
-        own[n++] = own_rows[i];
-    (void)cli_join(rows, ROWS_MAX, serve_opt_table, own, n);
-    for (struct opt_row *r = rows; r->name; r++) {
-        if (strcmp(r->name, "policy") == 0)
-            r->def = "continuous";
-        if (strcmp(r->name, "max_seqs") == 0)
-            r->def = "8";
-    }
-    return rows;
-}
 
 static int announce(const struct serve_flags *f, const struct http *h)
 {
@@ -119,8 +72,9 @@ static int serve(const struct serve_flags *f, struct cli_offload *offload)
     return rc;
 }
 
-static int serve_flags(const struct serve_flags *f)
+static int run(const struct verb_words *w)
 {
+    const struct serve_flags *f = w->opts;
     struct cli_offload *offload = NULL;
     bool machine;
     int rc;
@@ -141,15 +95,38 @@ static int serve_flags(const struct serve_flags *f)
     return rc;
 }
 
-int cli_serve(int argc, char **argv)
-{
-    struct serve_flags f;
-    int status = cli_fail("serve", opt_init(table(), &f));
+/* The defaults of a server. */
+static const struct opt_change changes[] = {
+    {.name = "policy", .def = "continuous"}, {.name = "max_seqs", .def = "8"}, {0}};
 
-    if (status == 0)
-        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("serve", serve_flags(&f));
-    opt_free(table(), &f);
-    return status;
-}
+const struct verb cli_verb_serve = {
+    .name = "serve",
+    .help = "Serve a model over HTTP with OpenAI's API.",
+    .place = 2,
+    .usage =
+        {.line = "sandwich serve --model FILE [options]",
+         .about = "Serve a model over HTTP with OpenAI's API: /v1/completions, "
+                  "/v1/chat/completions, /v1/models, and /health and /metrics. SIGTERM, "
+                  "SIGINT or "
+                  "SIGHUP ends it when the running requests have ended. With --accel the "
+                  "speed is "
+                  "predicted for one request with a prompt of 512 tokens and 128 new "
+                  "ones; what "
+                  "clients and /metrics see is the clock on the wall, in which values of "
+                  "sim and "
+                  "paced are computed as well.",
+         .examples =
+             "  sandwich serve --model llama-160m.gguf --max-seqs 4\n"
+             "  sandwich serve --model llama-160m.gguf --roles prompt=1,token=1\n"
+             "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", "
+             "\"max_tokens\": 32}'\n"
+             "  sandwich serve --model m.gguf --accel paced --accel-profile p.json "
+             "--explain\n"},
+
+    .opts = {{serve_opt_table, 0, changes},
+             {http_opt_table, offsetof(struct serve_flags, http)},
+             {roles_opt_table, offsetof(struct serve_flags, roles)},
+             {own_rows}},
+    .opts_bytes = sizeof(struct serve_flags),
+    .run = run,
+};

@@ -103,33 +103,8 @@ static const struct opt_row own_rows[] = {
             "Print what the search is doing every few seconds. On a terminal one line "
             "always shows it."),
     OPT_ROW(STR, out, NULL, "File to write the plan to.", .unit = "FILE", .letter = 'o'),
-    OPT_HELP_ROW,
+    {0},
 };
-#define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
-#define ROWS_MAX 64
-
-static const struct opt_usage usage = {
-    .line = "sandwich plan [--machine MACHINE] [--model FILE] [--out FILE] [options]",
-    .about =
-        "Search which CPUs prefill and decode should use and how many tensor-parallel "
-        "ranks they form. On this host every candidate is measured by running the "
-        "model; other machines are simulated. --method plans as other engines do.",
-    .examples =
-        "  sandwich plan --model llama-160m.gguf --out plan.json --explain\n"
-        "  sandwich plan --machine kunpeng920x4 --model sheared-llama-1.3b\n"
-        "  sandwich plan --model llama-160m.gguf --method even_split --ranks 2\n"
-        "  sandwich plan --model llama-160m.gguf --tune --budget 5m --out plan.json\n"
-        "  sandwich plan --show plan.json --render\n",
-    .exit_status = CLI_EXIT_STATUS,
-};
-
-/* The search's options and ours as one table. */
-static const struct opt_row *table(void)
-{
-    static struct opt_row rows[ROWS_MAX];
-
-    return cli_join(rows, ROWS_MAX, plan_tree_search_opt_table, own_rows, N_OWN);
-}
 
 /* ---- plans ---- */
 
@@ -305,19 +280,38 @@ static int make_plan(const struct cli_plan_flags *f)
     return searched(f);
 }
 
-int cli_plan(int argc, char **argv)
+static int run(const struct verb_words *w)
 {
-    struct cli_plan_flags f;
-    int status = cli_fail("plan", opt_init(table(), &f));
+    int rc = make_plan(w->opts);
 
-    if (status == 0)
-        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("plan", make_plan(&f));
-    if (status == 1 && cli_interrupted) {
-        fprintf(stderr, "sandwich plan: the same command continues\n");
-        status = EXIT_INTERRUPTED;
-    }
-    opt_free(table(), &f);
-    return status;
+    if (rc == OK || rc == ERR_ARG || !cli_interrupted)
+        return rc;
+    (void)verb_end(rc);
+    fprintf(stderr, "sandwich plan: the same command continues\n");
+    return CLI_INTERRUPTED;
 }
+
+const struct verb cli_verb_plan = {
+    .name = "plan",
+    .help = "Search which CPUs prefill and decode should use.",
+    .place = 5,
+    .usage =
+        {.line =
+             "sandwich plan [--machine MACHINE] [--model FILE] [--out FILE] [options]",
+         .about =
+             "Search which CPUs prefill and decode should use and how many "
+             "tensor-parallel "
+             "ranks they form. On this host every candidate is measured by running the "
+             "model; other machines are simulated. --method plans as other engines do.",
+         .examples =
+             "  sandwich plan --model llama-160m.gguf --out plan.json --explain\n"
+             "  sandwich plan --machine kunpeng920x4 --model sheared-llama-1.3b\n"
+             "  sandwich plan --model llama-160m.gguf --method even_split --ranks 2\n"
+             "  sandwich plan --model llama-160m.gguf --tune --budget 5m --out "
+             "plan.json\n"
+             "  sandwich plan --show plan.json --render\n"},
+
+    .opts = {{plan_tree_search_opt_table}, {own_rows}},
+    .opts_bytes = sizeof(struct cli_plan_flags),
+    .run = run,
+};

@@ -18,7 +18,6 @@ struct quantize_flags {
     char *out;
     int type;
     int64_t threads;
-    bool help;
 };
 
 #define OPT_OF struct quantize_flags
@@ -36,26 +35,14 @@ static const struct opt_row quantize_table[] = {
     OPT_ROW(INT, threads, NULL,
             "Number of threads that quantise. 0: one per available CPU core.",
             .max = 1024),
-    OPT_HELP_ROW,
     {0},
 };
 
-static const struct opt_usage quantize_usage = {
-    .line = "sandwich model quantize FILE --out FILE [options]",
-    .about =
-        "Copy a GGUF model whose matrices are f32, f16 or bf16 to a GGUF file whose "
-        "matrices have 4, 5 or 8 bits a weight. Norms, biases, metadata and tokenizer "
-        "stay as they are, and other readers of GGUF accept the file.",
-    .examples = "  sandwich model quantize llama-160m-bf16.gguf --type q4_0 \\\n"
-                "      --out llama-160m-q4_0.gguf\n"
-                "  sandwich model quantize model.gguf --type w4c --out model-w4c.gguf\n",
-    .exit_status = CLI_EXIT_STATUS,
-};
-
-static int quantize(const char *in, const struct quantize_flags *f)
+static int quantize(const struct verb_words *w)
 {
+    const struct quantize_flags *f = w->opts;
     static char doing[] = "quantising";
-    struct format_quantize_opts o = {.in = in,
+    struct format_quantize_opts o = {.in = w->rest[0],
                                      .out = f->out,
                                      .scheme = &kern_quant_schemes[f->type],
                                      .n_threads = (int)f->threads,
@@ -71,24 +58,32 @@ static int quantize(const char *in, const struct quantize_flags *f)
     return format_quantize(&o);
 }
 
-static int model_quantize(int argc, char **argv)
-{
-    struct quantize_flags f;
-    int status = cli_fail("model quantize", opt_init(quantize_table, &f));
+static const struct verb quantize_verb = {
+    .name = "quantize",
+    .help = "Copy a model to a file whose matrices have 4, 5 or 8 bits a weight.",
+    .usage =
+        {.line = "sandwich model quantize FILE --out FILE [options]",
+         .about =
+             "Copy a GGUF model whose matrices are f32, f16 or bf16 to a GGUF file whose "
+             "matrices have 4, 5 or 8 bits a weight. Norms, biases, metadata and "
+             "tokenizer "
+             "stay as they are, and other readers of GGUF accept the file.",
+         .examples =
+             "  sandwich model quantize llama-160m-bf16.gguf --type q4_0 \\\n"
+             "      --out llama-160m-q4_0.gguf\n"
+             "  sandwich model quantize model.gguf --type w4c --out model-w4c.gguf\n"},
+    .n_args = 1,
+    .opts = {{quantize_table}},
+    .opts_bytes = sizeof(struct quantize_flags),
+    .run = quantize,
+};
 
-    if (status == 0)
-        status = cli_flags(&quantize_usage, quantize_table, &f, &f.help, argc, argv, 1);
-    if (status == -1)
-        status = cli_fail("model quantize", quantize(argv[0], &f));
-    opt_free(quantize_table, &f);
-    return status;
-}
+/* ---- sandwich model make */
 
 struct make_flags {
     char *arch, *out, *format, *tokenizer;
     int type;
     int64_t seed, threads;
-    bool help;
 };
 
 static const char *arch_name(int i)
@@ -122,22 +117,12 @@ static const struct opt_row make_table[] = {
     OPT_ROW(INT, threads, NULL,
             "Number of threads that generate weights. 0: one per available CPU core.",
             .max = 1024),
-    OPT_HELP_ROW,
     {0},
 };
 
-static const struct opt_usage make_usage = {
-    .line = "sandwich model make --arch NAME --out FILE [options]",
-    .about = "Make a model of a published shape with seeded random weights. Its speed is "
-             "that of the real model; its text has no meaning.",
-    .examples =
-        "  sandwich model make --arch llama-160m --out llama-160m-bf16.gguf\n"
-        "  sandwich model make --arch sheared-llama-1.3b --type q4_0 --out model.gguf\n",
-    .exit_status = CLI_EXIT_STATUS,
-};
-
-static int make(const struct make_flags *f)
+static int make(const struct verb_words *w)
 {
+    const struct make_flags *f = w->opts;
     static char doing[] = "making";
     struct cpu_budget budget;
     struct make_opts o = {.arch = f->arch,
@@ -167,21 +152,28 @@ static int make(const struct make_flags *f)
     return make_model(&o);
 }
 
-static int cli_make(int argc, char **argv)
-{
-    struct make_flags f;
-    int status = cli_fail("model make", opt_init(make_table, &f));
+static const struct verb make_verb = {
+    .name = "make",
+    .help = "Make a model of a published shape with seeded random weights.",
+    .usage =
+        {.line = "sandwich model make --arch NAME --out FILE [options]",
+         .about =
+             "Make a model of a published shape with seeded random weights. Its speed is "
+             "that of the real model; its text has no meaning.",
+         .examples =
+             "  sandwich model make --arch llama-160m --out llama-160m-bf16.gguf\n"
+             "  sandwich model make --arch sheared-llama-1.3b --type q4_0 --out "
+             "model.gguf\n"},
 
-    if (status == 0)
-        status = cli_flags(&make_usage, make_table, &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("model make", make(&f));
-    opt_free(make_table, &f);
-    return status;
-}
+    .opts = {{make_table}},
+    .opts_bytes = sizeof(struct make_flags),
+    .run = make,
+};
+
+/* ---- sandwich model inspect */
 
 struct inspect_flags {
-    bool json, operators, help;
+    bool json, operators;
 };
 
 #undef OPT_OF
@@ -191,19 +183,7 @@ static const struct opt_row inspect_table[] = {
     OPT_ROW(BOOL, operators, NULL,
             "Print the operators of a step, a list that can be changed and run: sandwich "
             "run --operators FILE."),
-    OPT_HELP_ROW,
     {0},
-};
-
-static const struct opt_usage inspect_usage = {
-    .line = "sandwich model inspect FILE [options]",
-    .about =
-        "Print what a model file holds (shape, tensors, types) and how many bytes and "
-        "FLOP its steps cost.",
-    .examples = "  sandwich model inspect llama-160m.gguf\n"
-                "  sandwich model inspect --json llama-160m.gguf\n"
-                "  sandwich model inspect --operators llama-160m.gguf\n",
-    .exit_status = CLI_EXIT_STATUS,
 };
 
 static int print_operators(char **text, const struct format_file *f)
@@ -217,8 +197,9 @@ static int print_operators(char **text, const struct format_file *f)
     return rc;
 }
 
-static int inspect(const char *path, const struct inspect_flags *flags)
+static int inspect(const struct verb_words *w)
 {
+    const struct inspect_flags *flags = w->opts;
     struct format_file *f = NULL;
     json_t *j = NULL;
     char *text = NULL;
@@ -227,7 +208,7 @@ static int inspect(const char *path, const struct inspect_flags *flags)
     if (flags->json && flags->operators)
         return err_set(ERR_ARG, "--operators prints a list, --json prints JSON: expected "
                                 "one of them");
-    rc = format_open(&f, path);
+    rc = format_open(&f, w->rest[0]);
     if (rc != OK)
         goto out;
     if (!flags->json) {
@@ -246,13 +227,21 @@ out:
     return rc;
 }
 
-static int cli_inspect(int argc, char **argv)
-{
-    struct inspect_flags f = {0};
-    int status = cli_flags(&inspect_usage, inspect_table, &f, &f.help, argc, argv, 1);
-
-    return status == -1 ? cli_fail("model inspect", inspect(argv[0], &f)) : status;
-}
+static const struct verb inspect_verb = {
+    .name = "inspect",
+    .help = "Print what a model file holds and what its steps cost.",
+    .usage = {.line = "sandwich model inspect FILE [options]",
+              .about = "Print what a model file holds (shape, tensors, types) and how "
+                       "many bytes and "
+                       "FLOP its steps cost.",
+              .examples = "  sandwich model inspect llama-160m.gguf\n"
+                          "  sandwich model inspect --json llama-160m.gguf\n"
+                          "  sandwich model inspect --operators llama-160m.gguf\n"},
+    .n_args = 1,
+    .opts = {{inspect_table}},
+    .opts_bytes = sizeof(struct inspect_flags),
+    .run = inspect,
+};
 
 static const char help[] =
     "Usage: sandwich model make|quantize|inspect [options]\n"
@@ -278,25 +267,11 @@ static const char help[] =
     "\n"
     "Exit status:\n" CLI_EXIT_STATUS;
 
-int cli_model(int argc, char **argv)
-{
-    static const struct {
-        const char *name;
-        int (*run)(int argc, char **argv);
-    } commands[] = {
-        {"make", cli_make}, {"quantize", model_quantize}, {"inspect", cli_inspect}};
-
-    for (size_t i = 0; argc > 0 && i < sizeof(commands) / sizeof(commands[0]); i++)
-        if (!strcmp(argv[0], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) {
-        fputs(help, stdout);
-        return 0;
-    }
-    fprintf(stderr,
-            "sandwich model: expected make, quantize or inspect, found %s%s%s (usage: "
-            "sandwich model make|quantize|inspect [options]; --help describes the "
-            "options)\n",
-            argc > 0 ? "\"" : "nothing", argc > 0 ? argv[0] : "", argc > 0 ? "\"" : "");
-    return EXIT_USAGE;
-}
+const struct verb cli_verb_model = {
+    .name = "model",
+    .help = "Make a model with random weights, or inspect a model file.",
+    .place = 4,
+    .verbs =
+        (const struct verb *const[]){&make_verb, &quantize_verb, &inspect_verb, NULL},
+    .text = help,
+};

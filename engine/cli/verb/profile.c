@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/offload.h"
 #include "cpu/cpu.h"
 #include "hetero/profile.h"
 
@@ -19,15 +20,8 @@ struct profile_flags {
     int precision, testbed;
     int64_t max_tok;
     double min_ms, link_gbps, launch_us;
-    bool bus_limit, json, help;
+    bool bus_limit, json;
 };
-
-static const char *accel_name(int i)
-{
-    if (i == 0)
-        return "none";
-    return accel_kinds[i - 1] ? accel_kinds[i - 1]->name : NULL;
-}
 
 #define OPT_OF struct profile_flags
 static const struct opt_row rows[] = {
@@ -48,7 +42,7 @@ static const struct opt_row rows[] = {
         "Accelerator whose launches, copies and products are timed as well. opencl: "
         "the first device of libOpenCL.so.1; where PoCL makes it of the CPU, its times "
         "are those of no accelerator. cuda: the first GPU of libcuda.so.1.",
-        .names = accel_name),
+        .names = cli_accel_name),
     OPT_ROW(ENUM, testbed, "A",
             "sim, paced: the times of an accelerator that is not there are those of this "
             "machine of ScheInfer's Table I.",
@@ -64,20 +58,7 @@ static const struct opt_row rows[] = {
             .unit = "FILE"),
     OPT_ROW(BOOL, json, NULL, "Print the profile as JSON in place of a table."),
     CPU_ISA_ROW,
-    OPT_HELP_ROW,
     {0},
-};
-
-static const struct opt_usage usage = {
-    .line = "sandwich profile [options]",
-    .about =
-        "Time products of the CPU and an accelerator, and copies between them, and "
-        "fit ScheInfer's line and a model of two regimes to them. The errors are those "
-        "of points that were not fitted.",
-    .examples = "  sandwich profile --types q4_0 --out profile.json\n"
-                "  sandwich profile --types bf16 --threads 1 --accel paced --link-gbps 8 "
-                "--out profile.json\n",
-    .exit_status = CLI_EXIT_STATUS,
 };
 
 /* ---- lists ---- */
@@ -176,8 +157,9 @@ static int put(const struct profile_flags *f, const struct hetero_profile *p)
     return rc;
 }
 
-static int run(const struct profile_flags *f)
+static int run(const struct verb_words *w)
 {
+    const struct profile_flags *f = w->opts;
     static struct hetero_profile p;
     struct hetero_machine machines[TYPES_MAX];
     enum kern_type types[TYPES_MAX];
@@ -211,15 +193,23 @@ static int run(const struct profile_flags *f)
     return rc;
 }
 
-int cli_profile(int argc, char **argv)
-{
-    struct profile_flags f;
-    int status = cli_fail("profile", opt_init(rows, &f));
+const struct verb cli_verb_profile = {
+    .name = "profile",
+    .help = "Time products and copies, for slices on a CPU and an accelerator.",
+    .place = 7,
+    .usage =
+        {.line = "sandwich profile [options]",
+         .about =
+             "Time products of the CPU and an accelerator, and copies between them, and "
+             "fit ScheInfer's line and a model of two regimes to them. The errors are "
+             "those "
+             "of points that were not fitted.",
+         .examples =
+             "  sandwich profile --types q4_0 --out profile.json\n"
+             "  sandwich profile --types bf16 --threads 1 --accel paced --link-gbps 8 "
+             "--out profile.json\n"},
 
-    if (status == 0)
-        status = cli_flags(&usage, rows, &f, &f.help, argc, argv, 0);
-    if (status == -1)
-        status = cli_fail("profile", run(&f));
-    opt_free(rows, &f);
-    return status;
-}
+    .opts = {{rows}},
+    .opts_bytes = sizeof(struct profile_flags),
+    .run = run,
+};
