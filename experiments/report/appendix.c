@@ -17,17 +17,20 @@ static void put_claim(struct text *out, const struct claim *c, const json_t *rec
     char evidence[96];
 
     n_of[v]++;
-    report_put(&line, v <= CLAIM_NOT_REPRODUCED ? "- " REPORT_GOOD : "- " REPORT_DIM,
-               claim_verdict_name(v));
+    report_put(&line, MD("- "),
+               MARK(v <= CLAIM_NOT_REPRODUCED ? REPORT_GOOD : REPORT_DIM,
+                    claim_verdict_name(v)));
     if (v <= CLAIM_NOT_REPRODUCED) {
         claim_evidence(c, record, evidence);
-        report_put(&line, " (%s%s)", evidence,
-                   claim_is_noisy(c, record) ? ", from a noisy record" : "");
+        report_put(&line, MD(" ("), TEXT(evidence),
+                   TEXT(claim_is_noisy(c, record) ? ", from a noisy record" : ""),
+                   MD(")"));
     }
-    report_put(&line, " `%s`, sec. %s%s%s: %s", c->name, c->section,
-               c->figure ? ", " : "", c->figure ? c->figure : "", c->text);
+    report_put(&line, MD(" "), CODE(c->name), MD(", sec. "), TEXT(c->section),
+               TEXT(c->figure ? ", " : ""), TEXT(c->figure ? c->figure : ""), MD(": "),
+               TEXT(c->text));
     if (v == CLAIM_NOT_TESTABLE && found.n)
-        report_put(&line, ". Why not: %.*s", (int)found.n, found.p);
+        report_put(&line, MD(". Why not: "), TEXT_N(found.p, found.n));
     report_put_wrapped(out, &line, "  ");
     text_fini(&line);
     text_fini(&found);
@@ -58,12 +61,13 @@ static void put_record(struct text *out, const json_t *record)
 
     if (!record)
         return;
-    report_put(out, " Record: %s, %.10s, commit %.7s", json_str_at(run, "evidence", "?"),
-               json_str_at(run, "utc", "?"), json_str_at(run, "commit", "?"));
+    report_put(out, MD(" Record: "), TEXT(json_str_at(run, "evidence", "?")), MD(", "),
+               TEXT_N(json_str_at(run, "utc", "?"), 10), MD(", commit "),
+               TEXT_N(json_str_at(run, "commit", "?"), 7));
     if (json_object_get(record, "published"))
-        report_put(out, ", in `results/published/%s/`",
-                   json_str_at(record, "published", "?"));
-    report_put(out, ".");
+        report_put(out, MD(", in `results/published/"),
+                   IN_CODE(json_str_at(record, "published", "?")), MD("/`"));
+    text_puts(out, ".");
 }
 
 /* How to run it, and the verdicts on its claims of that paper. */
@@ -80,20 +84,20 @@ static int put_experiment(struct text *out, const struct claims *claims, size_t 
         TRY(job_read(&j, name, NULL));
         rc = claim_record(&record, name);
         rc = rc == ERR_NOTFOUND ? OK : rc;
-        report_put(&line,
-                   "`make experiment NAME=%s` (%g min) draws `paper-figs/out/%s.svg`.",
-                   name, j->cost.minutes, name);
+        report_put(&line, MD("`make experiment NAME="), IN_CODE(name), MD("` ("),
+                   NUM("%g", j->cost.minutes), MD(" min) draws `paper-figs/out/"),
+                   IN_CODE(name), MD(".svg`."));
         put_record(&line, record);
         report_put_wrapped(out, &line, "");
         text_fini(&line);
     } else {
-        report_put(out, "Without an experiment:\n");
+        text_puts(out, "Without an experiment:\n");
     }
-    report_put(out, "\n");
+    text_puts(out, "\n");
     for (size_t i = first; i < claims->n && rc == OK; i++)
         if (is_same(claims->v[i].paper, paper) && is_same(claims->v[i].experiment, name))
             put_claim(out, &claims->v[i], record, n_of);
-    report_put(out, "\n");
+    text_puts(out, "\n");
     json_decref(record);
     job_free(&j);
     return rc;
@@ -109,13 +113,13 @@ static void put_totals(struct text *out, const int n_of[])
 
     for (int v = 0; v <= CLAIM_NO_RECORD; v++)
         if (n_of[v]) {
-            report_put(&line, "%s%d %s", before, n_of[v],
-                       claim_verdict_name((enum claim_verdict)v));
+            report_put(&line, TEXT(before), INT(n_of[v]), MD(" "),
+                       TEXT(claim_verdict_name((enum claim_verdict)v)));
             before = ", ";
         }
-    report_put(&line, ".");
+    text_puts(&line, ".");
     report_put_wrapped(out, &line, "");
-    report_put(out, "\n");
+    text_puts(out, "\n");
     text_fini(&line);
 }
 
@@ -129,7 +133,7 @@ static int put_paper(struct text *out, const struct claims *claims, size_t first
     for (size_t i = first; i < claims->n && rc == OK; i++)
         if (is_same(claims->v[i].paper, paper) && is_first(claims, i, true))
             rc = put_experiment(&body, claims, i, n_of);
-    report_put(out, "## %s\n\n", paper);
+    report_put(out, MD("## "), TEXT(paper), MD("\n\n"));
     put_totals(out, n_of);
     text_put(out, body.p, body.n);
     rc = rc == OK ? body.rc : rc;
@@ -139,13 +143,12 @@ static int put_paper(struct text *out, const struct claims *claims, size_t first
 
 int artifact_put_appendix(struct text *out, const struct claims *claims)
 {
-    report_put(out,
-               "# Claims, commands and verdicts\n\n"
-               "`testbed artifact --appendix` prints this page; `make docs` renews the "
-               "one in `docs/` from the\npublished records. `testbed check CLAIM` "
-               "prints the numbers behind a verdict, and\n"
-               "[results/README.md](../results/README.md) says how verdicts are "
-               "made.\n\n");
+    text_puts(
+        out,
+        "# Claims, commands and verdicts\n\n`testbed artifact --appendix` prints this "
+        "page; `make docs` renews the one in `docs/` from the\npublished records. "
+        "`testbed check CLAIM` prints the numbers behind a verdict, "
+        "and\n[results/README.md](../results/README.md) says how verdicts are made.\n\n");
     for (size_t i = 0; i < claims->n; i++)
         if (is_first(claims, i, false))
             TRY(put_paper(out, claims, i));

@@ -37,9 +37,9 @@ size_t report_n_measured(const json_t *host)
 static void put_limit(struct text *out, const char *what, double value, const char *unit)
 {
     if (isnan(value))
-        report_put(out, "%s n/a", what);
+        report_put(out, TEXT(what), MD(" n/a"));
     else
-        report_put(out, "%s %.4g %s", what, value, unit);
+        report_put(out, TEXT(what), MD(" "), NUM("%.4g", value), MD(" "), TEXT(unit));
 }
 
 static void put_machine(struct text *out, const json_t *host)
@@ -49,11 +49,11 @@ static void put_machine(struct text *out, const json_t *host)
     const char *name, *before = "";
     json_t *v;
 
-    report_put(out, "| %s | %s | ", report_label(host),
-               json_str_at(host, "isa", "unknown"));
+    report_put(out, MD("| "), TEXT(report_label(host)), MD(" | "),
+               TEXT(json_str_at(host, "isa", "unknown")), MD(" | "));
     json_object_foreach(json_object_get(host, "names"), name, v)
     {
-        report_put(out, "%s%s", before, name);
+        report_put(out, TEXT(before), TEXT(name));
         before = ", ";
     }
     text_puts(out, " | ");
@@ -64,11 +64,11 @@ static void put_machine(struct text *out, const json_t *host)
         put_limit(out, ", bf16", measure_card_peak_gflops(card, "bf16", "relaxed", all),
                   "GFLOP/s");
     } else {
-        report_put(out, "no machine card is recorded");
+        text_puts(out, "no machine card is recorded");
     }
-    report_put(out, " | %zu, %zu of them measured | %.10s |\n",
-               json_object_size(json_object_get(host, "records")),
-               report_n_measured(host), json_str_at(host, "newest", "?"));
+    report_put(out, MD(" | "), INT(json_object_size(json_object_get(host, "records"))),
+               MD(", "), INT(report_n_measured(host)), MD(" of them measured | "),
+               TEXT_N(json_str_at(host, "newest", "?"), 10), MD(" |\n"));
 }
 
 static void put_machines(struct text *out, const struct report *r)
@@ -76,20 +76,19 @@ static void put_machines(struct text *out, const struct report *r)
     const json_t *host;
     size_t h;
 
-    report_put(out, "## Machines\n\n");
+    text_puts(out, "## Machines\n\n");
     if (json_array_size(r->hosts) == 0)
-        report_put(out, "There is no record yet.\n");
+        text_puts(out, "There is no record yet.\n");
     else
-        report_put(out, "| machine | instruction sets | host name | measured limits | "
-                        "experiments | newest record |\n|---|---|---|---|---|---|\n");
+        text_puts(out, "| machine | instruction sets | host name | measured limits | "
+                       "experiments | newest record |\n|---|---|---|---|---|---|\n");
     json_array_foreach(r->hosts, h, host) put_machine(out, host);
     if (report_n_compared(r))
-        report_put(out,
-                   "\n%d experiment%s of more than one machine: [side by side](#%s).\n",
-                   report_n_compared(r),
-                   report_n_compared(r) == 1 ? " has records" : "s have records",
-                   "Machines side by side");
-    report_put(out, "\n");
+        report_put(out, MD("\n"), INT(report_n_compared(r)), MD(" experiment"),
+                   TEXT(report_n_compared(r) == 1 ? " has records" : "s have records"),
+                   MD(" of more than one machine: [side by side](#"),
+                   ID("Machines side by side"), MD(").\n"));
+    text_puts(out, "\n");
 }
 
 /* --- verdicts */
@@ -103,7 +102,7 @@ static const json_t *record_of(const struct report *r, const struct claim *c, si
     return e ? report_record_on(json_array_get(r->hosts, h), e) : NULL;
 }
 
-static const char *format_of(const struct claim *c, enum claim_verdict v)
+static enum report_mark mark_of(const struct claim *c, enum claim_verdict v)
 {
     return claim_is_failure(c, v) || v == CLAIM_NOT_REPRODUCED ? REPORT_BAD
            : v == CLAIM_REPRODUCED                             ? REPORT_GOOD
@@ -120,12 +119,12 @@ void report_put_verdict(struct text *out, const struct claim *c, const json_t *h
     claim_evidence(c, head, evidence);
     snprintf(word, sizeof(word), "%s%s", claim_verdict_name(v),
              claim_is_failure(c, v) ? ", but should hold on every machine" : "");
-    report_put(out, format_of(c, v), word);
+    report_put(out, MARK(mark_of(c, v), word));
     if (v <= CLAIM_NOT_REPRODUCED)
-        report_put(out, "%s (%s)", claim_is_noisy(c, head) ? ", from a noisy record" : "",
-                   evidence);
+        report_put(out, TEXT(claim_is_noisy(c, head) ? ", from a noisy record" : ""),
+                   MD(" ("), TEXT(evidence), MD(")"));
     if (found.n > 0)
-        report_put(out, "<br>%.*s", (int)found.n, found.p);
+        report_put(out, MD("<br>"), TEXT_N(found.p, found.n));
     text_fini(&found);
 }
 
@@ -135,14 +134,14 @@ static void put_claim(struct text *out, const struct report *r, const struct cla
     const size_t n_hosts = json_array_size(r->hosts);
     const char *before = "";
 
-    report_put(out, "| %s", c->name);
+    report_put(out, MD("| "), TEXT(c->name));
     if (c->experiment && report_find(r, c->experiment))
-        report_put(out, "<br>[%s](#%s)", c->experiment, c->experiment);
-    report_put(out, " | %s<br>Sec. %s%s%s", c->text, c->section, c->figure ? ", " : "",
-               c->figure ? c->figure : "");
+        report_put(out, MD("<br>"), ANCHOR(c->experiment, c->experiment));
+    report_put(out, MD(" | "), TEXT(c->text), MD("<br>Sec. "), TEXT(c->section),
+               TEXT(c->figure ? ", " : ""), TEXT(c->figure ? c->figure : ""));
     if (c->here)
-        report_put(out, "<br>Here: %s", c->here);
-    report_put(out, " | ");
+        report_put(out, MD("<br>Here: "), TEXT(c->here));
+    text_puts(out, " | ");
     for (size_t h = 0; h < n_hosts; h++) {
         const json_t *head = record_of(r, c, h);
 
@@ -150,13 +149,13 @@ static void put_claim(struct text *out, const struct report *r, const struct cla
             continue;
         text_puts(out, before);
         if (n_hosts > 1)
-            report_put(out, "%s: ", report_label(json_array_get(r->hosts, h)));
+            report_put(out, TEXT(report_label(json_array_get(r->hosts, h))), MD(": "));
         report_put_verdict(out, c, head);
         before = "<br>";
     }
     if (!*before)
         report_put_verdict(out, c, NULL);
-    report_put(out, " |\n");
+    text_puts(out, " |\n");
 }
 
 static void put_verdicts(struct text *out, const struct report *r)
@@ -165,10 +164,11 @@ static void put_verdicts(struct text *out, const struct report *r)
     const json_t *p;
     size_t i;
 
-    report_put(out, "## Verdicts by paper\n\nOf `testbed check`: what the papers claim, "
-                    "compared with the newest records by a rule for each claim. \"In "
-                    "shape\": the order or the direction holds, not the size, or the "
-                    "machine is a simulated one.\n\n");
+    text_puts(
+        out,
+        "## Verdicts by paper\n\nOf `testbed check`: what the papers claim, compared "
+        "with the newest records by a rule for each claim. \"In shape\": the order or "
+        "the direction holds, not the size, or the machine is a simulated one.\n\n");
     report_put_verdict_counts(out, r);
     json_array_foreach(papers, i, p)
     {
@@ -178,10 +178,10 @@ static void put_verdicts(struct text *out, const struct report *r)
             if (strcmp(r->claims.v[k].paper, json_string_value(p)) != 0)
                 continue;
             if (n++ == 0)
-                report_put(out,
-                           "<details><summary>Claims of %s</summary>\n\n| claim, "
-                           "experiment | the paper | verdict |\n|---|---|---|\n",
-                           json_string_value(p));
+                report_put(out, MD("<details><summary>Claims of "),
+                           TEXT(json_string_value(p)),
+                           MD("</summary>\n\n| claim, experiment | the paper | verdict "
+                              "|\n|---|---|---|\n"));
             put_claim(out, r, &r->claims.v[k]);
         }
         text_puts(out, n ? "\n</details>\n\n" : "");
@@ -198,45 +198,43 @@ static void put_coverage_row(struct text *out, const struct report *r,
     char evidence[128];
     size_t i;
 
-    report_put(out, "| %s | ", c->where);
-    report_put(out,
-               c->kind == COVERAGE_FULL   ? REPORT_GOOD
-               : c->kind == COVERAGE_NONE ? REPORT_DIM
-                                          : REPORT_FAIR,
-               coverage_kinds[c->kind]);
-    report_put(out, " | ");
+    report_put(out, MD("| "), TEXT(c->where), MD(" | "));
+    report_put(out, MARK(c->kind == COVERAGE_FULL   ? REPORT_GOOD
+                         : c->kind == COVERAGE_NONE ? REPORT_DIM
+                                                    : REPORT_FAIR,
+                         coverage_kinds[c->kind]));
+    text_puts(out, " | ");
     json_array_foreach(c->experiments, i, e)
     {
         const char *name = json_string_value(e);
 
-        report_put(out, "%s", i ? ", " : "");
+        report_put(out, TEXT(i ? ", " : ""));
         if (report_find(r, name))
-            report_put(out, "[%s](#%s)", name, name);
+            report_put(out, ANCHOR(name, name));
         else
-            report_put(out, "%s", name);
+            report_put(out, TEXT(name));
     }
     coverage_join(evidence, sizeof(evidence), c->evidence);
-    report_put(out, " | %s | %s |\n", evidence, c->why ? c->why : "");
+    report_put(out, MD(" | "), TEXT(evidence), MD(" | "), TEXT(c->why ? c->why : ""),
+               MD(" |\n"));
 }
 
 static void put_coverage(struct text *out, const struct report *r)
 {
-    report_put(out,
-               "## What of the papers is tested\n\nEvery figure and table, and each "
-               "section with a claim of its own. \"Other\": the same question, asked "
-               "in another way.\n\n");
+    text_puts(out, "## What of the papers is tested\n\nEvery figure and table, and each "
+                   "section with a claim of its own. \"Other\": the same question, asked "
+                   "in another way.\n\n");
     report_put_coverage_counts(out, r);
     for (size_t i = 0; i < r->coverage.n;) {
         const char *paper = r->coverage.v[i].paper;
 
-        report_put(out,
-                   "<details><summary>Figures, tables and sections of %s</summary>"
-                   "\n\n| where | covers | experiments | evidence | what is missing "
-                   "|\n|---|---|---|---|---|\n",
-                   paper);
+        report_put(out, MD("<details><summary>Figures, tables and sections of "),
+                   TEXT(paper),
+                   MD("</summary>\n\n| where | covers | experiments | evidence | what is "
+                      "missing |\n|---|---|---|---|---|\n"));
         for (; i < r->coverage.n && strcmp(r->coverage.v[i].paper, paper) == 0; i++)
             put_coverage_row(out, r, &r->coverage.v[i]);
-        report_put(out, "\n</details>\n\n");
+        text_puts(out, "\n</details>\n\n");
     }
 }
 
@@ -268,10 +266,11 @@ static int put_paper(struct text *out, const struct report *r, const char *paper
     if (rc == OK)
         rc = put_experiments(&without, r, paper, false, dir, &n_without);
     if (n_with + n_without > 0)
-        report_put(out, "### %s\n\n", paper);
+        report_put(out, MD("### "), TEXT(paper), MD("\n\n"));
     report_put_text(out, &with);
     if (n_without > 0)
-        report_put(out, "<details><summary>%d without a record</summary>\n\n", n_without);
+        report_put(out, MD("<details><summary>"), INT(n_without),
+                   MD(" without a record</summary>\n\n"));
     report_put_text(out, &without);
     text_puts(out, n_without > 0 ? "</details>\n\n" : "");
     text_fini(&with);
@@ -287,7 +286,7 @@ static int put_figures(struct text *out, const struct report *r, const char *dir
     size_t i;
 
     json_array_append_new(papers, json_string(REPORT_NO_PAPER));
-    report_put(out, "## Figures by paper\n\n");
+    text_puts(out, "## Figures by paper\n\n");
     json_array_foreach(papers, i, p) if (rc == OK) rc =
         put_paper(out, r, json_string_value(p), dir);
     json_decref(papers);
@@ -296,13 +295,13 @@ static int put_figures(struct text *out, const struct report *r, const char *dir
 
 int report_put_page(struct text *out, const struct report *r, const char *dir)
 {
-    report_put(out, "# " REPORT_TITLE
-                    "\n\nEverything here comes from the records that are linked: no "
-                    "result was typed. An interval is the 95 %% one. A number that is "
-                    "missing is n/a, with its reason. Evidence is measured, "
-                    "measured\\_small (on a reduced scale), model (arithmetic), "
-                    "simulated, emulated (correctness, no timing), or published (read "
-                    "from a file of others).\n\n");
+    text_puts(out,
+              "# " REPORT_TITLE
+              "\n\nEverything here comes from the records that are linked: no result was "
+              "typed. An interval is the 95 % one. A number that is missing is n/a, with "
+              "its reason. Evidence is measured, measured\\_small (on a reduced scale), "
+              "model (arithmetic), simulated, emulated (correctness, no timing), or "
+              "published (read from a file of others).\n\n");
     report_put_findings(out, r, false);
     put_machines(out, r);
     put_verdicts(out, r);

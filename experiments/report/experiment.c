@@ -19,25 +19,27 @@ void report_put_number(struct text *out, const json_t *h)
     const json_int_t n_left_out = json_integer_value(json_object_get(h, "n_left_out"));
 
     if (!json_is_number(v)) {
-        report_put(out, "n/a (%s)",
-                   h ? json_str_at(h, "why", "no reason is recorded")
-                     : "not in the record");
+        report_put(out, MD("n/a ("),
+                   TEXT(h ? json_str_at(h, "why", "no reason is recorded")
+                          : "not in the record"),
+                   MD(")"));
         return;
     }
-    report_put(out, "%.4g", json_number_value(v));
+    report_put(out, NUM("%.4g", json_number_value(v)));
     if (json_is_number(lo) && json_is_number(hi))
-        report_put(out, " (%.4g to %.4g)", json_number_value(lo), json_number_value(hi));
+        report_put(out, MD(" ("), NUM("%.4g", json_number_value(lo)), MD(" to "),
+                   NUM("%.4g", json_number_value(hi)), MD(")"));
     if (n_left_out > 0)
-        report_put(out, ", %lld cells left out", (long long)n_left_out);
+        report_put(out, MD(", "), INT(n_left_out), MD(" cells left out"));
 }
 
 void report_put_origin(struct text *out, const json_t *head)
 {
     const json_t *run = json_object_get(head, "run");
 
-    report_put(out, "%.10s%s, %.10s", json_str_at(run, "commit", "unknown"),
-               json_is_true(json_object_get(run, "dirty")) ? " with changes" : "",
-               json_str_at(run, "utc", "unknown"));
+    report_put(out, TEXT_N(json_str_at(run, "commit", "unknown"), 10),
+               TEXT(json_is_true(json_object_get(run, "dirty")) ? " with changes" : ""),
+               MD(", "), TEXT_N(json_str_at(run, "utc", "unknown"), 10));
 }
 
 void report_put_warnings(struct text *out, const json_t *head)
@@ -45,7 +47,7 @@ void report_put_warnings(struct text *out, const json_t *head)
     struct text t = {0};
 
     export_put_warnings(&t, head);
-    report_put(out, "%.*s", (int)t.n, t.n ? t.p : "");
+    report_put(out, TEXT_N(t.n ? t.p : "", t.n));
     text_fini(&t);
 }
 
@@ -53,10 +55,10 @@ void report_put_warnings(struct text *out, const json_t *head)
 
 void report_put_command(struct text *out, const struct report_experiment *e)
 {
-    report_put(out, "`make experiment NAME=%s`", e->stem);
+    report_put(out, MD("`make experiment NAME="), IN_CODE(e->stem), MD("`"));
     if (e->job)
-        report_put(out, ", %g minute%s", e->job->cost.minutes,
-                   e->job->cost.minutes == 1 ? "" : "s");
+        report_put(out, MD(", "), NUM("%g", e->job->cost.minutes), MD(" minute"),
+                   TEXT(e->job->cost.minutes == 1 ? "" : "s"));
 }
 
 /* The figure, which is a link to its file, and its other forms. */
@@ -70,18 +72,18 @@ static void put_figure(struct text *out, const struct report_experiment *e,
 
     if (!e->figure[0])
         return;
-    report_put(out, "[![%s](%s)](%s)\n\n", e->job ? e->job->head.about : e->stem,
-               e->figure, e->figure);
+    report_put(out, MD("[!["), TEXT(e->job ? e->job->head.about : e->stem), MD("]("),
+               URL(e->figure), MD(")]("), URL(e->figure), MD(")\n\n"));
     for (int i = 0; extensions[i]; i++) {
         snprintf(path, sizeof(path), "%.*s%s", stem, e->figure, extensions[i]);
         snprintf(file, sizeof(file), "%s/%s", dir, path);
         if (access(file, R_OK) != 0)
             continue;
-        report_put(out, "%s", before);
-        report_put(out, "[%s](%s)", extensions[i], path);
+        report_put(out, TEXT(before));
+        report_put(out, LINK(extensions[i], path));
         before = ", ";
     }
-    report_put(out, "\n\n");
+    text_puts(out, "\n\n");
 }
 
 /* "<br>series, measured: step_s, cdf; model: bound_s" */
@@ -93,11 +95,11 @@ static void put_series(struct text *out, const json_t *head)
     json_object_foreach(json_object_get(head, "series"), kind, names)
     {
         text_puts(out, before);
-        report_put(out, "%s", kind);
+        report_put(out, TEXT(kind));
         before = ": ";
         json_object_foreach(names, name, v)
         {
-            report_put(out, "%s%s", before, name);
+            report_put(out, TEXT(before), TEXT(name));
             before = ", ";
         }
         before = "; ";
@@ -112,7 +114,7 @@ static void put_left_out(struct text *out, const json_t *head)
     json_object_foreach(json_object_get(head, "left_out"), why, n)
     {
         text_puts(out, before);
-        report_put(out, "%lld not measured: %s", (long long)json_integer_value(n), why);
+        report_put(out, INT(json_integer_value(n)), MD(" not measured: "), TEXT(why));
         before = "; ";
     }
 }
@@ -125,17 +127,18 @@ static int put_record(struct text *out, const char *host, const json_t *head,
     struct text link = {0};
     int rc = report_put_relative(&link, dir, path);
 
-    report_put(out, "| record | [%s](%.*s), %s, %s, commit ", slash ? slash + 1 : path,
-               (int)link.n, link.n ? link.p : "", report_evidence(head), host);
+    report_put(out, MD("| record | ["), TEXT(slash ? slash + 1 : path), MD("]("),
+               URL_N(link.n ? link.p : "", link.n), MD("), "),
+               TEXT(report_evidence(head)), MD(", "), TEXT(host), MD(", commit "));
     text_fini(&link);
     report_put_origin(out, head);
     put_series(out, head);
     put_left_out(out, head);
     if (json_object_size(json_object_get(head, "warnings")) > 0) {
-        report_put(out, "<br>" REPORT_BAD ": ", "warnings");
+        report_put(out, MD("<br>"), MARK(REPORT_BAD, "warnings"), MD(": "));
         report_put_warnings(out, head);
     }
-    report_put(out, " |\n");
+    text_puts(out, " |\n");
     return rc;
 }
 
@@ -146,9 +149,9 @@ static void put_claim(struct text *out, const struct job_claim *c)
     const char *section = has_paper && c->section ? c->section : "",
                *figure = has_paper && c->figure ? c->figure : "";
 
-    report_put(out, "| claim | %s%s%s%s%s%s%s |\n", has_paper ? c->paper : "",
-               *section ? ", sec. " : "", section, *figure ? ", " : "", figure,
-               has_paper ? ": " : "", c->text);
+    report_put(out, MD("| claim | "), TEXT(has_paper ? c->paper : ""),
+               TEXT(*section ? ", sec. " : ""), TEXT(section), TEXT(*figure ? ", " : ""),
+               TEXT(figure), TEXT(has_paper ? ": " : ""), TEXT(c->text), MD(" |\n"));
 }
 
 static int put_facts(struct text *out, const struct report *r,
@@ -158,19 +161,19 @@ static int put_facts(struct text *out, const struct report *r,
     const json_t *host;
     size_t h;
 
-    report_put(out, "| | |\n|---|---|\n");
+    text_puts(out, "| | |\n|---|---|\n");
     if (j && j->claim.text && *j->claim.text)
         put_claim(out, &j->claim);
     if (j && j->head.expect)
-        report_put(out, "| expected | %s |\n", j->head.expect);
+        report_put(out, MD("| expected | "), TEXT(j->head.expect), MD(" |\n"));
     for (size_t i = 0; i < r->claims.n; i++) {
         const struct claim *c = &r->claims.v[i];
 
         if (!c->experiment || strcmp(c->experiment, e->stem) != 0)
             continue;
-        report_put(out, "| verdict | %s: ", c->name);
+        report_put(out, MD("| verdict | "), TEXT(c->name), MD(": "));
         report_put_verdict(out, c, report_record(r, e));
-        report_put(out, " |\n");
+        text_puts(out, " |\n");
     }
     json_array_foreach(r->hosts, h, host)
     {
@@ -179,9 +182,9 @@ static int put_facts(struct text *out, const struct report *r,
         if (head)
             TRY(put_record(out, report_label(host), head, dir));
     }
-    report_put(out, "| command | ");
+    text_puts(out, "| command | ");
     report_put_command(out, e);
-    report_put(out, " |\n\n");
+    text_puts(out, " |\n\n");
     return OK;
 }
 
@@ -211,7 +214,7 @@ static void put_headline(struct text *out, const struct report *r,
     const char *better = "";
     size_t h;
 
-    report_put(out, "| `%s` | %s | ", name, unit);
+    report_put(out, MD("| "), CODE(name), MD(" | "), TEXT(unit), MD(" | "));
     json_array_foreach(r->hosts, h, host)
     {
         const json_t *head = report_record_on(host, e);
@@ -223,13 +226,13 @@ static void put_headline(struct text *out, const struct report *r,
             continue;
         report_put_number(out, number);
         if (evidence && strcmp(evidence, report_evidence(head)) != 0)
-            report_put(out, " \\[%s\\]", evidence);
+            report_put(out, MD(" \\["), TEXT(evidence), MD("\\]"));
         if (head != first && isfinite(ratio))
-            report_put(out, ", %.3g times the first", ratio);
-        report_put(out, " | ");
+            report_put(out, MD(", "), NUM("%.3g", ratio), MD(" times the first"));
+        text_puts(out, " | ");
         better = *better ? better : json_str_at(number, "better", "");
     }
-    report_put(out, "%s |\n", better);
+    report_put(out, TEXT(better), MD(" |\n"));
 }
 
 void report_put_table_head(struct text *out, const struct report *r,
@@ -243,7 +246,7 @@ void report_put_table_head(struct text *out, const struct report *r,
     text_puts(out, before);
     json_array_foreach(r->hosts, h, host) if (report_record_on(host, e))
     {
-        report_put(out, " %s |", report_label(host));
+        report_put(out, MD(" "), TEXT(report_label(host)), MD(" |"));
         n_columns++;
     }
     text_puts(out, after);
@@ -265,8 +268,8 @@ void report_put_numbers(struct text *out, const struct report *r,
     const char *name;
 
     if (n > 0) {
-        report_put(out, "<details><summary>%zu number%s</summary>\n\n", n,
-                   n == 1 ? "" : "s");
+        report_put(out, MD("<details><summary>"), INT(n), MD(" number"),
+                   TEXT(n == 1 ? "" : "s"), MD("</summary>\n\n"));
         report_put_table_head(out, r, e, "| found (95 % interval) | unit |", " better |");
     }
     json_object_foreach(names, name, unit)
@@ -281,21 +284,23 @@ int report_put_experiment(struct text *out, const struct report *r,
     const json_t *line;
     size_t i;
 
-    report_put(out, "#### %s\n\n%s\n\n", e->stem, e->job ? e->job->head.about : "");
+    report_put(out, MD("#### "), TEXT(e->stem), MD("\n\n"),
+               TEXT(e->job ? e->job->head.about : ""), MD("\n\n"));
     json_array_foreach(e->problems, i, line)
-        report_put(out, "- " REPORT_BAD "\n", json_string_value(line));
+        report_put(out, MD("- "), MARK(REPORT_BAD, json_string_value(line)), MD("\n"));
     text_puts(out, i ? "\n" : "");
     if (!report_record(r, e)) {
-        report_put(out, REPORT_DIM "; run: ", "no record");
+        report_put(out, MARK(REPORT_DIM, "no record"), MD("; run: "));
         report_put_command(out, e);
-        report_put(out, "\n\n");
+        text_puts(out, "\n\n");
         return OK;
     }
     put_figure(out, e, dir);
     TRY(put_facts(out, r, e, dir));
     if (report_n_hosts(r, e) > 1)
-        report_put(out, "[Numbers of %d machines side by side](#%s)\n\n",
-                   report_n_hosts(r, e), "Machines side by side");
+        report_put(out, MD("[Numbers of "), INT(report_n_hosts(r, e)),
+                   MD(" machines side by side](#"), ID("Machines side by side"),
+                   MD(")\n\n"));
     else
         report_put_numbers(out, r, e);
     return OK;

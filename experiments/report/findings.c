@@ -130,9 +130,9 @@ static void put_number(struct text *out, const struct slot *slot, struct claim_r
     put_digits(at, x.at);
     put_digits(lo, x.lo);
     put_digits(hi, x.hi);
-    report_put(out, "%s%s%s", at, slot->unit[0] ? " " : "", slot->unit);
+    report_put(out, TEXT(at), TEXT(slot->unit[0] ? " " : ""), TEXT(slot->unit));
     if (strcmp(lo, hi) != 0)
-        report_put(out, " \\[%s to %s\\]", lo, hi);
+        report_put(out, MD(" \\["), TEXT(lo), MD(" to "), TEXT(hi), MD("\\]"));
 }
 
 static enum claim_truth put_sentence(struct text *out, const char *text,
@@ -145,14 +145,14 @@ static enum claim_truth put_sentence(struct text *out, const char *text,
     size_t before;
 
     while (next_slot(&at, &slot, &before) == 1) {
-        report_put(out, "%.*s", (int)before, text);
+        report_put(out, TEXT_N(text, before));
         text = at;
         known = claim_operand_value(&slot.operand, headline, &x, why);
         if (known != CLAIM_HOLDS)
             return known;
         put_number(out, &slot, x);
     }
-    report_put(out, "%s", text);
+    report_put(out, TEXT(text));
     return CLAIM_HOLDS;
 }
 

@@ -207,7 +207,7 @@ static void put_readme_row(struct text *out, const struct report *r,
     const json_t *host;
     size_t h;
 
-    report_put(&line, "- `%s`%s%s", name, *unit ? ", " : "", unit);
+    report_put(&line, MD("- "), CODE(name), TEXT(*unit ? ", " : ""), TEXT(unit));
     json_array_foreach(r->hosts, h, host) if (report_record_on(host, e))
     {
         text_puts(&line, before);
@@ -230,7 +230,7 @@ static void put_readme_rows(struct text *out, const struct report *r,
 
     json_array_foreach(r->hosts, h, host) if (report_record_on(host, e))
     {
-        report_put(&line, "%s%s", before, report_label(host));
+        report_put(&line, TEXT(before), TEXT(report_label(host)));
         before = "; ";
     }
     text_puts(&line, ", in this order:");
@@ -242,8 +242,8 @@ static void put_readme_rows(struct text *out, const struct report *r,
         n++;
     }
     if (n_names > n)
-        report_put(out, "- %zu more are on the page that `make report` writes\n",
-                   n_names - n);
+        report_put(out, MD("- "), INT(n_names - n),
+                   MD(" more are on the page that `make report` writes\n"));
     text_puts(out, "\n");
     text_fini(&line);
     json_decref(names);
@@ -256,18 +256,19 @@ static void put_compared(struct text *out, const struct report *r,
     struct text line = {0};
     char path[300];
 
-    report_put(&line, "Experiment ");
+    text_puts(&line, "Experiment ");
     report_put_link(&line, e->stem, readme);
-    report_put(&line, ": %s", e->job ? e->job->head.about : "");
+    report_put(&line, MD(": "), TEXT(e->job ? e->job->head.about : ""));
     report_put_wrapped(out, &line, "");
     text_puts(out, "\n");
     if (readme) {
         put_readme_rows(out, r, e);
     } else {
         snprintf(path, sizeof(path), "figures/%s-machines.svg", e->stem);
-        report_put(out, "![%s on each machine](%s)\n\n", e->stem, path);
+        report_put(out, MD("!["), TEXT(e->stem), MD(" on each machine]("), URL(path),
+                   MD(")\n\n"));
         if (json_object_size(names) > ROWS_MAX)
-            report_put(out, "Drawn are %d of its numbers.\n\n", ROWS_MAX);
+            report_put(out, MD("Drawn are "), INT(ROWS_MAX), MD(" of its numbers.\n\n"));
         report_put_numbers(out, r, e);
     }
     text_fini(&line);
@@ -279,11 +280,13 @@ void report_put_side_by_side(struct text *out, const struct report *r, bool read
     if (!report_n_compared(r))
         return;
     report_put(out,
-               "## Machines side by side\n\nExperiments with records of more than one "
-               "kind of machine.%s\n\n",
-               readme ? ""
-                      : " Each number has an axis of its own, which has 0 in it, and "
-                        "a line is its 95 % interval.");
+               MD("## Machines side by side\n\nExperiments with records of more than one "
+                  "kind of machine."),
+               TEXT(readme
+                        ? ""
+                        : " Each number has an axis of its own, which has 0 in it, and "
+                          "a line is its 95 % interval."),
+               MD("\n\n"));
     for (size_t i = 0; i < r->n; i++)
         if (report_n_hosts(r, &r->v[i]) > 1)
             put_compared(out, r, &r->v[i], readme);

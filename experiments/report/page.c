@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,27 +17,27 @@
 #define FIGURE_BYTES ((size_t)64 << 20)
 #define COLUMNS      100
 
-/* --- what takes the place of a %s */
+/* --- pieces */
 
-enum place { IN_TEXT, IN_CODE, IN_URL, IN_ID, IN_XML };
+enum place { PLACE_TEXT, PLACE_CODE, PLACE_XML };
 
 static void put_char(struct text *out, enum place place, const char *c, size_t n,
                      bool in_word)
 {
-    if (place == IN_CODE && *c == '`') {
+    if (place == PLACE_CODE && *c == '`') {
         text_puts(out, "'"); /* code knows no escapes but that of a table's bar */
         return;
     }
-    if (place != IN_CODE && strchr("&<>", *c)) {
+    if (place != PLACE_CODE && strchr("&<>", *c)) {
         text_puts(out, *c == '&' ? "&amp;" : *c == '<' ? "&lt;" : "&gt;");
         return;
     }
-    if (place == IN_XML) {
+    if (place == PLACE_XML) {
         text_put(out, c, n);
         return;
     }
-    if (place == IN_CODE ? *c == '|'
-                         : strchr("\\`*_[]#|~$", *c) && !(*c == '_' && in_word))
+    if (place == PLACE_CODE ? *c == '|'
+                            : strchr("\\`*_[]#|~$", *c) && !(*c == '_' && in_word))
         text_puts(out, "\\");
     text_put(out, c, n);
 }
@@ -67,7 +66,7 @@ static void put_words(struct text *out, enum place place, const char *s, size_t 
 
 void report_put_xml(struct text *out, const char *s)
 {
-    put_words(out, IN_XML, s, strlen(s));
+    put_words(out, PLACE_XML, s, strlen(s));
 }
 
 static void put_url(struct text *out, const char *s, size_t n)
@@ -97,73 +96,78 @@ void report_put_id(struct text *out, const char *s)
     put_id(out, s, strlen(s));
 }
 
-static void put_escaped(struct text *out, enum place place, const char *s, size_t n)
+static void put_code(struct text *out, const char *s, size_t n)
 {
-    if (place == IN_URL)
-        put_url(out, s, n);
-    else if (place == IN_ID)
-        put_id(out, s, n);
+    text_puts(out, "`");
+    put_words(out, PLACE_CODE, s, n);
+    text_puts(out, "`");
+}
+
+static void put_marked(struct text *out, enum report_mark mark, const char *s, size_t n)
+{
+    static const char *const around[][2] = {[REPORT_GOOD] = {"**", "**"},
+                                            [REPORT_FAIR] = {"**_", "_**"},
+                                            [REPORT_BAD] = {"***", "***"},
+                                            [REPORT_DIM] = {"_", "_"}};
+
+    text_puts(out, around[mark][0]);
+    put_words(out, PLACE_TEXT, s, n);
+    text_puts(out, around[mark][1]);
+}
+
+static void put_link(struct text *out, const struct report_piece *p, size_t n)
+{
+    text_puts(out, "[");
+    put_words(out, PLACE_TEXT, p->s, n);
+    text_puts(out, p->kind == REPORT_ANCHOR ? "](#" : "](");
+    if (p->kind == REPORT_ANCHOR)
+        put_id(out, p->to, strlen(p->to));
     else
-        put_words(out, place, s, n);
+        put_url(out, p->to, strlen(p->to));
+    text_puts(out, ")");
 }
 
-/* --- the format */
-
-static bool ends_in(const char *begin, const char *end, const char *s)
+void report_put_pieces(struct text *out, const struct report_piece *pieces)
 {
-    const size_t n = strlen(s);
+    for (const struct report_piece *p = pieces; p->kind != REPORT_END; p++) {
+        const size_t n = p->s ? strnlen(p->s, p->n) : 0;
 
-    return (size_t)(end - begin) >= n && memcmp(end - n, s, n) == 0;
-}
-
-/* What a %s at `at` is, in a format that begins at `fmt`. */
-static enum place place_of(const char *fmt, const char *at, bool in_code)
-{
-    return in_code                   ? IN_CODE
-           : ends_in(fmt, at, "](#") ? IN_ID
-           : ends_in(fmt, at, "](")  ? IN_URL
-                                     : IN_TEXT;
-}
-
-void report_put(struct text *out, const char *fmt, ...)
-{
-    bool in_code = false;
-    va_list ap;
-
-    va_start(ap, fmt);
-    for (const char *p = fmt, *at; *p; p++) {
-        char spec[16];
-        int n;
-
-        if (*p != '%') {
-            in_code ^= *p == '`';
-            text_put(out, p, 1);
-            continue;
-        }
-        at = p;
-        p += 1 + strcspn(p + 1, "%sdug");
-        n = (int)(p - at) + 1;
-        snprintf(spec, sizeof(spec), "%.*s", n, at);
-        if (*p == '%') {
-            text_puts(out, "%");
-        } else if (*p == 's') {
-            const int most = spec[1] != '.'   ? INT_MAX
-                             : spec[2] == '*' ? va_arg(ap, int)
-                                              : atoi(spec + 2);
-            const char *s = va_arg(ap, const char *);
-
-            put_escaped(out, place_of(fmt, at, in_code), s, strnlen(s, (size_t)most));
-        } else if (*p == 'g') {
-            text_printf(out, spec, va_arg(ap, double));
-        } else if (n > 3) {
-            text_printf(out, spec, va_arg(ap, long long));
-        } else if (n > 2) {
-            text_printf(out, spec, va_arg(ap, size_t));
-        } else {
-            text_printf(out, spec, va_arg(ap, int));
+        switch (p->kind) {
+        case REPORT_END:
+            break;
+        case REPORT_MARKDOWN:
+            text_put(out, p->s, n);
+            break;
+        case REPORT_TEXT:
+            put_words(out, PLACE_TEXT, p->s, n);
+            break;
+        case REPORT_CODE:
+            put_code(out, p->s, n);
+            break;
+        case REPORT_IN_CODE:
+            put_words(out, PLACE_CODE, p->s, n);
+            break;
+        case REPORT_URL:
+            put_url(out, p->s, n);
+            break;
+        case REPORT_ID:
+            put_id(out, p->s, n);
+            break;
+        case REPORT_LINK:
+        case REPORT_ANCHOR:
+            put_link(out, p, n);
+            break;
+        case REPORT_MARKED:
+            put_marked(out, p->mark, p->s, n);
+            break;
+        case REPORT_INT:
+            text_printf(out, "%lld", p->integer);
+            break;
+        case REPORT_NUMBER:
+            text_printf(out, p->s, p->number);
+            break;
         }
     }
-    va_end(ap);
 }
 
 void report_put_text(struct text *out, const struct text *from)

@@ -17,9 +17,9 @@ static void put_document(struct text *out, const char *dir, const char *path,
     struct text link = {0};
 
     if (access(path, R_OK) == 0 && report_put_relative(&link, dir, path) == OK)
-        report_put(out, "[%s](%.*s)", label, (int)link.n, link.p);
+        report_put(out, MD("["), TEXT(label), MD("]("), URL_N(link.p, link.n), MD(")"));
     else
-        report_put(out, "%s", label);
+        report_put(out, TEXT(label));
     text_fini(&link);
 }
 
@@ -32,8 +32,8 @@ static void put_image(struct text *out, const char *dir, const char *stem,
 
     snprintf(path, sizeof(path), "paper-figs/gallery/%s.svg", stem);
     if (access(path, R_OK) == 0 && report_put_relative(&link, dir, path) == OK)
-        report_put(out, "%s%s![%s](%.*s)\n\n", *indent ? "\n" : "", indent, alt,
-                   (int)link.n, link.p);
+        report_put(out, TEXT(*indent ? "\n" : ""), TEXT(indent), MD("!["), TEXT(alt),
+                   MD("]("), URL_N(link.p, link.n), MD(")\n\n"));
     text_fini(&link);
 }
 
@@ -51,16 +51,16 @@ static void put_introduction(struct text *out, const char *dir)
 {
     struct text line = {0};
 
-    report_put(out, "# " REPORT_TITLE "\n\n");
-    report_put(&line, "What the records in this folder show; `make docs` makes this page "
-                      "of them. Brackets after a number hold its 95 %% interval. Each "
-                      "sentence ends with what it rests on (measured; measured\\_small: "
-                      "on a reduced scale; simulated; model: arithmetic) and with its "
-                      "experiment. See also ");
+    text_puts(out, "# " REPORT_TITLE "\n\n");
+    text_puts(&line,
+              "What the records in this folder show; `make docs` makes this page of "
+              "them. Brackets after a number hold its 95 % interval. Each sentence ends "
+              "with what it rests on (measured; measured\\_small: on a reduced scale; "
+              "simulated; model: arithmetic) and with its experiment. See also ");
     put_document(&line, dir, "results/README.md", "words and formats");
-    report_put(&line, " and ");
+    text_puts(&line, " and ");
     put_document(&line, dir, "docs/claims.md", "every claim with its verdict");
-    report_put(&line, ".");
+    text_puts(&line, ".");
     end_paragraph(out, &line);
 }
 
@@ -69,7 +69,7 @@ static void put_machines(struct text *out, const struct report *r)
     const json_t *host;
     size_t h;
 
-    report_put(out, "## Machines\n\n");
+    text_puts(out, "## Machines\n\n");
     json_array_foreach(r->hosts, h, host)
     {
         const size_t n = json_object_size(json_object_get(host, "records")),
@@ -77,30 +77,29 @@ static void put_machines(struct text *out, const struct report *r)
         const char *isa = json_str_at(host, "isa", "unknown");
         struct text line = {0};
 
-        report_put(&line, "- %s", report_label(host));
+        report_put(&line, MD("- "), TEXT(report_label(host)));
         if (!strstr(report_label(host), isa)) /* which a label has where two are alike */
-            report_put(&line, ", %s", isa);
-        report_put(&line,
-                   ": %zu experiment%s, %zu of them measured; newest record of %.10s", n,
-                   n == 1 ? "" : "s", n_measured, json_str_at(host, "newest", "?"));
+            report_put(&line, MD(", "), TEXT(isa));
+        report_put(&line, MD(": "), INT(n), MD(" experiment"), TEXT(n == 1 ? "" : "s"),
+                   MD(", "), INT(n_measured), MD(" of them measured; newest record of "),
+                   TEXT_N(json_str_at(host, "newest", "?"), 10));
         report_put_wrapped(out, &line, "  ");
         text_fini(&line);
     }
-    report_put(out, "\nWhat is simulated or computed is the same on every machine.\n\n");
+    text_puts(out, "\nWhat is simulated or computed is the same on every machine.\n\n");
 }
 
 static void put_verdicts(struct text *out, const struct report *r, const char *dir)
 {
     struct text line = {0};
 
-    report_put(out, "## Verdicts by paper\n\n");
-    report_put(&line, "What the papers claim, compared with the newest record by a rule "
-                      "for each claim (");
+    text_puts(out, "## Verdicts by paper\n\n");
+    text_puts(&line, "What the papers claim, compared with the newest record by a rule "
+                     "for each claim (");
     put_document(&line, dir, "docs/claims.md", "all of them");
-    report_put(&line,
-               "). \"In shape\": the order or the direction holds, not the size, or "
-               "the machine is a simulated one. \"Undecided\": the interval "
-               "allows both.");
+    text_puts(&line,
+              "). \"In shape\": the order or the direction holds, not the size, or the "
+              "machine is a simulated one. \"Undecided\": the interval allows both.");
     end_paragraph(out, &line);
     report_put_verdict_counts(out, r);
 }
@@ -109,11 +108,10 @@ static void put_coverage(struct text *out, const struct report *r, const char *d
 {
     struct text line = {0};
 
-    report_put(out, "## What of the papers is tested\n\n");
-    report_put(&line,
-               "Every figure and table, and each section with a claim of its own; "
-               "`build/testbed coverage` lists them. \"Other\": the same question, "
-               "asked in another way.");
+    text_puts(out, "## What of the papers is tested\n\n");
+    text_puts(&line, "Every figure and table, and each section with a claim of its own; "
+                     "`build/testbed coverage` lists them. \"Other\": the same question, "
+                     "asked in another way.");
     end_paragraph(out, &line);
     report_put_coverage_counts(out, r);
     put_image(out, dir, "coverage", "What of each paper is tested", "");
@@ -125,11 +123,12 @@ static void put_experiment(struct text *out, const struct report *r,
     const char *figure = e->job ? e->job->claim.figure : NULL;
     struct text line = {0};
 
-    report_put(&line, "- ");
+    text_puts(&line, "- ");
     report_put_link(&line, e->stem, true);
-    report_put(&line, " (%s%s%s): %s", figure && *figure ? figure : "",
-               figure && *figure ? ", " : "", report_evidence(report_checked(r, e)),
-               e->job ? e->job->head.about : "");
+    report_put(&line, MD(" ("), TEXT(figure && *figure ? figure : ""),
+               TEXT(figure && *figure ? ", " : ""),
+               TEXT(report_evidence(report_checked(r, e))), MD("): "),
+               TEXT(e->job ? e->job->head.about : ""));
     report_put_wrapped(out, &line, "  ");
     text_fini(&line);
     put_image(out, dir, e->stem, e->stem, "  ");
@@ -146,7 +145,7 @@ static void put_paper_page(struct text *out, const char *paper, const char *dir)
     if (path.rc == OK && access(path.p, R_OK) == 0) {
         put_document(&line, dir, path.p,
                      "What it says, what was built, what came out, where we disagree");
-        report_put(&line, ".");
+        text_puts(&line, ".");
         end_paragraph(out, &line);
     }
     text_fini(&path);
@@ -158,7 +157,7 @@ static void put_missing(struct text *out, const struct report *r, const char *st
     const char *why = coverage_why_no_record(&r->coverage, stem);
     struct text line = {0};
 
-    report_put(&line, "- `%s`%s%s", stem, why ? ": " : "", why ? why : "");
+    report_put(&line, MD("- "), CODE(stem), TEXT(why ? ": " : ""), TEXT(why ? why : ""));
     report_put_wrapped(out, &line, "  ");
     text_fini(&line);
 }
@@ -179,13 +178,13 @@ static void put_paper(struct text *out, const struct report *r, const char *pape
             put_missing(&without, r, e->stem);
     }
     if (with.n + without.n > 0) {
-        report_put(out, "### %s\n\n", paper);
+        report_put(out, MD("### "), TEXT(paper), MD("\n\n"));
         put_paper_page(out, paper, dir);
         report_put_text(out, &with);
         text_puts(out, with.n ? "\n" : "");
     }
     if (without.n > 0) {
-        report_put(out, "No record yet:\n\n");
+        text_puts(out, "No record yet:\n\n");
         report_put_text(out, &without);
         text_puts(out, "\n");
     }
@@ -200,12 +199,11 @@ static void put_papers(struct text *out, const struct report *r, const char *dir
     const json_t *p;
     size_t i;
 
-    report_put(out, "## Figures by paper\n\n");
-    report_put(&line,
-               "`make figures` draws those of all records, and `make figures "
-               "NAME=levers` one, into `paper-figs/out/`; `make report` writes one "
-               "page with all figures and numbers; `make experiment NAME=levers` "
-               "measures again.");
+    text_puts(out, "## Figures by paper\n\n");
+    text_puts(&line,
+              "`make figures` draws those of all records, and `make figures NAME=levers` "
+              "one, into `paper-figs/out/`; `make report` writes one page with all "
+              "figures and numbers; `make experiment NAME=levers` measures again.");
     end_paragraph(out, &line);
     json_array_append_new(papers, json_string(REPORT_NO_PAPER));
     json_array_foreach(papers, i, p) put_paper(out, r, json_string_value(p), dir);
@@ -226,7 +224,7 @@ static int put_definitions(struct text *out, const struct report *r, const char 
         snprintf(folder, sizeof(folder), "%s", json_str_at(head, "path", ""));
         if (strrchr(folder, '/'))
             *strrchr(folder, '/') = '\0';
-        report_put(&line, "[%s]: ", r->v[i].stem);
+        report_put(&line, MD("["), TEXT(r->v[i].stem), MD("]: "));
         rc = report_put_relative(&line, dir, folder);
         report_put_wrapped(out, &line, "  ");
         text_fini(&line);

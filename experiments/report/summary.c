@@ -54,9 +54,9 @@ const char *report_paper_of(const struct report *r, const struct report_experime
 void report_put_link(struct text *out, const char *stem, bool readme)
 {
     if (readme)
-        report_put(out, "[%s]", stem);
+        report_put(out, MD("["), TEXT(stem), MD("]"));
     else
-        report_put(out, "[%s](#%s)", stem, stem);
+        report_put(out, ANCHOR(stem, stem));
 }
 
 /* What stands behind a sentence: "measured on AMD EPYC ..., 2 CPUs; [levers](#levers)". */
@@ -67,15 +67,15 @@ static void put_source(struct text *out, const struct finding *f, const json_t *
     char evidence[96];
 
     finding_evidence(f, head, evidence);
-    report_put(out, " _%s", evidence);
+    report_put(out, MD(" _"), TEXT(evidence));
     if (export_is_timed(report_evidence(head))) {
         export_put_machine(&machine, head);
-        report_put(out, " on %.*s", (int)machine.n, machine.n ? machine.p : "");
+        report_put(out, MD(" on "), TEXT_N(machine.n ? machine.p : "", machine.n));
         text_fini(&machine);
     }
-    report_put(out, "%s; ", export_is_noisy(head) ? ", from a noisy record" : "");
+    report_put(out, TEXT(export_is_noisy(head) ? ", from a noisy record" : ""), MD("; "));
     report_put_link(out, f->experiment, readme);
-    report_put(out, "_");
+    text_puts(out, "_");
 }
 
 /* Why sentences are not there: n[state] of them, of the experiments in names[state]. */
@@ -92,15 +92,15 @@ static void put_left_out(struct text *out, const size_t n[], const struct text n
 
     if (n_shown == n_all)
         return;
-    report_put(&line, "%zu of %zu sentences %s left out", n_all - n_shown, n_all,
-               n_all - n_shown == 1 ? "is" : "are");
+    report_put(&line, INT(n_all - n_shown), MD(" of "), INT(n_all), MD(" sentences "),
+               TEXT(n_all - n_shown == 1 ? "is" : "are"), MD(" left out"));
     for (int s = FINDING_SHOWN + 1; s < FINDING_STATES; s++)
         if (n[s]) {
-            report_put(&line, "%s %s ", before, reasons[s]);
+            report_put(&line, TEXT(before), MD(" "), TEXT(reasons[s]), MD(" "));
             report_put_text(&line, &names[s]);
             before = ";";
         }
-    report_put(&line, ".");
+    text_puts(&line, ".");
     report_put_wrapped(out, &line, "");
     text_puts(out, "\n");
     text_fini(&line);
@@ -111,7 +111,7 @@ void report_put_findings(struct text *out, const struct report *r, bool readme)
     struct text names[FINDING_STATES] = {0};
     size_t n[FINDING_STATES] = {0};
 
-    report_put(out, "## What was found\n\n");
+    text_puts(out, "## What was found\n\n");
     for (size_t i = 0; i < r->findings.n; i++) {
         const struct finding *f = &r->findings.v[i];
         const struct report_experiment *e = report_find(r, f->experiment);
@@ -120,12 +120,12 @@ void report_put_findings(struct text *out, const struct report *r, bool readme)
         const enum finding_state state = finding_put(&sentence, f, head);
 
         if (state == FINDING_SHOWN) {
-            report_put(&line, "%zu. %s: ", n[state] + 1, f->paper);
+            report_put(&line, INT(n[state] + 1), MD(". "), TEXT(f->paper), MD(": "));
             report_put_text(&line, &sentence);
             put_source(&line, f, head, readme);
             report_put_wrapped(out, &line, "   ");
         } else {
-            report_put(&names[state], "%s%s", n[state] ? ", " : "", f->experiment);
+            report_put(&names[state], TEXT(n[state] ? ", " : ""), TEXT(f->experiment));
         }
         n[state]++;
         text_fini(&line);
@@ -147,25 +147,25 @@ static void put_counts(struct text *out, const char *paper, bool linked,
     int all = 0;
 
     if (linked)
-        report_put(out, "| [%s](#%s)", paper, paper);
+        report_put(out, MD("| "), ANCHOR(paper, paper));
     else
-        report_put(out, "| %s", paper);
+        report_put(out, MD("| "), TEXT(paper));
     for (int k = 0; k < n; k++) {
-        report_put(out, " | %d", count[k]);
+        report_put(out, MD(" | "), INT(count[k]));
         all += count[k];
     }
-    report_put(out, " | %d |\n", all);
+    report_put(out, MD(" | "), INT(all), MD(" |\n"));
 }
 
 static void put_counts_head(struct text *out, const char *(*name)(int), int n)
 {
-    report_put(out, "| paper");
+    text_puts(out, "| paper");
     for (int k = 0; k < n; k++)
-        report_put(out, " | %s", name(k));
-    report_put(out, " | all |\n|---|---|");
+        report_put(out, MD(" | "), TEXT(name(k)));
+    text_puts(out, " | all |\n|---|---|");
     for (int k = 0; k < n; k++)
-        report_put(out, "---|");
-    report_put(out, "\n");
+        text_puts(out, "---|");
+    text_puts(out, "\n");
 }
 
 /* Has a paper an experiment, and so a heading? */
@@ -233,10 +233,11 @@ void report_put_verdict_counts(struct text *out, const struct report *r)
     }
     put_counts(out, "all", false, total, CLAIM_NO_RECORD + 1);
     if (n_failed)
-        report_put(out, "\nOf those that should hold on every machine, %d %s not.\n\n",
-                   n_failed, n_failed == 1 ? "does" : "do");
+        report_put(out, MD("\nOf those that should hold on every machine, "),
+                   INT(n_failed), MD(" "), TEXT(n_failed == 1 ? "does" : "do"),
+                   MD(" not.\n\n"));
     else
-        report_put(out, "\nNone that should hold on every machine fails.\n\n");
+        text_puts(out, "\nNone that should hold on every machine fails.\n\n");
     json_decref(papers);
 }
 
@@ -268,6 +269,6 @@ void report_put_coverage_counts(struct text *out, const struct report *r)
                        count, COVERAGE_KINDS);
     }
     put_counts(out, "all", false, total, COVERAGE_KINDS);
-    report_put(out, "\n");
+    text_puts(out, "\n");
     json_decref(papers);
 }

@@ -41,11 +41,11 @@ static void put_row(struct text *out, const struct report *r,
 
         if (!head)
             continue;
-        report_put(out, " | ");
+        text_puts(out, " | ");
         put(out, headline ? json_object_get(json_object_get(head, "headline"), headline)
                           : head);
     }
-    report_put(out, " |\n");
+    text_puts(out, " |\n");
 }
 
 /* The headlines that this part of a word means: "ttft_p50", "geomean_*". */
@@ -60,27 +60,27 @@ static void put_wanted(struct text *out, const struct report *r,
     json_object_foreach(names, name, v) if (matches(name, wanted, n))
     {
         unit = json_string_value(v);
-        report_put(out, "| `%s`%s%s", name, *unit ? ", " : "", unit);
+        report_put(out, MD("| "), CODE(name), TEXT(*unit ? ", " : ""), TEXT(unit));
         put_row(out, r, e, name, report_put_number);
         any = true;
     }
     json_decref(names);
     if (!any) {
         snprintf(word, sizeof(word), "%.*s", (int)n, wanted);
-        report_put(out, "| `%s`", word);
+        report_put(out, MD("| "), CODE(word));
         put_row(out, r, e, word, report_put_number);
     }
 }
 
 static void put_evidence(struct text *out, const json_t *head)
 {
-    report_put(out, "%s", report_evidence(head));
+    report_put(out, TEXT(report_evidence(head)));
 }
 
 static void put_noise(struct text *out, const json_t *head)
 {
     if (json_object_size(json_object_get(head, "warnings")) == 0)
-        report_put(out, "none");
+        text_puts(out, "none");
     report_put_warnings(out, head);
 }
 
@@ -88,8 +88,8 @@ static void put_noise(struct text *out, const json_t *head)
 static void put_table(struct text *out, const struct report *r,
                       const struct report_experiment *e, const char *wanted)
 {
-    report_put(out, "`%s`%s%s\n\n", e->stem, e->job ? ": " : "",
-               e->job ? e->job->head.about : "");
+    report_put(out, CODE(e->stem), TEXT(e->job ? ": " : ""),
+               TEXT(e->job ? e->job->head.about : ""), MD("\n\n"));
     report_put_table_head(out, r, e, "| |", "");
     for (const char *at = wanted ? wanted : "*"; *at;) {
         const size_t n = strcspn(at, ",");
@@ -97,13 +97,13 @@ static void put_table(struct text *out, const struct report *r,
         put_wanted(out, r, e, at, n);
         at += n + (at[n] == ',');
     }
-    report_put(out, "| commit, date");
+    text_puts(out, "| commit, date");
     put_row(out, r, e, NULL, report_put_origin);
-    report_put(out, "| evidence");
+    text_puts(out, "| evidence");
     put_row(out, r, e, NULL, put_evidence);
-    report_put(out, "| warnings");
+    text_puts(out, "| warnings");
     put_row(out, r, e, NULL, put_noise);
-    report_put(out, "\n");
+    text_puts(out, "\n");
 }
 
 /* --- a block */
@@ -148,9 +148,9 @@ static int put_block(struct text *out, const char *text, size_t n, const struct 
             put_table(out, r, e, wanted);
             n_records++;
         } else if (e) {
-            report_put(out, "`%s`: no record; run: ", e->stem);
+            report_put(out, CODE(e->stem), MD(": no record; run: "));
             report_put_command(out, e);
-            report_put(out, "\n\n");
+            text_puts(out, "\n\n");
         }
     }
     mem_free(words);

@@ -44,7 +44,7 @@ static void texts_are_escaped(void **state)
         struct text markdown = {0}, html = {0};
         char want[100];
 
-        report_put(&markdown, "%s", cases[i].text);
+        report_put(&markdown, TEXT(cases[i].text));
         report_html(&html, &markdown, "t", ".");
         assert_string_equal(as_text(&markdown), cases[i].markdown);
         snprintf(want, sizeof(want), "<body>\n<p>%s</p>\n</body>", cases[i].html);
@@ -55,19 +55,20 @@ static void texts_are_escaped(void **state)
     }
 }
 
-static void formats_are_filled(void **state)
+static void pieces_are_escaped(void **state)
 {
     struct text t = {0};
 
     (void)state;
-    report_put(&t, "| `%s`_ | [%s](%s) | [f](#%s) | %.3s%.*s |", "<`|", "<a>",
-               "a \"_b.h5", "Fig_1 b", "abcd", 2, "x_yz");
+    report_put(&t, MD("| "), CODE("<`|"), MD("_ | "), LINK("<a>", "a \"_b.h5"),
+               MD(" | [f](#"), ID("Fig_1 b"), MD(") | "), TEXT_N("abcd", 3),
+               TEXT_N("x_yz", 2), MD(" |"));
     assert_string_equal(as_text(&t), "| `<'\\|`_ | [&lt;a&gt;](a%20%22_b.h5) | "
                                      "[f](#fig_1-b) | abcx\\_ |");
     text_fini(&t);
-    report_put(&t, "%d %zu %lld %g %.4g 95 %%" REPORT_BAD, -1, (size_t)2, 3LL, 0.5,
-               1.23456, "no");
-    assert_string_equal(as_text(&t), "-1 2 3 0.5 1.235 95 %***no***");
+    report_put(&t, INT(-1), MD(" "), INT((size_t)2), MD(" "), NUM("%g", 0.5), MD(" "),
+               NUM("%.4g", 1.23456), MD(" 95 %"), MARK(REPORT_BAD, "no"));
+    assert_string_equal(as_text(&t), "-1 2 0.5 1.235 95 %***no***");
     text_fini(&t);
 }
 
@@ -82,10 +83,12 @@ static void pages_become_html(void **state)
     struct text markdown = {0}, html = {0};
 
     (void)state;
-    report_put(&markdown, "## %s\n\n| x |\n|---|\n| `%s`<br>y |\n\n", "A b_c", "|");
-    report_put(&markdown, REPORT_GOOD " " REPORT_FAIR " ", "a", "b");
-    report_put(&markdown, REPORT_BAD " " REPORT_DIM "\n\n", "c", "d");
-    report_put(&markdown, "<details><summary>%d numbers</summary>\n", 2);
+    report_put(&markdown, MD("## "), TEXT("A b_c"), MD("\n\n| x |\n|---|\n| "), CODE("|"),
+               MD("<br>y |\n\n"));
+    report_put(&markdown, MARK(REPORT_GOOD, "a"), MD(" "), MARK(REPORT_FAIR, "b"),
+               MD(" "), MARK(REPORT_BAD, "c"), MD(" "), MARK(REPORT_DIM, "d"),
+               MD("\n\n"));
+    report_put(&markdown, MD("<details><summary>"), INT(2), MD(" numbers</summary>\n"));
     report_html(&html, &markdown, "a title", ".");
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
         if (!strstr(as_text(&html), want[i]))
@@ -104,7 +107,7 @@ static void figures_are_data(void **state)
     char path[600], want[200];
 
     (void)state;
-    report_put(&markdown, "[![%s](f.svg)](f.svg) ![](none.svg)", "\"<");
+    report_put(&markdown, MD("[!["), TEXT("\"<"), MD("](f.svg)](f.svg) ![](none.svg)"));
     snprintf(path, sizeof(path), "%s/f.svg", test_dir());
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct text html = {0};
@@ -470,7 +473,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_escaped),
-        cmocka_unit_test(formats_are_filled),
+        cmocka_unit_test(pieces_are_escaped),
         cmocka_unit_test(pages_become_html),
         cmocka_unit_test(figures_are_data),
         cmocka_unit_test(paths_are_relative),
