@@ -33,7 +33,7 @@ enum report_kind {
 struct report_piece {
     enum report_kind kind;
     const char *s;  /* REPORT_NUMBER: the format, "%.4g" */
-    size_t n;       /* at most so many bytes of it */
+    size_t n;       /* at most this many bytes of it */
     const char *to; /* of a link */
     enum report_mark mark;
     long long integer;
