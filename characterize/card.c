@@ -62,7 +62,7 @@ int probe_now(json_t **out, const struct probe_ctx *how, const char *name)
     return rc;
 }
 
-/* What is measured, and how: of the card, or of its check. */
+/* A measurement of the card, or of its check. */
 struct session {
     const struct machine_card_opts *o;
     const struct cpu_budget *budget;
@@ -227,7 +227,7 @@ static bool contradicted(const json_t *card, const struct session *s,
     return false;
 }
 
-/* *again: the card must be measured again, and a warning has said why. */
+/* *again: the card must be measured again, and a warning has stated why. */
 MUST static int check(bool *again, const json_t *card, const struct cpu_budget *b,
                       const struct machine_card_opts *o)
 {

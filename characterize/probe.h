@@ -23,8 +23,8 @@ struct probe_ctx {
     struct par_team *team; /* all CPUs of the budget */
     int n_threads_max;
     int n_threads_min; /* fewer are not measured; 0 and 1: from one thread on */
-    bool full;         /* for the full card: every thread count and pair worth a look */
-    double budget_s;   /* time this probe may take */
+    bool full; /* for the full card: every thread count and pair worth a measurement */
+    double budget_s; /* time this probe may take */
     size_t
         buffer_bytes; /* memory read or written; 0: several times the last-level cache */
     struct measure_card_row *values;
@@ -40,7 +40,7 @@ struct probe {
 };
 extern const struct probe *const probes[];
 
-/* What the machine does now: the values of probe `name`, as it reports them for `how`, whose
+/* The present state of the machine: the values of probe `name`, as it reports them for `how`, whose
  * `values` are not used; without a team, of all CPUs of the budget. *out: what measure/card.h
  * answers from, of this probe's values alone and not sealed; new reference, NULL on error.
  * ERR_NOTFOUND: no such probe. */

@@ -39,29 +39,24 @@ static int read_match(struct counters_list *l, const json_t *root, const char *w
     static const char *const keys[] = {"vendor", "family", "models", NULL};
     const json_t *o, *models = NULL;
     int64_t family = 0;
-    int rc = json_get_obj(root, "match", &o, where);
 
-    if (rc == OK)
-        rc = json_check_keys(o, keys, where);
-    if (rc == OK)
-        rc = get_text(o, "vendor", l->vendor, sizeof(l->vendor), where);
-    if (rc == OK)
-        rc = json_get_int(o, "family", 0, 1 << 16, &family, where);
-    if (rc == OK)
-        rc = json_get_arr(o, "models", &models, where);
-    if (rc == OK && json_array_size(models) > 32)
-        rc = err_set(ERR_LIMIT, "%s: match.models: more than 32", where);
-    for (size_t i = 0; rc == OK && i < json_array_size(models); i++) {
+    TRY(json_get_obj(root, "match", &o, where));
+    TRY(json_check_keys(o, keys, where));
+    TRY(get_text(o, "vendor", l->vendor, sizeof(l->vendor), where));
+    TRY(json_get_int(o, "family", 0, 1 << 16, &family, where));
+    TRY(json_get_arr(o, "models", &models, where));
+    if (json_array_size(models) > 32)
+        return err_set(ERR_LIMIT, "%s: match.models: more than 32", where);
+    for (size_t i = 0; i < json_array_size(models); i++) {
         const json_t *m = json_array_get(models, i);
 
         if (!json_is_integer(m) || json_integer_value(m) < 0 ||
             json_integer_value(m) > 1 << 16)
-            rc = err_set(ERR_FORMAT, "%s: match.models: expected numbers", where);
-        else
-            l->models[l->n_models++] = (int)json_integer_value(m);
+            return err_set(ERR_FORMAT, "%s: match.models: expected numbers", where);
+        l->models[l->n_models++] = (int)json_integer_value(m);
     }
     l->family = (int)family;
-    return rc;
+    return OK;
 }
 
 static int read_event(struct counters_event *e, const char *name, const json_t *o,
@@ -72,43 +67,35 @@ static int read_event(struct counters_event *e, const char *name, const json_t *
     const char *scope = "", *text, *source = "", *papi = "";
     const json_t *names = NULL;
     char where[300];
-    int rc = put_text(e->name, sizeof(e->name), name, file);
 
+    TRY(put_text(e->name, sizeof(e->name), name, file));
     snprintf(where, sizeof(where), "%s: events.%.40s", file, name);
-    if (rc == OK && !json_is_object(o))
-        rc = err_set(ERR_FORMAT, "%s: expected an object", where);
-    if (rc == OK)
-        rc = json_check_keys(o, keys, where);
-    if (rc == OK)
-        rc = json_get_str(o, "text", &text, where);
-    if (rc == OK)
-        rc = json_get_str(o, "source", &source, where);
-    if (rc == OK && !source[0])
-        rc =
-            err_set(ERR_FORMAT, "%s: source: expected a manual or list of events", where);
-    if (rc == OK)
-        rc = json_get_str(o, "scope", &scope, where);
-    if (rc == OK && strcmp(scope, "thread") != 0 && strcmp(scope, "machine") != 0)
-        rc = err_set(ERR_FORMAT, "%s: scope: expected thread or machine, found \"%s\"",
-                     where, scope);
-    if (rc == OK)
-        rc = json_opt_str(o, "papi", &papi, where);
-    if (rc == OK)
-        rc = put_text(e->papi, sizeof(e->papi), papi, where);
-    if (rc == OK)
-        rc = json_get_arr(o, "perf_event", &names, where);
-    if (rc == OK &&
-        (json_array_size(names) < 1 || json_array_size(names) > COUNTERS_ALIAS_MAX))
-        rc = err_set(ERR_LIMIT, "%s: perf_event: expected 1 to %d names, found %zu",
-                     where, COUNTERS_ALIAS_MAX, json_array_size(names));
-    for (size_t i = 0; rc == OK && i < json_array_size(names); i++) {
+    if (!json_is_object(o))
+        return err_set(ERR_FORMAT, "%s: expected an object", where);
+    TRY(json_check_keys(o, keys, where));
+    TRY(json_get_str(o, "text", &text, where));
+    TRY(json_get_str(o, "source", &source, where));
+    if (!source[0])
+        return err_set(ERR_FORMAT, "%s: source: expected a manual or list of events",
+                       where);
+    TRY(json_get_str(o, "scope", &scope, where));
+    if (strcmp(scope, "thread") != 0 && strcmp(scope, "machine") != 0)
+        return err_set(ERR_FORMAT, "%s: scope: expected thread or machine, found \"%s\"",
+                       where, scope);
+    TRY(json_opt_str(o, "papi", &papi, where));
+    TRY(put_text(e->papi, sizeof(e->papi), papi, where));
+    TRY(json_get_arr(o, "perf_event", &names, where));
+    if (json_array_size(names) < 1 || json_array_size(names) > COUNTERS_ALIAS_MAX)
+        return err_set(ERR_LIMIT, "%s: perf_event: expected 1 to %d names, found %zu",
+                       where, COUNTERS_ALIAS_MAX, json_array_size(names));
+    for (size_t i = 0; i < json_array_size(names); i++) {
         const char *s = json_string_value(json_array_get(names, i));
 
-        rc = s ? put_text(e->perf[e->n_perf++], COUNTERS_NAME_MAX, s, where)
-               : err_set(ERR_FORMAT, "%s: perf_event: expected names", where);
+        TRY(s ? put_text(e->perf[e->n_perf++], COUNTERS_NAME_MAX, s, where)
+              : err_set(ERR_FORMAT, "%s: perf_event: expected names", where));
     }
     e->machine = strcmp(scope, "machine") == 0;
-    return rc;
+    return OK;
 }
 
 /* The names of events as their indices. */
@@ -117,24 +104,23 @@ static int read_terms(const struct counters_list *l, const json_t *o, const char
 {
     const char *names[COUNTERS_EVENTS_MAX + 1] = {NULL};
     const json_t *a = NULL;
-    int rc = json_get_arr(o, key, &a, where);
 
+    TRY(json_get_arr(o, key, &a, where));
     for (int i = 0; i < l->n_events; i++)
         names[i] = l->events[i].name;
-    if (rc == OK && (json_array_size(a) < 1 || json_array_size(a) > COUNTERS_TERMS_MAX))
-        rc = err_set(ERR_LIMIT, "%s: %s: expected 1 to %d events, found %zu", where, key,
-                     COUNTERS_TERMS_MAX, json_array_size(a));
-    for (size_t i = 0; rc == OK && i < json_array_size(a); i++) {
+    if (json_array_size(a) < 1 || json_array_size(a) > COUNTERS_TERMS_MAX)
+        return err_set(ERR_LIMIT, "%s: %s: expected 1 to %d events, found %zu", where,
+                       key, COUNTERS_TERMS_MAX, json_array_size(a));
+    for (size_t i = 0; i < json_array_size(a); i++) {
         const char *s = json_string_value(json_array_get(a, i));
         int k = s ? name_index(names, s) : -1;
 
         if (k < 0)
-            rc = name_unknown(ERR_FORMAT, s ? s : "", names,
-                              "%s: %s: unknown event \"%s\"", where, key, s ? s : "?");
-        else
-            out[(*n)++] = k;
+            return name_unknown(ERR_FORMAT, s ? s : "", names,
+                                "%s: %s: unknown event \"%s\"", where, key, s ? s : "?");
+        out[(*n)++] = k;
     }
-    return rc;
+    return OK;
 }
 
 static int read_metric(struct counters_list *l, struct counters_metric *m,
@@ -144,49 +130,40 @@ static int read_metric(struct counters_list *l, struct counters_metric *m,
                                         "text", "spread", NULL};
     static const char *const missing[] = {"unit", "why", NULL};
     bool none = json_object_get(o, "why") != NULL;
-    int rc = json_check_keys(o, none ? missing : given, where);
 
-    if (rc == OK)
-        rc = get_text(o, "unit", m->unit, sizeof(m->unit), where);
-    if (rc == OK && none)
-        rc = get_text(o, "why", m->why, sizeof(m->why), where);
-    if (rc != OK || none)
-        return rc == OK && !m->why[0]
-                   ? err_set(ERR_FORMAT, "%s: why: expected a reason", where)
-                   : rc;
-    rc = read_terms(l, o, "num", m->num, &m->n_num, where);
-    if (rc == OK)
-        rc = read_terms(l, o, "den", m->den, &m->n_den, where);
-    if (rc == OK)
-        rc = json_get_f64(o, "scale", &m->scale, where);
-    if (rc == OK && m->scale <= 0)
-        rc =
-            err_set(ERR_FORMAT, "%s: scale: expected above 0, found %g", where, m->scale);
-    if (rc == OK)
-        rc = json_opt_bool(o, "spread", &m->spread, where);
-    return rc;
+    TRY(json_check_keys(o, none ? missing : given, where));
+    TRY(get_text(o, "unit", m->unit, sizeof(m->unit), where));
+    if (none) {
+        TRY(get_text(o, "why", m->why, sizeof(m->why), where));
+        return m->why[0] ? OK : err_set(ERR_FORMAT, "%s: why: expected a reason", where);
+    }
+    TRY(read_terms(l, o, "num", m->num, &m->n_num, where));
+    TRY(read_terms(l, o, "den", m->den, &m->n_den, where));
+    TRY(json_get_f64(o, "scale", &m->scale, where));
+    if (m->scale <= 0)
+        return err_set(ERR_FORMAT, "%s: scale: expected above 0, found %g", where,
+                       m->scale);
+    return json_opt_bool(o, "spread", &m->spread, where);
 }
 
 static int read_metrics(struct counters_list *l, const json_t *root, const char *path)
 {
     const char *names[COUNTERS_N_METRICS + 1] = {NULL};
     const json_t *all;
-    int rc = json_get_obj(root, "metrics", &all, path);
 
+    TRY(json_get_obj(root, "metrics", &all, path));
     for (int i = 0; i < COUNTERS_N_METRICS; i++)
         names[i] = counters_metric_name(i);
-    if (rc == OK)
-        rc = json_check_keys(all, names, path);
-    for (int i = 0; i < COUNTERS_N_METRICS && rc == OK; i++) {
+    TRY(json_check_keys(all, names, path));
+    for (int i = 0; i < COUNTERS_N_METRICS; i++) {
         char where[300];
         const json_t *o;
 
-        rc = json_get_obj(all, names[i], &o, path);
+        TRY(json_get_obj(all, names[i], &o, path));
         snprintf(where, sizeof(where), "%s: metrics.%s", path, names[i]);
-        if (rc == OK)
-            rc = read_metric(l, &l->metrics[i], o, where);
+        TRY(read_metric(l, &l->metrics[i], o, where));
     }
-    return rc;
+    return OK;
 }
 
 static int read_root(struct counters_list *l, const json_t *root, const char *path)
@@ -196,31 +173,24 @@ static int read_root(struct counters_list *l, const json_t *root, const char *pa
     const json_t *events, *source;
     const char *key, *note;
     json_t *value;
-    int rc = json_is_object(root) ? json_check_keys(root, keys, path)
-                                  : err_set(ERR_FORMAT, "%s: expected an object", path);
 
-    if (rc == OK)
-        rc = get_text(root, "about", l->about, sizeof(l->about), path);
-    if (rc == OK)
-        rc = json_get_arr(root, "source", &source, path);
-    if (rc == OK && json_array_size(source) < 1)
-        rc = err_set(ERR_FORMAT, "%s: source: expected a manual or list of events", path);
-    if (rc == OK)
-        rc = json_get_str(root, "note", &note, path); /* for readers of the file */
-    if (rc == OK)
-        rc = read_match(l, root, path);
-    if (rc == OK)
-        rc = json_get_obj(root, "events", &events, path);
-    if (rc != OK)
-        return rc;
+    if (!json_is_object(root))
+        return err_set(ERR_FORMAT, "%s: expected an object", path);
+    TRY(json_check_keys(root, keys, path));
+    TRY(get_text(root, "about", l->about, sizeof(l->about), path));
+    TRY(json_get_arr(root, "source", &source, path));
+    if (json_array_size(source) < 1)
+        return err_set(ERR_FORMAT, "%s: source: expected a manual or list of events",
+                       path);
+    TRY(json_get_str(root, "note", &note, path)); /* for readers of the file */
+    TRY(read_match(l, root, path));
+    TRY(json_get_obj(root, "events", &events, path));
     json_object_foreach((json_t *)events, key, value)
     {
         if (l->n_events == COUNTERS_EVENTS_MAX)
             return err_set(ERR_LIMIT, "%s: events: more than %d", path,
                            COUNTERS_EVENTS_MAX);
-        rc = read_event(&l->events[l->n_events++], key, value, path);
-        if (rc != OK)
-            return rc;
+        TRY(read_event(&l->events[l->n_events++], key, value, path));
     }
     return read_metrics(l, root, path);
 }

@@ -154,7 +154,7 @@ static int put_terms(struct counters_perf_event *e, const char *pmu, const char 
     return OK;
 }
 
-/* What the unit calls `what`; ERR_NOTFOUND: it knows no such event. */
+/* The unit's name for `what`; ERR_NOTFOUND: it knows no such event. */
 static int unit_event(struct counters_perf_event *e, const char *pmu, const char *what,
                       const char *name, struct counters_value *v)
 {

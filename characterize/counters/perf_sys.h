@@ -30,7 +30,7 @@ struct counters_perf_event {
     int cpu;
 };
 
-/* What a name stands for:
+/* A name stands for one of:
  *   cycles, instructions, page-faults, dTLB-load-misses ...   the kernel's generic events
  *   rUUEE                                                      a raw code of the core's PMU
  *   PMU/NAME/, PMU/TERM=VALUE,.../                             sysfs; a * in PMU is every

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-/* Of one call, all threads together. */
+/* The counts of one call, all threads together. */
 struct counters_call {
     int64_t instructions, reads, writes;
     int64_t l1_misses;                       /* of instructions, reads and writes */

@@ -21,7 +21,7 @@
 #define N_SLEEPS     200
 #define N_STEPS      1000003 /* of the published total; no round number */
 
-/* What the pieces of work share; each leaves the number that arithmetic gives. */
+/* The state that the pieces of work share; each leaves the number that arithmetic gives. */
 struct bench {
     char *buffer;
     size_t page;

@@ -1,7 +1,7 @@
 #include "characterize/peak/peak.h"
 #include "cpu/cpu.h"
 
-/* What LDTILECFG reads. */
+/* The memory that LDTILECFG reads. */
 struct config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];

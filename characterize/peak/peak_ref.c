@@ -1,4 +1,4 @@
-/* What any processor can do: 16-byte vectors, which the compiler takes apart if need be.
+/* The peak of any processor: 16-byte vectors, which the compiler takes apart if need be.
  */
 #define VEC_BYTES         16
 #define N_ACC             12

@@ -1,4 +1,4 @@
-/* What it costs ranks to add up a vector that each has: twice a layer where a model is
+/* The cost for ranks to add up a vector that each has: twice a layer where a model is
  * split. Every algorithm, for messages from one hidden state to a prompt's. */
 #include <stdio.h>
 #include <string.h>

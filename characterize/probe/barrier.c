@@ -1,4 +1,4 @@
-/* What it costs the engine's threads to wait for each other: some ten times a layer. */
+/* The cost for the engine's threads to wait for each other: some ten times a layer. */
 #include "base/clock.h"
 #include "characterize/trial.h"
 

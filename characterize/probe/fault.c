@@ -1,4 +1,4 @@
-/* What the first touch of a page costs, small and huge: the price of memory that is not
+/* The cost of the first touch of a page, small and huge: the price of memory that is not
  * taken before serving begins. */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-/* Of each thread, in whole pages, one at least. */
+/* The part of each thread, in whole pages, one at least. */
 static size_t part_of(int n_threads, int huge)
 {
     size_t part = huge ? BYTES_HUGE : BYTES_SMALL, most = BYTES_MAX / (size_t)n_threads;

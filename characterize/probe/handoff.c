@@ -1,4 +1,4 @@
-/* What it costs two CPUs to hand a line of memory to and fro: shared caches, rings and
+/* The cost for two CPUs to hand a line of memory to and fro: shared caches, rings and
  * packages that no tool reports show here. */
 #include <sched.h>
 #include <stdatomic.h>
@@ -69,7 +69,7 @@ MUST static int measure(struct probe_ctx *c, int a, int b, double budget_s)
     return rc;
 }
 
-/* A brief look is at the first CPU with those after it, and with the last. */
+/* A brief measurement pairs the first CPU with those after it, and with the last. */
 static int wanted(const struct probe_ctx *c, int a, int b)
 {
     if (!c->full)

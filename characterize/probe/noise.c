@@ -89,7 +89,7 @@ MUST static int measure(struct probe_ctx *c, struct job *j, const char *name,
     return probe_report(c, name, "1", c->n_threads_max, &r);
 }
 
-/* Of all CPUs of this process together, as the kernel counts it. */
+/* The time of all CPUs of this process together, as the kernel counts it. */
 MUST static int report_steal(struct probe_ctx *c, struct measure_noise *n)
 {
     const char *name = "noise_steal_ns_per_s", *unit = "ns/s";

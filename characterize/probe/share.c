@@ -9,9 +9,9 @@
 #include "characterize/trial.h"
 
 #define TRIAL_S 0.002
-/* The partner looks this often a trial whether it may end: it must work as long as the
+/* The partner checks this often a trial whether it may end: it must work as long as the
  * first thread does, however late it began. */
-#define LOOKS 64
+#define N_CHECKS 64
 /* Every CPU is tried with the first; beyond these many only some of them. */
 #define PARTNERS_MAX 16
 
@@ -42,7 +42,7 @@ static void compute(void *arg, int id, int n_threads)
     } else if (id == j->partner) {
         atomic_store(&j->partner_works, 1);
         while (!atomic_load(&j->done))
-            j->sink[1] = j->arith->run(j->n_rounds / LOOKS + 1);
+            j->sink[1] = j->arith->run(j->n_rounds / N_CHECKS + 1);
     }
 }
 

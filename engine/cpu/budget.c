@@ -10,7 +10,7 @@
 
 /* ---- pinning the calling thread ---- */
 
-/* Of the calling thread. */
+/* The pinning of the calling thread. */
 static _Thread_local struct {
     int depth, cpu;                                /* pinned as often, at last to it */
     cpu_set_t before[AFFINITY_BITS / CPU_SETSIZE]; /* where depth > 0 */

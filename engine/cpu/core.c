@@ -1,4 +1,4 @@
-/* What one core has: caches, multiply-add units and prefetchers. The kernel says what one cache
+/* The parts of one core: caches, multiply-add units and prefetchers. The kernel says what one cache
  * holds. Where it does not, the C library is asked, which for AMD may give the third level of the
  * whole package (508 MiB of 32 MiB each), so it is capped at that. */
 #include <pthread.h>
@@ -35,16 +35,16 @@ static void read_core(void)
                   {_SC_LEVEL2_CACHE_SIZE, 512 << 10},
                   {_SC_LEVEL3_CACHE_SIZE, 8 << 20}};
     struct cpu_info info;
-    int64_t said[3];
+    int64_t stated[3];
 
     cpu_info_get(&info);
     fma_512 = cpu_fma_per_cycle_of(&info, 512);
     bf16_dot_fast = cpu_bf16_dot_fast_of(&info);
     cpu_prefetch_of(&prefetch, &info);
-    said[0] = info.l1d_bytes, said[1] = info.l2_bytes, said[2] = info.l3_bytes;
+    stated[0] = info.l1d_bytes, stated[1] = info.l2_bytes, stated[2] = info.l3_bytes;
     for (int i = 0; i < 3; i++) {
         int64_t bytes =
-            said[i] > 0 ? said[i] : c_library_bytes(i + 1, caches[i].name, &info);
+            stated[i] > 0 ? stated[i] : c_library_bytes(i + 1, caches[i].name, &info);
 
         sizes[i] = bytes > 0 ? (size_t)bytes : caches[i].usual;
     }

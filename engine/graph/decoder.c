@@ -114,7 +114,7 @@ static bool swaps_heads(const struct graph_node *v)
            v->ints[3] == 3;
 }
 
-/* What is projected, as heads: transpose(reshape(x W + b)), with a normalisation of each head
+/* A projection as heads: transpose(reshape(x W + b)), with a normalisation of each head
  * before the transpose where `head_norm` is not NULL and it is there. */
 static int heads(struct job *j, int i, struct graph_matrix *w, struct graph_matrix *bias,
                  struct graph_matrix *head_norm, int *n_heads)
@@ -309,7 +309,7 @@ static int check_part(struct graph_decoder *d, const struct graph *part, int64_t
     return rc;
 }
 
-/* The part of the graph that gives mask and angles, for a few tokens. */
+/* The part of the graph that gives mask and angles, for 2 and GRAPH_DECODER_TOK tokens. */
 static int check_positions(struct job *j, graph_fill_fn fill, void *ctx)
 {
     static const struct graph_pass *const none[] = {NULL};

@@ -124,7 +124,7 @@ MUST int graph_rewrite_by(struct graph *g, const struct graph_pass *const *passe
 /* By all passes. */
 MUST int graph_rewrite(struct graph *g, int *n_changes);
 
-/* What a graph costs that is run node by node, each reading its inputs and writing its result in
+/* The cost of a graph that is run node by node, each reading its inputs and writing its result in
  * f32. A view (reshape, squeeze, unsqueeze) costs nothing. */
 struct graph_cost {
     int n_nodes;     /* all */

@@ -1,4 +1,4 @@
-/* graph/match.h - what passes that look for patterns share. Threads: stateless. */
+/* graph/match.h - tests that passes use to find patterns. Threads: stateless. */
 #ifndef GRAPH_MATCH_H
 #define GRAPH_MATCH_H
 

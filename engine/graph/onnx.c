@@ -33,7 +33,7 @@ struct graph_onnx {
 
 /* ---- names ---- */
 
-/* Equal hashes are not equal names: whoever finds a place looks at the name. */
+/* Equal hashes are not equal names: whoever finds a place compares the name. */
 static bool value_find(const struct graph_onnx *f, struct onnx_text name, int *node)
 {
     const struct onnx_value *v;

@@ -9,7 +9,7 @@
 
 #define ELEMENTS_MAX ((int64_t)1 << 16) /* of a const */
 
-/* What a conversion works on. */
+/* The node that a conversion works on, and its surroundings. */
 struct job {
     struct graph *g;
     int64_t opset;

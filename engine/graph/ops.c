@@ -251,7 +251,7 @@ MUST static int broadcast(struct graph_shape *out, const struct graph_shape *a,
     return OK;
 }
 
-/* Of a dynamic size: itself plus 0, times 1. */
+/* The result is known of a dynamic size plus 0 or times 1: itself. */
 static bool arithmetic(const char *op, int64_t a, int64_t b, int64_t *out)
 {
     bool sums = strcmp(op, "add") == 0 || strcmp(op, "sub") == 0;
@@ -560,7 +560,7 @@ static int64_t value_at(const struct graph_node *v, int k)
     return v->value[v->n_value == 1 ? 0 : k];
 }
 
-/* Of one element, or of as many as the result. */
+/* A value has one element, or as many as the result. */
 static bool has_values(const struct graph_node *v, int64_t n)
 {
     return v->n_value == 1 || v->n_value == n;

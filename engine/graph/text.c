@@ -94,7 +94,7 @@ static int need_number(struct reader *r, double *out)
     return OK;
 }
 
-/* Of a const: masks are made of infinities. */
+/* A const may hold infinities, of which masks are made. */
 static int need_element(struct reader *r, double *out)
 {
     bool infinite = take(r, "inf"), negative = !infinite && take(r, "-inf");

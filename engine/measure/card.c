@@ -37,7 +37,7 @@ int measure_card_path(char *out, size_t n, const char *dir, const char *suffix)
 
 /* ---- what is accepted ---- */
 
-/* What a card is only true for. *out: a new reference. */
+/* The identity of the machine that a card is true for. *out: a new reference. */
 MUST static int identity(json_t **out, const struct cpu_budget *b)
 {
     char isa[128], cpus[1024];
@@ -54,7 +54,7 @@ MUST static int identity(json_t **out, const struct cpu_budget *b)
     return *out ? OK : err_set(ERR_NOMEM, "machine card: no memory");
 }
 
-/* Of all but its checksum. */
+/* The checksum of all but itself. */
 MUST static int checksum(const json_t *card, char out[17])
 {
     json_t *rest = json_copy((json_t *)card);
@@ -135,7 +135,7 @@ int measure_card_new(json_t **out, const struct measure_card_row *rows, int n,
     return rc;
 }
 
-/* What is accepted of each unit: ten times and more beyond today's machines. */
+/* The range that is accepted of each unit: ten times and more beyond today's machines. */
 static const struct unit {
     const char *name;
     double min, max;
@@ -233,7 +233,7 @@ MUST static int check_identity(const json_t *card, json_t *ours, const char *whe
 MUST static int check_whole(const json_t *card, const char *where)
 {
     const json_t *values = NULL;
-    const char *format = "", *said = "";
+    const char *format = "", *stated = "";
     char sum[17], at[512];
     int64_t version;
 
@@ -250,14 +250,14 @@ MUST static int check_whole(const json_t *card, const char *where)
         snprintf(at, sizeof(at), "%.400s: values[%zu]", where, i);
         TRY(check_row(json_array_get(values, i), at));
     }
-    TRY(json_get_str(card, "checksum", &said, where));
+    TRY(json_get_str(card, "checksum", &stated, where));
     TRY(checksum(card, sum));
-    if (strcmp(sum, said) == 0)
+    if (strcmp(sum, stated) == 0)
         return OK;
     return err_set(ERR_FORMAT,
                    "%s: changed after it was measured: its checksum is \"%.16s\", its "
                    "content has \"%s\"",
-                   where, said, sum);
+                   where, stated, sum);
 }
 
 int measure_card_check(const json_t *card, const char *where)
@@ -311,7 +311,7 @@ void measure_card_drop(const char *dir)
 
 /* ---- values ---- */
 
-/* What was measured, but is not trusted, has its reason. */
+/* A value that was measured, but is not trusted, has its reason. */
 static bool is_doubtful(const json_t *row)
 {
     return json_str_at(row, "why", "")[0] && !isnan(json_f64_at(row, "estimate"));

@@ -103,7 +103,7 @@ static void quantile(const double *sorted, int n, double q, struct measure_repor
     r->hi = sorted[hi];
 }
 
-/* The slowest of i's undisturbed trials; infinite where there are too few. A disturbed one
+/* The slowest of i's undisturbed trials; infinite where there are not enough. A disturbed one
  * is set apart if it was slower: a thread may lose its CPU without a loss of time. */
 static double limit(const struct measure *m, int i)
 {

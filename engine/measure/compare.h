@@ -28,7 +28,7 @@
 
 #include "base/err.h"
 
-/* What a callback says of one trial. */
+/* The result of one trial, from the callback. */
 struct measure_trial {
     double seconds; /* -1 on entry: left so, the time of the call counts. NaN: this
                        alternative cannot run any more and leaves; the others go on */

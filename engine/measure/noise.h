@@ -32,7 +32,7 @@ struct measure_noise {
 MUST int measure_noise_begin(struct measure_noise *n);
 MUST int measure_noise_end(struct measure_noise *n);
 
-/* What exceeds its threshold: at most one for each code. */
+/* A quantity above its threshold: at most one for each code. */
 struct measure_noise_finding {
     const char *code; /* "noisy_machine", "steal", "throttled" */
     double observed, threshold;

@@ -53,7 +53,7 @@ static int publish(struct par_rank *r, uint64_t mine, uint64_t *of_rank_0)
     return rc == OK ? par_rank_barrier(r) : rc; /* all have read it */
 }
 
-/* All ranks must run the same trials, so rank 0 tells how many messages one has; 0: the time
+/* All ranks must run the same trials, so rank 0 publishes how many messages one has; 0: the time
  * is up. */
 static int choose_reps(struct trial *t, uint64_t start_ns)
 {

@@ -16,8 +16,8 @@ struct par_comm {
     /* Written by rank 0 in par_comm_measure(). The others read them once n_published has been
      * raised. */
     _Alignas(PAR_LINE) struct par_choice choice;
-    uint64_t published;          /* a word that rank 0 tells the others */
-    struct par_flag n_published; /* how many it has told */
+    uint64_t published;          /* a word from rank 0 to the others */
+    struct par_flag n_published; /* how many there have been */
     /* Written by the first caller of par_comm_abort(). */
     _Alignas(PAR_LINE) atomic_int aborted;
 };

@@ -202,7 +202,7 @@ static int start_watcher(struct par_ranks *p)
     return rc;
 }
 
-/* Signals wait until the child has said which are not its own. */
+/* Signals wait until the child has reported which are not its own. */
 static int start_children(struct par_ranks *p)
 {
     pid_t parent = getpid();

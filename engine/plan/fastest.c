@@ -177,7 +177,7 @@ static double request_s(const struct comparison *c, int i)
                      : INFINITY;
 }
 
-/* Of those as fast as the fastest within the noise, the one of fewest ranks; -1: none can
+/* The one of fewest ranks among those as fast as the fastest within the noise; -1: none can
  * run. The times are of two phases that were compared separately, so that a request has an
  * estimate but no rounds. */
 static int choose(const struct comparison *c)

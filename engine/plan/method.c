@@ -105,9 +105,9 @@ void plan_search_result_free(struct plan_search_result *f)
     f->fundamental = NULL;
 }
 
-/* ---- telling how far it is ---- */
+/* ---- progress ---- */
 
-static void tell(struct plan_watch *w)
+static void report(struct plan_watch *w)
 {
     w->progress.elapsed_s = (double)(clock_ns() - w->start_ns) * 1e-9;
     if (w->o->progress)
@@ -116,7 +116,7 @@ static void tell(struct plan_watch *w)
 
 void plan_watch_count(struct plan_watch *w)
 {
-    tell(w);
+    report(w);
     w->progress.n_measurements++;
 }
 
@@ -125,7 +125,7 @@ static int watched_measure(void *ctx, const struct topo_config *c, int repeat,
 {
     struct plan_watch *w = ctx;
 
-    tell(w);
+    report(w);
     if (w->o->stop && *w->o->stop)
         return err_set(ERR_CANCELED, "the search was interrupted");
     w->progress.n_measurements++;
@@ -143,5 +143,5 @@ void plan_watch_begin(struct plan_watch *w, const struct plan_search_opts *o,
     if (inner)
         w->e = (struct plan_evaluation){watched_measure, w, inner->noise_frac,
                                         inner->simulated};
-    tell(w);
+    report(w);
 }

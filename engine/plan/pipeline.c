@@ -32,7 +32,7 @@ struct pipeline {
     /* Of the replay. Alternative 2 i is candidate i with default schedules, 2 i + 1 with those
      * tuned for it; list[] are those that exist. */
     int list[2 * PLAN_RANKED_MAX], n_list;
-    int next[2 * PLAN_RANKED_MAX]; /* the trial of an earlier run to look at next */
+    int next[2 * PLAN_RANKED_MAX]; /* the next trial of an earlier run */
     struct measure *measure;
     struct plan_watch watch;
     char what[64]; /* of the watch */

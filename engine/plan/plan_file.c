@@ -82,17 +82,15 @@ static int check_distinct(const struct plan_phase *f, const char *where)
 static int read_ranks(struct plan_phase *f, const json_t *o, const char *where)
 {
     const json_t *ranks = NULL;
-    int rc = json_get_arr(o, "ranks", &ranks, where);
 
-    if (rc != OK)
-        return rc;
+    TRY(json_get_arr(o, "ranks", &ranks, where));
     if (json_array_size(ranks) < 1 || json_array_size(ranks) > CPU_MAX)
         return err_set(ERR_FORMAT, "%s: ranks: expected 1 to %d lists, found %zu", where,
                        CPU_MAX, json_array_size(ranks));
     f->n_ranks = (int)json_array_size(ranks);
-    for (int r = 0; r < f->n_ranks && rc == OK; r++)
-        rc = read_rank(f, json_array_get(ranks, (size_t)r), r, where);
-    return rc == OK ? check_distinct(f, where) : rc;
+    for (int r = 0; r < f->n_ranks; r++)
+        TRY(read_rank(f, json_array_get(ranks, (size_t)r), r, where));
+    return check_distinct(f, where);
 }
 
 static int read_rank_nodes(struct plan_phase *f, const json_t *list, int rank,
@@ -122,36 +120,32 @@ static int read_rank_nodes(struct plan_phase *f, const json_t *list, int rank,
 static int read_nodes(struct plan_phase *f, const json_t *o, const char *where)
 {
     const json_t *nodes = NULL;
-    int rc;
 
     for (int i = 0; i < f->n_ranks * f->n_threads; i++)
         f->nodes[i] = -1;
     if (!json_object_get(o, "memory_nodes"))
         return OK;
-    rc = json_get_arr(o, "memory_nodes", &nodes, where);
-    if (rc == OK && json_array_size(nodes) != (size_t)f->n_ranks)
-        rc = err_set(ERR_FORMAT,
-                     "%s: memory_nodes: expected %d arrays, one a rank, found %zu", where,
-                     f->n_ranks, json_array_size(nodes));
-    for (int r = 0; r < f->n_ranks && rc == OK; r++)
-        rc = read_rank_nodes(f, json_array_get(nodes, (size_t)r), r, where);
-    return rc;
+    TRY(json_get_arr(o, "memory_nodes", &nodes, where));
+    if (json_array_size(nodes) != (size_t)f->n_ranks)
+        return err_set(ERR_FORMAT,
+                       "%s: memory_nodes: expected %d arrays, one a rank, found %zu",
+                       where, f->n_ranks, json_array_size(nodes));
+    for (int r = 0; r < f->n_ranks; r++)
+        TRY(read_rank_nodes(f, json_array_get(nodes, (size_t)r), r, where));
+    return OK;
 }
 
 /* [[rows, seconds], ...] */
 static int read_costs(struct plan_costs *c, const json_t *o, const char *where)
 {
     const json_t *a = NULL;
-    int rc;
 
     if (!json_object_get(o, "step_s"))
         return OK;
-    rc = json_get_arr(o, "step_s", &a, where);
-    if (rc == OK && (json_array_size(a) < 1 || json_array_size(a) > PLAN_COSTS_MAX))
-        rc = err_set(ERR_FORMAT, "%s: step_s: expected 1 to %d entries, found %zu", where,
-                     PLAN_COSTS_MAX, json_array_size(a));
-    if (rc != OK)
-        return rc;
+    TRY(json_get_arr(o, "step_s", &a, where));
+    if (json_array_size(a) < 1 || json_array_size(a) > PLAN_COSTS_MAX)
+        return err_set(ERR_FORMAT, "%s: step_s: expected 1 to %d entries, found %zu",
+                       where, PLAN_COSTS_MAX, json_array_size(a));
     for (int i = 0; i < (int)json_array_size(a); i++) {
         const json_t *e = json_array_get(a, (size_t)i);
 
@@ -230,41 +224,33 @@ static int read_phase(struct plan_phase *f, const json_t *root, const char *key,
         "ranks", "memory_nodes", "expected_s", "step_s", "allreduce", "why", NULL};
     const json_t *o = NULL;
     char where[600];
-    int rc = json_get_obj(root, key, &o, path);
 
+    TRY(json_get_obj(root, key, &o, path));
     snprintf(where, sizeof(where), "%s: %s", path, key);
     f->expected_s = NAN;
-    if (rc == OK)
-        rc = json_check_keys(o, known, where);
-    if (rc == OK)
-        rc = read_ranks(f, o, where);
-    if (rc == OK)
-        rc = read_nodes(f, o, where);
-    if (rc == OK)
-        rc = json_opt_f64(o, "expected_s", &f->expected_s, where);
-    if (rc == OK && f->expected_s <= 0) /* false for NAN: none */
-        rc = err_set(ERR_FORMAT, "%s: expected_s: expected seconds above 0, found %g",
-                     where, f->expected_s);
-    if (rc == OK)
-        rc = read_costs(&f->costs, o, where);
-    if (rc == OK)
-        rc = read_sums(&f->allreduce, o, where);
-    if (rc == OK)
-        rc = read_text(f->why, sizeof(f->why), o, "why", where);
-    return rc;
+    TRY(json_check_keys(o, known, where));
+    TRY(read_ranks(f, o, where));
+    TRY(read_nodes(f, o, where));
+    TRY(json_opt_f64(o, "expected_s", &f->expected_s, where));
+    if (f->expected_s <= 0) /* false for NAN: none */
+        return err_set(ERR_FORMAT, "%s: expected_s: expected seconds above 0, found %g",
+                       where, f->expected_s);
+    TRY(read_costs(&f->costs, o, where));
+    TRY(read_sums(&f->allreduce, o, where));
+    return read_text(f->why, sizeof(f->why), o, "why", where);
 }
 
 static int check_version(const json_t *root, const char *path)
 {
     int64_t version = 0;
-    int rc = json_get_int(root, "version", 1, PLAN_VERSION, &version, path);
 
-    if (rc == OK && version == 1)
-        rc = err_set(ERR_UNSUPPORTED,
-                     "%s: version: expected %d, found 1, a plan of an earlier engine: "
-                     "make a new one with `sandwich plan --out FILE`",
-                     path, PLAN_VERSION);
-    return rc;
+    TRY(json_get_int(root, "version", 1, PLAN_VERSION, &version, path));
+    if (version == 1)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: version: expected %d, found 1, a plan of an earlier engine: "
+                       "make a new one with `sandwich plan --out FILE`",
+                       path, PLAN_VERSION);
+    return OK;
 }
 
 static int check_evidence(const struct plan *p, const char *path)
@@ -283,24 +269,18 @@ static int check_evidence(const struct plan *p, const char *path)
 static int read_try(struct plan_replay *t, const json_t *o, const char *where)
 {
     int64_t n = 0;
-    int rc;
 
     if (!json_is_object(o))
         return err_set(ERR_FORMAT, "%s: expected an object", where);
     t->seconds = t->lo = t->hi = NAN;
-    rc = read_text(t->name, sizeof(t->name), o, "name", where);
-    if (rc == OK)
-        rc = json_opt_bool(o, "tuned", &t->tuned, where);
-    if (rc == OK)
-        rc = json_opt_f64(o, "seconds", &t->seconds, where);
-    if (rc == OK)
-        rc = json_opt_f64(o, "lo_s", &t->lo, where);
-    if (rc == OK)
-        rc = json_opt_f64(o, "hi_s", &t->hi, where);
-    if (rc == OK)
-        rc = json_opt_int(o, "n_measurements", 0, INT32_MAX, &n, where);
+    TRY(read_text(t->name, sizeof(t->name), o, "name", where));
+    TRY(json_opt_bool(o, "tuned", &t->tuned, where));
+    TRY(json_opt_f64(o, "seconds", &t->seconds, where));
+    TRY(json_opt_f64(o, "lo_s", &t->lo, where));
+    TRY(json_opt_f64(o, "hi_s", &t->hi, where));
+    TRY(json_opt_int(o, "n_measurements", 0, INT32_MAX, &n, where));
     t->n = (int)n;
-    return rc;
+    return OK;
 }
 
 static int read_tries(struct plan *p, const json_t *root, const char *path)
@@ -308,29 +288,24 @@ static int read_tries(struct plan *p, const json_t *root, const char *path)
     const json_t *o = NULL, *a = NULL;
     int64_t chosen = 0;
     char where[600];
-    int rc;
 
     if (!json_object_get(root, "tried"))
         return OK;
     snprintf(where, sizeof(where), "%s: tried", path);
-    rc = json_get_obj(root, "tried", &o, path);
-    if (rc == OK)
-        rc = json_get_arr(o, "configurations", &a, where);
-    if (rc == OK && (json_array_size(a) < 1 || json_array_size(a) > PLAN_TRIES_MAX))
-        rc = err_set(ERR_FORMAT, "%s: configurations: expected 1 to %d, found %zu", where,
-                     PLAN_TRIES_MAX, json_array_size(a));
-    if (rc == OK)
-        rc =
-            json_get_int(o, "chosen", 0, (int64_t)json_array_size(a) - 1, &chosen, where);
-    if (rc == OK)
-        rc = read_text(p->why, sizeof(p->why), o, "why", where);
-    for (size_t i = 0; rc == OK && i < json_array_size(a); i++) {
+    TRY(json_get_obj(root, "tried", &o, path));
+    TRY(json_get_arr(o, "configurations", &a, where));
+    if (json_array_size(a) < 1 || json_array_size(a) > PLAN_TRIES_MAX)
+        return err_set(ERR_FORMAT, "%s: configurations: expected 1 to %d, found %zu",
+                       where, PLAN_TRIES_MAX, json_array_size(a));
+    TRY(json_get_int(o, "chosen", 0, (int64_t)json_array_size(a) - 1, &chosen, where));
+    TRY(read_text(p->why, sizeof(p->why), o, "why", where));
+    for (size_t i = 0; i < json_array_size(a); i++) {
         snprintf(where, sizeof(where), "%s: tried: configurations[%zu]", path, i);
-        rc = read_try(&p->tries[i], json_array_get(a, i), where);
+        TRY(read_try(&p->tries[i], json_array_get(a, i), where));
     }
-    p->n_tries = rc == OK ? (int)json_array_size(a) : 0;
+    p->n_tries = (int)json_array_size(a);
     p->chosen_try = (int)chosen;
-    return rc;
+    return OK;
 }
 
 static int read_schedules(struct plan *p, const json_t *root, const char *path)
@@ -347,41 +322,29 @@ static int read_head(struct plan *p, const json_t *root, const char *path)
     static const char *const known[] = {
         "version", "machine", "evidence", "truth", /* its former name */
         "method",  "prefill", "decode",   "schedules", "tried", NULL};
-    int rc;
 
     if (!json_is_object(root))
         return err_set(ERR_FORMAT, "%s: expected an object", path);
-    rc = check_version(root, path);
-    if (rc == OK)
-        rc = json_check_keys(root, known, path);
-    if (rc == OK)
-        rc = read_text(p->machine, sizeof(p->machine), root, "machine", path);
-    if (rc == OK)
-        rc = read_text(p->evidence, sizeof(p->evidence), root,
-                       json_object_get(root, "truth") ? "truth" : "evidence", path);
-    if (rc == OK)
-        rc = check_evidence(p, path);
-    return rc == OK ? read_text(p->method, sizeof(p->method), root, "method", path) : rc;
+    TRY(check_version(root, path));
+    TRY(json_check_keys(root, known, path));
+    TRY(read_text(p->machine, sizeof(p->machine), root, "machine", path));
+    TRY(read_text(p->evidence, sizeof(p->evidence), root,
+                  json_object_get(root, "truth") ? "truth" : "evidence", path));
+    TRY(check_evidence(p, path));
+    return read_text(p->method, sizeof(p->method), root, "method", path);
 }
 
 int plan_of_json(struct plan *p, const json_t *o, const char *where)
 {
-    int rc;
-
     memset(p, 0, sizeof(*p));
-    rc = read_head(p, o, where);
-    if (rc == OK)
-        rc = read_phase(&p->prefill, o, "prefill", where);
-    if (rc == OK)
-        rc = read_phase(&p->decode, o, "decode", where);
-    if (rc == OK)
-        rc = plan_number_cpus(p);
-    if (rc == OK)
-        rc = read_tries(p, o, where);
-    if (rc == OK)
-        rc = read_schedules(p, o, where);
+    TRY(read_head(p, o, where));
+    TRY(read_phase(&p->prefill, o, "prefill", where));
+    TRY(read_phase(&p->decode, o, "decode", where));
+    TRY(plan_number_cpus(p));
+    TRY(read_tries(p, o, where));
+    TRY(read_schedules(p, o, where));
     snprintf(p->source, sizeof(p->source), "%s", where);
-    return rc;
+    return OK;
 }
 
 int plan_read(struct plan *p, const char *path)

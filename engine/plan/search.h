@@ -89,7 +89,7 @@ MUST int plan_phase_set(struct plan_phase *out, const struct topo_config *c);
 void plan_begin(struct plan *p, const struct plan_search_opts *o, const char *method);
 /* Can one team run both phases: are decode's CPUs among prefill's? */
 bool plan_one_team(const struct plan *p);
-/* What the options and the model allow. */
+/* The limits that the options and the model set. */
 void plan_search_limits(struct topo_limits *out, const struct plan_search_opts *o,
                         bool strict);
 
@@ -99,7 +99,7 @@ MUST int plan_evaluation_open(struct plan_evaluation *out, struct simulate_workl
                               const struct plan_search_opts *o, enum topo_phase phase,
                               const struct topo_config *placement);
 
-/* An evaluation that tells o->progress how far it is, around another one. */
+/* An evaluation that reports its progress to o->progress, around another one. */
 struct plan_watch {
     struct plan_evaluation e; /* to be used in place of `inner` */
     const struct plan_evaluation *inner;

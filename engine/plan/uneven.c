@@ -140,7 +140,7 @@ static int append(struct uneven *u, int at, int node, int n, bool ordered)
 }
 
 /* The plan of u->ranks ranks on each node, of n_threads threads; `joint`: all of them are one
- * rank. *trial is -1 where the nodes have too few cores. */
+ * rank. *trial is -1 where the nodes lack cores. */
 static int try_ranks(struct uneven *u, int n_threads, bool joint, bool ordered,
                      int *trial)
 {
@@ -252,7 +252,7 @@ static int classify(struct uneven *u)
         for (int k = 1; rc == OK && n && node[n - 1] == i && k < PROBES; k++)
             rc = measure_again(s, v[n - 1]);
     }
-    for (int i = 1; rc == OK && i < n; i++) /* few nodes */
+    for (int i = 1; rc == OK && i < n; i++) /* a short list */
         for (int k = i; k > 0 && s->trials[v[k]].seconds < s->trials[v[k - 1]].seconds;
              k--) {
             int trial = v[k], own = node[k];

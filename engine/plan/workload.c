@@ -4,7 +4,7 @@
 
 /* ---- barriers ---- */
 
-/* What step/forward.c waits for in a step, counted as it is read there. Once a step: the
+/* The waits of step/forward.c in a step, counted as it is read there. Once a step: the
  * embedding, and the team's return. In a layer: after QKV and after the rotation (which a
  * team saves whose threads divide the KV heads; the teams that a search is for have more
  * threads than that), after attention, after its output projection, after gate+up, after
@@ -31,7 +31,7 @@ static double prefill_barriers(const struct model_config *c)
 
 /* ---- steps ---- */
 
-/* What both phases have in common. A layer sums its rows over the ranks twice: n_rows of
+/* The part that both phases have in common. A layer sums its rows over the ranks twice: n_rows of
  * them, in the last layer n_last. */
 static void set_work(struct simulate_step *w, const struct model_config *c,
                      const struct model_cost *cost, double n_rows, double n_last)

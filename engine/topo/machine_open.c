@@ -1,4 +1,4 @@
-/* What a machine's name stands for, and the child process that reads it. */
+/* Opening a machine by its name, in a child process that reads it. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 /* The largest machines described so far are below 4 MB and 5000 CPUs. */
 #define XML_BYTES_MAX (64 << 20)
-/* What a short string or a folder may cost to read, as if it were a file of this size; and
+/* A short string or a folder may cost as much to read as a file of this size; and
  * what this host may, since hwloc takes seconds where there are thousands of CPUs. */
 #define NO_FILE_BYTES (1 << 20)
 #define HOST_BYTES    (32 << 20)

@@ -105,7 +105,7 @@ int topo_config_nodes(const struct topo_config *c, int rank, int *nodes, int max
     const int *pu = c->tree->pus + (size_t)rank * (size_t)c->n_threads;
     int n = 0, last = -1;
 
-    for (;;) { /* the next larger node each time: few nodes, no memory */
+    for (;;) { /* the next larger node each time: a short list, no memory */
         int next = m->n_nodes;
 
         for (int i = 0; i < c->n_threads; i++) {

@@ -19,7 +19,7 @@
 
 #define TOPO_LEVELS_MAX 24
 
-/* What the nodes of a level are, as bits. A level can be several things at once (a package
+/* The kinds of a level's nodes, as bits. A level can be several things at once (a package
  * that is one memory node and has one L3). */
 enum topo_kind {
     TOPO_MACHINE = 1,

@@ -429,7 +429,7 @@ int tune_cache_save(const struct tune_cache *c)
 
 /* ---- finding ---- */
 
-/* What a group is for, as it would stand in one. */
+/* The key of a group, as an empty one of it. */
 static void group_key(const struct tune_cache *c, const struct kern_variant *v,
                       const struct kern_mat *w, int n_threads, struct group *out)
 {

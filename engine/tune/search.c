@@ -181,7 +181,7 @@ static void all_default(const struct tune_ctx *c, struct kern_schedule *out)
 
 /* ---- what was found is measured again ---- */
 
-/* What is measured again for the choice *s: first what is preferred among equals. The same number
+/* The schedules that are measured again for the choice *s, the preferred first. The same number
  * for all policies, and the default where searches begin with it. When the budget is over,
  * no others than those: a little more time than was given, but never a choice by chance. */
 static int to_retest(struct tune_search *q, const struct kern_schedule *s,

@@ -20,7 +20,7 @@ struct tune_mk {
 
 /* The distinct micro-kernels for m rows. The driver cuts A into blocks of nearly equal
  * height, so all mr that give the same number of blocks are equivalent. The tallest
- * represents them, because it tells most about a larger m. Ordered by sums in registers,
+ * represents them, because it says most about a larger m. Ordered by sums in registers,
  * most first. Returns their number, at most TUNE_MKS_MAX. */
 int tune_mks(const struct kern_variant *v, int64_t m, struct tune_mk *out);
 

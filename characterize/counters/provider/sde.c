@@ -1,4 +1,4 @@
-/* What this program counts itself and publishes, read back through PAPI. */
+/* Numbers that this program counts itself and publishes, read back through PAPI. */
 #include <stdio.h>
 
 #include "characterize/counters/papi_group.h"

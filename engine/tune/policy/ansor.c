@@ -1,5 +1,5 @@
 /* A search in the manner of Ansor (OSDI'20): separately for every shape, random schedules out
- * of the whole space, then generations of mutation and crossing ranked by a cost model
+ * of the whole space, then generations of mutation and recombination ranked by a cost model
  * that learns from what is measured, in batches, up to `trials` measurements. The model
  * is ridge regression where Ansor has boosted trees. */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The yardstick: a whole grid is looked at, for few shapes only.
+/* The yardstick: a whole grid is measured, for a small number of shapes.
  *
  * The grid is bounded: micro-kernels of each width in the two fewest numbers of row
  * blocks whose sums fill at least half of what the widest use of the registers holds (all

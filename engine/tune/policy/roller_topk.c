@@ -16,7 +16,7 @@
 #define FILL_FRAC 0.75 /* of a cache that a slice may take */
 #define N_LEVELS  3
 
-/* What one core of a server does in a cycle: sums of 16 lanes, loads, and bytes from the
+/* The work of one core of a server in a cycle: sums of 16 lanes, loads, and bytes from the
  * second level, the last and memory. Only ratios matter. */
 #define FMA_PER_CYCLE  2.0
 #define LOAD_PER_CYCLE 2.0
