@@ -68,8 +68,9 @@ def slo(ax, c):
 
 result = read.latest(STEM)
 fig, axes = style.panels(3)
+answered = any(np.isfinite(c.measured("ttft_ms")).any() for c in result.cells[:1])
 for ax, draw in zip(axes, (ttft, tpot, slo)):
-    if result.cells:
+    if answered:
         draw(ax, result.cells[0])
     else:
         style.na(ax)

@@ -247,6 +247,11 @@ static int read_head(struct job *j, const json_t *root, const char *where)
     if (rc == OK)
         rc = check_auto(&j->head, where);
     j->evidence = metrics_evidence[j->head.evidence];
+    if (rc == OK && j->head.published &&
+        (strncmp(j->head.published, "no: ", 4) != 0 || !j->head.published[4]))
+        rc = err_set(ERR_ARG,
+                     "%s: published: expected \"no: \" and the reason, found \"%s\"",
+                     where, j->head.published);
     if (rc == OK && !j->head.about)
         rc = err_set(ERR_ARG, "%s: needs \"about\": one line on what it shows", where);
     if (rc == OK)

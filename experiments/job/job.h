@@ -23,7 +23,8 @@
 
 struct job_head {
     char *about, *expect;
-    int evidence; /* index into metrics_evidence[] */
+    char *published; /* "no: " and the reason; NULL: a record comes with the program */
+    int evidence;    /* index into metrics_evidence[] */
     int64_t repeats;
     /* `repeats` is "auto", and here the most: a run ends earlier, when the interval of each
      * headline reaches at most repeats_precision_frac to each side. */

@@ -15,6 +15,8 @@
 const struct opt_row job_head_opt_table[] = {
     OPT_ROW(STR, about, NULL, "What the experiment shows, in one line."),
     OPT_ROW(STR, expect, NULL, "What a correct run looks like."),
+    OPT_ROW(STR, published, NULL,
+            "\"no: \" and the reason, where no record of it comes with the program."),
     OPT_ROW(ENUM, evidence, "measured",
             "Kind of evidence: measured, measured at reduced scale, computed, simulated, "
             "emulated or read from what others published.",
@@ -45,7 +47,9 @@ const struct opt_row job_head_opt_table[] = {
 #undef OPT_OF
 #define OPT_OF struct job_claim
 const struct opt_row job_claim_opt_table[] = {
-    OPT_ROW(STR, paper, NULL, "Paper that makes the claim."),
+    OPT_ROW(STR, paper, NULL,
+            "Paper that makes the claim. A job without one asks a question of the "
+            "testbed's own."),
     OPT_ROW(STR, section, NULL, "Section of the paper."),
     OPT_ROW(STR, figure, NULL, "Figure or table of the paper."),
     OPT_ROW(STR, text, NULL, "The claim in one sentence."),

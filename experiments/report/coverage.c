@@ -97,43 +97,20 @@ static int read_row(struct coverage_row *r, const json_t *obj, const char *path,
     return check_sense(r, where);
 }
 
-static int check_reasons(json_t *reasons, const char *path)
-{
-    const char *name;
-    json_t *why;
-
-    if (reasons && !json_is_object(reasons))
-        return err_set(ERR_FORMAT, "%s: no_record: expected an object", path);
-    json_object_foreach(reasons, name, why)
-    {
-        if (json_string_length(why) == 0)
-            return err_set(ERR_FORMAT, "%s: no_record: %s: expected a reason", path,
-                           name);
-    }
-    return OK;
-}
-
 int coverage_read(struct coverage *out, const char *path)
 {
-    static const char *const top[] = {"about", "rows", "no_record", NULL};
+    static const char *const top[] = {"about", "rows", NULL};
     const json_t *list = NULL;
 
     *out = (struct coverage){0};
     TRY(json_read_file(&out->root, path, COVERAGE_BYTES));
     TRY(json_check_keys(out->root, top, path));
     TRY(json_get_arr(out->root, "rows", &list, path));
-    TRY(check_reasons(json_object_get(out->root, "no_record"), path));
     out->n = json_array_size(list);
     out->v = mem_new(MEM_HARNESS, out->n + 1, sizeof(*out->v));
     for (size_t i = 0; i < out->n; i++)
         TRY(read_row(&out->v[i], json_array_get(list, i), path, i));
     return OK;
-}
-
-const char *coverage_why_no_record(const struct coverage *c, const char *experiment)
-{
-    return json_string_value(
-        json_object_get(json_object_get(c->root, "no_record"), experiment));
 }
 
 void coverage_fini(struct coverage *c)

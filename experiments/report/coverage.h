@@ -1,7 +1,7 @@
 /* experiments/report/coverage.h - what of the papers is tested, one row for each figure, table and
- * section with a claim of its own; and which experiments have no published record, and why.
+ * section with a claim of its own.
  *
- * results/coverage.json lists both; results/README.md describes its keys. Threads: any. */
+ * results/coverage.json lists them; results/README.md describes its keys. Threads: any. */
 #ifndef REPORT_COVERAGE_H
 #define REPORT_COVERAGE_H
 
@@ -36,9 +36,6 @@ struct coverage {
  * coverage_fini(), also after an error. */
 MUST int coverage_read(struct coverage *out, const char *path);
 void coverage_fini(struct coverage *c);
-
-/* Why this experiment has no published record; NULL: no reason is given. */
-const char *coverage_why_no_record(const struct coverage *c, const char *experiment);
 
 /* The names of a row's experiments or kinds of evidence, joined by ", ". Cut to fit. */
 void coverage_join(char *out, size_t size, const json_t *names);

@@ -152,12 +152,12 @@ static void put_paper_page(struct text *out, const char *paper, const char *dir)
 }
 
 /* An item for an experiment without a record. */
-static void put_missing(struct text *out, const struct report *r, const char *stem)
+static void put_missing(struct text *out, const struct report_experiment *e)
 {
-    const char *why = coverage_why_no_record(&r->coverage, stem);
+    const char *why = e->job ? e->job->head.published : NULL;
     struct text line = {0};
 
-    report_put(&line, MD("- "), CODE(stem), TEXT(why ? ": " : ""), TEXT(why ? why : ""));
+    report_put(&line, MD("- "), CODE(e->stem), TEXT(why ? why + strlen("no") : ""));
     report_put_wrapped(out, &line, "  ");
     text_fini(&line);
 }
@@ -174,8 +174,8 @@ static void put_paper(struct text *out, const struct report *r, const char *pape
             continue;
         if (report_record(r, e))
             put_experiment(&with, r, e, dir);
-        else
-            put_missing(&without, r, e->stem);
+        else if (strcmp(paper, REPORT_NO_PAPER) != 0)
+            put_missing(&without, e);
     }
     if (with.n + without.n > 0) {
         report_put(out, MD("### "), TEXT(paper), MD("\n\n"));

@@ -34,7 +34,8 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
     cell["tokens/offset"] = np.arange(n + 1) * n_out
     columns = {
         "warmup": (np.arange(n) < 2).astype("i1"), "status": np.zeros(n, "i1"),
-        "n_prompt_tok": prompt, "n_output_tok": np.full(n, n_out), "n_tok": np.full(n, n_out),
+        "n_prompt_tok": prompt, "n_output_tok": np.full(n, n_out),
+        "n_tok": np.full(n, 0 if missing else n_out),
         "intended_ns": intended, "first_token_ns": times[:, 0],
         "prefill_flop": flop, "decode_bytes": decode_bytes,
     }

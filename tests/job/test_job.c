@@ -126,6 +126,8 @@ TEST(wrong_types_are_refused)
     refuse("\"prepare\": [{\"run\": [\"true\"]}]", "\"creates\"");
     refuse("\"prepare\": [{\"run\": [\"true\"], \"creates\": \"\"}]", "expected a path");
     refuse("\"smoke\": 1", "smoke");
+    refuse("\"published\": \"no\"",
+           "published: expected \"no: \" and the reason, found \"no\"");
     refuse("\"load\": {\"process\": \"poisson\"}", "rate_rps");
 }
 

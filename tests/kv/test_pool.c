@@ -572,7 +572,7 @@ TEST(test_heads_have_parts)
             heads_have_parts(kv_allocs[i]->name);
             n++;
         }
-    assert_int_equal(n, 3);
+    assert_true(n >= 3);
 }
 
 TEST(test_alloc_fail)

@@ -237,23 +237,6 @@ check_headings() {
         done
 }
 
-# The experiments' README lists every one with the minutes that its job states, rounded up.
-check_minutes() {
-    grep -E '^experiments/[^/]*\.json$' "$tmp/files" | while read -r f; do
-        sed -n 's/.*"cost": {"minutes": \([0-9.]*\).*/\1/p' "$f" | head -n 1 |
-            awk -F '|' -v name="$(basename "$f" .json)" '
-                NR == FNR { want = int($1) + ($1 > int($1)); next }
-                $2 == " `" name "` " { line = FNR; minutes = $(NF - 1) + 0 }
-                END {
-                    if (!line)
-                        print "experiments/README.md:1: minutes: the table has no row for " name
-                    else if (minutes != want)
-                        print "experiments/README.md:" line ": minutes: " name ": expected " want \
-                            " as in its job, found " minutes
-                }' - experiments/README.md
-    done
-}
-
 # The version is stated once, in VERSION. Whoever cites the software, or reads what is new, finds
 # the same one.
 check_version() {
@@ -312,7 +295,6 @@ check_isa_words() {
     check_readmes
     check_markdown
     check_headings
-    check_minutes
     check_version
     check_isa_words
 } >"$tmp/faults"

@@ -160,12 +160,6 @@ add tests/kv/test_kv.c 'static int f(void)'
 printf '{\n    test_needs_isa("avx2");\n    return run("avx2");\n}\n' >>"$tree/tests/kv/test_kv.c"
 check "an instruction set that was asked for" ""
 mkdir "$tree/experiments"
-add experiments/fig.json '{"cost": {"minutes": 2.1, "disk_mb": 1}}'
-add experiments/README.md '| `fig` | a claim | 2 |'
-check "the minutes of an experiment" 'experiments/README.md:1: minutes: fig: expected 3 as in its job, found 2'
-add experiments/fig.json '{"cost": {"minutes": 2.1, "disk_mb": 1}}'
-add experiments/README.md '| `tab` | a claim | 3 |'
-check "an experiment without a row" 'experiments/README.md:1: minutes: the table has no row for fig'
 versions() { # of VERSION, CITATION.cff and CHANGELOG.md
     echo "$1" >"$tree/VERSION"
     printf 'type: software\nversion: %s\n' "$2" >"$tree/CITATION.cff"

@@ -6,8 +6,7 @@
 
 #include "experiments/report/coverage.h"
 
-#define LIST(x)    "{\"about\": \"x\", \"rows\": [" x "]}"
-#define REASONS(x) "{\"about\": \"x\", \"rows\": [], \"no_record\": " x "}"
+#define LIST(x) "{\"about\": \"x\", \"rows\": [" x "]}"
 #define ROW(covers)                                                                      \
     "{\"paper\": \"P\", \"where\": \"Fig. 1\", \"covers\": \"" covers "\", "
 #define EMPTY  "\"experiments\": [], \"evidence\": []"
@@ -43,19 +42,6 @@ TEST(rows_are_read)
     coverage_fini(&c);
 }
 
-TEST(an_experiment_without_a_record_has_its_reason)
-{
-    struct coverage c;
-
-    assert_ok(read_text(&c, REASONS("{\"e\": \"it takes a day\"}")));
-    assert_string_equal(coverage_why_no_record(&c, "e"), "it takes a day");
-    assert_null(coverage_why_no_record(&c, "f"));
-    coverage_fini(&c);
-    assert_ok(read_text(&c, LIST("")));
-    assert_null(coverage_why_no_record(&c, "e"));
-    coverage_fini(&c);
-}
-
 TEST(broken_lists_give_one_line)
 {
     static const struct {
@@ -85,9 +71,6 @@ TEST(broken_lists_give_one_line)
         {LIST(ROW("full") "\"experiments\": [1], \"evidence\": [\"model\"]}"),
          "found \"no text\""},
         {LIST(ROW("full") TESTED ", \"whi\": \"w\"}"), "did you mean \"why\""},
-        {REASONS("[]"), "no_record: expected an object"},
-        {REASONS("{\"e\": 1}"), "no_record: e: expected a reason"},
-        {REASONS("{\"e\": \"\"}"), "no_record: e: expected a reason"},
     };
     struct coverage c;
 
