@@ -110,6 +110,9 @@ MPIS := $(if $(SAN),,$(MPI_FOUND:%=$(BUILD)/mpi/%.so))
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
+# Programs that make test-long runs.
+LONG_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(foreach t,$(shell sed -n 's/^long //p' tests/schedule.txt),\
+              $(filter tests/$(t) tests/$(t)/%,$(TEST_SRC))))
 
 ifeq ($(HAVE),yes)
 all: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS)
@@ -245,8 +248,10 @@ $(BUILD)/gen/kernels: FORCE
 FORCE:
 
 # --- verbs
-test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS)
-	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) JOBS=$(JOBS) sh tests/support/run.sh
+test: $(filter-out $(LONG_TESTS),$(TESTS))
+test-long: $(TESTS)
+test test-long: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS)
+	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) JOBS=$(JOBS) sh tests/support/run.sh $@
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
 install: all
@@ -273,7 +278,7 @@ else
 ifdef DEPS_TRIED
 $(error packages are installed, yet pkg-config, h5dump or $(PYTHON)'s matplotlib and h5py are not found)
 endif
-all test lint install experiment report docs artifact figures list: deps
+all test test-long lint install experiment report docs artifact figures list: deps
 	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
@@ -281,8 +286,10 @@ deps:
 define HELP
 make                        Build build/sandwich and build/testbed.
 make deps                   Install the Debian packages that are missing. MPI=1: two MPI libraries, too.
-make test                   Run all tests. MODULE=kv: those of one folder of tests/.
+make test                   Run the tests, in minutes. MODULE=kv: those of one folder of tests/.
                             JOBS=1: one at a time; by default one for each CPU.
+make test-long              Run the tests that take longest: rules broken on purpose, long histories,
+                            emulated processors, fuzzing, recipes. Same variables.
 make lint                   Check the sources against the rules of tests/lint/.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
 make report                 Write results/report/index.html about all records.
@@ -308,6 +315,6 @@ clean:
 ifneq ($(HAVE),yes)
 .NOTPARALLEL:
 endif
-.PHONY: all help deps test lint install experiment report docs artifact figures list clean FORCE
+.PHONY: all help deps test test-long lint install experiment report docs artifact figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -1,9 +1,13 @@
 #!/bin/sh
-# Run every test program and script (MODULE=name: only tests/name), JOBS of them at a time, each
-# printing TAP, and close with one line of counts. build/test.log keeps what they printed,
-# build/test.times how long each took. tests/schedule.txt names those that must run alone and
-# those that are left out under SANDWICH_ISA.
+# Run test programs and scripts (MODULE=name: only tests/name), JOBS of them at a time, each printing
+# TAP, and close with one line of counts. The first word says which: `test`, all but those that
+# tests/schedule.txt calls long, or `test-long`, those. build/test.log keeps what they printed and
+# build/test.times how long each took (build/test-long.log, .times). The schedule also names those
+# that must run alone and those that are left out under SANDWICH_ISA.
+#   sh tests/support/run.sh test|test-long
 set -u
+KIND=$1
+export KIND
 unset MAKEFLAGS MAKELEVEL # a test that builds is no part of the make that runs it
 BUILD=${BUILD:-build}
 MODULE=${MODULE:-}
@@ -13,11 +17,11 @@ export CMOCKA_MESSAGE_OUTPUT=TAP
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS="halt_on_error=1"
 export ASAN_OPTIONS=detect_leaks=1
-work=$BUILD/test-out
+work=$BUILD/$KIND-out
 rm -rf "$work"
 mkdir -p "$work"
-: >"$BUILD/test.counts"
-find tests/$MODULE -name 'test_*.c' -o -name 'test_*.sh' | sed 's,//*,/,g; s,^tests/,,' | sort >"$work/found"
+: >"$BUILD/$KIND.counts"
+find tests/$MODULE -name 'test_*.c' -o -name 'test_*.sh' | sed 's,//*,/,g; s,^tests/,,' | sort >"$work/there"
 
 # A name in the schedule is a module or one of its programs.
 scheduled() { # word, file of names: those that the schedule gives this word
@@ -27,6 +31,12 @@ scheduled() { # word, file of names: those that the schedule gives this word
 awk '!/^#/ && NF { print $2 }' tests/schedule.txt | while read -r name; do
     [ -e "tests/$name" ] || echo "  FAIL tests/schedule.txt: there is no tests/$name"
 done | tee "$work/unknown"
+scheduled long "$work/there" >"$work/long"
+if [ "$KIND" = test-long ]; then
+    cp "$work/long" "$work/found"
+else
+    grep -vxF -f "$work/long" "$work/there" >"$work/found"
+fi
 : >"$work/left_out"
 if [ -n "${SANDWICH_ISA:-}" ] && [ -z "$MODULE" ]; then
     scheduled any-isa "$work/found" >"$work/left_out"
@@ -40,17 +50,18 @@ xargs -r -n 1 sh tests/support/run_one.sh <"$work/alone"
 while read -r name; do
     echo "== $name"
     cat "$work/$(echo "$name" | tr / .)"
-done <"$work/all" >"$BUILD/test.log"
-sort -rn "$BUILD/test.counts" | awk '{ print $1, $2, $6 }' >"$BUILD/test.times"
+done <"$work/all" >"$BUILD/$KIND.log"
+sort -rn "$BUILD/$KIND.counts" | awk '{ print $1, $2, $6 }' >"$BUILD/$KIND.times"
 # What to fetch for the tests that were skipped for want of it.
-sed -n 's/^# skip: \(.*\) is not in \$SANDWICH_DATA$/  \1/p' "$BUILD/test.log" | sort -u >"$BUILD/test.data"
-if [ -s "$BUILD/test.data" ]; then
+sed -n 's/^# skip: \(.*\) is not in \$SANDWICH_DATA$/  \1/p' "$BUILD/$KIND.log" | sort -u >"$BUILD/$KIND.data"
+if [ -s "$BUILD/$KIND.data" ]; then
     echo "Tests were skipped for want of these data, of which datasets/data.md says where to get them:"
-    cat "$BUILD/test.data"
+    cat "$BUILD/$KIND.data"
 fi
-awk -v all="$(wc -l <"$work/all")" -v unknown="$(wc -l <"$work/unknown")" '
+# A module may have no long test.
+awk -v all="$(wc -l <"$work/all")" -v kind="$KIND" -v unknown="$(wc -l <"$work/unknown")" '
     { p += $3; f += $4; s += $5; cpu += $2 }
     END {
         if (NR != all) print "  FAIL " all - NR " of " all " programs did not finish"
         f += all - NR + unknown
-        printf "%d passed, %d failed, %d skipped\n", p, f, s; exit (f > 0 || p == 0) }' "$BUILD/test.counts"
+        printf "%d passed, %d failed, %d skipped\n", p, f, s; exit (f > 0 || (p == 0 && !(kind == "test-long" && all == 0))) }' "$BUILD/$KIND.counts"

@@ -5,7 +5,7 @@
 # before its plan is done counts as one failure.
 set -u
 name=$1
-out=$BUILD/test-out/$(echo "$name" | tr / .)
+out=$BUILD/$KIND-out/$(echo "$name" | tr / .)
 case $name in
 *.c) set -- "$BUILD/tests/${name%.c}" ;;
 *) set -- sh "tests/$name" ;;
@@ -19,7 +19,7 @@ ended=$(date +%s.%N)
 times >"$out.cpu"
 cpu=$(tail -n 1 "$out.cpu")
 awk -v name="$name" -v rc="$rc" -v started="$started" -v ended="$ended" -v cpu="$cpu" \
-    -v counts="$BUILD/test.counts" '
+    -v counts="$BUILD/$KIND.counts" '
     /^(not )?ok .*# SKIP/ { s++; sub(/^not /, ""); print "  skip " name ": " $0; if (why != "") print "       " why; why = ""; next }
     /^# skip: / { why = $0; next }
     /^ok /      { p++; next }
