@@ -122,8 +122,8 @@ struct cluster_opts {
     int64_t
         kv_bytes_per_tok; /* of all layers; grouped-query attention makes it smaller */
     const struct cluster_router *router;
-    enum cluster_load prompt_load, token_load; /* what the router compares */
-    int64_t prompt_threshold, token_threshold; /* of those loads */
+    enum cluster_load_kind prompt_load, token_load; /* what the router compares */
+    int64_t prompt_threshold, token_threshold;      /* of those loads */
     int64_t report_ns;    /* period of the machines' reports; 0: after each step */
     int64_t repurpose_ns; /* 0: never */
     const struct sched_policy *policy;

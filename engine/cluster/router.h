@@ -13,7 +13,7 @@
 #include "base/rng.h"
 
 /* A machine's load, in one of these. */
-enum cluster_load {
+enum cluster_load_kind {
     CLUSTER_LOAD_REQUESTS,      /* not finished */
     CLUSTER_LOAD_PROMPT_TOK,    /* prompt tokens not yet computed */
     CLUSTER_LOAD_SEQUENCES,     /* that it decodes, or will */

@@ -133,19 +133,19 @@ static void finish(struct cluster_request *q, bool refused)
 
 /* ---- the scheduler: machines of a request, pools of a machine ---- */
 
-static int64_t load_of(const int64_t *loads, enum cluster_load load)
+static int64_t load_of(const int64_t *loads, enum cluster_load_kind load)
 {
     return load == CLUSTER_LOAD_PENDING_TOK
                ? loads[CLUSTER_LOAD_PROMPT_TOK] + loads[CLUSTER_LOAD_SEQUENCES]
                : loads[load];
 }
 
-static int64_t known_load(const struct cluster_machine *m, enum cluster_load load)
+static int64_t known_load(const struct cluster_machine *m, enum cluster_load_kind load)
 {
     return load_of(m->cluster->o.report_ns > 0 ? m->known : m->actual, load);
 }
 
-static void count(struct cluster_machine *m, enum cluster_load load, int64_t n)
+static void count(struct cluster_machine *m, enum cluster_load_kind load, int64_t n)
 {
     m->actual[load] += n;
     m->known[load] += n;
@@ -165,7 +165,7 @@ static void move(struct cluster_machine *m, enum cluster_pool pool)
 static struct cluster_machine *choose(struct cluster *c, enum cluster_pool kind)
 {
     bool is_prompt = kind == CLUSTER_PROMPT;
-    enum cluster_load load = is_prompt ? c->o.prompt_load : c->o.token_load;
+    enum cluster_load_kind load = is_prompt ? c->o.prompt_load : c->o.token_load;
     const struct cluster_task task = {
         .kind = kind,
         .threshold = is_prompt ? c->o.prompt_threshold : c->o.token_threshold,

@@ -2,88 +2,241 @@
  * serving loop without its computation, and how much of the memory is used.
  * Paper: ODMA 3, 5.2. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/stats.h"
-#include "experiments/load/study.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/kv_replay.h"
 #include "experiments/study/support/kv_stream.h"
-#include "experiments/study/support/odma_opts.h"
-#include "experiments/study/support/rows.h"
 
-#define table study_odma_rows /* of STUDY() */
+static const char *alloc_name(int i)
+{
+    return kv_allocs[i] ? kv_allocs[i]->name : NULL;
+}
 
-static const struct study_metric metrics[] = {
-    {"tokens_per_step", "tok", "higher",
-     "tokens generated per step while there are requests to send: the mean batch, less "
-     "the sequences that wait for memory; a token computed again after a preemption is "
-     "not counted"},
-    {"over_static", "", "higher", "tokens_per_step / that of the allocator static"},
-    {"over_never", "", "higher",
-     "tokens_per_step / that with bounds that are equal parts and never learned"},
-    {"utilization_inner", "", "higher",
-     "tokens held / tokens of reserved memory, mean of steps"},
-    {"utilization_gain", "", "higher",
-     "utilization_inner - that of the allocator static"},
-    {"utilization_outer", "", "higher",
-     "tokens held / tokens of all memory, mean of steps"},
-    {"overflow_frac", "", "lower", "requests that outgrew their memory / requests"},
-    {"migrated_frac", "", "lower", "tokens copied to other memory / tokens generated"},
-    {"extended_frac", "", "lower",
-     "tokens of sequences whose memory was extended in place, each time / tokens "
-     "generated"},
-    {"preempted_per_request", "", "lower", "preemptions / requests"},
-    {"recomputed_frac", "", "lower",
-     "tokens to compute again after preemptions / tokens generated"},
-    {"waited_frac", "", "lower",
-     "sequence-steps without memory for the next token / all sequence-steps"},
-    {"bucket_accuracy_frac", "", "higher",
-     "requests whose length is within the bucket that was chosen for them"},
-    {"alpha", "", "", "alpha, as given or chosen"},
-    {"safe_frac", "", "higher",
-     "requests whose length is at most the bound of the bucket that was chosen for them"},
-    {"within_frac", "", "higher",
-     "requests whose predicted output is within 10 % of the true one"},
-    {"kendall_tau", "", "higher",
-     "Kendall's tau-b of predicted and true outputs: their order"},
-    {"log_mae", "", "lower", "mean of |ln(predicted / true output)|"},
-    {"log_mae_over_constant", "", "lower",
-     "log_mae / that of the constant with the smallest one among the requests to learn "
-     "from, their median"},
-    {"large_frac", "", "lower", "requests that got the longest memory at once"},
-    {"utilization_end", "", "higher", "tokens / tokens of memory, at the requests' ends"},
-    {"recovery_requests", "", "lower",
-     "after the change of the lengths: requests until the utilization_end of the latest "
-     "256 is 95 % of utilization_ideal"},
-    {"utilization_after", "", "higher",
-     "utilization_end of the second half of the requests after the change"},
-    {"utilization_ideal", "", "higher",
-     "utilization_end of all requests after the change, with bounds learned from all of "
-     "them"},
-    {"reserved_least_frac", "", "higher",
-     "reserved share of the memory of the device with the least, mean of steps"},
-    {"reserved_most_frac", "", "",
-     "reserved share of the memory of the device with the most, mean of steps"},
-    {"predict_us", "us", "lower", "time of a prediction, mean of all requests"},
-    {"predict_frac", "", "lower",
-     "time of predictions / time of steps of 49.5 ms: the paper's model, 15.2 GB, read "
-     "once at the 307.2 GB/s of its memory"},
-    {"text_bits", "", "",
-     "what the text of a drawn request reveals of its output's class, of 3 bits"},
-    {"n_requests", "", "", "requests replayed"},
-    {"n_learned", "", "", "requests that were there to learn from"},
-    {"max_tok", "tok", "", "the longest sequence"},
-    {"n_steps", "", "lower", "steps to answer all requests"},
-    {"n_epochs", "", "", "how often bounds were learned"},
-    {0},
-};
+static const char *predictor_name(int i)
+{
+    return kv_predictors[i] ? kv_predictors[i]->name : NULL;
+}
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+#define OPTIONS(X)                                                                       \
+    X(STR, alloc, "odma", "Allocator.", .names = alloc_name)                             \
+    X(STR, predictor, "noisy", "Length predictor.", .names = predictor_name)             \
+    X(F64, sigma, "0.3",                                                                 \
+      "noisy: size of its errors. The predicted length is the true one times exp(s z), " \
+      "z normal, s uniform in [0, 2 sigma].",                                            \
+      .min = 0, .max = 10)                                                               \
+    X(INT, constant_tok, "0",                                                            \
+      "constant: the length that it predicts. 0: the mean output of the requests to "    \
+      "learn from, where there are any, else of those that are replayed.",               \
+      .unit = "tok", .min = 0, .max = 1 << 20)                                           \
+    X(STR, stream, "sharegpt",                                                           \
+      "The requests: a fit, from which lengths are drawn, or a file of conversations "   \
+      "or lengths. \"A+B\": the first half from A, the second from B; what is learned "  \
+      "is learned from A.")                                                              \
+    X(STR, tokenizer, NULL,                                                              \
+      "Tokenizer that counts the tokens of texts. Without it four bytes are taken for "  \
+      "a token.",                                                                        \
+      .unit = "FILE")                                                                    \
+    X(INT, n_requests, "2000", "Number of requests to replay; of a file at most.",       \
+      .min = 1, .max = 1000000)                                                          \
+    X(INT, n_learn, "2000", "Drawn requests to learn from, before those.", .min = 0,     \
+      .max = 1000000)                                                                    \
+    X(INT, folds, "5",                                                                   \
+      "Parts of a file of conversations. One is replayed, by the seed; the others are "  \
+      "to learn from.",                                                                  \
+      .min = 2, .max = 1000)                                                             \
+    X(F64, tells, "0.7",                                                                 \
+      "Drawn requests: probability that the text has the word of its output's class, "   \
+      "one of eight. Otherwise the word is that of a random class.",                     \
+      .min = 0, .max = 1)                                                                \
+    X(INT, clients, "256",                                                               \
+      "Clients, each of which sends its next request when one was answered.", .min = 1,  \
+      .max = 4096)                                                                       \
+    X(INT, max_tok, "0",                                                                 \
+      "Longest sequence, prompt and output; longer ones are cut. 0: it holds 95 % of "   \
+      "the requests.",                                                                   \
+      .unit = "tok", .min = 0, .max = 1 << 20)                                           \
+    X(INT, budget_seqs, "32",                                                            \
+      "Memory for keys and values, in sequences of the longest.", .min = 1,              \
+      .max = 1 << 20)                                                                    \
+    X(STR, devices, "",                                                                  \
+      "Memory of each of several devices, in sequences of the longest, at most 8: \"16 " \
+      "8 8 4\". \"\": one device, with budget_seqs.")                                    \
+    X(ENUM, route, "cluster",                                                            \
+      "Devices: a request goes to the one with the smallest larger share of memory and " \
+      "compute, and waits before all while none has the memory; to each in turn; or to " \
+      "the one with the fewest requests.",                                               \
+      .values = "cluster|in_turn|fewest")                                                \
+    X(BOOL, own_bounds, "false",                                                         \
+      "Devices: each learns bounds from its own requests; else all have the same.")      \
+    X(INT, align_tok, "16", "Sizes of contiguous memory are multiples of it.",           \
+      .unit = "tok", .min = 1, .max = 1 << 16)                                           \
+    X(INT, block_tok, "16", "paged: size of a block.", .unit = "tok", .min = 16,         \
+      .max = 512)                                                                        \
+    X(F64, keep_frac, "0.02",                                                            \
+      "paged: share of the blocks that stays free when a request is admitted, for "      \
+      "those that grow.",                                                                \
+      .min = 0, .max = 0.9)                                                              \
+    X(F64, large_pool_frac, "0",                                                         \
+      "odma, odma_paper: share of the memory that is kept for sequences of the large "   \
+      "bucket, as in the paper, which does not say how much. 0: they get what is free.", \
+      .min = 0, .max = 0.9)                                                              \
+    X(INT, n_buckets, "0",                                                               \
+      "Number of buckets of either allocator: for s3 of equal width, for odma of "       \
+      "equally many lengths of the window. 0: n_fixed and quantiles.",                   \
+      .min = 0, .max = KV_BUCKETS_MAX)                                                   \
+    X(INT, n_fixed, "10", "s3: number of buckets, of equal width.", .min = 1,            \
+      .max = KV_BUCKETS_MAX)                                                             \
+    X(INT, n_first, "10",                                                                \
+      "odma: number of buckets, of equal width, until lengths have been learned. 0: "    \
+      "only the large bucket.",                                                          \
+      .min = 0, .max = KV_BUCKETS_MAX)                                                   \
+    X(STR, quantiles, "0.2 0.4 0.55 0.65 0.75 0.8 0.85 0.9 0.94 0.97",                   \
+      "odma: quantiles of the lengths at which buckets end. \"\": only the large "       \
+      "bucket.")                                                                         \
+    X(INT, window, "1024", "odma: finished requests from which bounds are learned.",     \
+      .min = 1, .max = 1 << 20)                                                          \
+    X(INT, every, "128", "odma: learn after this number of finished requests.",          \
+      .min = 1, .max = 1 << 20)                                                          \
+    X(INT, half_life, "0",                                                               \
+      "odma: finished requests after which one of the window counts half. 0: all count " \
+      "the same.",                                                                       \
+      .min = 0, .max = 1 << 20)                                                          \
+    X(BOOL, detect, "true",                                                              \
+      "odma: where the latest lengths differ from those before by the test of "          \
+      "Kolmogorov and Smirnov, the window forgets those before. Not with paper.")        \
+    X(BOOL, least, "false",                                                              \
+      "odma: bounds with which the window's requests would take least memory, in place " \
+      "of its quantiles.")                                                               \
+    X(INT, calibrate, "0",                                                               \
+      "Predictions are multiplied by the median of realised / predicted of this number " \
+      "of finished requests. 0: they are used as they are.",                             \
+      .min = 0, .max = 1 << 20)                                                          \
+    X(ENUM, bounds, "again",                                                             \
+      "odma: when bounds are learned: again and again, once, or never, so that the "     \
+      "n_first equal parts stay.",                                                       \
+      .values = "again|once|never")                                                      \
+    X(ENUM, lengths, "total",                                                            \
+      "odma: lengths that bounds are learned from: those of prompt and output "          \
+      "together, which memory must hold, or of the output, as in the paper, where "      \
+      "memory is for the prompt and the bound.",                                         \
+      .values = "total|output")                                                          \
+    X(BOOL, primed, "false", "odma: the window begins with the requests to learn from.") \
+    X(BOOL, paper, "false",                                                              \
+      "odma: as in the paper, a sequence that outgrows its memory moves to the large "   \
+      "bucket, predictions above the last quantile get it, and the window forgets "      \
+      "nothing early. Else memory doubles, and above the last quantile are buckets of "  \
+      "twice the size each. alloc=odma_paper, large_pool_frac, lengths=output and tau "  \
+      "below 1 are the other rules of the paper.")                                       \
+    X(BOOL, co_batch, "true",                                                            \
+      "Admit the oldest request of the bucket that was admitted before; else the "       \
+      "oldest.")                                                                         \
+    X(BOOL, migrate, "true",                                                             \
+      "Copy a sequence that outgrows its memory; else it begins again.")                 \
+    X(F64, alpha, "0.5",                                                                 \
+      "A predicted length is inflated by 1 + alpha times its uncertainty.", .min = 0,    \
+      .max = 100)                                                                        \
+    X(F64, overflow, "0",                                                                \
+      "Choose the smallest alpha with which at most this share of the requests "         \
+      "outgrows the memory that it gets first, so that allocators are compared at "      \
+      "equal overflow. 0: alpha as it is.",                                              \
+      .min = 0, .max = 1)                                                                \
+    X(F64, tau, "0.8", "Uncertainty above which a sequence gets the longest memory.",    \
+      .min = 0, .max = 1)                                                                \
+    X(INT, patience, "8",                                                                \
+      "Steps that a sequence waits for memory before the youngest is preempted.",        \
+      .min = 0, .max = 1 << 20)                                                          \
+    X(INT, max_age, "256",                                                               \
+      "Steps that a request can be passed by others of the latest bucket.", .min = 0,    \
+      .max = 1 << 30)                                                                    \
+    X(STR, change, "none",                                                               \
+      "Other values for some of the other options, as \"option=value\" or "              \
+      "\"option=value;option=value\", so that an axis can change a few at a time. "      \
+      "none: no other.")                                                                 \
+    X(BOOL, over_time, "true",                                                           \
+      "Record utilization and batches over time; a record of many cells is smaller "     \
+      "without.")                                                                        \
+    X(BOOL, over_never, "false",                                                         \
+      "Replay with bounds that are never learned too, for over_never.")                  \
+    X(BOOL, raw, "false", "Record each request: prediction, length, bucket and memory.") \
+    X(INT, seed, "1",                                                                    \
+      "Seed of lengths, texts and the predictor's errors; of conversations, which part " \
+      "is replayed.",                                                                    \
+      .min = 1, .max = 1 << 30)
+
+#define RESULTS(X)                                                                       \
+    X(tokens_per_step, "tok", HIGHER,                                                    \
+      "tokens generated per step while there are requests to send: the mean batch, "     \
+      "less the sequences that wait for memory; a token computed again after a "         \
+      "preemption is not counted")                                                       \
+    X(over_static, "", HIGHER, "tokens_per_step / that of the allocator static")         \
+    X(over_never, "", HIGHER,                                                            \
+      "tokens_per_step / that with bounds that are equal parts and never learned")       \
+    X(utilization_inner, "", HIGHER,                                                     \
+      "tokens held / tokens of reserved memory, mean of steps")                          \
+    X(utilization_gain, "", HIGHER, "utilization_inner - that of the allocator static")  \
+    X(utilization_outer, "", HIGHER,                                                     \
+      "tokens held / tokens of all memory, mean of steps")                               \
+    X(overflow_frac, "", LOWER, "requests that outgrew their memory / requests")         \
+    X(migrated_frac, "", LOWER, "tokens copied to other memory / tokens generated")      \
+    X(extended_frac, "", LOWER,                                                          \
+      "tokens of sequences whose memory was extended in place, each time / tokens "      \
+      "generated")                                                                       \
+    X(preempted_per_request, "", LOWER, "preemptions / requests")                        \
+    X(recomputed_frac, "", LOWER,                                                        \
+      "tokens to compute again after preemptions / tokens generated")                    \
+    X(waited_frac, "", LOWER,                                                            \
+      "sequence-steps without memory for the next token / all sequence-steps")           \
+    X(bucket_accuracy_frac, "", HIGHER,                                                  \
+      "requests whose length is within the bucket that was chosen for them")             \
+    X(alpha, "", 0, "alpha, as given or chosen")                                         \
+    X(safe_frac, "", HIGHER,                                                             \
+      "requests whose length is at most the bound of the bucket that was chosen for "    \
+      "them")                                                                            \
+    X(within_frac, "", HIGHER,                                                           \
+      "requests whose predicted output is within 10 % of the true one")                  \
+    X(kendall_tau, "", HIGHER,                                                           \
+      "Kendall's tau-b of predicted and true outputs: their order")                      \
+    X(log_mae, "", LOWER, "mean of |ln(predicted / true output)|")                       \
+    X(log_mae_over_constant, "", LOWER,                                                  \
+      "log_mae / that of the constant with the smallest one among the requests to "      \
+      "learn from, their median")                                                        \
+    X(large_frac, "", LOWER, "requests that got the longest memory at once")             \
+    X(utilization_end, "", HIGHER, "tokens / tokens of memory, at the requests' ends")   \
+    X(recovery_requests, "", LOWER,                                                      \
+      "after the change of the lengths: requests until the utilization_end of the "      \
+      "latest 256 is 95 % of utilization_ideal")                                         \
+    X(utilization_after, "", HIGHER,                                                     \
+      "utilization_end of the second half of the requests after the change")             \
+    X(utilization_ideal, "", HIGHER,                                                     \
+      "utilization_end of all requests after the change, with bounds learned from all "  \
+      "of them")                                                                         \
+    X(reserved_least_frac, "", HIGHER,                                                   \
+      "reserved share of the memory of the device with the least, mean of steps")        \
+    X(reserved_most_frac, "", 0,                                                         \
+      "reserved share of the memory of the device with the most, mean of steps")         \
+    X(predict_us, "us", LOWER | MEASURED, "time of a prediction, mean of all requests")  \
+    X(predict_frac, "", LOWER,                                                           \
+      "time of predictions / time of steps of 49.5 ms: the paper's model, 15.2 GB, "     \
+      "read once at the 307.2 GB/s of its memory")                                       \
+    X(text_bits, "", 0,                                                                  \
+      "what the text of a drawn request reveals of its output's class, of 3 bits")       \
+    X(n_requests, "", 0, "requests replayed")                                            \
+    X(n_learned, "", 0, "requests that were there to learn from")                        \
+    X(max_tok, "tok", 0, "the longest sequence")                                         \
+    X(n_steps, "", LOWER, "steps to answer all requests")                                \
+    X(n_epochs, "", 0, "how often bounds were learned")
+
+FRAME_TYPES;
+enum { LENGTHS_TOTAL, LENGTHS_OUTPUT };
+
+struct odma_replay {
+    FRAME_CELL;
     struct opts changed; /* those of the job, with the change */
     struct study_kv_stream stream;
     struct kv_learned *learned;
@@ -92,6 +245,44 @@ struct cell {
     struct kv_accuracy accuracy;
     struct study_kv_result result, fixed; /* fixed: of the allocator static */
 };
+
+/* --- options */
+
+/* One "option=value" of `change`, which is n bytes. */
+static int change_opt(struct opts *to, const char *change, size_t n)
+{
+    const char *is = memchr(change, '=', n);
+    char name[64], value[256];
+
+    if (!is || is - change >= (ptrdiff_t)sizeof(name) ||
+        change + n - is > (ptrdiff_t)sizeof(value))
+        return err_set(ERR_ARG, "study.change: expected option=value, found \"%.*s\"",
+                       (int)n, change);
+    snprintf(name, sizeof(name), "%.*s", (int)(is - change), change);
+    snprintf(value, sizeof(value), "%.*s", (int)(change + n - is - 1), is + 1);
+    return opt_set(option_rows, to, name, value, "study.change");
+}
+
+/* The job's options with the changes that it asks for; to be given back with opt_free(), also after
+ * an error. */
+static int change_opts(struct opts *to, const struct opts *o)
+{
+    json_t *given;
+    int rc = opt_init(option_rows, to);
+
+    if (rc != OK)
+        return rc;
+    given = opt_to_json(option_rows, o);
+    rc = opt_from_json(option_rows, to, given, "study");
+    json_decref(given);
+    if (strcmp(o->change, "none") == 0)
+        return rc;
+    for (const char *at = o->change; rc == OK && at; at = strchr(at, ';')) {
+        at += *at == ';';
+        rc = change_opt(to, at, strcspn(at, ";"));
+    }
+    return rc;
+}
 
 /* --- replays */
 
@@ -119,7 +310,7 @@ static double *outputs(const struct study_kv_stream *s, size_t *n)
 
     *n = (size_t)(s->n_learn ? s->n_learn : s->n);
     x = mem_new(MEM_OTHER, *n, sizeof(*x));
-    for (size_t i = 0; x && i < *n; i++)
+    for (size_t i = 0; i < *n; i++)
         x[i] = (double)e[i].output_tok;
     return x;
 }
@@ -150,9 +341,10 @@ static void set_n_buckets(struct study_kv_opts *k, int n)
         k->buckets.p[i] = (i + 1.0) / n;
 }
 
-static int prepare(struct study_kv_opts *k, const struct cell *w, const struct opts *o)
+static int prepare(struct study_kv_opts *k, const struct odma_replay *c,
+                   const struct opts *o)
 {
-    const struct study_kv_stream *s = &w->stream;
+    const struct study_kv_stream *s = &c->stream;
 
     *k = (struct study_kv_opts){
         .arena = {.n_tok = o->budget_seqs * s->max_tok,
@@ -178,7 +370,7 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
                     .constant_tok = (double)o->constant_tok,
                     .sigma = o->sigma,
                     .seed = o->seed,
-                    .learned = w->learned},
+                    .learned = c->learned},
         .caution = {.alpha = o->alpha, .tau = o->tau},
         .calibrate = o->calibrate,
         .bounds = o->bounds,
@@ -197,8 +389,6 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
         size_t n;
         double *x = outputs(s, &n);
 
-        if (!x)
-            return ERR_NOMEM;
         k->predict.constant_tok = fmin(stats_mean(x, n), (double)s->max_tok);
         mem_free(x);
     }
@@ -244,82 +434,78 @@ static void report_series(struct study_cell *out, const struct study_kv_result *
     report_over_time(out, "tokens_per_step_over_time", "tok", r->batch);
 }
 
-static void report_accuracy(struct study_cell *out, const struct cell *w,
-                            const struct study_kv_opts *k, double constant_mae)
+/* By the caution of *k; constant_mae: log_mae of the best constant. */
+static void report_accuracy(struct odma_replay *c, const struct study_kv_opts *k,
+                            double constant_mae)
 {
-    const struct kv_accuracy *a = &w->accuracy;
-    const struct study_number buckets[] = {{"bucket_accuracy_frac", a->bucket_frac},
-                                           {"safe_frac", a->safe_frac}};
-    const struct study_number predictions[] = {
-        {"within_frac", a->within_frac},
-        {"log_mae", a->log_mae},
-        {"log_mae_over_constant", a->log_mae / constant_mae},
-        {"utilization_end", a->utilization_frac},
-        {"overflow_frac", k->alloc->paged ? 0 : a->overflow_frac},
-        {"n_requests", (double)w->stream.n},
-        {"n_learned", (double)w->stream.n_learn},
-    };
+    const struct kv_accuracy *a = &c->accuracy;
+    const struct study_kv_stream *s = &c->stream;
+    struct results *r = c->r;
 
-    if (w->stream.requests[0].text && isnan(w->stream.text_bits) &&
-        !k->predictor->reads_truth)
-        study_evidence(out, "measured",
+    r->bucket_accuracy_frac = a->bucket_frac;
+    r->safe_frac = a->safe_frac;
+    frame_why(c->f, &r->bucket_accuracy_frac, "the allocator has no buckets");
+    frame_why(c->f, &r->safe_frac, "the allocator has no buckets");
+    r->within_frac = a->within_frac;
+    r->log_mae = a->log_mae;
+    r->log_mae_over_constant = a->log_mae / constant_mae;
+    frame_why(c->f, &r->log_mae_over_constant, "the best constant is always right");
+    r->utilization_end = a->utilization_frac;
+    r->overflow_frac = k->alloc->paged ? 0 : a->overflow_frac;
+    r->n_requests = (double)s->n;
+    r->n_learned = (double)s->n_learn;
+    r->large_frac = k->alloc->paged ? NAN : a->large_frac;
+    frame_why(c->f, &r->large_frac, "a table of blocks grows as the sequence does");
+    r->kendall_tau = a->kendall_tau;
+    frame_why(c->f, &r->kendall_tau, "all predictions are equal");
+    r->text_bits = s->text_bits;
+    frame_why(c->f, &r->text_bits, "the texts were not made here");
+    if (s->requests[0].text && isnan(s->text_bits) && !k->predictor->reads_truth)
+        study_evidence(c->out, "measured",
                        "log_mae log_mae_over_constant within_frac kendall_tau");
-    STUDY_VALUES(out, buckets, "the allocator has no buckets");
-    STUDY_VALUES(out, predictions, "the best constant is always right");
-    study_value(out, "large_frac", k->alloc->paged ? NAN : a->large_frac,
-                "a table of blocks grows as the sequence does");
-    study_value(out, "kendall_tau", a->kendall_tau, "all predictions are equal");
-    study_value(out, "text_bits", w->stream.text_bits, "the texts were not made here");
 }
 
-static void report(struct study_cell *out, const struct cell *w)
+static void report_replay(struct odma_replay *c)
 {
-    const struct study_kv_result *r = &w->result;
-    double n = (double)w->stream.n, tok = (double)r->output_tok,
-           loaded = (double)r->n_loaded_steps;
-    double inner_of_static = share(w->fixed.inner_sum, (double)w->fixed.n_loaded_steps);
-    const struct study_number all[] = {
-        {"tokens_per_step", per_step(r)},
-        {"over_static", per_step(r) / per_step(&w->fixed)},
-        {"utilization_inner", share(r->inner_sum, loaded)},
-        {"utilization_gain", share(r->inner_sum, loaded) - inner_of_static},
-        {"utilization_outer", share(r->outer_sum, loaded)},
-        {"migrated_frac", (double)r->migrated_tok / tok},
-        {"extended_frac", (double)r->extended_tok / tok},
-        {"preempted_per_request", (double)r->n_preempted / n},
-        {"recomputed_frac", (double)r->recomputed_tok / tok},
-        {"waited_frac", (double)r->waited_steps / (tok + (double)r->waited_steps)},
-        {"reserved_least_frac", share(r->least_sum, loaded)},
-        {"reserved_most_frac", share(r->most_sum, loaded)},
-        {"max_tok", (double)w->stream.max_tok},
-        {"n_steps", (double)r->n_steps},
-        {"n_epochs", (double)r->n_epochs},
-    };
+    const struct study_kv_result *from = &c->result, *fixed = &c->fixed;
+    double n = (double)c->stream.n, tok = (double)from->output_tok,
+           loaded = (double)from->n_loaded_steps, waited = (double)from->waited_steps;
+    struct results *r = c->r;
 
-    STUDY_VALUES(out, all,
-                 "fewer requests than clients: the load ends with the first step");
-    if (w->changed.over_time)
-        report_series(out, r);
+    r->tokens_per_step = per_step(from);
+    r->over_static = per_step(from) / per_step(fixed);
+    r->utilization_inner = share(from->inner_sum, loaded);
+    r->utilization_gain =
+        r->utilization_inner - share(fixed->inner_sum, (double)fixed->n_loaded_steps);
+    r->utilization_outer = share(from->outer_sum, loaded);
+    r->migrated_frac = (double)from->migrated_tok / tok;
+    r->extended_frac = (double)from->extended_tok / tok;
+    r->preempted_per_request = (double)from->n_preempted / n;
+    r->recomputed_frac = (double)from->recomputed_tok / tok;
+    r->waited_frac = waited / (tok + waited);
+    r->reserved_least_frac = share(from->least_sum, loaded);
+    r->reserved_most_frac = share(from->most_sum, loaded);
+    r->max_tok = (double)c->stream.max_tok;
+    r->n_steps = (double)from->n_steps;
+    r->n_epochs = (double)from->n_epochs;
+    if (c->changed.over_time)
+        report_series(c->out, from);
 }
 
 /* The error of the median of the requests to learn from. */
-static int constant_error(double *mae, const struct study_kv_stream *s)
+static double constant_error(const struct study_kv_stream *s)
 {
     size_t n;
-    double *x = outputs(s, &n), median, sum = 0;
+    double *x = outputs(s, &n), median = stats_median(x, n), sum = 0;
 
-    if (!x)
-        return ERR_NOMEM;
-    median = stats_median(x, n);
     mem_free(x);
     for (int64_t i = 0; i < s->n; i++)
         sum += fabs(log(median / (double)s->requests[i].output_tok));
-    *mae = sum / (double)s->n;
-    return OK;
+    return sum / (double)s->n;
 }
 
 /* For each request, so that all numbers of predictions can be worked out again. */
-static int report_requests(struct study_cell *out, const struct kv_outcome *q, size_t n)
+static void report_requests(struct study_cell *out, const struct kv_outcome *q, size_t n)
 {
     static const char *const names[] = {
         "request_prompt_tok",       "request_output_tok", "request_predicted_tok",
@@ -327,8 +513,6 @@ static int report_requests(struct study_cell *out, const struct kv_outcome *q, s
         "request_last_tok"};
     double *x = mem_new(MEM_OTHER, n, sizeof(*x));
 
-    if (!x)
-        return ERR_NOMEM;
     for (int k = 0; k < 7; k++) {
         for (size_t i = 0; i < n; i++) {
             const double v[] = {(double)q[i].prompt_tok,    (double)q[i].output_tok,
@@ -341,7 +525,6 @@ static int report_requests(struct study_cell *out, const struct kv_outcome *q, s
         study_series(out, names[k], "tok", x, n);
     }
     mem_free(x);
-    return OK;
 }
 
 /* --- after a change of the lengths */
@@ -374,9 +557,9 @@ static double recovery(const struct kv_outcome *q, const struct kv_outcome *idea
 
 /* The requests after the change with bounds that were learned from all of them, which nobody
  * has in time. */
-static int replay_ideal(struct cell *w, const struct study_kv_opts *k)
+static int replay_ideal(struct odma_replay *c, const struct study_kv_opts *k)
 {
-    const struct study_kv_stream *s = &w->stream;
+    const struct study_kv_stream *s = &c->stream;
     struct study_kv_opts ideal = *k;
     struct study_kv_result result;
     int64_t n = s->n - s->n_first;
@@ -385,30 +568,30 @@ static int replay_ideal(struct cell *w, const struct study_kv_opts *k)
     ideal.earlier = s->requests + s->n_first;
     ideal.n_earlier = n;
     ideal.buckets.window = n;
-    w->ideal = mem_new(MEM_OTHER, (size_t)n, sizeof(*w->ideal));
-    if (!w->ideal)
-        return ERR_NOMEM;
-    return study_kv_replay(&result, &ideal, ideal.earlier, n, w->ideal);
+    c->ideal = frame_new(c->f, (size_t)n, sizeof(*c->ideal));
+    return study_kv_replay(&result, &ideal, ideal.earlier, n, c->ideal);
 }
 
-static int report_recovery(struct study_cell *out, struct cell *w,
-                           const struct study_kv_opts *k)
+static int report_recovery(struct odma_replay *c, const struct study_kv_opts *k)
 {
-    const struct study_kv_stream *s = &w->stream;
-    const struct kv_outcome *after = w->outcomes + s->n_first;
+    const struct study_kv_stream *s = &c->stream;
+    const struct kv_outcome *after = c->outcomes + s->n_first;
     int64_t n = s->n - s->n_first;
-    struct study_number all[] = {{"utilization_after", NAN}, {"utilization_ideal", NAN}};
-    double requests = NAN;
+    struct results *r = c->r;
+    double *const all[] = {&r->recovery_requests, &r->utilization_after,
+                           &r->utilization_ideal};
 
-    if (n > 0) {
-        TRY(replay_ideal(w, k));
-        requests = recovery(after, w->ideal, n);
-        all[0].value = utilization(after + n / 2, n - n / 2);
-        all[1].value = utilization(w->ideal, n);
+    for (int i = 0; i < 3; i++) {
+        *all[i] = NAN;
+        frame_why(c->f, all[i], "the lengths do not change");
     }
-    study_value(out, "recovery_requests", requests,
-                n > 0 ? "it does not recover" : "the lengths do not change");
-    STUDY_VALUES(out, all, "the lengths do not change");
+    if (n == 0)
+        return OK;
+    TRY(replay_ideal(c, k));
+    r->recovery_requests = recovery(after, c->ideal, n);
+    frame_why(c->f, &r->recovery_requests, "it does not recover");
+    r->utilization_after = utilization(after + n / 2, n - n / 2);
+    r->utilization_ideal = utilization(c->ideal, n);
     return OK;
 }
 
@@ -417,9 +600,9 @@ static int report_recovery(struct study_cell *out, struct cell *w,
 /* Of the paper's device: DeepSeek-R1-Distill-Qwen-7B has 7.6e9 parameters of 2 bytes. */
 #define PAPER_STEP_S (15.2e9 / 307.2e9)
 
-static int report_overhead(const struct cell *w, const struct study_kv_opts *k)
+static int report_overhead(struct odma_replay *c, const struct study_kv_opts *k)
 {
-    const struct study_kv_stream *s = &w->stream;
+    const struct study_kv_stream *s = &c->stream;
     double per_request_s, steps_per_request;
     struct kv_prediction p;
     void *state;
@@ -441,12 +624,9 @@ static int report_overhead(const struct cell *w, const struct study_kv_opts *k)
     per_request_s = (double)(clock_ns() - t0) * 1e-9 / (double)s->n;
     k->predictor->close(state);
     steps_per_request =
-        (double)w->result.output_tok / (double)s->n / per_step(&w->result);
-    study_value(w->out, "predict_us", per_request_s * 1e6, "");
-    study_value(w->out, "predict_frac",
-                per_request_s / (steps_per_request * PAPER_STEP_S),
-                "fewer requests than clients: the load ends with the first step");
-    study_evidence(w->out, "measured", "predict_us");
+        (double)c->result.output_tok / (double)s->n / per_step(&c->result);
+    c->r->predict_us = per_request_s * 1e6;
+    c->r->predict_frac = per_request_s / (steps_per_request * PAPER_STEP_S);
     return rc;
 }
 
@@ -457,25 +637,25 @@ static int report_overhead(const struct cell *w, const struct study_kv_opts *k)
 #define ALPHA_STEPS 12
 
 /* Whether more than that share of the requests outgrows the memory that it gets first. */
-static int overflows(struct cell *w, const struct study_kv_opts *k, bool *too_many)
+static int overflows(struct odma_replay *c, const struct study_kv_opts *k, bool *too_many)
 {
-    const struct study_kv_stream *s = &w->stream;
+    const struct study_kv_stream *s = &c->stream;
     struct kv_accuracy a;
 
-    TRY(study_kv_replay(&w->result, k, s->requests, s->n, w->outcomes));
-    TRY(kv_accuracy(&a, w->outcomes, s->n, s->max_tok));
-    *too_many = !k->alloc->paged && a.overflow_frac > w->changed.overflow;
+    TRY(study_kv_replay(&c->result, k, s->requests, s->n, c->outcomes));
+    TRY(kv_accuracy(&a, c->outcomes, s->n, s->max_tok));
+    *too_many = !k->alloc->paged && a.overflow_frac > c->changed.overflow;
     return OK;
 }
 
-static int choose_alpha(struct cell *w, struct study_kv_opts *k)
+static int choose_alpha(struct odma_replay *c, struct study_kv_opts *k)
 {
     double low = 0, high = ALPHA_MAX;
     bool too_many;
 
     for (int i = 0; i < ALPHA_STEPS; i++) {
         k->caution.alpha = i ? sqrt((low + 0.01) * high) : 0;
-        TRY(overflows(w, k, &too_many));
+        TRY(overflows(c, k, &too_many));
         if (!i && !too_many)
             return OK; /* no caution is needed */
         if (too_many)
@@ -488,23 +668,23 @@ static int choose_alpha(struct cell *w, struct study_kv_opts *k)
 }
 
 /* Before the replay that counts, whose outcomes stay. */
-static int replay_never(double *tokens_per_step, struct cell *w,
+static int replay_never(double *tokens_per_step, struct odma_replay *c,
                         const struct study_kv_opts *k)
 {
-    const struct study_kv_stream *s = &w->stream;
+    const struct study_kv_stream *s = &c->stream;
     struct study_kv_opts never = *k;
     struct study_kv_result result;
 
     *tokens_per_step = NAN;
-    if (!w->changed.over_never)
+    if (!c->changed.over_never)
         return OK;
     never.bounds = STUDY_KV_NEVER;
-    TRY(study_kv_replay(&result, &never, s->requests, s->n, w->outcomes));
+    TRY(study_kv_replay(&result, &never, s->requests, s->n, c->outcomes));
     *tokens_per_step = per_step(&result);
     return OK;
 }
 
-static int open_stream(struct cell *w, const struct opts *o)
+static int open_stream(struct odma_replay *c, const struct opts *o)
 {
     const struct study_kv_stream_opts so = {.sources = o->stream,
                                             .tokenizer = o->tokenizer,
@@ -516,52 +696,52 @@ static int open_stream(struct cell *w, const struct opts *o)
                                             .max_tok = o->max_tok,
                                             .align_tok = o->align_tok};
 
-    return study_kv_stream_open(&w->stream, &so);
+    return study_kv_stream_open(&c->stream, &so);
 }
 
-static int run(struct cell *w)
+static void close_replays(struct odma_replay *c)
 {
-    const struct study_kv_stream *s = &w->stream;
-    const struct opts *o = &w->changed;
+    kv_learned_close(&c->learned);
+    study_kv_stream_close(&c->stream);
+    opt_free(option_rows, &c->changed);
+}
+
+static int odma_replay_run(struct odma_replay *c)
+{
+    const struct study_kv_stream *s = &c->stream;
+    const struct opts *o = &c->changed;
     const struct kv_predictor *predictor;
     struct study_kv_opts k, fixed;
-    double constant_mae, never;
+    double never;
 
-    TRY(study_odma_change(&w->changed, w->o));
-    TRY(open_stream(w, o));
-    w->outcomes = mem_new(MEM_OTHER, (size_t)s->n, sizeof(*w->outcomes));
-    if (!w->outcomes)
-        return ERR_NOMEM;
+    FRAME_CLOSE(c->f, close_replays, c);
+    TRY(change_opts(&c->changed, c->o));
+    TRY(open_stream(c, o));
+    c->outcomes = frame_new(c->f, (size_t)s->n, sizeof(*c->outcomes));
     TRY(kv_predictor_find(o->predictor, &predictor));
     if (predictor->learns && s->n_learn > 0)
-        TRY(kv_learn(&w->learned, s->learn, s->n_learn));
-    TRY(prepare(&k, w, o));
+        TRY(kv_learn(&c->learned, s->learn, s->n_learn));
+    TRY(prepare(&k, c, o));
     fixed = k;
     TRY(kv_alloc_find("static", &fixed.alloc));
-    TRY(study_kv_replay(&w->fixed, &fixed, s->requests, s->n, w->outcomes));
+    TRY(study_kv_replay(&c->fixed, &fixed, s->requests, s->n, c->outcomes));
     if (o->overflow > 0)
-        TRY(choose_alpha(w, &k));
-    TRY(replay_never(&never, w, &k));
-    TRY(study_kv_replay(&w->result, &k, s->requests, s->n, w->outcomes));
-    study_value(w->out, "alpha", k.caution.alpha, "");
-    study_value(w->out, "over_never", per_step(&w->result) / never,
-                "not asked for, or fewer requests than clients");
-    TRY(kv_accuracy(&w->accuracy, w->outcomes, s->n, s->max_tok));
-    TRY(constant_error(&constant_mae, s));
-    report(w->out, w);
-    report_accuracy(w->out, w, &k, constant_mae);
-    TRY(report_recovery(w->out, w, &k));
-    TRY(report_overhead(w, &k));
-    return o->raw ? report_requests(w->out, w->outcomes, (size_t)s->n) : OK;
-}
-
-static void end(struct cell *w)
-{
-    kv_learned_close(&w->learned);
-    mem_free(w->outcomes);
-    mem_free(w->ideal);
-    study_kv_stream_close(&w->stream);
-    opt_free(table, &w->changed);
+        TRY(choose_alpha(c, &k));
+    TRY(replay_never(&never, c, &k));
+    TRY(study_kv_replay(&c->result, &k, s->requests, s->n, c->outcomes));
+    TRY(kv_accuracy(&c->accuracy, c->outcomes, s->n, s->max_tok));
+    frame_why(c->f, NULL,
+              "fewer requests than clients: the load ends with the first step");
+    c->r->alpha = k.caution.alpha;
+    c->r->over_never = per_step(&c->result) / never;
+    frame_why(c->f, &c->r->over_never, "not asked for, or fewer requests than clients");
+    report_replay(c);
+    report_accuracy(c, &k, constant_error(s));
+    TRY(report_recovery(c, &k));
+    TRY(report_overhead(c, &k));
+    if (o->raw)
+        report_requests(c->out, c->outcomes, (size_t)s->n);
+    return OK;
 }
 
 STUDY(odma_replay,

@@ -12,25 +12,7 @@
 #include "cluster/cluster.h"
 #include "cluster/provision.h"
 #include "datasets/dataset.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/rows.h"
-
-/* Options that these studies share, as in topo.h. */
-#define STUDY_CLUSTER_MEMBERS                                                            \
-    char *machines, *model, *perf, *perf_path, *trace_path;                              \
-    int design, trace, sized_for, rules, toggle, arrivals, points;                       \
-    double duration_s, warmup_s, cooldown_s, memory_frac;                                \
-    int64_t token_threshold, seed;
-struct study_cluster_opts {
-    STUDY_CLUSTER_MEMBERS
-};
-#define STUDY_CLUSTER_OPTS                                                               \
-    union {                                                                              \
-        struct study_cluster_opts cluster;                                               \
-        struct {                                                                         \
-            STUDY_CLUSTER_MEMBERS                                                        \
-        };                                                                               \
-    };
+#include "experiments/frame/frame.h"
 
 enum { STUDY_CLUSTER_PAPER, STUDY_CLUSTER_SPLITWISE_SIM }; /* rules */
 enum { STUDY_CLUSTER_CONVERSATION, STUDY_CLUSTER_CODING }; /* trace */
@@ -46,73 +28,79 @@ enum { STUDY_CLUSTER_TOKEN_LOAD = 9, STUDY_CLUSTER_TBT_OVER_ALL };
 const char *study_cluster_model_name(int i);
 const char *study_cluster_perf_name(int i);
 
-#define ROWS_CLUSTER                                                                     \
-    OPT_ROW(ENUM, design, "Splitwise-HH",                                                \
-            "Design: the kinds of prompt and token machines. A is a DGX-A100, H a "      \
-            "DGX-H100, Hcap one whose GPUs are capped at half of their power. "          \
-            "Baselines run all phases of a request on one machine.",                     \
-            .values = "Baseline-A100|Baseline-H100|Splitwise-AA|Splitwise-HH|"           \
-                      "Splitwise-HA|Splitwise-HHcap"),                                   \
-        OPT_ROW(STR, machines, "",                                                       \
-                "Prompt and token machines, such as \"25P,15T\", or those of a "         \
-                "baseline, such as \"40\". \"\": those of Fig. 16."),                    \
-        OPT_ROW(ENUM, trace, "conversation",                                             \
-                "Azure's trace of 2023 whose sizes the requests have. A fit stands in "  \
-                "where its file is absent.",                                             \
-                .values = "conversation|coding"),                                        \
-        OPT_ROW(STR, trace_path, NULL, "Another trace with lengths, in place of it.",    \
-                .unit = "FILE"),                                                         \
-        OPT_ROW(ENUM, sized_for, "trace",                                                \
-                "Trace for which the machines of Fig. 16 were chosen. trace: the one "   \
-                "that is served.",                                                       \
-                .values = "conversation|coding|trace"),                                  \
-        OPT_ROW(ENUM, rules, "paper",                                                    \
-                "What the cluster follows where the two differ: the paper, or the "      \
-                "published simulator splitwise-sim.",                                    \
-                .values = "paper|splitwise_sim"),                                        \
-        OPT_ROW(ENUM, toggle, "none",                                                    \
-                "One of the differences between the two, which is then as the other "    \
-                "has it: memory of a request's full length, links for any number of "    \
-                "flows, layer-wise transfer at ten times the bandwidth, mixed steps "    \
-                "1.1 times as long as their prompts, token steps that take no longer "   \
-                "with a batch, overload only where requests also wait, return from the " \
-                "mixed pool only when idle, retries for memory each second, the load "   \
-                "by which token machines are chosen, TBT over all tokens.",              \
-                .values = STUDY_CLUSTER_TOGGLES),                                        \
-        OPT_ROW(INT, token_threshold, "0",                                               \
-                "Sequences above which a token machine is full, by the rules of the "    \
-                "paper, which names no number. 0: those with which its step takes 0.9 "  \
-                "of the SLO of the median TBT; a search also tries 0.85, 0.95 and 1.",   \
-                .min = 0, .max = 1 << 20),                                               \
-        OPT_ROW(ENUM, arrivals, "poisson",                                               \
-                "Poisson arrivals, as in the paper, or the trace's own, scaled in time " \
-                "to the rate.",                                                          \
-                .values = "poisson|recorded"),                                           \
-        OPT_ROW(STR, model, "bloom-176b", "Model that is served.",                       \
-                .names = study_cluster_model_name),                                      \
-        OPT_ROW(STR, perf, "table", "Performance model.",                                \
-                .names = study_cluster_perf_name),                                       \
-        OPT_ROW(ENUM, points, "auto",                                                    \
-                "Measured points of the performance model: published in a CSV, or "      \
-                "printed in the paper, which are of llama2-70b. auto: published where "  \
-                "the file is there, else printed, with llama2-70b as the model.",        \
-                .values = "auto|published|printed"),                                     \
-        OPT_ROW(STR, perf_path, "splitwise_perf/perf_model.csv",                         \
-                "CSV of splitwise-sim, also below $SANDWICH_DATA (without it: "          \
-                "../shared/data).",                                                      \
-                .unit = "FILE"),                                                         \
-        OPT_ROW(F64, memory_frac, "0",                                                   \
-                "Share of a machine's memory for weights, keys and values. 0: 0.9 by "   \
-                "the rules of the paper, all by those of splitwise-sim.",                \
-                .min = 0, .max = 1),                                                     \
-        OPT_ROW(F64, duration_s, "120", "Time in which requests arrive.", .unit = "s",   \
-                .min = 1e-3, .max = 1e6),                                                \
-        OPT_ROW(F64, warmup_s, "20", "Requests that arrive earlier are not measured.",   \
-                .unit = "s", .min = 0, .max = 1e6),                                      \
-        OPT_ROW(F64, cooldown_s, "20",                                                   \
-                "Requests that arrive in this time at the end are not measured.",        \
-                .unit = "s", .min = 0, .max = 1e6),                                      \
-        OPT_ROW(INT, seed, "1", "Seed of sizes and arrivals.", .min = 1, .max = 1 << 30)
+/* Options that these studies share; a study has them first in its list. */
+#define OPTIONS_CLUSTER(X)                                                               \
+    X(ENUM, design, "Splitwise-HH",                                                      \
+      "Design: the kinds of prompt and token machines. A is a DGX-A100, H a DGX-H100, "  \
+      "Hcap one whose GPUs are capped at half of their power. Baselines run all phases " \
+      "of a request on one machine.",                                                    \
+      .values = "Baseline-A100|Baseline-H100|Splitwise-AA|Splitwise-HH|Splitwise-HA|"    \
+                "Splitwise-HHcap")                                                       \
+    X(STR, machines, "",                                                                 \
+      "Prompt and token machines, such as \"25P,15T\", or those of a baseline, such as " \
+      "\"40\". \"\": those of Fig. 16.")                                                 \
+    X(ENUM, trace, "conversation",                                                       \
+      "Azure's trace of 2023 whose sizes the requests have. A fit stands in where its "  \
+      "file is absent.",                                                                 \
+      .values = "conversation|coding")                                                   \
+    X(STR, trace_path, NULL, "Another trace with lengths, in place of it.",              \
+      .unit = "FILE")                                                                    \
+    X(ENUM, sized_for, "trace",                                                          \
+      "Trace for which the machines of Fig. 16 were chosen. trace: the one that is "     \
+      "served.",                                                                         \
+      .values = "conversation|coding|trace")                                             \
+    X(ENUM, rules, "paper",                                                              \
+      "What the cluster follows where the two differ: the paper, or the published "      \
+      "simulator splitwise-sim.",                                                        \
+      .values = "paper|splitwise_sim")                                                   \
+    X(ENUM, toggle, "none",                                                              \
+      "One of the differences between the two, which is then as the other has it: "      \
+      "memory of a request's full length, links for any number of flows, layer-wise "    \
+      "transfer at ten times the bandwidth, mixed steps 1.1 times as long as their "     \
+      "prompts, token steps that take no longer with a batch, overload only where "      \
+      "requests also wait, return from the mixed pool only when idle, retries for "      \
+      "memory each second, the load by which token machines are chosen, TBT over all "   \
+      "tokens.",                                                                         \
+      .values = STUDY_CLUSTER_TOGGLES)                                                   \
+    X(INT, token_threshold, "0",                                                         \
+      "Sequences above which a token machine is full, by the rules of the paper, which " \
+      "names no number. 0: those with which its step takes 0.9 of the SLO of the "       \
+      "median TBT; a search also tries 0.85, 0.95 and 1.",                               \
+      .min = 0, .max = 1 << 20)                                                          \
+    X(ENUM, arrivals, "poisson",                                                         \
+      "Poisson arrivals, as in the paper, or the trace's own, scaled in time to the "    \
+      "rate.",                                                                           \
+      .values = "poisson|recorded")                                                      \
+    X(STR, model, "bloom-176b", "Model that is served.",                                 \
+      .names = study_cluster_model_name)                                                 \
+    X(STR, perf, "table", "Performance model.", .names = study_cluster_perf_name)        \
+    X(ENUM, points, "auto",                                                              \
+      "Measured points of the performance model: published in a CSV, or printed in the " \
+      "paper, which are of llama2-70b. auto: published where the file is there, else "   \
+      "printed, with llama2-70b as the model.",                                          \
+      .values = "auto|published|printed")                                                \
+    X(STR, perf_path, "splitwise_perf/perf_model.csv",                                   \
+      "CSV of splitwise-sim, also below $SANDWICH_DATA (without it: ../shared/data).",   \
+      .unit = "FILE")                                                                    \
+    X(F64, memory_frac, "0",                                                             \
+      "Share of a machine's memory for weights, keys and values. 0: 0.9 by the rules "   \
+      "of the paper, all by those of splitwise-sim.",                                    \
+      .min = 0, .max = 1)                                                                \
+    X(F64, duration_s, "120", "Time in which requests arrive.", .unit = "s",             \
+      .min = 1e-3, .max = 1e6)                                                           \
+    X(F64, warmup_s, "20", "Requests that arrive earlier are not measured.",             \
+      .unit = "s", .min = 0, .max = 1e6)                                                 \
+    X(F64, cooldown_s, "20",                                                             \
+      "Requests that arrive in this time at the end are not measured.", .unit = "s",     \
+      .min = 0, .max = 1e6)                                                              \
+    X(INT, seed, "1", "Seed of sizes and arrivals.", .min = 1, .max = 1 << 30)
+struct study_cluster_opts {
+    OPTIONS_CLUSTER(FRAME_OPTION)
+};
+/* The same out of the options of a study whose cell is `c`. */
+#define STUDY_CLUSTER_OPTION(kind, name, ...) .name = c->o->name,
+#define STUDY_CLUSTER_OPTS                                                               \
+    ((struct study_cluster_opts){OPTIONS_CLUSTER(STUDY_CLUSTER_OPTION)})
 
 struct study_cluster_model {
     const char *name;
@@ -183,6 +171,12 @@ struct study_cluster_load {
 MUST int study_cluster_run(struct study_cluster_result *out,
                            const struct study_cluster *c,
                            const struct study_cluster_load *load);
+/* by_tok_s [STUDY_CLUSTER_TOK_MAX + 1]: seconds in steps of at most n_tok tokens; the mean tokens
+ * of a step, over time; the first as shares of all_s for each of at[n] as a series. */
+double study_cluster_up_to(int n_tok, const double *by_tok_s);
+double study_cluster_mean_tok(const double *by_tok_s);
+void study_cluster_up_to_each(struct study_cell *out, const char *name, const double *at,
+                              int n, const double *by_tok_s, double all_s);
 /* The largest slowdown / SLO; above 1: they are not met. */
 double study_cluster_slo_use(const struct study_cluster_result *r);
 /* Are the SLOs met at this rate, with any of the thresholds? */

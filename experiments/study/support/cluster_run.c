@@ -285,6 +285,35 @@ int study_cluster_run(struct study_cluster_result *out, const struct study_clust
     return rc;
 }
 
+double study_cluster_up_to(int n_tok, const double *by_tok_s)
+{
+    double sum = 0;
+
+    for (int i = 0; i <= n_tok; i++)
+        sum += by_tok_s[i];
+    return sum;
+}
+
+double study_cluster_mean_tok(const double *by_tok_s)
+{
+    double sum = 0;
+
+    for (int i = 0; i <= STUDY_CLUSTER_TOK_MAX; i++)
+        sum += i * by_tok_s[i];
+    return sum / study_cluster_up_to(STUDY_CLUSTER_TOK_MAX, by_tok_s);
+}
+
+void study_cluster_up_to_each(struct study_cell *out, const char *name, const double *at,
+                              int n, const double *by_tok_s, double all_s)
+{
+    double *frac = mem_new(MEM_HARNESS, (size_t)n, sizeof(*frac));
+
+    for (int i = 0; i < n; i++)
+        frac[i] = study_cluster_up_to((int)at[i], by_tok_s) / all_s;
+    study_series(out, name, "", frac, (size_t)n);
+    mem_free(frac);
+}
+
 double study_cluster_slo_use(const struct study_cluster_result *r)
 {
     double most = 0;
