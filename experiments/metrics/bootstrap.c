@@ -24,7 +24,7 @@ static void find_gaps(struct compare_resampler *s)
                        : r[n - 1].done_ns - r[n - 1].intended_ns;
 }
 
-int compare_resampler_open(struct compare_resampler *s, const struct compare_run *run)
+void compare_resampler_open(struct compare_resampler *s, const struct compare_run *run)
 {
     size_t n_tok_max = 1;
 
@@ -37,12 +37,7 @@ int compare_resampler_open(struct compare_resampler *s, const struct compare_run
     s->gap_ns = mem_new(MEM_HARNESS, s->n, sizeof(*s->gap_ns));
     s->drawn = mem_new(MEM_HARNESS, s->n, sizeof(*s->drawn));
     s->token_ns = mem_new(MEM_HARNESS, s->n * n_tok_max, sizeof(*s->token_ns));
-    if (!s->gap_ns || !s->drawn || !s->token_ns) {
-        compare_resampler_close(s);
-        return ERR_NOMEM;
-    }
     find_gaps(s);
-    return OK;
 }
 
 void compare_resampler_close(struct compare_resampler *s)

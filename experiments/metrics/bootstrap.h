@@ -15,8 +15,7 @@ struct compare_resampler {
 };
 
 /* ERR_NOMEM. */
-MUST int compare_resampler_open(struct compare_resampler *s,
-                                const struct compare_run *run);
+void compare_resampler_open(struct compare_resampler *s, const struct compare_run *run);
 void compare_resampler_close(struct compare_resampler *s);
 
 /* The metric of a run that is made of blocks of `block` requests, which begin at the requests

@@ -33,7 +33,7 @@ static double *log_units(const struct compare_side *s, bool repeats, size_t *n)
     size_t n_of_unit = 0;
 
     *n = 0;
-    for (size_t i = 0; x && i < s->n; i++) {
+    for (size_t i = 0; i < s->n; i++) {
         if (repeats || i == 0 || s->runs[i].restart != s->runs[i - 1].restart) {
             sum = &x[(*n)++];
             n_of_unit = 0;
@@ -61,30 +61,25 @@ static double half_between(double *x, size_t n_x, const double *y, size_t n_y, b
     return stats_sequence_half95(x, n_x);
 }
 
-static int between_runs(struct compare_result *out, const struct compare_side *a,
-                        const struct compare_side *b, const struct compare_opts *o)
+static void between_runs(struct compare_result *out, const struct compare_side *a,
+                         const struct compare_side *b, const struct compare_opts *o)
 {
     const bool repeats = n_restarts(a) + n_restarts(b) <= 2;
     double *x = log_units(a, repeats, &out->n_units[0]);
     double *y = log_units(b, repeats, &out->n_units[1]);
-    int rc = x && y ? OK : ERR_NOMEM;
+    double mean_a = stats_mean(x, out->n_units[0]);
+    double mean_b = stats_mean(y, out->n_units[1]);
 
-    if (rc == OK) {
-        double mean_a = stats_mean(x, out->n_units[0]);
-        double mean_b = stats_mean(y, out->n_units[1]);
-
-        out->units_repeats = repeats;
-        out->in_turn = (o->in_turn || o->sequential) && !repeats &&
-                       out->n_units[0] == out->n_units[1];
-        out->a = exp(mean_a);
-        out->b = exp(mean_b);
-        out->ratio = exp(mean_b - mean_a);
-        out->between_runs = half_between(x, out->n_units[0], y, out->n_units[1],
-                                         out->in_turn, o->sequential);
-    }
+    out->units_repeats = repeats;
+    out->in_turn =
+        (o->in_turn || o->sequential) && !repeats && out->n_units[0] == out->n_units[1];
+    out->a = exp(mean_a);
+    out->b = exp(mean_b);
+    out->ratio = exp(mean_b - mean_a);
+    out->between_runs =
+        half_between(x, out->n_units[0], y, out->n_units[1], out->in_turn, o->sequential);
     mem_free(x);
     mem_free(y);
-    return rc;
 }
 
 /* --- between requests */
@@ -108,7 +103,7 @@ static void close_drawing(struct drawing *d)
     mem_free(d->starts);
 }
 
-static int add_runs(struct drawing *d, const struct compare_side *s, double sign)
+static void add_runs(struct drawing *d, const struct compare_side *s, double sign)
 {
     for (size_t i = 0; i < s->n; i++) {
         size_t n_repeats = 0;
@@ -116,9 +111,8 @@ static int add_runs(struct drawing *d, const struct compare_side *s, double sign
         for (size_t k = 0; k < s->n; k++)
             n_repeats += s->runs[k].restart == s->runs[i].restart;
         d->weight[d->n] = sign / (double)n_restarts(s) / (double)n_repeats;
-        TRY(compare_resampler_open(&d->of[d->n++], &s->runs[i]));
+        compare_resampler_open(&d->of[d->n++], &s->runs[i]);
     }
-    return OK;
 }
 
 static bool same_requests(const struct drawing *d)
@@ -134,17 +128,15 @@ static bool same_requests(const struct drawing *d)
     return true;
 }
 
-static int open_drawing(struct drawing *d, struct compare_result *out,
-                        const struct compare_side *a, const struct compare_side *b)
+static void open_drawing(struct drawing *d, struct compare_result *out,
+                         const struct compare_side *a, const struct compare_side *b)
 {
     size_t n = a->n + b->n, most = 0;
 
     d->of = mem_new(MEM_HARNESS, n, sizeof(*d->of));
     d->weight = mem_new(MEM_HARNESS, n, sizeof(*d->weight));
-    if (!d->of || !d->weight)
-        return ERR_NOMEM;
-    TRY(add_runs(d, a, -1));
-    TRY(add_runs(d, b, 1));
+    add_runs(d, a, -1);
+    add_runs(d, b, 1);
     out->n_requests = SIZE_MAX;
     for (size_t i = 0; i < d->n; i++) {
         most = d->of[i].n > most ? d->of[i].n : most;
@@ -155,7 +147,6 @@ static int open_drawing(struct drawing *d, struct compare_result *out,
     out->same_requests = same_requests(d);
     d->n_starts = most;
     d->starts = mem_new(MEM_HARNESS, most, sizeof(*d->starts));
-    return d->starts ? OK : ERR_NOMEM;
 }
 
 /* The difference of the means of one draw of all runs. */
@@ -180,15 +171,15 @@ static int between_requests(struct compare_result *out, const struct compare_sid
                             const struct compare_side *b, const struct compare_opts *o)
 {
     struct drawing d = {.result = out, .metric = o->metric};
-    int rc = open_drawing(&d, out, a, b);
+    int rc;
 
-    if (rc == OK)
-        rc = stats_blocks_half95(&out->between_requests,
-                                 &(struct stats_blocks){.n = out->n_requests,
-                                                        .seed = o->seed,
-                                                        .stream = "compare",
-                                                        .ctx = &d,
-                                                        .draw = draw_once});
+    open_drawing(&d, out, a, b);
+    rc = stats_blocks_half95(&out->between_requests,
+                             &(struct stats_blocks){.n = out->n_requests,
+                                                    .seed = o->seed,
+                                                    .stream = "compare",
+                                                    .ctx = &d,
+                                                    .draw = draw_once});
     close_drawing(&d);
     return rc;
 }
@@ -285,7 +276,7 @@ static int compare_sides(struct compare_result *out, const struct compare_side *
     }
     if (!has_values(out, a, "A") || !has_values(out, b, "B"))
         return OK;
-    TRY(between_runs(out, a, b, o));
+    between_runs(out, a, b, o);
     if (have_rows(a) && have_rows(b))
         TRY(between_requests(out, a, b, o));
     decide(out, o);
@@ -323,12 +314,10 @@ static int compare_halves(struct compare_result *out, const struct compare_side 
 {
     struct compare_run *runs = mem_new(MEM_HARNESS, a->n, sizeof(*runs));
     struct compare_side half[2];
-    int rc = runs ? OK : ERR_NOMEM;
+    int rc;
 
-    if (rc == OK) {
-        split(half, runs, a);
-        rc = compare_sides(out, &half[0], &half[1], o);
-    }
+    split(half, runs, a);
+    rc = compare_sides(out, &half[0], &half[1], o);
     mem_free(runs);
     return rc;
 }

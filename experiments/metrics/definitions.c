@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "experiments/metrics/impl.h"
+#include "experiments/metrics/metrics.h"
 
 #include "base/mem.h"
 
@@ -199,7 +199,8 @@ static double output_tok(const struct metrics_work *w, const char **why)
     return n;
 }
 
-double metrics_ratio(double a, double b, const char **why, const char *reason)
+/* a / b; where b is not above 0: NaN, and *why is `reason`. */
+static double ratio(double a, double b, const char **why, const char *reason)
 {
     if (b > 0)
         return a / b;
@@ -209,29 +210,29 @@ double metrics_ratio(double a, double b, const char **why, const char *reason)
 
 static double duration(const struct metrics_work *w, const char **why)
 {
-    return metrics_ratio(w->duration_s, 1, why, "");
+    return ratio(w->duration_s, 1, why, "");
 }
 
 static double request_throughput(const struct metrics_work *w, const char **why)
 {
-    return metrics_ratio((double)w->n_ok, w->duration_s, why, "the cell took no time");
+    return ratio((double)w->n_ok, w->duration_s, why, "the cell took no time");
 }
 
 static double output_throughput(const struct metrics_work *w, const char **why)
 {
-    return metrics_ratio(output_tok(w, why), w->duration_s, why, "the cell took no time");
+    return ratio(output_tok(w, why), w->duration_s, why, "the cell took no time");
 }
 
 static double total_throughput(const struct metrics_work *w, const char **why)
 {
-    return metrics_ratio(output_tok(w, why) + input_tok(w, why), w->duration_s, why,
-                         "the cell took no time");
+    return ratio(output_tok(w, why) + input_tok(w, why), w->duration_s, why,
+                 "the cell took no time");
 }
 
 static double error_frac(const struct metrics_work *w, const char **why)
 {
-    return metrics_ratio((double)(w->n_measured - w->n_ok), (double)w->n_measured, why,
-                         "no request was measured");
+    return ratio((double)(w->n_measured - w->n_ok), (double)w->n_measured, why,
+                 "no request was measured");
 }
 
 static double n_slo_met(const struct metrics_work *w, const struct metrics_slo *slo)
@@ -251,8 +252,8 @@ static double attainment(const struct metrics_work *w, const struct metrics_slo 
         *why = missing;
         return NAN;
     }
-    return metrics_ratio(n_slo_met(w, slo), (double)w->n_measured, why,
-                         "no request was measured");
+    return ratio(n_slo_met(w, slo), (double)w->n_measured, why,
+                 "no request was measured");
 }
 
 static const char no_slo[] = "the job sets no objective (slo.ttft_ms, slo.tpot_ms)";
@@ -280,8 +281,7 @@ static double request_goodput(const struct metrics_work *w, const char **why)
 {
     if (isnan(attainment(w, &w->in->slo, why, no_slo)))
         return NAN;
-    return metrics_ratio(n_slo_met(w, &w->in->slo), w->duration_s, why,
-                         "the cell took no time");
+    return ratio(n_slo_met(w, &w->in->slo), w->duration_s, why, "the cell took no time");
 }
 
 /* Sums over the requests that decoded at all. */
@@ -309,7 +309,7 @@ static double decode_rate(const struct metrics_work *w, const char **why)
 {
     struct decode_sum d = decode_sum(w);
 
-    return metrics_ratio(d.n_tok, d.seconds, why, "no request had a second token");
+    return ratio(d.n_tok, d.seconds, why, "no request had a second token");
 }
 
 static double decode_read(const struct metrics_work *w, const char **why)
@@ -324,7 +324,7 @@ static double decode_read(const struct metrics_work *w, const char **why)
         *why = "the system states no bytes per token";
         return NAN;
     }
-    return metrics_ratio(d.bytes / 1e9, d.seconds, why, "no request had a second token");
+    return ratio(d.bytes / 1e9, d.seconds, why, "no request had a second token");
 }
 
 static double decode_bandwidth(const struct metrics_work *w, const char **why)
@@ -333,7 +333,7 @@ static double decode_bandwidth(const struct metrics_work *w, const char **why)
 
     if (isnan(gbps))
         return NAN;
-    return metrics_ratio(gbps, w->in->read_gbps, why, w->in->read_why);
+    return ratio(gbps, w->in->read_gbps, why, w->in->read_why);
 }
 
 static double tpot_below_bound(const struct metrics_work *w, const char **why)
@@ -351,7 +351,7 @@ static double tpot_below_bound(const struct metrics_work *w, const char **why)
         n++;
         below += metrics_tpot_ms(r) * (double)(r->n_tok - 1) < floor_ms;
     }
-    return metrics_ratio(below, n, why, "no request had a second token");
+    return ratio(below, n, why, "no request had a second token");
 }
 
 static double service_s(const struct metrics_work *w)
@@ -369,7 +369,7 @@ static double prefill_rate(const struct metrics_work *w, const char **why)
         *why = "requests overlapped: the time to a first token is not its own prefill";
         return NAN;
     }
-    return metrics_ratio(input_tok(w, why), service_s(w), why, "no request was answered");
+    return ratio(input_tok(w, why), service_s(w), why, "no request was answered");
 }
 
 static double prefill_gflops(const struct metrics_work *w, const char **why)
@@ -384,7 +384,7 @@ static double prefill_gflops(const struct metrics_work *w, const char **why)
         *why = "the system states no arithmetic per prompt";
         return NAN;
     }
-    return metrics_ratio(flop / 1e9, service_s(w), why, "no request was answered");
+    return ratio(flop / 1e9, service_s(w), why, "no request was answered");
 }
 
 static double prefill_peak(const struct metrics_work *w, const char **why)
@@ -393,7 +393,7 @@ static double prefill_peak(const struct metrics_work *w, const char **why)
 
     if (isnan(gflops))
         return NAN;
-    return metrics_ratio(gflops, w->in->peak_gflops, why, w->in->peak_why);
+    return ratio(gflops, w->in->peak_gflops, why, w->in->peak_why);
 }
 
 /* Broken times (out of order, or a first token that is not the first) would show here. */
@@ -456,7 +456,188 @@ static double little_l(const struct metrics_work *w, const char **why)
     }
     span = (double)(e[2 * n - 1].t - e[0].t);
     mem_free(e);
-    return metrics_ratio(area, span, why, "the cell took no time");
+    return ratio(area, span, why, "the cell took no time");
+}
+
+/* ---- how fast requests come and end, and whether the system keeps up ---- */
+
+/* First and last of n times. */
+struct span {
+    int64_t first, last;
+    size_t n;
+};
+
+static void add_time(struct span *s, int64_t t)
+{
+    s->first = s->n == 0 || t < s->first ? t : s->first;
+    s->last = s->n == 0 || t > s->last ? t : s->last;
+    s->n++;
+}
+
+static double rate(const struct span *s, const char **why, const char *reason)
+{
+    if (s->n < 2) {
+        *why = "fewer than two requests";
+        return NAN;
+    }
+    return ratio((double)(s->n - 1), (double)(s->last - s->first) / NS_PER_S, why,
+                 reason);
+}
+
+static struct span arrivals(const struct metrics_work *w)
+{
+    struct span s = {0, 0, 0};
+
+    for (size_t i = 0; i < w->n_measured; i++)
+        add_time(&s, w->measured[i]->intended_ns);
+    return s;
+}
+
+static double offered_rate(const struct metrics_work *w, const char **why)
+{
+    struct span s = arrivals(w);
+
+    return rate(&s, why, "all requests were intended at one moment");
+}
+
+/* Not those that the harness rejected or canceled. */
+static bool ended(const struct metrics_row *r)
+{
+    return r->status == METRICS_OK || r->status == METRICS_FAILED;
+}
+
+static double achieved_rate(const struct metrics_work *w, const char **why)
+{
+    struct span s = {0, 0, 0};
+
+    for (size_t i = 0; i < w->n_measured; i++)
+        if (ended(w->measured[i]))
+            add_time(&s, w->measured[i]->done_ns);
+    return rate(&s, why, "all requests ended at one moment");
+}
+
+/* Time average, from `from` to `to`, of the number of requests that are in the system. */
+static double mean_backlog(const struct metrics_work *w, double from, double to)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < w->n_measured; i++) {
+        const struct metrics_row *r = w->measured[i];
+        double end = ended(r) ? fmin(to, (double)r->done_ns) : to;
+
+        sum += fmax(0, end - fmax(from, (double)r->intended_ns));
+    }
+    return sum / (to - from);
+}
+
+static double backlog_growth(const struct metrics_work *w, const char **why)
+{
+    struct span s = arrivals(w);
+    double from = (double)s.first, to = (double)s.last, quarter = (to - from) / 4;
+
+    if (isnan(rate(&s, why, "all requests were intended at one moment")))
+        return NAN;
+    return mean_backlog(w, to - quarter, to) - mean_backlog(w, from, from + quarter);
+}
+
+/* ---- energy by token: differences of a counter that was read now and then, on a line between
+ * two readings ---- */
+
+/* Joules until time t_ns of the cell; NaN outside of the readings. */
+static double joules_at(const struct metrics_input *in, int64_t t_ns)
+{
+    double t = (double)t_ns / NS_PER_S;
+    size_t lo = 0, hi = in->n_energy - 1; /* t is between these two readings */
+
+    if (!(t >= in->energy_s[lo] && t <= in->energy_s[hi]))
+        return NAN;
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        *(in->energy_s[mid] <= t ? &lo : &hi) = mid;
+    }
+    if (in->energy_s[hi] <= t)
+        return in->energy_joules[hi];
+    return in->energy_joules[lo] + (in->energy_joules[hi] - in->energy_joules[lo]) *
+                                       (t - in->energy_s[lo]) /
+                                       (in->energy_s[hi] - in->energy_s[lo]);
+}
+
+static bool was_read(const struct metrics_work *w, const char **why)
+{
+    if (w->in->n_energy > 0)
+        return true;
+    *why = w->in->energy_why && w->in->energy_why[0] ? w->in->energy_why
+                                                     : "energy was not read";
+    return false;
+}
+
+static double by_token(double joules, double n_tok, const char **why)
+{
+    if (isnan(joules)) {
+        *why = "energy was read for a part of the time only";
+        return NAN;
+    }
+    return ratio(joules, n_tok, why, "no request made such tokens");
+}
+
+static double joules_per_tok(const struct metrics_work *w, const char **why)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    double n_tok = 0;
+
+    if (!was_read(w, why))
+        return NAN;
+    for (size_t i = 0; i < w->n_measured; i++) {
+        const struct metrics_row *r = w->measured[i];
+
+        first = r->intended_ns < first ? r->intended_ns : first;
+        last = r->done_ns > last ? r->done_ns : last;
+    }
+    for (size_t i = 0; i < w->n_ok; i++)
+        n_tok += (double)(w->ok[i]->n_prompt_tok + w->ok[i]->n_tok);
+    return by_token(w->n_measured ? joules_at(w->in, last) - joules_at(w->in, first) : 0,
+                    n_tok, why);
+}
+
+static bool alone(const struct metrics_work *w, const char **why)
+{
+    if (!w->overlapped)
+        return true;
+    *why = "requests overlapped: a phase has no energy of its own";
+    return false;
+}
+
+static double prefill_joules_per_tok(const struct metrics_work *w, const char **why)
+{
+    double joules = 0, n_tok = 0;
+
+    if (!was_read(w, why) || !alone(w, why))
+        return NAN;
+    for (size_t i = 0; i < w->n_ok; i++) {
+        joules += joules_at(w->in, w->ok[i]->first_token_ns) -
+                  joules_at(w->in, w->ok[i]->dispatch_ns);
+        n_tok += (double)w->ok[i]->n_prompt_tok;
+    }
+    return by_token(joules, n_tok, why);
+}
+
+static double decode_joules_per_tok(const struct metrics_work *w, const char **why)
+{
+    double joules = 0, n_tok = 0;
+
+    if (!was_read(w, why) || !alone(w, why))
+        return NAN;
+    for (size_t i = 0; i < w->n_ok; i++) {
+        const struct metrics_row *r = w->ok[i];
+
+        if (r->n_tok < 2)
+            continue;
+        joules += joules_at(w->in, r->token_ns[r->n_tok - 1]) -
+                  joules_at(w->in, r->first_token_ns);
+        n_tok += (double)(r->n_tok - 1);
+    }
+    return by_token(joules, n_tok, why);
 }
 
 /* clang-format off */
@@ -491,14 +672,14 @@ const struct metrics_def metrics_defs[] = {
     {"duration_s", "s", "", "first intended start to last end of the measured requests",
      duration, NULL},
     {"offered_rate_rps", "req/s", "", "(n - 1) / (last - first intended start)",
-     metrics_offered_rate, NULL},
+     offered_rate, NULL},
     {"achieved_rate_rps", "req/s", "higher",
      "(n - 1) / (last - first end) of the requests that the system ended: the rate at which "
-     "it answers, without the tail that `duration_s` includes", metrics_achieved_rate, NULL},
+     "it answers, without the tail that `duration_s` includes", achieved_rate, NULL},
     {"backlog_growth", "", "lower",
      "requests sent and not yet ended: mean over the last quarter of the time of arrivals "
      "minus that over the first; rejected and canceled ones never end",
-     metrics_backlog_growth, NULL},
+     backlog_growth, NULL},
     {"request_throughput_rps", "req/s", "higher", "completed requests / duration",
      request_throughput, NULL},
     {"output_throughput_tok_s", "tok/s", "higher", "output tokens / duration",
@@ -535,13 +716,13 @@ const struct metrics_def metrics_defs[] = {
      "the cell", prefill_peak, NULL},
     {"joules_per_tok", "J/tok", "lower",
      "energy of packages and memory over the duration / prompt and output tokens; whatever "
-     "else the machine ran is in it", metrics_joules_per_tok, NULL},
+     "else the machine ran is in it", joules_per_tok, NULL},
     {"prefill_joules_per_tok", "J/tok", "lower",
      "energy from dispatch to first token / prompt tokens; single sequence only",
-     metrics_prefill_joules_per_tok, NULL},
+     prefill_joules_per_tok, NULL},
     {"decode_joules_per_tok", "J/tok", "lower",
      "energy from first to last token / tokens after the first; single sequence only",
-     metrics_decode_joules_per_tok, NULL},
+     decode_joules_per_tok, NULL},
     {"identity_e2e_error_ms", "ms", "lower",
      "check: largest |e2e - (ttft + sum of |itl|)| of a completed request", identity_e2e, NULL},
     {"little_l", "", "", "time average of the number of requests in the system", little_l, NULL},

@@ -1,4 +1,4 @@
-#include "experiments/metrics/impl.h"
+#include "experiments/metrics/metrics.h"
 
 #include <assert.h>
 #include <math.h>
@@ -82,19 +82,16 @@ static void add_statistic(struct metrics *m, const struct metrics_def *d,
     add(m, s->prefix, d, s->q > 0 ? stats_percentile(x, n, s->q) : s->of(x, n), why);
 }
 
-static int add_distribution(struct metrics *m, const struct metrics_def *d,
-                            const struct metrics_work *w)
+static void add_distribution(struct metrics *m, const struct metrics_def *d,
+                             const struct metrics_work *w)
 {
     size_t n = d->samples(w, NULL);
     double *x = mem_new(MEM_HARNESS, n, sizeof(*x));
 
-    if (!x)
-        return ERR_NOMEM;
     d->samples(w, x);
     for (size_t i = 0; i < N_STATISTICS; i++)
         add_statistic(m, d, &statistics[i], x, n);
     mem_free(x);
-    return OK;
 }
 
 /* Only requests that reached the system can overlap there. */
@@ -148,21 +145,19 @@ static const struct metrics_def *definition(const char *name, const struct stati
     return NULL;
 }
 
-static int one_statistic(double *out, const struct metrics_work *w,
-                         const struct metrics_def *d, const struct statistic *s)
+static double one_statistic(const struct metrics_work *w, const struct metrics_def *d,
+                            const struct statistic *s)
 {
     size_t n = d->samples(w, NULL);
-    double *x = mem_new(MEM_HARNESS, n, sizeof(*x));
+    double *x = mem_new(MEM_HARNESS, n, sizeof(*x)), out;
 
-    if (!x)
-        return ERR_NOMEM;
     d->samples(w, x);
     if (s->q > 0)
-        *out = n >= stats_percentile_floor(s->q) ? stats_percentile(x, n, s->q) : NAN;
+        out = n >= stats_percentile_floor(s->q) ? stats_percentile(x, n, s->q) : NAN;
     else
-        *out = s->of(x, n);
+        out = s->of(x, n);
     mem_free(x);
-    return OK;
+    return out;
 }
 
 int metrics_one(double *out, const struct metrics_input *in, const char *name)
@@ -178,102 +173,81 @@ int metrics_one(double *out, const struct metrics_input *in, const char *name)
         return rc;
     w.ok = mem_new(MEM_HARNESS, in->n_rows, sizeof(*w.ok));
     w.measured = mem_new(MEM_HARNESS, in->n_rows, sizeof(*w.measured));
-    rc = w.ok && w.measured ? OK : ERR_NOMEM;
-    if (rc == OK) {
-        sort_rows(&w);
-        if (s)
-            rc = one_statistic(out, &w, d, s);
-        else
-            *out = d->scalar ? d->scalar(&w, &why) : NAN; /* NULL: of a search */
-    }
+    sort_rows(&w);
+    if (s)
+        *out = one_statistic(&w, d, s);
+    else
+        *out = d->scalar ? d->scalar(&w, &why) : NAN; /* NULL: of a search */
     mem_free(w.ok);
     mem_free(w.measured);
-    return rc;
-}
-
-static int add_series(struct metrics *m, const char *name, const char *unit, size_t n,
-                      double **v)
-{
-    struct metrics_series *s = &m->series[m->n_series];
-
-    s->v = mem_new(MEM_HARNESS, n, sizeof(double));
-    if (!s->v)
-        return ERR_NOMEM;
-    snprintf(s->name, sizeof(s->name), "%s", name);
-    snprintf(s->unit, sizeof(s->unit), "%s", unit);
-    s->n = n;
-    m->n_series++;
-    *v = s->v;
     return OK;
 }
 
-static int add_slo_scale(struct metrics *m, const struct metrics_work *w)
+/* The array of a new series. */
+static double *add_series(struct metrics *m, const char *name, const char *unit, size_t n)
+{
+    struct metrics_series *s = &m->series[m->n_series++];
+
+    s->v = mem_new(MEM_HARNESS, n, sizeof(double));
+    snprintf(s->name, sizeof(s->name), "%s", name);
+    snprintf(s->unit, sizeof(s->unit), "%s", unit);
+    s->n = n;
+    return s->v;
+}
+
+static void add_slo_scale(struct metrics *m, const struct metrics_work *w)
 {
     const struct metrics_slo *slo = &w->in->slo;
     double *x, *y;
-    int rc;
 
     if (slo->n_scale == 0 || w->n_measured == 0)
-        return OK;
-    if ((rc = add_series(m, "slo_scale", "", (size_t)slo->n_scale, &x)) != OK ||
-        (rc = add_series(m, "slo_attainment_frac", "", (size_t)slo->n_scale, &y)) != OK)
-        return rc;
+        return;
+    x = add_series(m, "slo_scale", "", (size_t)slo->n_scale);
+    y = add_series(m, "slo_attainment_frac", "", (size_t)slo->n_scale);
     for (int k = 0; k < slo->n_scale; k++) {
         x[k] = slo->scale[k];
         for (size_t i = 0; i < w->n_measured; i++)
             y[k] += metrics_slo_met(w->measured[i], slo, slo->scale[k]);
         y[k] /= (double)w->n_measured;
     }
-    return OK;
 }
 
 /* The readings, from which anybody can compute the numbers again. */
-static int add_energy(struct metrics *m, const struct metrics_input *in)
+static void add_energy(struct metrics *m, const struct metrics_input *in)
 {
-    double *s, *joules;
+    const size_t n = in->n_energy;
 
-    if (in->n_energy == 0)
-        return OK;
-    TRY(add_series(m, "energy_s", "s", in->n_energy, &s));
-    TRY(add_series(m, "energy_joules", "J", in->n_energy, &joules));
-    memcpy(s, in->energy_s, in->n_energy * sizeof(*s));
-    memcpy(joules, in->energy_joules, in->n_energy * sizeof(*joules));
-    return OK;
+    if (n == 0)
+        return;
+    memcpy(add_series(m, "energy_s", "s", n), in->energy_s, n * sizeof(double));
+    memcpy(add_series(m, "energy_joules", "J", n), in->energy_joules, n * sizeof(double));
 }
 
-int metrics_compute(struct metrics *out, const struct metrics_input *in)
+void metrics_compute(struct metrics *out, const struct metrics_input *in)
 {
     struct metrics_work w = {.in = in};
-    int rc = ERR_NOMEM;
 
     *out = (struct metrics){0};
     w.ok = mem_new(MEM_HARNESS, in->n_rows, sizeof(*w.ok));
     w.measured = mem_new(MEM_HARNESS, in->n_rows, sizeof(*w.measured));
     out->values = mem_new(MEM_HARNESS, n_published(), sizeof(*out->values));
-    if (!w.ok || !w.measured || !out->values)
-        goto out;
     sort_rows(&w);
     for (const struct metrics_def *d = metrics_defs; d->name; d++) {
         const char *why = "";
 
-        if (!d->samples) {
+        if (d->samples) {
+            add_distribution(out, d, &w);
+        } else {
             double x = d->scalar(&w, &why);
 
             add(out, "", d, x, why);
-        } else if ((rc = add_distribution(out, d, &w)) != OK) {
-            goto out;
         }
     }
     assert(out->n_values == n_published());
-    rc = add_slo_scale(out, &w);
-    if (rc == OK)
-        rc = add_energy(out, in);
-out:
+    add_slo_scale(out, &w);
+    add_energy(out, in);
     mem_free(w.ok);
     mem_free(w.measured);
-    if (rc != OK)
-        metrics_fini(out);
-    return rc;
 }
 
 void metrics_fini(struct metrics *m)
@@ -290,6 +264,37 @@ const struct metrics_value *metrics_find(const struct metrics *m, const char *na
         if (strcmp(m->values[i].name, name) == 0)
             return &m->values[i];
     return NULL;
+}
+
+/* A system that ends fewer than this share of what comes does not keep up. */
+#define KEEPS_UP_FRAC 0.95
+
+static double number(const struct metrics *m, const char *name)
+{
+    const struct metrics_value *v = metrics_find(m, name);
+
+    return v ? v->value : NAN;
+}
+
+bool metrics_overloaded(const struct metrics *m, struct metrics_overload *out)
+{
+    double offered = number(m, "offered_rate_rps");
+    double achieved = number(m, "achieved_rate_rps");
+    double growth = number(m, "backlog_growth"), n = number(m, "n_requests");
+
+    if (!(growth > sqrt(n)))
+        return false;
+    out->observed = achieved;
+    out->threshold = KEEPS_UP_FRAC * offered;
+    snprintf(out->text, sizeof(out->text),
+             "%.3g requests a second came and %.3g ended; the backlog grew by "
+             "%.3g of %.0f",
+             offered, achieved, growth, n);
+    if (achieved < KEEPS_UP_FRAC * offered)
+        return true;
+    out->observed = growth;
+    out->threshold = fmax(sqrt(n), (1 - KEEPS_UP_FRAC) * n);
+    return growth > out->threshold;
 }
 
 double metrics_goodput_rps(const double *rate_rps, const double *attainment, size_t n,

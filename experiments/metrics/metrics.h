@@ -93,8 +93,8 @@ struct metrics {
     size_t n_series;
 };
 
-/* All metrics of a cell. On success *out is given back with metrics_fini(). ERR_NOMEM. */
-MUST int metrics_compute(struct metrics *out, const struct metrics_input *in);
+/* All metrics of a cell. *out is given back with metrics_fini(). */
+void metrics_compute(struct metrics *out, const struct metrics_input *in);
 void metrics_fini(struct metrics *m);
 /* NULL: no such metric. */
 const struct metrics_value *metrics_find(const struct metrics *m, const char *name);
@@ -129,7 +129,15 @@ double metrics_goodput_rps(const double *rate_rps, const double *attainment, siz
 
 /* A definition; `samples` marks a distribution, published as mean_, std_, min_, p50_,
  * p90_, p95_, p99_, p99.9_ and max_<name>. */
-struct metrics_work;
+/* The rows, and those of them that count. */
+struct metrics_work {
+    const struct metrics_input *in;
+    const struct metrics_row **ok;       /* measured and answered in full */
+    const struct metrics_row **measured; /* all but the warm-up */
+    size_t n_ok, n_measured;
+    double duration_s; /* first intended start -> last end of the measured; NaN if none */
+    bool overlapped;   /* two requests were ever served at once */
+};
 struct metrics_def {
     const char *name, *unit, *better; /* "higher", "lower" or "" */
     const char *text;

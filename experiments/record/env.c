@@ -374,32 +374,30 @@ void env_host(char *out, size_t n)
     out[n - 1] = 0; /* a name cut short need not be terminated */
 }
 
-int env_json(json_t **out)
+json_t *env_json(void)
 {
     struct utsname u = {0};
     char host[128];
 
     uname(&u);
     env_host(host, sizeof(host));
-    *out = json_pack(
+    return json_pack(
         "{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o}", "host", json_string_lossy(host),
         "arch", u.machine, "system", u.sysname, "page_bytes", (int)sysconf(_SC_PAGESIZE),
         "cpu", files_json(cpu_files), "caches", caches_json(), "kernel", kernel_json(),
         "memory", files_json(memory_files), "process", files_json(process_files),
         "cgroup", cgroup_json(), "versions", versions_json());
-    return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the environment");
 }
 
-int provenance_json(json_t **out)
+json_t *provenance_json(void)
 {
     struct utsname u = {0};
     char isa[128];
 
     uname(&u);
     cpu_isa_words(cpu_isa_detected(), isa, sizeof(isa));
-    *out = json_pack("{s:s s:s s:b s:s s:s s:s s:s}", "version", build_info.version,
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:s}", "version", build_info.version,
                      "commit", build_info.commit, "dirty", build_info.dirty, "compiler",
                      build_info.compiler, "flags", build_info.flags, "arch", u.machine,
                      "isa", isa);
-    return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the provenance");
 }

@@ -160,6 +160,69 @@ static void csv_cells(const struct export_result *r, FILE *f)
     }
 }
 
+/* The names of the arrays of all cells, in the order of their first appearance. */
+static json_t *series_names(const struct export_result *r)
+{
+    json_t *names = json_object(), *v;
+    const char *name;
+
+    for (size_t i = 0; i < r->n_cells; i++) {
+        json_t *cell = export_read_cell(r, i, true);
+
+        json_object_foreach(json_object_get(cell, "series"), name, v)
+            json_object_set_new(names, name, json_true());
+        json_decref(cell);
+    }
+    return names;
+}
+
+static size_t longest_of(const json_t *series)
+{
+    size_t n = 0;
+    json_t *v;
+    const char *name;
+
+    json_object_foreach((json_t *)series, name, v)
+    {
+        size_t k = json_array_size(json_object_get(v, "v"));
+
+        n = k > n ? k : n;
+    }
+    return n;
+}
+
+/* A row for each element of the arrays of all cells. */
+static void csv_series(const struct export_result *r, FILE *f)
+{
+    json_t *names = series_names(r), *v;
+    const char *name;
+
+    fputs("cell", f);
+    json_object_foreach(names, name, v) fprintf(f, ",%s", name);
+    fputs("\r\n", f);
+    for (size_t i = 0; i < r->n_cells; i++) {
+        json_t *cell = export_read_cell(r, i, true);
+        const json_t *series = json_object_get(cell, "series");
+        size_t n = longest_of(series);
+
+        for (size_t k = 0; k < n; k++) {
+            fprintf(f, "%zu", i);
+            json_object_foreach(names, name, v)
+            {
+                const json_t *x = json_array_get(
+                    json_object_get(json_object_get(series, name), "v"), k);
+
+                fputc(',', f);
+                if (json_is_number(x))
+                    fprintf(f, "%.17g", json_number_value(x));
+            }
+            fputs("\r\n", f);
+        }
+        json_decref(cell);
+    }
+    json_decref(names);
+}
+
 /* --- JSON */
 
 /* vLLM's benchmark key and the metric of ours that is the same number. Its TTFT counts
@@ -455,7 +518,7 @@ static const struct form {
 } forms[] = {
     [EXPORT_CSV_REQUESTS] = {"csv", csv_requests},
     [EXPORT_CSV_CELLS] = {"csv-cells", csv_cells},
-    [EXPORT_CSV_SERIES] = {"csv-series", export_csv_series},
+    [EXPORT_CSV_SERIES] = {"csv-series", csv_series},
     [EXPORT_JSON] = {"json", json},
     [EXPORT_JSON_FULL] = {"json-full", json_full},
     [EXPORT_MARKDOWN] = {"markdown", markdown},

@@ -37,8 +37,6 @@ hid_t export_open_object(const struct export_result *r, const char *path,
  * also its named arrays, "series": {name: {"v": [numbers, null: NaN], "unit", "meaning",
  * "evidence"}}. New reference. */
 json_t *export_read_cell(const struct export_result *r, size_t index, bool with_series);
-/* The format csv-series. */
-void export_csv_series(const struct export_result *r, FILE *f);
 /* An array of all cells, without these. New reference. */
 json_t *export_read_cells(const struct export_result *r);
 

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "experiments/record/journal_cell.h"
+#include "base/utf8.h"
+#include "experiments/record/fields.h"
 
 #define VERSION 2 /* of the lines; another one is never resumed */
 
@@ -31,11 +33,6 @@ struct journal {
     json_t *finished;  /* key -> state */
     size_t n_attempts; /* finished cells, each attempt counted */
 };
-
-static int out_of_memory(void)
-{
-    return err_set(ERR_NOMEM, "journal: out of memory");
-}
 
 static unsigned crc(const char *text, size_t n)
 {
@@ -65,32 +62,374 @@ static int write_line(struct journal *j, const char *line, size_t n, bool sync)
     return rc;
 }
 
-/* {"crc":...,"<kind>":value}; `value` is stolen, NULL is ERR_NOMEM. */
+/* {"crc":...,"<kind>":value}; `value` is stolen. */
 static int append(struct journal *j, const char *kind, json_t *value, bool sync)
 {
     json_t *o = json_object();
-    char *text = NULL, *line = NULL;
+    char *text, *line;
     size_t n;
-    int rc = ERR_NOMEM;
+    int rc;
 
-    if (json_object_set_new(o, kind, value) != 0) {
-        out_of_memory();
-        goto out;
-    }
+    json_object_set_new(o, kind, value);
     text = json_text(o, JSON_COMPACT | JSON_SORT_KEYS);
-    n = text ? strlen(text) - 1 : 0; /* the CRC's member replaces its brace */
-    line = text ? mem_new(MEM_HARNESS, N_CRC + n + 2, 1) : NULL;
-    if (!line)
-        goto out;
+    n = strlen(text) - 1; /* the CRC's member replaces its brace */
+    line = mem_new(MEM_HARNESS, N_CRC + n + 2, 1);
     sprintf(line, CRC_FORMAT, crc(text + 1, n));
     memcpy(line + N_CRC, text + 1, n);
     line[N_CRC + n] = '\n';
     rc = write_line(j, line, N_CRC + n + 1, sync);
-out:
     mem_free(line);
     mem_free(text);
     json_decref(o);
     return rc;
+}
+
+/* --- a cell: what a record can hold
+ *
+ * This is found out before a cell is written and before a journal is resumed, not after the run. */
+
+static int check_key(const char *key, const char *where)
+{
+    const char *p = key;
+
+    while ((unsigned char)*p >= ' ')
+        p++;
+    if (p > key && !*p && utf8_valid(key, (size_t)(p - key)))
+        return OK;
+    return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", where);
+}
+
+/* Names become names of HDF5 objects, which are different in a group. */
+static int check_name(json_t *seen, const char *name, const char *key, const char *where)
+{
+    if (!name[0] || strchr(name, '/') || strcmp(name, ".") == 0)
+        return err_set(ERR_ARG, "%s: cell %s: \"%s\" cannot name a metric or a series",
+                       where, key, name);
+    if (json_object_get(seen, name))
+        return err_set(ERR_ARG, "%s: cell %s: \"%s\" is there twice", where, key, name);
+    json_object_set_new_nocheck(seen, name, json_null());
+    return OK;
+}
+
+static int check_names(const struct record_cell *c, const char *where)
+{
+    json_t *values = json_object(), *series = json_object();
+    int rc = OK;
+
+    for (size_t i = 0; rc == OK && i < c->n_values; i++)
+        rc = check_name(values, c->values[i].name, c->key, where);
+    for (size_t i = 0; rc == OK && i < c->n_series; i++)
+        rc = check_name(series, c->series[i].name, c->key, where);
+    json_decref(values);
+    json_decref(series);
+    return rc;
+}
+
+static int check_cell(const struct record_cell *c, const char *where)
+{
+    int rc = check_key(c->key, where);
+
+    if (rc == OK && !json_is_object(c->attributes))
+        rc = err_set(ERR_ARG, "%s: cell %s: attributes must be an object", where, c->key);
+    for (size_t i = 0; rc == OK && i < c->n_rows; i++)
+        if (c->rows[i].n_tok < 0 || (c->rows[i].n_tok > 0 && !c->rows[i].token_ns))
+            rc = err_set(ERR_ARG, "%s: cell %s: request %lld: %lld tokens without times",
+                         where, c->key, (long long)c->rows[i].request,
+                         (long long)c->rows[i].n_tok);
+    return rc == OK ? check_names(c, where) : rc;
+}
+
+/* --- a cell: to JSON
+ *
+ * Numbers come back exactly: null is NaN or a time that never came, infinities are texts. */
+
+static json_t *number(double x)
+{
+    return isnan(x)   ? json_null()
+           : isinf(x) ? json_string(x < 0 ? "-inf" : "inf")
+                      : json_real(x);
+}
+
+static json_t *time_or_null(int64_t ns)
+{
+    return ns == METRICS_NEVER ? json_null() : json_integer(ns);
+}
+
+static json_t *member(const struct record_column *c, const struct metrics_row *row)
+{
+    const void *p = (const char *)row + c->offset;
+
+    switch (c->kind) {
+    case RECORD_COLUMN_I64:
+        return time_or_null(*(const int64_t *)p);
+    case RECORD_COLUMN_F64:
+        return number(*(const double *)p);
+    case RECORD_COLUMN_BOOL:
+        return json_boolean(*(const bool *)p);
+    case RECORD_COLUMN_STATUS:
+        return json_integer(*(const enum metrics_status *)p);
+    default:
+        return json_string_lossy(p);
+    }
+}
+
+static json_t *requests_json(const struct record_cell *cell)
+{
+    json_t *o = json_object(), *times = json_array(), *list;
+
+    for (const struct record_column *c = record_columns; c->name; c++) {
+        list = json_array();
+        for (size_t i = 0; i < cell->n_rows; i++)
+            json_array_append_new(list, member(c, &cell->rows[i]));
+        json_object_set_new(o, c->name, list);
+    }
+    for (size_t i = 0; i < cell->n_rows; i++) {
+        list = json_array();
+        for (int64_t k = 0; k < cell->rows[i].n_tok; k++)
+            json_array_append_new(list, json_integer(cell->rows[i].token_ns[k]));
+        json_array_append_new(times, list);
+    }
+    json_object_set_new(o, "token_ns", times);
+    return o;
+}
+
+/* Returns o with its kind of evidence, which may be NULL. */
+static json_t *with_evidence(json_t *o, const char *kind)
+{
+    if (kind)
+        json_object_set_new(o, "evidence", json_string(kind));
+    return o;
+}
+
+static json_t *value_json(const struct metrics_value *v)
+{
+    json_t *o = json_pack("{s:o s:o s:o s:o}", "name", json_string_lossy(v->name), "unit",
+                          json_string_lossy(v->unit), "value", number(v->value), "why",
+                          json_string_lossy(v->why));
+
+    if (v->has_interval) {
+        json_object_set_new(o, "lo", number(v->lo));
+        json_object_set_new(o, "hi", number(v->hi));
+    }
+    return with_evidence(o, v->evidence);
+}
+
+static json_t *cell_json(const struct record_cell *c)
+{
+    json_t *values = json_array(), *series = json_array();
+
+    for (size_t i = 0; i < c->n_values; i++)
+        json_array_append_new(values, value_json(&c->values[i]));
+    for (size_t i = 0; i < c->n_series; i++) {
+        const struct metrics_series *s = &c->series[i];
+        json_t *list = json_array();
+
+        for (size_t k = 0; k < s->n; k++)
+            json_array_append_new(list, number(s->v[k]));
+        json_array_append_new(
+            series,
+            with_evidence(json_pack("{s:o s:o s:o}", "name", json_string_lossy(s->name),
+                                    "unit", json_string_lossy(s->unit), "v", list),
+                          s->evidence));
+    }
+    return with_evidence(json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
+                                   record_states[c->state], "attributes", c->attributes,
+                                   "values", values, "series", series, "requests",
+                                   c->n_rows ? requests_json(c) : json_null()),
+                         c->evidence);
+}
+
+/* --- a cell: from JSON. The line's CRC was right: what does not fit is another version's. */
+
+/* A cell read back, with the arrays that `cell` lends. */
+struct parsed {
+    const char *where; /* begins its error lines */
+    struct record_cell cell;
+    struct metrics_row *rows;
+    int64_t *token_ns;
+    struct metrics_value *values;
+    struct metrics_series *series;
+};
+
+static bool read_number(const json_t *v, double *out)
+{
+    const char *text = json_string_value(v);
+
+    *out = json_is_null(v) ? (double)NAN
+           : text          ? strtod(text, NULL)
+                           : json_number_value(v);
+    return json_is_null(v) || text || json_is_number(v);
+}
+
+static bool read_text(const json_t *v, char *out, size_t n)
+{
+    const char *text = json_string_value(v);
+
+    return text && (size_t)snprintf(out, n, "%s", text) < n;
+}
+
+/* Absent: NULL. */
+static bool read_evidence(const json_t *o, const char **out)
+{
+    const json_t *v = json_object_get(o, "evidence");
+
+    *out = metrics_evidence_find(json_string_value(v));
+    return !v || *out;
+}
+
+static bool read_member(const struct record_column *c, const json_t *v,
+                        struct metrics_row *row)
+{
+    void *p = (char *)row + c->offset;
+    json_int_t i = json_integer_value(v);
+
+    switch (c->kind) {
+    case RECORD_COLUMN_I64:
+        *(int64_t *)p = json_is_null(v) ? METRICS_NEVER : i;
+        return json_is_null(v) || json_is_integer(v);
+    case RECORD_COLUMN_F64:
+        return read_number(v, p);
+    case RECORD_COLUMN_BOOL:
+        *(bool *)p = json_is_true(v);
+        return json_is_boolean(v);
+    case RECORD_COLUMN_STATUS:
+        *(enum metrics_status *)p = (enum metrics_status)i;
+        return json_is_integer(v) && i >= METRICS_OK && i <= METRICS_REJECTED;
+    default:
+        return read_text(v, p, sizeof(row->error));
+    }
+}
+
+static bool read_times(struct parsed *p, const json_t *times)
+{
+    size_t at = 0, i, k;
+    json_t *list, *v;
+
+    if (json_array_size(times) != p->cell.n_rows)
+        return false;
+    json_array_foreach(times, i, list)
+    {
+        if (!json_is_array(list) || (int64_t)json_array_size(list) != p->rows[i].n_tok)
+            return false;
+        p->rows[i].token_ns = p->token_ns + at;
+        json_array_foreach(list, k, v) p->token_ns[at++] = json_integer_value(v);
+    }
+    return true;
+}
+
+static int bad(const struct parsed *p, const char *part)
+{
+    return err_set(ERR_FORMAT, "%s: cell %s: %s: not as this version writes it", p->where,
+                   p->cell.key ? p->cell.key : "?", part);
+}
+
+static int read_requests(struct parsed *p, const json_t *o)
+{
+    const json_t *times = json_object_get(o, "token_ns");
+    size_t n = json_array_size(times), n_tok = 0, i;
+    json_t *list, *v;
+
+    json_array_foreach((json_t *)times, i, list) n_tok += json_array_size(list);
+    p->rows = mem_new(MEM_HARNESS, n, sizeof(*p->rows));
+    p->token_ns = mem_new(MEM_HARNESS, n_tok, sizeof(*p->token_ns));
+    p->cell.rows = p->rows;
+    p->cell.n_rows = n;
+    for (const struct record_column *c = record_columns; c->name; c++) {
+        list = json_object_get(o, c->name);
+        if (json_array_size(list) != n)
+            return bad(p, c->name);
+        json_array_foreach(list, i,
+                           v) if (!read_member(c, v, &p->rows[i])) return bad(p, c->name);
+    }
+    return read_times(p, times) ? OK : bad(p, "token_ns");
+}
+
+static int read_values(struct parsed *p, const json_t *list)
+{
+    size_t i;
+    json_t *o;
+
+    p->values = mem_new(MEM_HARNESS, json_array_size(list), sizeof(*p->values));
+    p->cell.values = p->values;
+    json_array_foreach((json_t *)list, i, o)
+    {
+        struct metrics_value *v = &p->values[p->cell.n_values++];
+
+        if (!read_text(json_object_get(o, "name"), v->name, sizeof(v->name)) ||
+            !read_text(json_object_get(o, "unit"), v->unit, sizeof(v->unit)) ||
+            !read_text(json_object_get(o, "why"), v->why, sizeof(v->why)) ||
+            !read_evidence(o, &v->evidence) ||
+            !read_number(json_object_get(o, "value"), &v->value))
+            return bad(p, "values");
+        v->has_interval = json_object_get(o, "lo");
+        if (v->has_interval && (!read_number(json_object_get(o, "lo"), &v->lo) ||
+                                !read_number(json_object_get(o, "hi"), &v->hi)))
+            return bad(p, "values");
+    }
+    return OK;
+}
+
+static int read_series(struct parsed *p, const json_t *list)
+{
+    size_t i, k;
+    json_t *o, *x;
+
+    p->series = mem_new(MEM_HARNESS, json_array_size(list), sizeof(*p->series));
+    p->cell.series = p->series;
+    json_array_foreach((json_t *)list, i, o)
+    {
+        struct metrics_series *s = &p->series[p->cell.n_series++];
+        const json_t *v = json_object_get(o, "v");
+
+        if (!read_text(json_object_get(o, "name"), s->name, sizeof(s->name)) ||
+            !read_text(json_object_get(o, "unit"), s->unit, sizeof(s->unit)) ||
+            !read_evidence(o, &s->evidence))
+            return bad(p, "series");
+        s->n = json_array_size(v);
+        s->v = mem_new(MEM_HARNESS, s->n, sizeof(*s->v));
+        json_array_foreach((json_t *)v, k,
+                           x) if (!read_number(x, &s->v[k])) return bad(p, s->name);
+    }
+    return OK;
+}
+
+/* `v` and `where`, the file, must outlive *out. parsed_fini() also after an error. ERR_FORMAT. */
+static int parse_cell(struct parsed *out, const json_t *v, const char *where)
+{
+    struct record_cell *c = &out->cell;
+    const char *state = json_str_at(v, "state", "");
+    const int state_index = name_index(record_states, state);
+    const json_t *requests = json_object_get(v, "requests");
+    int rc = OK;
+
+    *out = (struct parsed){.where = where};
+    c->key = json_string_value(json_object_get(v, "key"));
+    c->attributes = json_object_get(v, "attributes");
+    if (!c->key || !json_is_object(c->attributes) || state_index < 0)
+        return bad(out, "state");
+    c->state = (enum record_state)state_index;
+    if (!read_evidence(v, &c->evidence))
+        return bad(out, "evidence");
+    if (!json_is_null(requests))
+        rc = read_requests(out, requests);
+    if (rc == OK)
+        rc = read_values(out, json_object_get(v, "values"));
+    if (rc == OK)
+        rc = read_series(out, json_object_get(v, "series"));
+    if (rc == OK)
+        rc = check_cell(c, where);
+    return rc == ERR_ARG ? ERR_FORMAT : rc;
+}
+
+static void parsed_fini(struct parsed *p)
+{
+    for (size_t i = 0; i < p->cell.n_series; i++)
+        mem_free(p->series[i].v);
+    mem_free(p->rows);
+    mem_free(p->token_ns);
+    mem_free(p->values);
+    mem_free(p->series);
+    *p = (struct parsed){0};
 }
 
 /* --- reading */
@@ -167,7 +506,7 @@ struct reader {
 static int read_line(void *ctx, const char *kind, const json_t *value)
 {
     struct reader *r = ctx;
-    struct journal_parsed p;
+    struct parsed p;
     int rc;
 
     if (!r->header) {
@@ -177,22 +516,24 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
                    : err_set(ERR_FORMAT, "%s: offset 0: expected a journal's header",
                              r->path);
     }
-    if (strcmp(kind, "note") == 0)
-        return json_object_update(r->header, (json_t *)value) == 0 ? OK : out_of_memory();
+    if (strcmp(kind, "note") == 0) {
+        json_object_update(r->header, (json_t *)value);
+        return OK;
+    }
     if (strcmp(kind, "cell") != 0) {
         r->n_interrupted += r->begun;
         r->begun = strcmp(kind, "begin") == 0;
-        return r->begun || json_array_append(r->resumes, (json_t *)value) == 0
-                   ? OK
-                   : out_of_memory();
+        if (!r->begun)
+            json_array_append(r->resumes, (json_t *)value);
+        return OK;
     }
     r->begun = false;
     if (!r->fn)
         return OK;
-    rc = journal_cell_parse(&p, value, r->path);
+    rc = parse_cell(&p, value, r->path);
     if (rc == OK)
         rc = r->fn(r->ctx, &p.cell);
-    journal_parsed_fini(&p);
+    parsed_fini(&p);
     return rc;
 }
 
@@ -201,15 +542,14 @@ int journal_read(const char *path, journal_cell_fn fn, void *ctx, json_t **heade
 {
     struct reader r = {.path = path, .fn = fn, .ctx = ctx, .resumes = json_array()};
     struct extent extent;
-    int rc = r.resumes ? walk(path, read_line, &r, &extent) : out_of_memory();
+    int rc = walk(path, read_line, &r, &extent);
 
     if (header)
         *header = NULL;
     if (rc == OK && !r.header)
         rc = err_set(ERR_FORMAT, "%s: offset 0: expected a journal's header", path);
-    if (rc == OK && json_array_size(r.resumes) > 0 &&
-        json_object_set(r.header, "resumes", r.resumes) != 0)
-        rc = out_of_memory();
+    if (rc == OK && json_array_size(r.resumes) > 0)
+        json_object_set(r.header, "resumes", r.resumes);
     if (rc == OK && n_interrupted)
         *n_interrupted = r.n_interrupted + r.begun;
     if (rc == OK && header)
@@ -262,18 +602,16 @@ struct scan {
     bool same;
 };
 
-static int note_finished(struct journal *j, const char *key, enum record_state state)
+static void note_finished(struct journal *j, const char *key, enum record_state state)
 {
     j->n_attempts++;
-    return json_object_set_new(j->finished, key, json_integer(state)) == 0
-               ? OK
-               : out_of_memory();
+    json_object_set_new(j->finished, key, json_integer(state));
 }
 
 static int scan_line(void *ctx, const char *kind, const json_t *value)
 {
     struct scan *s = ctx;
-    struct journal_parsed p;
+    struct parsed p;
     int rc;
 
     if (!s->old) {
@@ -282,12 +620,12 @@ static int scan_line(void *ctx, const char *kind, const json_t *value)
                   check_header(value, s->j->path) == OK;
     } else if (s->same && strcmp(kind, "cell") == 0) {
         /* All of it: what no record could hold is refused now, not after the run. */
-        rc = journal_cell_parse(&p, value, s->j->path);
+        rc = parse_cell(&p, value, s->j->path);
         if (rc == OK)
-            rc = note_finished(s->j, p.cell.key, p.cell.state);
-        else if (rc != ERR_NOMEM)
+            note_finished(s->j, p.cell.key, p.cell.state);
+        else
             rc = err_set(rc, "%s (--fresh begins again)", err_msg());
-        journal_parsed_fini(&p);
+        parsed_fini(&p);
         return rc;
     }
     return OK;
@@ -301,8 +639,6 @@ static int set_aside(const struct journal *j, const json_t *old)
     char *name = mem_new(MEM_HARNESS, n, 1), *end;
     int rc = OK;
 
-    if (!name)
-        return ERR_NOMEM;
     snprintf(name, n, "%s.%.40s", j->path, utc ? utc : "unreadable");
     for (char *c = name + strlen(j->path); *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr(".-:", *c))
@@ -344,8 +680,6 @@ static int resume(struct journal *j, const json_t *header, bool damaged)
             j->path, (long long)j->size);
     j->resume = json_pack("{sO sO*}", "utc", json_object_get(header, "utc"),
                           "environment", json_object_get(header, "environment"));
-    if (!j->resume)
-        return out_of_memory();
     log_info("%s: resumed, %zu finished cells", j->path, journal_n_finished(j));
     return OK;
 }
@@ -405,34 +739,24 @@ int journal_open(struct journal **out, const char *dir, const char *stem,
                  const json_t *header, bool fresh)
 {
     size_t n = strlen(dir) + strlen(stem) + 16;
-    struct journal *j = NULL;
-    json_t *full = NULL;
+    struct journal *j;
+    json_t *full;
     int rc;
 
     *out = NULL;
-    rc = check_header(header, stem);
-    if (rc == OK)
-        rc = file_make_dirs(dir);
-    if (rc != OK)
-        return rc;
+    TRY(check_header(header, stem));
+    TRY(file_make_dirs(dir));
     j = mem_new(MEM_HARNESS, 1, sizeof(*j));
-    if (!j)
-        return ERR_NOMEM;
     j->fd = -1;
     j->path = mem_new(MEM_HARNESS, n, 1);
     j->finished = json_object();
     full = json_object(); /* json_copy() would drop members without a word */
-    if (!j->path || !j->finished || !full ||
-        json_object_update(full, (json_t *)header) != 0 ||
-        json_object_set_new(full, "journal_version", json_integer(VERSION)) != 0) {
-        rc = out_of_memory();
-        goto out;
-    }
+    json_object_update(full, (json_t *)header);
+    json_object_set_new(full, "journal_version", json_integer(VERSION));
     snprintf(j->path, n, "%s/%s.journal", dir, stem);
     rc = adopt(j, full, dir, fresh);
     if (rc == OK)
         *out = j, j = NULL;
-out:
     json_decref(full);
     journal_close(&j);
     return rc;
@@ -504,22 +828,19 @@ const char *journal_path(const struct journal *j)
  * renamed makes the same record again, byte for byte, and finds it there. */
 static int note_resume(struct journal *j)
 {
-    int rc = j->resume ? append(j, "resume", json_incref(j->resume), true) : OK;
-
-    if (rc == OK) {
-        json_decref(j->resume);
-        j->resume = NULL;
-    }
-    return rc;
+    if (!j->resume)
+        return OK;
+    TRY(append(j, "resume", json_incref(j->resume), true));
+    json_decref(j->resume);
+    j->resume = NULL;
+    return OK;
 }
 
 int journal_begin(struct journal *j, const char *key)
 {
-    int rc = journal_key_check(key, j->path);
-
-    if (rc == OK)
-        rc = note_resume(j);
-    return rc == OK ? append(j, "begin", json_string(key), false) : rc;
+    TRY(check_key(key, j->path));
+    TRY(note_resume(j));
+    return append(j, "begin", json_string(key), false);
 }
 
 int journal_note(struct journal *j, json_t *note)
@@ -529,16 +850,9 @@ int journal_note(struct journal *j, json_t *note)
 
 int journal_cell(struct journal *j, const struct record_cell *c)
 {
-    json_t *line;
-    int rc = journal_cell_check(c, j->path);
-
-    if (rc == OK)
-        rc = note_resume(j);
-    if (rc != OK)
-        return rc;
-    line = journal_cell_json(c);
-    if (!line)
-        return ERR_NOMEM;
-    rc = append(j, "cell", line, true);
-    return rc == OK ? note_finished(j, c->key, c->state) : rc;
+    TRY(check_cell(c, j->path));
+    TRY(note_resume(j));
+    TRY(append(j, "cell", cell_json(c), true));
+    note_finished(j, c->key, c->state);
+    return OK;
 }

@@ -59,8 +59,7 @@ MUST int journal_begin(struct journal *j, const char *key);
 MUST int journal_cell(struct journal *j, const struct record_cell *c);
 
 /* Members that the header of the record gets besides those of journal_open(): what is known at
- * the end only. Of the same member the last counts. `note`: an object, its reference is taken;
- * NULL is ERR_NOMEM. */
+ * the end only. Of the same member the last counts. `note`: an object, its reference is taken. */
 MUST int journal_note(struct journal *j, json_t *note);
 
 /* Walk the finished cells of a journal in their order: for a headline over cells of

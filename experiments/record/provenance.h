@@ -12,14 +12,14 @@
 #include "base/err.h"
 
 /* {"version", "commit", "dirty", "compiler", "flags", "arch"}. Equal for two runs of one build.
- * *out: new reference. */
-MUST int provenance_json(json_t **out);
+ * New reference. */
+json_t *provenance_json(void);
 
 /* The machine and its settings now: CPU model and microcode, governor, frequency driver,
  * SMT, huge pages, NUMA balancing, cgroup limits, affinity, load average, memory,
- * perf_event_paranoid, kernel, C library, hwloc, HDF5 and jansson versions. *out:
- * new reference. */
-MUST int env_json(json_t **out);
+ * perf_event_paranoid, kernel, C library, hwloc, HDF5 and jansson versions.
+ * New reference. */
+json_t *env_json(void);
 
 /* The host's name as the record keeps it. */
 void env_host(char *out, size_t n);

@@ -361,7 +361,7 @@ static int put(char **to, const char *path, const json_t *head)
     TRY(copy(latest, from));
     TRY(each_record(dir, remove_other, packed));
     *to = mem_strdup(MEM_HARNESS, packed);
-    return *to ? OK : ERR_NOMEM;
+    return OK;
 }
 
 int export_publish(char **to, const char *path)

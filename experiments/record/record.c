@@ -167,8 +167,6 @@ int record_finish(struct journal **jp, const struct record_headline *headline,
     if (rc != OK)
         return rc;
     target = mem_new(MEM_HARNESS, n + 8, 1);
-    if (!target)
-        return ERR_NOMEM;
     snprintf(target, n + 8, "%.*s.h5", (int)(strrchr(journal, '.') - journal), journal);
     rc = file_tmp_open(&b.tmp, target);
     if (rc == OK)

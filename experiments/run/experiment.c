@@ -161,27 +161,22 @@ static void add_swept(json_t *header, const struct job *j)
 static int header_new(const struct run_session *s, json_t **out)
 {
     const struct job *j = s->job;
-    json_t *provenance = NULL, *env = NULL, *h = NULL;
+    json_t *h;
     char utc[32], host[128];
     struct cpu_budget budget;
     struct cpu_info cpu;
-    int rc = provenance_json(&provenance);
+    int rc;
 
-    if (rc == OK)
-        rc = env_json(&env);
-    if (rc == OK)
-        rc = cpu_budget_get(&budget);
-    if (rc != OK)
-        goto out;
+    TRY(cpu_budget_get(&budget));
     cpu_info_get(&cpu);
     clock_utc(utc, sizeof(utc));
     env_host(host, sizeof(host));
-    h = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:s, s:b, s:O, s:O, s:O, s:O}",
+    h = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:s, s:b, s:O, s:o, s:o, s:O}",
                   "experiment", json_string_lossy(j->stem), "evidence", j->evidence,
                   "utc", utc, "host", json_string_lossy(host), "cpu_model",
                   json_string_lossy(cpu.model_name), "n_cpus", budget.n, "about",
                   j->head.about, "smoke", j->smoke, "job", j->resolved, "provenance",
-                  provenance, "environment", env, "claim",
+                  provenance_json(), "environment", env_json(), "claim",
                   json_object_get(j->resolved, "claim"));
     if (j->head.expect)
         json_object_set_new(h, "expect", json_string(j->head.expect));
@@ -191,9 +186,6 @@ static int header_new(const struct run_session *s, json_t **out)
     rc = add_hwloc(h);
     if (rc == OK)
         *out = h, h = NULL;
-out:
-    json_decref(provenance);
-    json_decref(env);
     json_decref(h);
     return rc;
 }

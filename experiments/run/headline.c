@@ -346,8 +346,6 @@ static int over_each_repeat(const struct run_summary *s, const struct job_headli
     double *y = mem_new(MEM_HARNESS, n, sizeof(*y)), first, half;
     bool equal = true, positive = true;
 
-    if (!y)
-        return ERR_NOMEM;
     for (size_t r = 0; r < n; r++) {
         y[r] = of_repeat(s, h, chosen, column, (int64_t)r, x);
         equal = equal && y[r] == y[0];
@@ -433,12 +431,12 @@ static int interval_of_again(const struct run_summary *s, const struct job_headl
     const struct job *j = s->job;
     bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
     struct job_headline again = *h;
-    int rc = chosen ? OK : ERR_NOMEM, n;
+    int rc = OK, n;
 
     again.where = json_copy(h->where);
     json_object_set_new(again.where, "variant", json_string(j->again));
     again.relative_to = json_pack("{s:s}", "variant", j->head.aa);
-    n = rc == OK ? job_headline_cells(j, &again, chosen) : 0;
+    n = job_headline_cells(j, &again, chosen);
     if (n > 0 && h->over == JOB_MEDIAN && !is_goodput(h))
         rc = interval_of_ratio(s, &again, chosen, column, out);
     else if (n > 0)

@@ -33,8 +33,6 @@ int progress_open(struct progress **out, FILE *f, enum progress_mode mode, size_
     struct progress *p = mem_new(MEM_HARNESS, 1, sizeof(*p));
 
     *out = p;
-    if (!p)
-        return ERR_NOMEM;
     *p = (struct progress){.f = f,
                            .mode = mode,
                            .n_cells = n_cells,

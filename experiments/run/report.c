@@ -348,6 +348,61 @@ static void print_table(const struct run_summary *s, FILE *f)
         print_cell(s, i, width, f);
 }
 
+static void print_skipped(const struct run_summary *s, FILE *f)
+{
+    for (int i = 0; i < s->job->n_cells; i++) {
+        int n = 0;
+
+        for (int k = 0; s->skipped[i] && k < s->job->n_cells; k++) {
+            bool same = s->skipped[k] && strcmp(s->skipped[i], s->skipped[k]) == 0;
+
+            if (same && k < i) /* printed with that one */
+                n = s->job->n_cells + 1;
+            n += same;
+        }
+        if (n > 0 && n <= s->job->n_cells)
+            fprintf(f, "\nskipped: %s%s: %s\n", s->job->cells[i].label,
+                    n > 1 ? " and others" : "", s->skipped[i]);
+    }
+}
+
+/* Of n neighbouring cells, those that are the same system as the first. */
+static void print_same(const struct run_summary *s, int first, int n, bool *named,
+                       FILE *f)
+{
+    const char *label = s->job->cells[first].label, *own = s->configuration[first];
+    const struct job_axis *a = job_variant_axis(s->job);
+    int n_same = 0, width = (int)(strstr(label, "variant=") - label);
+
+    for (int i = first + 1; own && i < first + n; i++)
+        n_same += !job_is_again(s->job, &s->job->cells[i]) && s->configuration[i] &&
+                  strcmp(s->configuration[i], own) == 0;
+    if (n_same == 0 || named[first])
+        return;
+    fprintf(f, "\nsame configuration: %.*s", width, label);
+    for (int i = first; i < first + n; i++)
+        if (!job_is_again(s->job, &s->job->cells[i]) && s->configuration[i] &&
+            strcmp(s->configuration[i], own) == 0) {
+            const json_t *name = json_object_get(s->job->cells[i].axes, a->name);
+
+            fprintf(f, "%s%s", i > first ? ", " : "", json_string_value(name));
+            named[i] = true;
+        }
+    fprintf(f, " (%s)\n", own);
+}
+
+/* Variants that turned out to be the same system. */
+static void print_same_systems(const struct run_summary *s, FILE *f)
+{
+    const struct job_axis *a = job_variant_axis(s->job);
+    int n = a ? (int)json_array_size(a->values) : 1;
+    bool *named = mem_new(MEM_HARNESS, (size_t)s->job->n_cells, sizeof(*named));
+
+    for (int i = 0; a && i < s->job->n_cells / (int)s->job->head.repeats; i++)
+        print_same(s, i, n - i % n, named, f);
+    mem_free(named);
+}
+
 /* Each warning was printed when it came; here a reader learns what to distrust. */
 static void print_warnings(const struct run_summary *s, FILE *f)
 {
@@ -376,6 +431,78 @@ void run_summary_print(const struct run_summary *s, FILE *f)
         fprintf(f, "\n");
     for (int k = 0; k < s->job->n_headlines; k++)
         print_headline(&s->headlines[k], s->job->evidence, f);
-    run_notes_print(s, f);
+    print_skipped(s, f);
+    print_same_systems(s, f);
     print_warnings(s, f);
+}
+
+/* --- when a run with repeats "auto" ends: each headline has an interval that is narrow enough */
+
+struct job run_job_of(const struct job *j, int64_t repeats)
+{
+    struct job out = *j;
+
+    out.n_cells = j->n_cells / (int)j->head.repeats * (int)repeats;
+    out.head.repeats = repeats;
+    return out;
+}
+
+/* How far the interval reaches to each side: 0.03 from 1 / 1.03 of the value to 1.03 of it.
+ * INFINITY: there is none. */
+static double reach(const struct record_headline *h)
+{
+    if (!h->has_interval)
+        return INFINITY;
+    return h->lo == h->hi ? 0 : sqrt(h->hi / h->lo) - 1;
+}
+
+/* The headline that is known least; NULL: none has a value. */
+static const struct record_headline *widest(const struct run_summary *s)
+{
+    const struct record_headline *out = NULL;
+
+    for (int k = 0; k < s->job->n_headlines; k++) {
+        const struct record_headline *h = &s->headlines[k];
+
+        if (!isnan(h->value) && (!out || reach(h) > reach(out)))
+            out = h;
+    }
+    return out;
+}
+
+static void say_why(char why[RUN_KNOWN_BYTES], bool known,
+                    const struct record_headline *h, const struct job *j)
+{
+    long long n = (long long)j->head.repeats;
+
+    if (!h)
+        snprintf(why, RUN_KNOWN_BYTES, "after %lld repeats no headline has a value", n);
+    else if (isinf(reach(h)))
+        snprintf(
+            why, RUN_KNOWN_BYTES,
+            "not known after %lld repeats: %.80s has no interval, since a repeat has "
+            "no value above 0",
+            n, h->name);
+    else
+        snprintf(
+            why, RUN_KNOWN_BYTES,
+            "%s after %lld repeats: the widest interval, of %.80s, reaches %.2g %% to "
+            "each side, %.2g %% were asked for",
+            known ? "known" : "not known", n, h->name, 100 * reach(h),
+            100 * j->head.repeats_precision_frac);
+}
+
+int run_known(bool *known, char why[RUN_KNOWN_BYTES], const struct run_session *s,
+              int64_t repeats)
+{
+    struct job so_far = run_job_of(s->job, repeats);
+    const struct record_headline *h;
+    struct run_summary summary;
+
+    TRY(run_summarise(&summary, &so_far, journal_path(s->journal)));
+    h = widest(&summary);
+    *known = !h || reach(h) <= so_far.head.repeats_precision_frac;
+    say_why(why, *known, h, &so_far);
+    run_summary_fini(&summary);
+    return OK;
 }

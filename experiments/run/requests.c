@@ -1,4 +1,4 @@
-#include "experiments/run/impl.h"
+#include "experiments/run/run.h"
 
 #include <string.h>
 
@@ -20,20 +20,15 @@ struct builder {
     size_t max_ids;
 };
 
-static int reserve_ids(struct builder *b, size_t more)
+static void reserve_ids(struct builder *b, size_t more)
 {
     size_t need = b->out->n_ids + more;
-    int32_t *p;
 
     if (need <= b->max_ids)
-        return OK;
+        return;
     need = need + need / 2 + 1024;
-    p = mem_resize(MEM_HARNESS, b->out->ids, need, sizeof(*p));
-    if (!p)
-        return ERR_NOMEM;
-    b->out->ids = p;
+    b->out->ids = mem_resize(MEM_HARNESS, b->out->ids, need, sizeof(*b->out->ids));
     b->max_ids = need;
-    return OK;
 }
 
 static int count_reply(struct builder *b, const struct dataset_item *item, int64_t *n)
@@ -66,9 +61,8 @@ static int append_text(struct builder *b, struct dataset_item *item, const char 
         rc = count_reply(b, item, &item->n_output);
     if (rc == OK)
         *why = dataset_filtered(b->dataset_opts, (int64_t)n_ids, item->n_output);
-    if (rc == OK && !*why)
-        rc = reserve_ids(b, n_ids);
     if (rc == OK && !*why) {
+        reserve_ids(b, n_ids);
         memcpy(b->out->ids + b->out->n_ids, ids, n_ids * sizeof(*ids));
         item->n_prompt = (int64_t)n_ids;
         dataset_cut(b->dataset_opts, item);
@@ -84,14 +78,12 @@ static int32_t draw_id(struct builder *b, struct rng *r)
            (int32_t)rng_below(r, (uint64_t)(b->vocab - FIRST_ORDINARY_ID));
 }
 
-static int append_synthetic(struct builder *b, const struct dataset_item *item)
+static void append_synthetic(struct builder *b, const struct dataset_item *item)
 {
     struct rng block, *r = &b->ids;
     int32_t *ids;
-    int rc = reserve_ids(b, (size_t)item->n_prompt);
 
-    if (rc != OK)
-        return rc;
+    reserve_ids(b, (size_t)item->n_prompt);
     ids = b->out->ids + b->out->n_ids;
     for (int64_t t = 0; t < item->n_prompt; t++) {
         int64_t k = item->n_blocks > 0 ? t / item->block_tok : 0;
@@ -105,7 +97,6 @@ static int append_synthetic(struct builder *b, const struct dataset_item *item)
         ids[t] = draw_id(b, r);
     }
     b->out->n_ids += (size_t)item->n_prompt;
-    return OK;
 }
 
 /* At least one token each way, and both within the longest sequence. */
@@ -128,16 +119,17 @@ static int append(struct builder *b, const struct dataset_item *from, size_t i,
     struct sut_request *r = &b->out->v[i];
     struct dataset_item item = *from;
     size_t start = b->out->n_ids;
-    int rc;
 
     *why = NULL; /* known lengths were asked about when the data set was read */
-    rc = item.n_prompt < 0 ? append_text(b, &item, why) : append_synthetic(b, &item);
-    if (rc != OK || *why)
-        return rc;
+    if (item.n_prompt < 0)
+        TRY(append_text(b, &item, why));
+    else
+        append_synthetic(b, &item);
+    if (*why)
+        return OK;
     if (b->out->n_ids == start) { /* an empty text: one ordinary token stands for it */
         item.n_prompt = 1;
-        if ((rc = append_synthetic(b, &item)) != OK)
-            return rc;
+        append_synthetic(b, &item);
     }
     *r = (struct sut_request){.n_prompt = (int64_t)(b->out->n_ids - start),
                               .n_output = item.n_output < 1 ? 1 : item.n_output,
@@ -170,23 +162,19 @@ static void fill_order(size_t *order, size_t n, size_t n_items,
     }
 }
 
-/* The trace's times, in its order; *out is NULL where an item has none. */
-static int trace_times(const struct dataset *d, double **out)
+/* The trace's times, in its order; NULL where an item has none. */
+static double *trace_times(const struct dataset *d)
 {
     double *at = mem_new(MEM_HARNESS, (size_t)d->n_items, sizeof(*at));
 
-    *out = NULL;
-    if (!at)
-        return ERR_NOMEM;
     for (int64_t i = 0; i < d->n_items; i++) {
         at[i] = d->items[i].arrival_s;
         if (!(at[i] >= (i ? at[i - 1] : 0))) {
             mem_free(at);
-            return OK;
+            return NULL;
         }
     }
-    *out = at;
-    return OK;
+    return at;
 }
 
 /* The n times at the front to the rows that begin a conversation; a later turn's has no meaning,
@@ -203,6 +191,7 @@ static int fill_arrivals(struct run_requests *out, const struct dataset *d,
                          const struct load_opts *load, const struct load_seeds *seeds)
 {
     const struct load_process *p;
+    struct load_trace trace = {0};
     double *times = NULL;
     size_t n = 0; /* conversations, or requests of their own */
     int rc = load_process_find(load->process, &p);
@@ -212,14 +201,10 @@ static int fill_arrivals(struct run_requests *out, const struct dataset *d,
     for (size_t i = 0; i < out->n; i++)
         n += !out->follows || !out->follows[i];
     out->arrival_s = mem_new(MEM_HARNESS, out->n, sizeof(double));
-    rc = out->arrival_s ? OK : ERR_NOMEM;
-    if (rc == OK && p->wants_trace)
-        rc = trace_times(d, &times);
-    if (rc == OK) {
-        const struct load_trace trace = {times, times ? (size_t)d->n_items : 0};
-
-        rc = load_arrivals(p, load, (uint64_t)seeds->arrival, &trace, out->arrival_s, n);
-    }
+    if (p->wants_trace)
+        trace.arrival_s = times = trace_times(d);
+    trace.n = times ? (size_t)d->n_items : 0;
+    rc = load_arrivals(p, load, (uint64_t)seeds->arrival, &trace, out->arrival_s, n);
     if (rc == OK && out->follows)
         spread_arrivals(out, n);
     mem_free(times);
@@ -321,18 +306,14 @@ int run_requests_new(struct run_requests *out, struct run_system *s,
     rng_init(&b.ids, (uint64_t)seeds->sample, "synthetic_ids");
     out->v = mem_new(MEM_HARNESS, out->n, sizeof(*out->v));
     order = mem_new(MEM_HARNESS, out->n, sizeof(*order));
-    rc = out->v && order ? OK : ERR_NOMEM;
-    if (rc == OK && dataset_opts->turns == DATASET_TURNS_CONVERSATION) {
+    if (dataset_opts->turns == DATASET_TURNS_CONVERSATION)
         out->follows = mem_new(MEM_HARNESS, out->n, sizeof(*out->follows));
-        rc = out->follows ? OK : ERR_NOMEM;
-    }
-    if (rc != OK || (rc = read_limits(&b)) != OK)
-        goto out;
     fill_order(order, out->n, (size_t)d->n_items, load, seeds->order);
-    rc = append_all(&b, d, order, seeds);
+    rc = read_limits(&b);
+    if (rc == OK)
+        rc = append_all(&b, d, order, seeds);
     if (rc == OK)
         rc = fill_arrivals(out, d, load, seeds);
-out:
     mem_free(order);
     if (rc != OK)
         run_requests_fini(out);

@@ -1,4 +1,4 @@
-#include "experiments/run/impl.h"
+#include "experiments/run/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,9 +22,207 @@
 #define TIMER_PROBE_NS 1000000
 #define NEVER_NS       UINT64_MAX
 
+/* A cell in flight. Guarded by the system's lock from the first submit to the last end.
+ */
+struct flight {
+    struct metrics_row *rows;
+    int64_t **token_ns; /* [n] where each row's times go, n_output_tok each */
+    bool *ended;        /* [n] the adapter said so: its prompt is free again */
+    size_t n;
+    int64_t first_request; /* the system-wide number of row 0 */
+    uint64_t start_ns;
+    size_t n_dispatched, n_closed, n_failed; /* closed: has its final status */
+    size_t n_ended; /* dispatched, and the adapter is done with it */
+    /* Closed loop: when each slot became free, in order; [n + concurrency]. */
+    int64_t *free_ns;
+    size_t n_freed;
+    /* Conversations: the rows whose turn before has ended, in the order of those ends; [n]. */
+    const bool *follows; /* [n]; NULL: there are none */
+    size_t *ready;
+    size_t n_ready, n_ready_taken;
+    const char *over;                      /* run_cell_end(): why; NULL: it goes on */
+    struct metrics_saturation *saturation; /* NULL: it is not looked for */
+    bool end_saturated;                    /* the cell ends when it is found */
+    bool ended_early;                      /* it was, and the rest was not sent */
+    bool finished;                         /* the load generator has returned */
+};
+
+/* ---- the system, and what it tells of requests ---- */
+
+/* After an event that the detector of saturation was told: end the cell if it asks for that.
+ * Lock held. */
+static void flight_saturation(struct flight *f)
+{
+    if (f->end_saturated && !f->over && metrics_saturation_result(f->saturation)->found)
+        f->over = "canceled: the cell was saturated and was ended";
+}
+
+/* Give row i its final status. Lock held. */
+static void flight_close(struct flight *f, size_t i, enum metrics_status status,
+                         int64_t done_ns, const char *error)
+{
+    struct metrics_row *r = &f->rows[i];
+
+    r->status = status;
+    r->done_ns = done_ns;
+    snprintf(r->error, sizeof(r->error), "%s", error ? error : "");
+    f->n_closed++;
+    f->n_failed += status != METRICS_OK;
+    if (f->saturation) {
+        metrics_saturation_end(f->saturation, i, done_ns, status == METRICS_FAILED);
+        flight_saturation(f);
+    }
+    if (f->follows && i + 1 < f->n && f->follows[i + 1])
+        f->ready[f->n_ready++] = i + 1; /* the slot stays with its conversation */
+    else if (f->free_ns)
+        f->free_ns[f->n_freed++] = done_ns;
+}
+
+static bool is_open(const struct metrics_row *r)
+{
+    return r->done_ns == METRICS_NEVER;
+}
+
+static void take_token(struct flight *f, size_t i, int64_t t)
+{
+    struct metrics_row *r = &f->rows[i];
+
+    if (r->n_tok == r->n_output_tok) {
+        flight_close(f, i, METRICS_FAILED, t, "more tokens than asked for");
+        return;
+    }
+    f->token_ns[i][r->n_tok++] = t;
+    if (r->n_tok > 1)
+        return;
+    r->first_token_ns = t;
+    if (f->saturation) {
+        metrics_saturation_first_token(f->saturation, i, t);
+        flight_saturation(f);
+    }
+}
+
+static void take_end(struct flight *f, size_t i, int64_t t, const struct sut_event *e)
+{
+    struct metrics_row *r = &f->rows[i];
+    char text[96];
+
+    if (e->kind == SUT_FAILED) {
+        flight_close(f, i, METRICS_FAILED, t, e->error ? e->error : "failed");
+    } else if (e->any_length && r->n_tok > 0) {
+        r->n_output_tok = r->n_tok; /* what came is what is measured */
+        flight_close(f, i, METRICS_OK, t, NULL);
+    } else if (r->n_tok != r->n_output_tok) {
+        snprintf(text, sizeof(text), "ended after %lld tokens, asked for %lld",
+                 (long long)r->n_tok, (long long)r->n_output_tok);
+        flight_close(f, i, METRICS_FAILED, t, text);
+    } else {
+        flight_close(f, i, METRICS_OK, t, NULL);
+    }
+}
+
+/* From the adapter's thread. The stamp is taken before anything else. */
+static void on_event(void *ctx, const struct sut_event *e)
+{
+    uint64_t now = clock_ns();
+    struct run_system *s = ctx;
+    struct flight *f;
+    int64_t i, t;
+
+    pthread_mutex_lock(&s->lock);
+    f = s->flight;
+    i = f ? e->request - f->first_request : -1;
+    if (i < 0 || (size_t)i >= f->n || f->ended[i])
+        goto out;
+    t = (int64_t)(now - f->start_ns);
+    if (e->kind == SUT_TOKEN) {
+        if (is_open(&f->rows[i]))
+            take_token(f, (size_t)i, t);
+        if (f->over)
+            pthread_cond_signal(&s->changed);
+        goto out;
+    }
+    if (is_open(&f->rows[i]))
+        take_end(f, (size_t)i, t, e);
+    f->ended[i] = true;
+    f->n_ended++;
+    pthread_cond_signal(&s->changed);
+out:
+    pthread_mutex_unlock(&s->lock);
+}
+
+static int adapter_of(const json_t *config, const struct sut_adapter **out)
+{
+    const char *name = json_string_value(json_object_get(config, "adapter"));
+
+    if (!name)
+        return err_set(ERR_ARG, "system.adapter: expected a string, found none");
+    return sut_adapter_find(name, out);
+}
+
+int run_system_open(struct run_system **out, const json_t *config)
+{
+    struct run_system *s = mem_new(MEM_HARNESS, 1, sizeof(*s));
+    json_t *options = NULL;
+    int rc;
+
+    *out = NULL;
+    rc = thread_mutex_init(&s->lock);
+    if (rc == OK)
+        rc = thread_cond_init(&s->changed);
+    if (rc == OK)
+        rc = thread_cond_init(&s->progressed);
+    if (rc != OK)
+        goto out;
+    s->config = json_deep_copy(config);
+    options = json_deep_copy(config);
+    json_object_del(options, "adapter");
+    rc = adapter_of(config, &s->adapter);
+    if (rc == OK)
+        rc = s->adapter->open(&s->sut, options, on_event, s);
+out:
+    json_decref(options);
+    if (rc != OK)
+        run_system_close(&s);
+    *out = s;
+    return rc;
+}
+
+void run_system_close(struct run_system **sp)
+{
+    struct run_system *s = *sp;
+
+    if (!s)
+        return;
+    if (s->sut)
+        s->adapter->close(&s->sut);
+    pthread_cond_destroy(&s->progressed);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    json_decref(s->config);
+    mem_free(s);
+    *sp = NULL;
+}
+
+int run_system_describe(struct run_system *s, json_t **out)
+{
+    *out = NULL;
+    if (s->adapter->describe)
+        return s->adapter->describe(s->sut, out);
+    *out = json_pack("{s:s}", "system", s->adapter->name);
+    return OK;
+}
+
+bool run_system_has_bound(struct run_system *s)
+{
+    return (s->adapter->token_bytes && s->adapter->token_bytes(s->sut, 1) > 0) ||
+           (s->adapter->prefill_flop && s->adapter->prefill_flop(s->sut, 1) > 0);
+}
+
+/* ---- the load generator ---- */
+
 struct generator {
     struct run_system *s;
-    struct run_flight *f;
+    struct flight *f;
     const struct run_requests *requests;
     const struct load_opts *load;
     size_t next; /* first row that follows no other and was not yet sent or rejected */
@@ -55,7 +253,7 @@ struct due {
 /* The next row that starts a conversation, or is one of its own. Lock held. */
 static struct due next_start(struct generator *g)
 {
-    const struct run_flight *f = g->f;
+    const struct flight *f = g->f;
     struct due d = {NEVER_NS, 0};
 
     while (f->follows && g->next < f->n && f->follows[g->next])
@@ -73,7 +271,7 @@ static struct due next_start(struct generator *g)
 /* The same of a turn whose turn before has ended. Lock held. */
 static struct due next_turn(const struct generator *g)
 {
-    const struct run_flight *f = g->f;
+    const struct flight *f = g->f;
     struct due d = {NEVER_NS, 0};
 
     if (f->n_ready_taken == f->n_ready)
@@ -116,7 +314,7 @@ static void take(struct generator *g, struct due d)
 /* Send a row. Lock held; released meanwhile, for the adapter may answer at once. */
 static void dispatch(struct generator *g, struct due d)
 {
-    struct run_flight *f = g->f;
+    struct flight *f = g->f;
     struct metrics_row *r = &f->rows[d.row];
     struct sut_request q = g->requests->v[d.row];
     int rc;
@@ -124,7 +322,7 @@ static void dispatch(struct generator *g, struct due d)
     take(g, d);
     if (f->saturation && !r->warmup) {
         metrics_saturation_arrival(f->saturation, d.row, r->intended_ns);
-        run_flight_saturation(f);
+        flight_saturation(f);
     }
     q.request = f->first_request + (int64_t)d.row;
     f->n_dispatched++;
@@ -138,23 +336,23 @@ static void dispatch(struct generator *g, struct due d)
     f->ended[d.row] = true; /* refused: no event follows */
     f->n_ended++;
     if (r->done_ns == METRICS_NEVER)
-        run_flight_close(f, d.row, METRICS_FAILED, (int64_t)(clock_ns() - f->start_ns),
-                         err_msg());
+        flight_close(f, d.row, METRICS_FAILED, (int64_t)(clock_ns() - f->start_ns),
+                     err_msg());
 }
 
 static void reject(struct generator *g, struct due d)
 {
     take(g, d);
-    run_flight_close(g->f, d.row, METRICS_REJECTED, g->f->rows[d.row].intended_ns,
-                     "too many requests outstanding");
+    flight_close(g->f, d.row, METRICS_REJECTED, g->f->rows[d.row].intended_ns,
+                 "too many requests outstanding");
 }
 
 /* Cancel a request that is past its time. Lock held, released to cancel. */
 static void cancel(struct generator *g, size_t row, uint64_t now, const char *why)
 {
-    struct run_flight *f = g->f;
+    struct flight *f = g->f;
 
-    run_flight_close(f, row, METRICS_TIMEOUT, (int64_t)(now - f->start_ns), why);
+    flight_close(f, row, METRICS_TIMEOUT, (int64_t)(now - f->start_ns), why);
     pthread_mutex_unlock(&g->s->lock);
     g->s->adapter->cancel(g->s->sut, f->first_request + (int64_t)row);
     pthread_mutex_lock(&g->s->lock);
@@ -164,7 +362,7 @@ static void cancel(struct generator *g, size_t row, uint64_t now, const char *wh
  * intended times never decrease, so the oldest open row is the first to expire. Lock held. */
 static uint64_t expire(struct generator *g, uint64_t now)
 {
-    const struct run_flight *f = g->f;
+    const struct flight *f = g->f;
     uint64_t timeout_ns = (uint64_t)(g->load->timeout_s * 1e9), first = NEVER_NS;
 
     for (size_t i = g->oldest; i < g->end && timeout_ns; i++) {
@@ -187,7 +385,7 @@ static uint64_t expire(struct generator *g, uint64_t now)
 /* Cancel what was sent, and send nothing more. Lock held. */
 static void end_early(struct generator *g)
 {
-    struct run_flight *f = g->f;
+    struct flight *f = g->f;
 
     f->ended_early = f->end_saturated && metrics_saturation_result(f->saturation)->found;
     for (size_t i = 0; i < f->n; i++) {
@@ -203,7 +401,7 @@ static void end_early(struct generator *g)
         if (f->ended_early)
             continue; /* drop_unsent() */
         r->intended_ns = (int64_t)(now > f->start_ns ? now - f->start_ns : 0);
-        run_flight_close(f, i, METRICS_REJECTED, r->intended_ns, f->over);
+        flight_close(f, i, METRICS_REJECTED, r->intended_ns, f->over);
     }
 }
 
@@ -220,7 +418,7 @@ static void drain(struct generator *g)
 static void *generate(void *arg)
 {
     struct generator *g = arg;
-    struct run_flight *f = g->f;
+    struct flight *f = g->f;
 
     /* The default slack of 50 us would be our own lateness. */
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
@@ -252,8 +450,8 @@ static void *generate(void *arg)
     return NULL;
 }
 
-static int flight_new(struct run_flight *f, struct run_result *out,
-                      const struct run_requests *q, const struct load_opts *load)
+static void flight_new(struct flight *f, struct run_result *out,
+                       const struct run_requests *q, const struct load_opts *load)
 {
     size_t n_tok = 0;
 
@@ -264,8 +462,6 @@ static int flight_new(struct run_flight *f, struct run_result *out,
     out->token_ns = mem_new(MEM_HARNESS, n_tok, sizeof(*out->token_ns));
     f->token_ns = mem_new(MEM_HARNESS, q->n, sizeof(*f->token_ns));
     f->ended = mem_new(MEM_HARNESS, q->n, sizeof(*f->ended));
-    if (!out->rows || !out->token_ns || !f->token_ns || !f->ended)
-        return ERR_NOMEM;
     f->rows = out->rows;
     n_tok = 0;
     for (size_t i = 0; i < q->n; i++) {
@@ -284,22 +480,16 @@ static int flight_new(struct run_flight *f, struct run_result *out,
                                             .prefill_flop = NAN};
     }
     f->follows = q->follows;
-    if (q->follows) {
+    if (q->follows)
         f->ready = mem_new(MEM_HARNESS, q->n, sizeof(*f->ready));
-        if (!f->ready)
-            return ERR_NOMEM;
-    }
     if (q->arrival_s)
-        return OK;
+        return;
     f->free_ns = mem_new(MEM_HARNESS, q->n + (size_t)load->concurrency, sizeof(int64_t));
-    if (!f->free_ns)
-        return ERR_NOMEM;
     f->n_freed = (size_t)load->concurrency; /* all free at time 0 */
-    return OK;
 }
 
 /* The detector of an open loop. In a closed one a slow system is asked less. */
-static int look_for_saturation(struct run_flight *f, const struct run_requests *q,
+static int look_for_saturation(struct flight *f, const struct run_requests *q,
                                const struct load_opts *load)
 {
     double *starts;
@@ -309,8 +499,6 @@ static int look_for_saturation(struct run_flight *f, const struct run_requests *
     if (!q->arrival_s || load->saturation == LOAD_SATURATION_OFF)
         return OK;
     starts = mem_new(MEM_HARNESS, q->n, sizeof(*starts));
-    if (!starts)
-        return ERR_NOMEM;
     for (size_t i = q->n_warmup; i < q->n; i++)
         if (!q->follows || !q->follows[i])
             starts[n++] = q->arrival_s[i];
@@ -332,7 +520,7 @@ static void drop_unsent(struct run_result *r)
     r->n = n;
 }
 
-static void flight_free(struct run_flight *f)
+static void flight_free(struct flight *f)
 {
     metrics_saturation_close(&f->saturation);
     mem_free(f->token_ns);
@@ -342,11 +530,9 @@ static void flight_free(struct run_flight *f)
 }
 
 /* How much later than asked a timed wait of this thread returns, here and now. */
-static int measure_timer(struct run_result *out)
+static void measure_timer(struct run_result *out)
 {
     out->timer_error_us = mem_new(MEM_HARNESS, N_TIMER_PROBES, sizeof(double));
-    if (!out->timer_error_us)
-        return ERR_NOMEM;
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     for (size_t i = 0; i < N_TIMER_PROBES; i++) {
         uint64_t t = clock_ns() + TIMER_PROBE_NS;
@@ -356,11 +542,10 @@ static int measure_timer(struct run_result *out)
     }
     prctl(PR_SET_TIMERSLACK, 0, 0, 0, 0); /* 0: the default again */
     out->n_timer_error = N_TIMER_PROBES;
-    return OK;
 }
 
 /* Follow the generator from the calling thread until it ends. */
-static void follow(struct run_system *s, struct run_flight *f, struct run_energy *energy,
+static void follow(struct run_system *s, struct flight *f, struct run_energy *energy,
                    run_tick_fn tick, void *ctx)
 {
     uint64_t next_tick_ns = 0;
@@ -405,19 +590,17 @@ int run_cell(struct run_result *out, struct run_system *s,
              const struct run_requests *requests, const struct load_opts *load,
              run_tick_fn tick, void *ctx)
 {
-    struct run_flight f = {.first_request = s->next_request};
+    struct flight f = {.first_request = s->next_request};
     struct generator g = {.s = s, .f = &f, .requests = requests, .load = load};
     pthread_t thread;
     int rc;
 
     *out = (struct run_result){0};
-    rc = flight_new(&f, out, requests, load);
-    if (rc == OK)
-        rc = look_for_saturation(&f, requests, load);
-    if (rc == OK)
-        rc = measure_timer(out);
+    flight_new(&f, out, requests, load);
+    rc = look_for_saturation(&f, requests, load);
     if (rc != OK)
         goto out;
+    measure_timer(out);
     s->next_request += (int64_t)f.n;
     run_energy_open(&out->energy);
     out->energy.start_ns = f.start_ns = clock_ns() + LEAD_NS;
@@ -457,4 +640,31 @@ void run_result_fini(struct run_result *r)
     mem_free(r->timer_error_us);
     run_energy_fini(&r->energy);
     *r = (struct run_result){0};
+}
+
+static double stated_decode_bytes(struct run_system *s, const struct metrics_row *r)
+{
+    double sum = 0;
+
+    for (int64_t t = 1; t < r->n_tok; t++) {
+        int64_t bytes = s->adapter->token_bytes(s->sut, r->n_prompt_tok + t);
+
+        if (bytes <= 0)
+            return NAN;
+        sum += (double)bytes;
+    }
+    return sum;
+}
+
+void run_bounds(struct run_result *r, struct run_system *s)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        struct metrics_row *row = &r->rows[i];
+        double flop = s->adapter->prefill_flop
+                          ? s->adapter->prefill_flop(s->sut, row->n_prompt_tok)
+                          : 0;
+
+        row->decode_bytes = s->adapter->token_bytes ? stated_decode_bytes(s, row) : NAN;
+        row->prefill_flop = flop > 0 ? flop : NAN;
+    }
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <pthread.h>
 #include <jansson.h>
 
 #include "base/err.h"
@@ -22,11 +23,20 @@
 #include "experiments/run/energy.h"
 
 /* An open system under test. */
-struct run_system;
+struct run_system {
+    const struct sut_adapter *adapter;
+    struct sut *sut;
+    json_t *config;
+    int64_t next_request; /* numbers are never reused, so a late event finds no row */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;    /* for the load generator: a request ended */
+    pthread_cond_t progressed; /* for the caller: the load generator ended */
+    struct flight *flight;     /* of the cell that runs; NULL between cells */
+};
+
 /* config: the job's "system" object of a cell, "adapter" included; copied. */
 MUST int run_system_open(struct run_system **out, const json_t *config);
 void run_system_close(struct run_system **s);
-bool run_system_is(const struct run_system *s, const json_t *config);
 /* What it says of itself; a new reference. */
 MUST int run_system_describe(struct run_system *s, json_t **out);
 bool run_system_has_bound(struct run_system *s);

