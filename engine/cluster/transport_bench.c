@@ -15,7 +15,7 @@
 
 #define WAIT_S 120 /* nothing happens for so long: it hangs */
 
-/* What both ends have. */
+/* The sending or the receiving end. */
 struct end {
     const struct cluster_bench_opts *o;
     int fd[CLUSTER_BENCH_N_SOCKETS];
@@ -32,7 +32,7 @@ struct end {
     char why[256];
 };
 
-/* What an end says when all is over. */
+/* The last message of the receiver. */
 struct last_word {
     double cpu_s;
     uint64_t hash;

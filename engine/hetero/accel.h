@@ -77,8 +77,14 @@ struct accel_kind {
 extern const struct accel_kind *const accel_kinds[];
 MUST int accel_find(const char *name, const struct accel_kind **out);
 
-/* What kernels of a device must know of packed weights, in this order: kernels/panel.h says what
- * the parts of a block are. Kernels read it as so many numbers of 64 bits. */
+/* ---- for accelerators ---- */
+
+/* Memory for one more in a list of n, with *max so far, of objects of `size` bytes. list: the
+ * address of the pointer to the first one, NULL at first; mem_free(). ERR_NOMEM. */
+MUST int accel_grow(void *list, int n, int *max, size_t size);
+
+/* The layout of packed weights for a device's kernels, which read it as numbers of 64 bits in this
+ * order; kernels/panel.h defines the parts of a block. */
 struct accel_form {
     int64_t k, k_unit, panel_bytes, unit_bytes;
     int64_t type, subs, head, sub, bits, zero, min, scales, halves;

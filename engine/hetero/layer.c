@@ -5,14 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/name.h"
 #include "hetero/product.h"
-
-int accel_find(const char *name, const struct accel_kind **out)
-{
-    *out = name_find(accel_kinds, name, "accelerator");
-    return *out ? OK : ERR_NOTFOUND;
-}
 
 /* ---- slices of packed matrices ---- */
 
@@ -69,7 +62,7 @@ static struct kern_mat matrix(const struct hetero_mlp *slice, int i)
 
 enum { CG, GG, CG_PRIME, N_SLICES };
 
-/* Of a layer. */
+/* A slice of a layer. */
 struct slice {
     struct hetero_mlp mlp;
     int n_units;

@@ -28,7 +28,7 @@ static inline int hetero_mlp_units(const struct hetero_mlp *m)
 /* Units [lo, hi), as a layer of its own. lo < hi. */
 void hetero_mlp_slice(struct hetero_mlp *out, const struct hetero_mlp *m, int lo, int hi);
 
-/* Of an MLP; CC has the units that are left. */
+/* The units of an MLP that are in CG and in GG; CC has those that are left. */
 struct hetero_units {
     int cg, gg;
 };
@@ -65,8 +65,8 @@ MUST int hetero_device_begin(struct hetero_device *d, int layer, struct hetero_r
 /* The first of a layer's rows for which the accelerator computes anything. */
 int64_t hetero_device_from(const struct hetero_device *d, int layer,
                            struct hetero_rows r);
-/* What the accelerator computed since it was given the first layer: *y [rows, ld], of which those
- * that a layer has a part of are set; lent until the next call. *seconds: of
+/* The results that the accelerator computed since it was given the first layer: *y [rows, ld], of
+ * which those that a layer has a part of are set; lent until the next call. *seconds: of
  * accel_kind.finish(), with the way back of the result. */
 MUST int hetero_device_take(struct hetero_device *d, const float **y, double *seconds);
 /* Add it to y[rows, ld] where one layer was given. */

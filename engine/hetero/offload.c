@@ -22,7 +22,7 @@ struct hetero_offload {
      * of the MLP that every token has; -1: unknown */
     int64_t *n_accel;
     uint64_t opened_ns;
-    /* Of the running layer. */
+    /* The running layer: */
     int rc;
     bool runs; /* the accelerator computes a part of it */
     uint64_t begin_ns;
@@ -53,7 +53,7 @@ static struct hetero_rows rows_of(struct hetero_offload *o, int layer, int mlp,
     return (struct hetero_rows){first, n, *n_accel};
 }
 
-/* What the CPU's part takes by the model. */
+/* The time of the CPU's part by the model. */
 static double cpu_s(const struct hetero_offload *o, int at, struct hetero_rows r)
 {
     const struct hetero_layer *l = &o->models[2 * at + (r.n > 1)];

@@ -8,7 +8,7 @@
 #define HETERO_OFFLOAD_H
 
 #include "hetero/layer.h"
-#include "hetero/slices.h"
+#include "hetero/times.h"
 #include "ranks/phase.h"
 
 struct hetero_offload;
@@ -37,8 +37,8 @@ void hetero_offload_close(struct hetero_offload **o);
 /* Seconds on the wall since it was opened that are not of a run with a real accelerator, less those
  * that such a run takes and this one did not. */
 double hetero_offload_unreal_s(const struct hetero_offload *o);
-/* Of the last step in which an MLP of the first layer had n_tok tokens: how many of them the
- * accelerator took over. */
+/* The tokens that the accelerator took over in the last step in which an MLP of the first layer had
+ * n_tok of them. */
 int64_t hetero_offload_tokens(const struct hetero_offload *o, int64_t n_tok);
 
 #endif

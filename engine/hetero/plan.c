@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "hetero/memory.h"
-#include "hetero/slices.h"
 #include "model/cost.h"
 
 #define FINE_UNITS 4096
@@ -83,7 +82,7 @@ static double activations_s(const struct planner *w, int64_t n_rows)
             (double)(n_rows * w->o->config->dim) * sizeof(float) * m->link_s_per_byte);
 }
 
-/* Of one layer for decode, by one kind; with x and y where anything is computed there. */
+/* The MLPs of one kind of a layer in decode, with x and y where anything is computed there. */
 static double mlp_s(const struct planner *w, int kind, const struct hetero_layer *l,
                     int cg, int gg)
 {
@@ -375,7 +374,7 @@ void hetero_plan_units(struct hetero_units *out, const struct hetero_plan *p,
     }
 }
 
-/* ---- what it says ---- */
+/* ---- as JSON and as text ---- */
 
 static json_t *step_json(const struct hetero_step *s)
 {

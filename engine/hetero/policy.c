@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "base/mem.h"
 #include "base/name.h"
 
 #define MODEL(...)                                                                       \
@@ -93,4 +94,107 @@ int64_t hetero_attention_bytes(const struct hetero_case *c)
 
     return (int64_t)(c->bytes_per_weight *
                      (double)(m->n_layers * m->attention_weights + m->head_weights));
+}
+
+double hetero_elsewhere_s(const struct hetero_case *c, const struct hetero_gemm *g)
+{
+    const struct hetero_slices sent = {.cg = 1}, none = {0};
+    struct hetero_times t = hetero_times_of(
+        c->machine, g, c->n_tok >= HETERO_OFFLOAD_TOK ? &sent : &none, false);
+
+    return t.launch_s + t.link_s + t.accel_s + t.cpu_s;
+}
+
+/* ---- slices of all MLPs and experts ---- */
+
+static int64_t staging_bytes(const struct hetero_part *parts, int n_parts)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < n_parts; i++)
+        most = parts[i].bytes > most ? parts[i].bytes : most;
+    return 2 * most / 3; /* two products' */
+}
+
+int hetero_slicing_open(struct hetero_slicing *w, const char *policy,
+                        const struct hetero_case *c, int64_t n_tok, hetero_cg_fn cg)
+{
+    size_t n = (size_t)c->n_units + 1, n_shares;
+    int per_layer = 0;
+
+    w->n_parts = hetero_parts(c, n_tok, w->parts);
+    w->left_bytes =
+        c->budget_bytes - hetero_attention_bytes(c) - staging_bytes(w->parts, w->n_parts);
+    if (w->left_bytes < 0)
+        return err_set(ERR_NOMEM, "%s: %lld bytes do not hold attention and two buffers",
+                       policy, (long long)c->budget_bytes);
+    for (int i = 0; i < w->n_parts; i++) {
+        const struct hetero_part *p = &w->parts[i];
+
+        w->layer_s[i] = mem_new(MEM_OTHER, n, sizeof(double));
+        w->cg_units[i] = mem_new(MEM_OTHER, n, sizeof(int));
+        if (!w->layer_s[i] || !w->cg_units[i])
+            return ERR_NOMEM;
+        for (int u = 0; u <= c->n_units; u++)
+            w->layer_s[i][u] = cg(c, p, u, &w->cg_units[i][u]) * p->n_used / p->n;
+        per_layer += p->n;
+    }
+    w->n_shares = c->model->n_layers * per_layer;
+    n_shares = (size_t)w->n_shares;
+    w->shares = mem_new(MEM_OTHER, n_shares, sizeof(*w->shares));
+    w->units = mem_new(MEM_OTHER, n_shares, sizeof(*w->units));
+    w->kind = mem_new(MEM_OTHER, n_shares, sizeof(*w->kind));
+    if (!w->shares || !w->units || !w->kind)
+        return ERR_NOMEM;
+    for (int j = 0; j < w->n_shares; j++) {
+        int k = w->kind[j] = j % per_layer >= w->parts[0].n;
+
+        w->shares[j] =
+            (struct hetero_share){w->parts[k].bytes / c->n_units, w->layer_s[k]};
+    }
+    return OK;
+}
+
+void hetero_slicing_close(struct hetero_slicing *w)
+{
+    for (int i = 0; i < HETERO_PARTS_MAX; i++) {
+        mem_free(w->layer_s[i]);
+        mem_free(w->cg_units[i]);
+    }
+    mem_free(w->shares);
+    mem_free(w->units);
+    mem_free(w->kind);
+}
+
+double hetero_part_s(const struct hetero_case *c, const struct hetero_part *p,
+                     int cg_units, int gg_units, int64_t *n_accel_tok)
+{
+    *n_accel_tok = 0;
+    return c->no_takeover || c->n_tok == 1
+               ? hetero_layer_s(&p->layer, cg_units, gg_units, 0)
+               : hetero_best_tokens(&p->layer, cg_units, gg_units, n_accel_tok);
+}
+
+void hetero_slicing_sum(struct hetero_result *out, const struct hetero_slicing *w,
+                        const struct hetero_case *c)
+{
+    struct hetero_part parts[HETERO_PARTS_MAX];
+    double weights = 0;
+
+    (void)hetero_parts(c, c->n_tok, parts);
+    for (int j = 0; j < w->n_shares; j++) {
+        const struct hetero_part *p = &parts[w->kind[j]];
+        int gg = w->units[j], cg = w->cg_units[w->kind[j]][gg];
+        double bytes = (double)p->bytes;
+        int64_t n_accel;
+
+        out->step_s += hetero_part_s(c, p, cg, gg, &n_accel) * p->n_used / p->n;
+        out->cg += bytes * cg / c->n_units;
+        out->gg += bytes * gg / c->n_units;
+        out->accel_tok_frac += bytes * (double)n_accel / (double)p->layer.gemm.n_tok;
+        weights += bytes;
+    }
+    out->cg /= weights;
+    out->gg /= weights;
+    out->accel_tok_frac /= weights;
 }

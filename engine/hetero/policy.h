@@ -9,7 +9,8 @@
 #ifndef HETERO_POLICY_H
 #define HETERO_POLICY_H
 
-#include "hetero/slices.h"
+#include "hetero/memory.h"
+#include "hetero/times.h"
 
 struct hetero_model {
     const char *name;
@@ -72,6 +73,37 @@ int hetero_parts(const struct hetero_case *c, int64_t n_tok,
 /* Attention's weights and the head, all layers, computed on the accelerator for n_tok tokens (the
  * head for one). */
 double hetero_attention_s(const struct hetero_case *c);
+/* As llama.cpp computes a product whose weights are not on the accelerator: for a prompt of
+ * HETERO_OFFLOAD_TOK tokens and more there, after their transfer, else on the CPU. */
+#define HETERO_OFFLOAD_TOK 32
+double hetero_elsewhere_s(const struct hetero_case *c, const struct hetero_gemm *g);
 int64_t hetero_attention_bytes(const struct hetero_case *c);
+
+/* Which units of each MLP and expert of a model stay on the accelerator. Zero before open. */
+struct hetero_slicing {
+    struct hetero_part parts[HETERO_PARTS_MAX];
+    int n_parts, n_shares;
+    /* By units of GG, [n_units + 1]: the time of one of a part's n, and the CG that goes with
+     * it. */
+    double *layer_s[HETERO_PARTS_MAX];
+    int *cg_units[HETERO_PARTS_MAX];
+    struct hetero_share *shares; /* [n_shares] layer by layer, the experts first */
+    int *units, *kind;  /* [n_shares] to be assigned; the part that a share is of */
+    int64_t left_bytes; /* without attention and the buffers of two products */
+};
+/* The time of a part with gg units of GG, and the CG that is taken with them. */
+typedef double (*hetero_cg_fn)(const struct hetero_case *c, const struct hetero_part *p,
+                               int gg, int *cg);
+/* For steps of n_tok tokens. hetero_slicing_close() also after an error. ERR_NOMEM: also where
+ * the budget does not hold attention and the buffers, for the policy of this name. */
+MUST int hetero_slicing_open(struct hetero_slicing *out, const char *policy,
+                             const struct hetero_case *c, int64_t n_tok, hetero_cg_fn cg);
+void hetero_slicing_close(struct hetero_slicing *w);
+/* Add the MLPs of a step of c with the assigned units to out->step_s, and set its shares. */
+void hetero_slicing_sum(struct hetero_result *out, const struct hetero_slicing *w,
+                        const struct hetero_case *c);
+/* A part's time with these slices in c's step, and the tokens of CC that are taken over. */
+double hetero_part_s(const struct hetero_case *c, const struct hetero_part *p,
+                     int cg_units, int gg_units, int64_t *n_accel_tok);
 
 #endif

@@ -53,7 +53,7 @@ struct hetero_profile_opts {
     double min_s;                  /* each point is timed for at least so long */
     int64_t copy_bytes;            /* the longest copy */
     const struct accel_kind *kind; /* NULL: none */
-    /* What an accelerator of given times is given, by type; and the CPU of its thread. */
+    /* The times of an accelerator that has none of its own, by type. */
     const struct hetero_machine *machines; /* [n_types] */
     unsigned seed;
     void (*progress)(void *ctx, const char *what); /* NULL: none */

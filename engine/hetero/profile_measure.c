@@ -26,7 +26,7 @@ struct job {
     struct kern_table kern;
 };
 
-static void tell(const struct job *j, const char *what)
+static void report_progress(const struct job *j, const char *what)
 {
     if (j->o->progress)
         j->o->progress(j->o->ctx, what);
@@ -34,12 +34,7 @@ static void tell(const struct job *j, const char *what)
 
 /* ---- the CPU ---- */
 
-static double mat_bytes(enum kern_type t, int64_t n, int64_t k)
-{
-    return (double)(n * k) * kern_type_weight_bytes(t);
-}
-
-static int time_cpu_point(struct job *j, struct tune_bench *b, struct hetero_point *out,
+static int time_cpu_point(struct tune_bench *b, struct hetero_point *out,
                           const struct tune_shape *s, int n_threads)
 {
     enum kern_type type = (enum kern_type)(s->v->op - KERN_GEMM_F32);
@@ -50,8 +45,8 @@ static int time_cpu_point(struct job *j, struct tune_bench *b, struct hetero_poi
     kern_schedule_default(&schedule, s->v, tune_bench_mat(b), s->m, n_threads);
     TRY(tune_measure(b, &schedule, n_threads, &r));
     *out = (struct hetero_point){(double)(s->n * s->k), (double)s->m,
-                                 mat_bytes(type, s->n, s->k), r.estimate};
-    (void)j;
+                                 (double)(s->n * s->k) * kern_type_weight_bytes(type),
+                                 r.estimate};
     return OK;
 }
 
@@ -74,7 +69,7 @@ static int time_cpu(struct job *j, struct hetero_profile_cpu *c)
                                          .n = shapes[i][0],
                                          .k = shapes[i][1]};
 
-            rc = time_cpu_point(j, b, &c->points[n++], &s, c->n_threads);
+            rc = time_cpu_point(b, &c->points[n++], &s, c->n_threads);
         }
     tune_bench_close(&b);
     return rc == OK ? hetero_fit(&c->fit, c->points, n, j->o->seed) : rc;
@@ -322,13 +317,13 @@ static int profile_type(struct job *j, int i)
                                          .link_contention = {NAN, NAN}};
         snprintf(what, sizeof(what), "CPU, %s, %d threads", kern_type_name(c->type),
                  c->n_threads);
-        tell(j, what);
+        report_progress(j, what);
         TRY(time_cpu(j, c));
     }
     if (!o->kind)
         return OK;
     snprintf(what, sizeof(what), "%s, %s", o->kind->name, kern_type_name(o->types[i]));
-    tell(j, what);
+    report_progress(j, what);
     rc = open_device(&d, j, &o->machines[i],
                      4 * (size_t)o->copy_bytes + DEVICE_N * DEVICE_N * 4);
     if (rc == OK && i == 0)

@@ -1,4 +1,5 @@
-/* hetero/times.h - how long the slices of a layer take on a CPU, an accelerator and the link.
+/* hetero/times.h - how long the slices of a layer take on a CPU, an accelerator and the link, and
+ * which slices are the best.
  *
  * The weights W [m, h] of a product of n_tok tokens are cut along h into CC (on the CPU, computed
  * there), CG (on the CPU, sent and computed on the accelerator) and GG (on the accelerator). A
@@ -10,7 +11,7 @@
  * The paper lets CPU and link work at once as fast as each alone. Both read the host's memory, so
  * while both do, each may be slower by a factor of its own, 1 + contention, which
  * hetero_contention_fit() finds from runs alone and together.
- * Paper: ScheInfer IV-A, Eqs. 3 to 12, and IV-B, Eq. 15.   Threads: pure functions. */
+ * Paper: ScheInfer IV-A, Eqs. 3 to 13, and IV-B, Eq. 15.   Threads: pure functions. */
 #ifndef HETERO_TIMES_H
 #define HETERO_TIMES_H
 
@@ -50,7 +51,7 @@ struct hetero_slices {
 double hetero_product_s(const struct hetero_machine *m, bool on_accel, double weights,
                         double n_tok);
 
-/* Of one product. */
+/* The parts of the time of one product. */
 struct hetero_times {
     double launch_s, link_s, accel_s, cpu_s;
     double cpu_contention, link_contention; /* of the machine */
@@ -81,6 +82,32 @@ struct hetero_pair {
 };
 void hetero_contention_fit(const struct hetero_pair *pairs, int n, double *cpu_contention,
                            double *link_contention);
+
+/* ---- the best slices of a layer ----
+ *
+ * h is cut at multiples of h / n_units, since a slice holds whole panels and quantisation blocks.
+ * As more is sent, the accelerator never finishes earlier and the CPU never later, apart from
+ * jumps where a slice becomes empty. So the best share is one of both ends or next to where
+ * both finish together, which bisection finds. That is the paper's search among edge points
+ * (Eq. 13), without its three cases and exact for shares that can be had. Where CPU and link slow
+ * each other, sending more can end earlier or later, so that all numbers are tried. */
+
+struct hetero_layer {
+    struct hetero_machine machine;
+    struct hetero_gemm gemm;
+    int n_gemms;
+    int n_units;     /* at least 1 */
+    bool as_printed; /* hetero_times_of() */
+};
+
+double hetero_layer_s(const struct hetero_layer *l, int cg_units, int gg_units,
+                      int64_t n_accel_tok);
+/* The best number of units of CG, with gg_units of GG and no token taken over, in *cg_units: the
+ * least of equally good ones. Returns the layer's time. */
+double hetero_best_cg(const struct hetero_layer *l, int gg_units, int *cg_units);
+/* The best number of tokens that the accelerator takes over from CC, with given slices. */
+double hetero_best_tokens(const struct hetero_layer *l, int cg_units, int gg_units,
+                          int64_t *n_accel_tok);
 
 enum hetero_type { HETERO_FP16, HETERO_INT4 };
 /* Table I. testbed: 'A', 'B' or 'C'. Its link is faster than the bus that the text names;

@@ -12,7 +12,8 @@
 
 #define IR_CACHE_DIR "results/kernels"
 
-/* What kernels are compiled for: the best of AVX-512, AVX2 or NEON that `isa` has, else plain C. */
+/* The instruction set that kernels are compiled for: the best of AVX-512, AVX2 or NEON that `isa`
+ * has, else plain C. */
 struct ir_target {
     const char *name; /* "avx512" */
     uint64_t isa;

@@ -1,4 +1,4 @@
-/* What a loop is: par, red or seq. */
+/* Loops are classified: par, red or seq. */
 #include <string.h>
 
 #include "ir/tree.h"

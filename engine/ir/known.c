@@ -1,4 +1,4 @@
-/* What kernels may use without declaring it: types, functions, constants. */
+/* Types, functions and constants that kernels may use without a declaration. */
 #include <string.h>
 
 #include "base/name.h"

@@ -27,7 +27,7 @@ struct ir_token {
 };
 
 struct ir_lexer;
-/* What reading takes; NULL: no memory. ir_lexer_close() frees it, and the tokens. */
+/* The state of reading a text; NULL: no memory. ir_lexer_close() frees it, and the tokens. */
 MUST struct ir_lexer *ir_lexer_open(struct ir *p);
 void ir_lexer_close(struct ir_lexer *x);
 /* *out: the tokens, which end with IR_T_END. Errors as ir_parse(). */

@@ -394,7 +394,7 @@ static int put_program(struct ir_lowering *w, struct text *t, int registers)
     return tiled ? put_tiles(w, t, entry, &s, registers) : OK;
 }
 
-/* What lowering owns. */
+/* The state of ir_lower(), which frees it. */
 struct lowered {
     const struct ir *high;
     int registers;

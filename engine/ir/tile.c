@@ -5,7 +5,7 @@
 
 #define NAMES_MAX 64
 
-/* What a variable of the body is in iteration r. */
+/* A variable of the body, in iteration r. */
 struct variable {
     const char *name;
     const struct ir_node *offset; /* name + offset, in which `var` stands for r; NULL:

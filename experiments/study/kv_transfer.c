@@ -1,4 +1,4 @@
-/* What the transfer of keys and values from a prompt machine to a token machine adds to requests
+/* The time that moving keys and values from a prompt machine to a token machine adds to requests
  * that come one at a time: by this engine in two processes, over a link whose time for a layer is
  * x_over_c times the time that the prompt machine computes it, serially and layer by layer.
  *   visible = second token - first token - a later token

@@ -1,4 +1,4 @@
-/* What the plan search costs: both phases, as `sandwich plan` searches them. On this host the
+/* The cost of the plan search of both phases, as `sandwich plan` searches them. On this host the
  * engine is run and the cost is the time that passes; on a simulated machine it is the time
  * that the measured steps would take there.   Paper: Sandwich 8.3 and B, Table 4. */
 #include <math.h>

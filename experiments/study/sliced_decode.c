@@ -186,11 +186,6 @@ static void end(struct cell *c)
     mem_free(c->plan);
 }
 
-static void forget(void *kept)
-{
-    study_profiles_close(kept);
-}
-
 STUDY(sliced_decode,
       "decode with sliced MLPs, predicted and measured on a paced accelerator",
-      .kept_bytes = sizeof(struct study_profiles), .close = forget);
+      .kept_bytes = sizeof(struct study_profiles), .close = study_profiles_close);

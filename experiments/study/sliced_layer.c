@@ -12,7 +12,6 @@
 #include "experiments/study/support/profile.h"
 #include "experiments/study/support/rows.h"
 #include "hetero/layer.h"
-#include "hetero/slices.h"
 
 #define COPIES     4 /* of the layer, in turn, so that weights are not in a cache */
 #define POINTS_MAX 64
@@ -250,11 +249,6 @@ static void end(struct cell *c)
     study_threads_close(&c->threads);
 }
 
-static void forget(void *kept)
-{
-    study_profiles_close(kept);
-}
-
 STUDY(sliced_layer,
       "a layer in slices on this CPU and a paced accelerator, and its model",
-      .kept_bytes = sizeof(struct study_profiles), .close = forget);
+      .kept_bytes = sizeof(struct study_profiles), .close = study_profiles_close);

@@ -16,20 +16,20 @@ rule "CPU and accelerator work at once" times.c 's/return fmax(f.accel_s, f.cpu_
 rule "an empty slice is not launched" times.c 's/(2 \* n_sent + has_gg)/(2 + has_gg)/' printed_numbers
 rule "what is sent is launched twice" times.c 's/(2 \* n_sent + has_gg)/(n_sent + has_gg)/' printed_numbers
 rule "the slips stay apart" times.c 's/if (as_printed \&\& takes_over)/if (takes_over)/' slips_as_printed
-rule "the last unit counts" slices.c 's/candidate > most/candidate >= most/' the_best_of_all_slices_is_found
-rule "both sides of the meeting count" slices.c 's/{1, at - 1, at, most}/{1, at, at, most}/' the_best_of_all_slices_is_found
-rule "a jump at the first unit counts" slices.c 's/best_s = finish_at(o, 0)/best_s = finish_at(o, 1)/' \
+rule "the last unit counts" times.c 's/candidate > most/candidate >= most/' the_best_of_all_slices_is_found
+rule "both sides of the meeting count" times.c 's/{1, at - 1, at, most}/{1, at, at, most}/' the_best_of_all_slices_is_found
+rule "a jump at the first unit counts" times.c 's/best_s = finish_at(o, 0)/best_s = finish_at(o, 1)/' \
     the_best_of_all_slices_is_found
-rule "a slower CPU sends more" slices.c 's/>=$/<=/' a_slower_cpu_sends_more
+rule "a slower CPU sends more" times.c 's/>=$/<=/' a_slower_cpu_sends_more
 rule "the CPU is slower while the link copies" times.c 's/both_s \* added(t->cpu_contention)/0/' \
     contention_is_of_the_time_together
 rule "the link is slower while the CPU computes" times.c 's/added(t->link_contention)/0/' contention_is_of_the_time_together
 rule "what was alone does not count as slowed" times.c 's/fmin(s, other_s)/s/' contention_is_found_from_pairs
-rule "with contention all shares are tried" slices.c 's/(all ? most : 4)/4/; s/all ? i + 1 : //' the_best_of_all_slices_is_found
+rule "with contention all shares are tried" times.c 's/(all ? most : 4)/4/; s/all ? i + 1 : //' the_best_of_all_slices_is_found
 rule "greedy stays within memory" memory.c 's/if (bytes <= left) {/if (bytes <= left + 1) {/; s/l->unit_bytes <= left; u++/l->unit_bytes <= left + 1; u++/' \
     memory_is_never_exceeded
 rule "exact is exact" memory.c 's/u <= n_units \&\& u \* cells_per_unit/u < n_units \&\& u * cells_per_unit/' memory_is_never_exceeded
-rule "the policy takes the best share" policy/scheinfer.c 's/s = hetero_best_cg(&p->layer, u, &out->cg_units\[u\]);/s = hetero_layer_s(\&p->layer, 0, u, 0);/' \
+rule "the policy takes the best share" policy/scheinfer.c 's/return hetero_best_cg(&p->layer, gg, cg);/return *cg = 0, hetero_layer_s(\&p->layer, 0, gg, 0);/' \
     slices_beat_whole_layers_and_experts
 
 # Ten races and more, planted in the schedule of a layer.

@@ -51,7 +51,7 @@ static const struct opt_row rows[] = {
     {0},
 };
 
-/* What the sender has found. */
+/* The sender's measurements. */
 struct transfer_result {
     struct cluster_bench_result r;
     char library[128]; /* MPI's name and version; "": none */

@@ -371,15 +371,7 @@ static int cuda_alloc(struct accel *a, size_t bytes, int *buffer)
     size_t n = bytes > 0 ? bytes : 1; /* there are none of 0 */
 
     TRY(enter(c));
-    if (c->n_buffers == c->max_buffers) {
-        size_t max = 2 * (size_t)c->max_buffers + 64;
-        struct buffer *more = mem_resize(MEM_OTHER, c->buffers, max, sizeof(*more));
-
-        if (!more)
-            return ERR_NOMEM;
-        c->buffers = more;
-        c->max_buffers = (int)max;
-    }
+    TRY(accel_grow(&c->buffers, c->n_buffers, &c->max_buffers, sizeof(b)));
     CALL(c, cuMemAlloc_v2, &b.at, n);
     *buffer = c->n_buffers;
     c->buffers[c->n_buffers++] = b;
@@ -484,17 +476,8 @@ static int cuda_record(struct accel *a, enum accel_stream stream)
     struct cuda *c = cuda_of(a);
     int rc = c->f.cuCtxSetCurrent(c->context);
 
-    if (c->n_events == c->max_events) {
-        size_t max = 2 * (size_t)c->max_events + 64;
-        cuda_object *more = mem_resize(MEM_OTHER, c->events, max, sizeof(*more));
-
-        if (!more) {
-            note_failure(c, CUDA_OUT_OF_MEMORY);
-            return -1;
-        }
-        c->events = more;
-        c->max_events = (int)max;
-    }
+    if (accel_grow(&c->events, c->n_events, &c->max_events, sizeof(c->events[0])) != OK)
+        rc = CUDA_OUT_OF_MEMORY;
     if (rc == 0)
         rc = c->f.cuEventCreate(&c->events[c->n_events], CUDA_EVENT_DISABLE_TIMING);
     if (rc != 0) {

@@ -77,7 +77,7 @@ struct functions {
 
 /* ---- kernels ---- */
 
-/* What they take besides buffers; the kernels' source has the same members. */
+/* Their arguments besides buffers; the kernels' source has the same members. */
 struct gemm_args {
     int64_t x, w, y; /* offsets in bytes */
     int64_t ldx, ldy, accumulate;
@@ -160,13 +160,18 @@ static const char source[] =
 
 /* ---- the device ---- */
 
+struct buffer {
+    cl_object object;
+    size_t bytes;
+};
+
 struct opencl {
     struct accel accel; /* first */
     struct functions f;
     cl_object device, context, program, gemm, swiglu;
     cl_object queues[ACCEL_N_STREAMS];
-    cl_object *buffers, *events; /* events: those since first_event */
-    size_t *bytes;               /* of the buffers */
+    struct buffer *buffers;
+    cl_object *events; /* those since first_event */
     int n_buffers, max_buffers, n_events, max_events, first_event;
     int32_t failed; /* the first error of a call that returns none */
     uint64_t zero_ns;
@@ -267,7 +272,7 @@ static void opencl_close(struct accel **a)
             (void)o->f.clFinish(o->queues[i]);
     drop_events(o);
     for (int i = 0; i < o->n_buffers; i++)
-        (void)o->f.clReleaseMemObject(o->buffers[i]);
+        (void)o->f.clReleaseMemObject(o->buffers[i].object);
     if (o->gemm)
         (void)o->f.clReleaseKernel(o->gemm);
     if (o->swiglu)
@@ -280,7 +285,6 @@ static void opencl_close(struct accel **a)
     if (o->context)
         (void)o->f.clReleaseContext(o->context);
     mem_free(o->buffers);
-    mem_free(o->bytes);
     mem_free(o->events);
     mem_free(o);
     *a = NULL;
@@ -320,26 +324,6 @@ static int opencl_open(struct accel **out, const struct accel_opts *opts)
 
 /* ---- memory ---- */
 
-static int grow(struct opencl *o)
-{
-    size_t max = 2 * (size_t)o->max_buffers + 64;
-    cl_object *buffers;
-    size_t *bytes;
-
-    if (o->n_buffers < o->max_buffers)
-        return OK;
-    buffers = mem_resize(MEM_OTHER, o->buffers, max, sizeof(*buffers));
-    if (!buffers)
-        return ERR_NOMEM;
-    o->buffers = buffers;
-    bytes = mem_resize(MEM_OTHER, o->bytes, max, sizeof(*bytes));
-    if (!bytes)
-        return ERR_NOMEM;
-    o->bytes = bytes;
-    o->max_buffers = (int)max;
-    return OK;
-}
-
 static int opencl_alloc(struct accel *a, size_t bytes, int *buffer)
 {
     static const uint8_t zero;
@@ -348,11 +332,10 @@ static int opencl_alloc(struct accel *a, size_t bytes, int *buffer)
     cl_object b = NULL;
     int32_t rc;
 
-    TRY(grow(o));
+    TRY(accel_grow(&o->buffers, o->n_buffers, &o->max_buffers, sizeof(*o->buffers)));
     b = o->f.clCreateBuffer(o->context, CL_MEM_READ_WRITE, n, NULL, &rc);
     TRY(check(rc, "clCreateBuffer"));
-    o->bytes[o->n_buffers] = bytes;
-    o->buffers[o->n_buffers] = b;
+    o->buffers[o->n_buffers] = (struct buffer){b, bytes};
     *buffer = o->n_buffers++;
     TRY(check(
         o->f.clEnqueueFillBuffer(o->queues[ACCEL_COPY], b, &zero, 1, 0, n, 0, NULL, NULL),
@@ -364,11 +347,12 @@ static int opencl_alloc(struct accel *a, size_t bytes, int *buffer)
 static int buffer_of(const struct opencl *o, struct accel_at at, size_t bytes,
                      cl_object *out)
 {
-    if (at.buffer < 0 || at.buffer >= o->n_buffers || at.offset > o->bytes[at.buffer] ||
-        bytes > o->bytes[at.buffer] - at.offset)
+    if (at.buffer < 0 || at.buffer >= o->n_buffers ||
+        at.offset > o->buffers[at.buffer].bytes ||
+        bytes > o->buffers[at.buffer].bytes - at.offset)
         return err_set(ERR_ARG, "bytes %zu to %zu of buffer %d", at.offset,
                        at.offset + bytes, at.buffer);
-    *out = o->buffers[at.buffer];
+    *out = o->buffers[at.buffer].object;
     return OK;
 }
 
@@ -480,16 +464,7 @@ static int opencl_record(struct accel *a, enum accel_stream stream)
     struct opencl *o = opencl_of(a);
     int32_t rc = -6; /* no memory */
 
-    if (o->n_events == o->max_events) {
-        size_t max = 2 * (size_t)o->max_events + 64;
-        cl_object *more = mem_resize(MEM_OTHER, o->events, max, sizeof(*more));
-
-        if (more) {
-            o->events = more;
-            o->max_events = (int)max;
-        }
-    }
-    if (o->n_events < o->max_events)
+    if (accel_grow(&o->events, o->n_events, &o->max_events, sizeof(o->events[0])) == OK)
         rc = o->f.clEnqueueMarkerWithWaitList(o->queues[stream], 0, NULL,
                                               &o->events[o->n_events]);
     if (rc == 0)

@@ -59,7 +59,7 @@ struct paced {
 
     double launched_s;
     uint64_t zero_ns; /* of the clock; it moves while the clock stands still */
-    /* Of the thread; of the owner while it is idle. */
+    /* The thread's; the owner's while it is idle. */
     double free_s[ACCEL_N_STREAMS];
     double *event_s;
     int n_events, max_events; /* under the lock */
@@ -244,16 +244,9 @@ static int paced_alloc(struct accel *a, size_t bytes, int *buffer)
 /* With the lock. */
 static int push(struct paced *p, const struct op *o)
 {
-    if (p->n_ops == p->max_ops) {
-        int max = 2 * p->max_ops + 64;
-        struct op *ops = mem_resize(MEM_OTHER, p->ops, (size_t)max, sizeof(*ops));
-
-        if (!ops) {
-            p->no_memory = true;
-            return ERR_NOMEM;
-        }
-        p->ops = ops;
-        p->max_ops = max;
+    if (accel_grow(&p->ops, p->n_ops, &p->max_ops, sizeof(*o)) != OK) {
+        p->no_memory = true;
+        return ERR_NOMEM;
     }
     p->ops[p->n_ops] = *o;
     p->ops[p->n_ops++].not_before_s = p->launched_s;
@@ -307,16 +300,7 @@ static int paced_record(struct accel *a, enum accel_stream stream)
     struct op o = {.kind = RECORD, .stream = stream, .event = -1};
 
     pthread_mutex_lock(&p->lock);
-    if (p->n_events == p->max_events) {
-        int max = 2 * p->max_events + 64;
-        double *s = mem_resize(MEM_OTHER, p->event_s, (size_t)max, sizeof(*s));
-
-        if (s) {
-            p->event_s = s;
-            p->max_events = max;
-        }
-    }
-    if (p->n_events < p->max_events)
+    if (accel_grow(&p->event_s, p->n_events, &p->max_events, sizeof(double)) == OK)
         o.event = p->first_event + p->n_events++;
     else
         p->no_memory = true;

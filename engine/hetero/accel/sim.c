@@ -86,28 +86,12 @@ static int sim_open(struct accel **out, const struct accel_opts *o)
     return rc;
 }
 
-/* Make room for one more of a growing list. */
-static int grow(void **list, int n, int *max, size_t size)
-{
-    int more = 2 * *max + 64;
-    void *p;
-
-    if (n < *max)
-        return OK;
-    p = mem_resize(MEM_OTHER, *list, (size_t)more, size);
-    if (!p)
-        return ERR_NOMEM;
-    *list = p;
-    *max = more;
-    return OK;
-}
-
 static int sim_alloc(struct accel *a, size_t bytes, int *buffer)
 {
     struct sim *s = sim_of(a);
     struct buffer b = {NULL, bytes};
 
-    TRY(grow((void **)&s->buffers, s->n_buffers, &s->max_buffers, sizeof(b)));
+    TRY(accel_grow(&s->buffers, s->n_buffers, &s->max_buffers, sizeof(b)));
     b.data = mem_new(MEM_OTHER, bytes, 1);
     if (!b.data)
         return ERR_NOMEM;
@@ -159,7 +143,7 @@ static int note(struct sim *s, enum accel_stream stream, struct accel_at at, siz
     if (at.buffer < 0 || at.buffer >= s->n_buffers || x.end > s->buffers[at.buffer].bytes)
         return err_set(ERR_ARG, "bytes %zu to %zu of buffer %d", x.begin, x.end,
                        at.buffer);
-    TRY(grow((void **)&s->accesses, s->n_accesses, &s->max_accesses, sizeof(x)));
+    TRY(accel_grow(&s->accesses, s->n_accesses, &s->max_accesses, sizeof(x)));
     check_race(s, &x);
     s->accesses[s->n_accesses++] = x;
     return OK;
@@ -246,8 +230,7 @@ static int sim_record(struct accel *a, enum accel_stream stream)
 {
     struct sim *s = sim_of(a);
 
-    if (grow((void **)&s->events, s->n_events, &s->max_events, sizeof(s->events[0])) !=
-        OK) {
+    if (accel_grow(&s->events, s->n_events, &s->max_events, sizeof(s->events[0])) != OK) {
         snprintf(s->race, sizeof(s->race), "no memory for an event");
         return -1;
     }

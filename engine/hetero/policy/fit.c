@@ -8,23 +8,12 @@
 #include "hetero/policy.h"
 
 #define MARGIN_BYTES ((int64_t)1 << 30)
-#define OFFLOAD_TOK  32
-
-/* A product whose weights are not on the accelerator. */
-static double elsewhere_s(const struct hetero_case *c, const struct hetero_gemm *g)
-{
-    const struct hetero_slices sent = {.cg = 1}, none = {0};
-    struct hetero_times t =
-        hetero_times_of(c->machine, g, c->n_tok >= OFFLOAD_TOK ? &sent : &none, false);
-
-    return t.launch_s + t.link_s + t.accel_s + t.cpu_s;
-}
 
 static double part_s(const struct hetero_case *c, const struct hetero_part *p, bool here)
 {
     if (here)
         return p->n_used * hetero_layer_s(&p->layer, 0, c->n_units, 0);
-    return p->n_used * p->layer.n_gemms * elsewhere_s(c, &p->layer.gemm);
+    return p->n_used * p->layer.n_gemms * hetero_elsewhere_s(c, &p->layer.gemm);
 }
 
 static int step(struct hetero_result *out, const struct hetero_case *c)
@@ -50,7 +39,7 @@ static int step(struct hetero_result *out, const struct hetero_case *c)
                        floor((double)left / (double)(parts[0].bytes * m->n_experts)));
     *out = (struct hetero_result){.cg = 0,
                                   .gg = (double)n_here / m->n_layers,
-                                  .accel_tok_frac = c->n_tok >= OFFLOAD_TOK};
+                                  .accel_tok_frac = c->n_tok >= HETERO_OFFLOAD_TOK};
     out->step_s = hetero_attention_s(c) + n_here * part_s(c, &parts[0], true) +
                   (m->n_layers - n_here) * part_s(c, &parts[0], false);
     if (n_parts > 1)

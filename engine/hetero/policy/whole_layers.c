@@ -5,18 +5,6 @@
 
 #include "hetero/policy.h"
 
-#define OFFLOAD_TOK 32
-
-/* A product on the CPU, or on the accelerator after its transfer. */
-static double elsewhere_s(const struct hetero_case *c, const struct hetero_gemm *g)
-{
-    const struct hetero_slices sent = {.cg = 1}, none = {0};
-    struct hetero_times t =
-        hetero_times_of(c->machine, g, c->n_tok >= OFFLOAD_TOK ? &sent : &none, false);
-
-    return t.launch_s + t.link_s + t.accel_s + t.cpu_s;
-}
-
 static int step(struct hetero_result *out, const struct hetero_case *c)
 {
     const struct hetero_model *m = c->model;
@@ -26,7 +14,7 @@ static int step(struct hetero_result *out, const struct hetero_case *c)
     int n_parts = hetero_parts(c, c->n_tok, parts), n_here;
     double layer_bytes = (double)m->attention_weights * c->bytes_per_weight;
     double left = (double)c->budget_bytes - (double)m->head_weights * c->bytes_per_weight;
-    double here_s = 0, away_s = elsewhere_s(c, &attention);
+    double here_s = 0, away_s = hetero_elsewhere_s(c, &attention);
 
     for (int i = 0; i < n_parts; i++)
         layer_bytes += parts[i].n * (double)parts[i].bytes;
@@ -37,11 +25,11 @@ static int step(struct hetero_result *out, const struct hetero_case *c)
     for (int i = 0; i < n_parts; i++) {
         here_s += parts[i].n_used * hetero_layer_s(&parts[i].layer, 0, c->n_units, 0);
         away_s += parts[i].n_used * parts[i].layer.n_gemms *
-                  elsewhere_s(c, &parts[i].layer.gemm);
+                  hetero_elsewhere_s(c, &parts[i].layer.gemm);
     }
     *out = (struct hetero_result){.cg = 0,
                                   .gg = (double)n_here / m->n_layers,
-                                  .accel_tok_frac = c->n_tok >= OFFLOAD_TOK};
+                                  .accel_tok_frac = c->n_tok >= HETERO_OFFLOAD_TOK};
     /* Attention of the layers that are here, and the head. */
     out->step_s = hetero_attention_s(c);
     {

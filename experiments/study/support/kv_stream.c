@@ -99,7 +99,7 @@ static void class_bounds(int64_t bounds[STUDY_KV_CLASSES], const struct dataset 
     mem_free(sorted);
 }
 
-/* Of a class and the word that tells it, where each class is as likely. */
+/* The mutual information of a class and its word, where each class is equally likely. */
 static double bits_told(double tells)
 {
     double right = tells + (1 - tells) / STUDY_KV_CLASSES;

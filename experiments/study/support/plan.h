@@ -35,7 +35,8 @@ struct study_plan_opts {
     int64_t seed;
 };
 
-/* What all methods are asked for a target. All zero before open; it must stay where it is. */
+/* The question that all methods answer for a target. All zero before open; it must stay where it
+ * is. */
 struct study_planner {
     struct topo_machine *machine;
     struct model_config model;

@@ -59,8 +59,10 @@ int study_profile_get(struct study_profiles *p, const struct study_profile_key *
     return OK;
 }
 
-void study_profiles_close(struct study_profiles *p)
+void study_profiles_close(void *profiles)
 {
+    struct study_profiles *p = profiles;
+
     for (int i = 0; i < p->n; i++) {
         hetero_profile_fini(p->profiles[i]);
         mem_free(p->profiles[i]);

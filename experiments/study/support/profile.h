@@ -23,7 +23,7 @@ struct study_profiles {
 /* Lent. Errors of hetero_profile_measure(). */
 MUST int study_profile_get(struct study_profiles *p, const struct study_profile_key *key,
                            const struct hetero_profile **out);
-void study_profiles_close(struct study_profiles *p);
+void study_profiles_close(void *profiles); /* struct study.close */
 /* The accelerator's own CPU: the last of the budget. -1: there is none. */
 int study_profile_accel_cpu(void);
 

@@ -11,7 +11,7 @@
 #define STUDY_MATRICES_MAX 64
 #define STUDY_ROWS_MAX     64
 
-/* What was found for each matrix; all zero at first. */
+/* The schedules found for each matrix; all zero at first. */
 struct study_schedules {
     struct study_known {
         char key[160];
@@ -29,8 +29,8 @@ MUST int study_schedules_search(struct study_schedules *k, struct tune_bench *b,
                                 const struct tune_shape *shape, struct kern_schedule *out,
                                 struct tune_cost *cost);
 
-/* What is particular about the shape under its schedule, which may be why another library
- * is faster there: "few rows: a micro-kernel takes 14; split along K in units of 64 rows".
+/* Properties of the shape under its schedule that may be why another library is faster there:
+ * "few rows: a micro-kernel takes 14; split along K in units of 64 rows".
  * *out, all zero: a text that ends with a NUL, empty where nothing is; text_fini(). */
 void study_schedule_particulars(const struct tune_shape *shape, const struct kern_mat *w,
                                 const struct kern_schedule *s, double seconds,

@@ -20,7 +20,7 @@
 #define MACHINES   "engine/simulate/machines"
 #define TOPOLOGIES "datasets/topologies"
 
-/* What stands in where nothing is known of a machine's rates: a server of about 2020 with
+/* Rates that stand in where nothing is known of a machine's: a server of about 2020 with
  * eight channels of DDR4 a package. Only the tree of such a machine is a result. */
 #define ASSUMED_CORE_GBPS    12.0
 #define ASSUMED_PACKAGE_GBPS 150.0

@@ -17,7 +17,7 @@ struct study_unfused {
     int64_t rows_max, max_tok, hd;
     int n_heads, n_kv_heads;
     int64_t hd_pad; /* floats of a row of a product with values: whole panels */
-    /* Of each KV head: [max_tok, hd] */
+    /* [n_kv_heads, max_tok, hd] */
     float *keys, *values;
     char *packed_keys,
         *packed_values; /* panels, key_bytes and value_bytes for each KV head */
