@@ -190,7 +190,6 @@ int cpu_budget_get_at(struct cpu_budget *out, const char *root, const int *allow
     struct quota q = {.cpus = NAN};
     bool may[AFFINITY_BITS] = {false};
     bool siblings_known = true;
-    int rc;
 
     *out = zero;
     if (n_allowed < 1)
@@ -209,14 +208,10 @@ int cpu_budget_get_at(struct cpu_budget *out, const char *root, const int *allow
         if (first && out->n_cores < CPU_MAX)
             out->cpus[out->n_cores++] = c;
     }
-    rc = quota_up_the_tree(&q, root, 1);
-    if (rc == OK)
-        rc = quota_up_the_tree(&q, root, 2);
+    TRY(quota_up_the_tree(&q, root, 1));
+    TRY(quota_up_the_tree(&q, root, 2));
     out->n_online = out->n_allowed;
-    if (rc == OK)
-        rc = count_online(&out->n_online, root);
-    if (rc != OK)
-        return rc;
+    TRY(count_online(&out->n_online, root));
     out->quota_cpus = q.cpus;
     out->n = out->n_cores;
     if (q.cpus < out->n) /* false for NaN */

@@ -72,18 +72,16 @@ int measure_card_seal(json_t *card, const struct cpu_budget *b)
 {
     json_t *id;
     char sum[17];
-    int rc = identity(&id, b);
 
-    if (rc != OK)
-        return rc;
+    TRY(identity(&id, b));
     if (json_object_set_new(card, "identity", id) != 0 ||
         json_object_set_new(card, "format", json_string(FORMAT)) != 0 ||
         json_object_set_new(card, "version", json_integer(MEASURE_CARD_VERSION)) != 0)
         return err_set(ERR_NOMEM, "machine card: no memory");
-    rc = checksum(card, sum);
-    if (rc == OK && json_object_set_new(card, "checksum", json_string(sum)) != 0)
-        rc = err_set(ERR_NOMEM, "machine card: no memory");
-    return rc;
+    TRY(checksum(card, sum));
+    if (json_object_set_new(card, "checksum", json_string(sum)) != 0)
+        return err_set(ERR_NOMEM, "machine card: no memory");
+    return OK;
 }
 
 static json_t *values_json(const struct measure_card_row *rows, int n)

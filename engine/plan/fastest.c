@@ -196,14 +196,11 @@ static int choose(const struct comparison *c)
 static int plan_of(struct plan *p, const struct comparison *c, int i, const char *method)
 {
     const struct timed *x = &c->v[i];
-    int rc;
 
     plan_begin(p, c->o, method);
-    rc = plan_phase_set(&p->prefill, &x->config);
-    if (rc == OK && x->option->allreduce)
-        rc = par_choice_one(&p->prefill.allreduce, x->option->allreduce);
-    if (rc != OK)
-        return rc;
+    TRY(plan_phase_set(&p->prefill, &x->config));
+    if (x->option->allreduce)
+        TRY(par_choice_one(&p->prefill.allreduce, x->option->allreduce));
     snprintf(p->prefill.why, sizeof(p->prefill.why), "%s", x->option->why);
     p->decode = p->prefill;
     p->prefill.expected_s = x->seconds[TOPO_PREFILL];

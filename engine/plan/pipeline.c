@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "measure/compare.h"
-#include "plan/pipeline_state.h"
 
 /* Shares of the budget. A phase's search may use a tenth, so that the search has a quarter
  * with what it does besides; of what is left, tuning has half, and the replay the rest. */
@@ -24,10 +25,26 @@
 /* Whatever a plan gains it gains in each request, so the smallest sure gain is worth it. */
 #define MARGIN_FRAC 0.0
 
+#define TRIALS_MAX      4096
+#define STATE_VERSION   1
+#define STATE_BYTES_MAX (256 << 20)
+
+/* The parts of a pipeline that are finished, in memory and as a file. */
+struct state {
+    struct plan *v;  /* [n] candidates, the method's choice first; owned */
+    int n, n_tuned;  /* those whose schedules are tuned come first */
+    int replay_size; /* 0: no replay yet */
+    struct {
+        int alternative;
+        double seconds;
+    } trials[TRIALS_MAX];
+    int n_trials;
+};
+
 struct pipeline {
     const struct plan_pipeline_opts *o;
     struct plan_pipeline_result *out;
-    struct plan_state state;
+    struct state state;
     uint64_t start_ns;
     /* Of the replay. Alternative 2 i is candidate i with default schedules, 2 i + 1 with those
      * tuned for it; list[] are those that exist. */
@@ -37,6 +54,127 @@ struct pipeline {
     struct plan_watch watch;
     char what[64]; /* of the watch */
 };
+
+/* ---- the state ---- */
+
+/* Twice is fine. */
+static void fini_state(struct state *s)
+{
+    for (int i = 0; i < s->n; i++)
+        plan_fini(&s->v[i]);
+    mem_free(s->v);
+    memset(s, 0, sizeof(*s));
+}
+
+static int read_candidates(struct state *s, const json_t *root, const char *path)
+{
+    const json_t *a = NULL, *one;
+    size_t i;
+
+    TRY(json_get_arr(root, "candidates", &a, path));
+    if (json_array_size(a) < 1 || json_array_size(a) > PLAN_RANKED_MAX)
+        return err_set(ERR_FORMAT, "%s: candidates: expected 1 to %d, found %zu", path,
+                       PLAN_RANKED_MAX, json_array_size(a));
+    s->v = mem_new(MEM_OTHER, json_array_size(a), sizeof(*s->v));
+    if (!s->v)
+        return ERR_NOMEM;
+    json_array_foreach(a, i, one)
+    {
+        s->n++;
+        TRY(plan_of_json(&s->v[i], one, path));
+    }
+    return OK;
+}
+
+static int read_trials(struct state *s, const json_t *root, const char *path)
+{
+    const json_t *a = NULL, *one;
+    size_t i;
+
+    TRY(json_get_arr(root, "trials", &a, path));
+    json_array_foreach(a, i, one)
+    {
+        json_int_t alternative = json_integer_value(json_array_get(one, 0));
+        double seconds = json_number_value(json_array_get(one, 1));
+
+        if (i == TRIALS_MAX || json_array_size(one) != 2 || alternative < 0 ||
+            alternative >= 2 * s->n || !(seconds > 0))
+            return err_set(ERR_FORMAT,
+                           "%s: trials: entry %zu: expected [alternative, seconds]", path,
+                           i);
+        s->trials[i].alternative = (int)alternative;
+        s->trials[i].seconds = seconds;
+        s->n_trials++;
+    }
+    return OK;
+}
+
+static int parse(struct state *s, const json_t *root, const char *path)
+{
+    int64_t version, n_tuned = 0, size = 0;
+
+    TRY(read_candidates(s, root, path));
+    TRY(json_get_int(root, "version", STATE_VERSION, STATE_VERSION, &version, path));
+    TRY(json_get_int(root, "n_tuned", 0, s->n, &n_tuned, path));
+    TRY(json_get_int(root, "replay_size", 0, 1 << 20, &size, path));
+    s->n_tuned = (int)n_tuned;
+    s->replay_size = (int)size;
+    return read_trials(s, root, path);
+}
+
+/* ERR_NOTFOUND: the file does not exist, or it is ignored with a warning because it is damaged
+ * or its key differs; *s is then empty. */
+static int read_state(struct state *s, const struct plan_pipeline_opts *o)
+{
+    json_t *root = NULL;
+    int rc = json_read_file(&root, o->state_path, STATE_BYTES_MAX);
+
+    memset(s, 0, sizeof(*s));
+    if (rc == ERR_NOTFOUND)
+        err_clear();
+    else if (rc == OK && !json_equal(json_object_get(root, "key"), o->key))
+        rc = err_set(ERR_NOTFOUND,
+                     "%s is of other options, another model or another machine: it is "
+                     "begun again",
+                     o->state_path);
+    else if (rc == OK)
+        rc = parse(s, root, o->state_path);
+    if (rc != OK && rc != ERR_NOMEM) {
+        if (*err_msg())
+            log_warn("%s", err_msg());
+        err_clear();
+        rc = ERR_NOTFOUND;
+    }
+    if (rc != OK)
+        fini_state(s);
+    json_decref(root);
+    return rc;
+}
+
+MUST static int write_state(const struct state *s, const struct plan_pipeline_opts *o)
+{
+    json_t *plans = json_array(), *trials = json_array(), *root = NULL;
+    bool ok = plans && trials;
+    int rc;
+
+    for (int i = 0; i < s->n && ok; i++)
+        ok = json_array_append_new(plans, plan_to_json(&s->v[i])) == 0;
+    for (int i = 0; i < s->n_trials && ok; i++)
+        ok = json_array_append_new(trials, json_pack("[i, f]", s->trials[i].alternative,
+                                                     s->trials[i].seconds)) == 0;
+    if (ok)
+        root = json_pack("{s:i, s:O, s:O, s:O, s:i, s:i}", "version", STATE_VERSION,
+                         "key", o->key, "candidates", plans, "trials", trials, "n_tuned",
+                         s->n_tuned, "replay_size", s->replay_size);
+    rc = root ? json_write_file(root, o->state_path)
+              : err_set(ERR_NOMEM, "%s: no memory for its text", o->state_path);
+    json_decref(root);
+    json_decref(plans);
+    json_decref(trials);
+    return rc;
+}
+
+/* ---- time ---- */
 
 static double elapsed_s(const struct pipeline *p)
 {
@@ -69,7 +207,7 @@ static int check_stopped(const struct pipeline *p, int rc)
 
 static int keep_candidates(struct pipeline *p, const struct plan_search_result *f)
 {
-    struct plan_state *s = &p->state;
+    struct state *s = &p->state;
     int n = f->n_ranked < p->o->top_k ? f->n_ranked : p->o->top_k, rc = OK;
 
     s->v = mem_new(MEM_OTHER, (size_t)n, sizeof(*s->v));
@@ -102,14 +240,14 @@ static int search(struct pipeline *p)
     }
     plan_search_result_free(found);
     mem_free(found);
-    return rc == OK ? plan_state_write(&p->state, p->o) : rc;
+    return rc == OK ? write_state(&p->state, p->o) : rc;
 }
 
 /* ---- tuning ---- */
 
 static int tune_all(struct pipeline *p)
 {
-    struct plan_state *s = &p->state;
+    struct state *s = &p->state;
     double share_s = TUNE_FRAC * left_s(p), began_s = elapsed_s(p);
     int rc = OK;
 
@@ -125,7 +263,7 @@ static int tune_all(struct pipeline *p)
         rc = check_stopped(p, rc);
         if (rc == OK) {
             s->n_tuned++;
-            rc = plan_state_write(s, p->o);
+            rc = write_state(s, p->o);
         }
     }
     return rc;
@@ -151,7 +289,7 @@ static void list_alternatives(struct pipeline *p)
 /* A trial of an earlier run that this one has not used yet; 0: there is none. */
 static double known_trial(struct pipeline *p, int alternative)
 {
-    const struct plan_state *s = &p->state;
+    const struct state *s = &p->state;
 
     for (int *i = &p->next[alternative]; *i < s->n_trials; ++*i)
         if (s->trials[*i].alternative == alternative)
@@ -161,13 +299,13 @@ static double known_trial(struct pipeline *p, int alternative)
 
 static int replay_once(struct pipeline *p, int alternative, double *seconds)
 {
-    struct plan_state *s = &p->state;
+    struct state *s = &p->state;
     struct plan *of = &s->v[alternative / 2];
     struct tune_cache *schedules = of->schedules;
     int rc;
 
-    if (s->n_trials == PLAN_TRIALS_MAX)
-        return err_set(ERR_LIMIT, "more than %d replays", PLAN_TRIALS_MAX);
+    if (s->n_trials == TRIALS_MAX)
+        return err_set(ERR_LIMIT, "more than %d replays", TRIALS_MAX);
     if (alternative % 2 == 0)
         of->schedules = NULL; /* for this call */
     rc = p->o->replay(p->o->ctx, of, s->replay_size, seconds);
@@ -179,7 +317,7 @@ static int replay_once(struct pipeline *p, int alternative, double *seconds)
     s->trials[s->n_trials].alternative = alternative;
     s->trials[s->n_trials++].seconds = *seconds;
     p->next[alternative] = s->n_trials;
-    return plan_state_write(s, p->o);
+    return write_state(s, p->o);
 }
 
 static int one_trial(void *arg, int i, struct measure_trial *t)
@@ -198,7 +336,7 @@ static int one_trial(void *arg, int i, struct measure_trial *t)
 static int replay_all(struct pipeline *p)
 {
     double most_s = fmax(left_s(p) - costs_s(p), 1e-9);
-    struct plan_state *s = &p->state;
+    struct state *s = &p->state;
     int rc;
 
     list_alternatives(p);
@@ -336,7 +474,7 @@ static int finish(struct pipeline *p)
 static int run(struct pipeline *p)
 {
     double at[4] = {0};
-    int rc = plan_state_read(&p->state, p->o);
+    int rc = read_state(&p->state, p->o);
 
     p->out->n_known = p->state.n + p->state.n_tuned + p->state.n_trials;
     if (rc == ERR_NOTFOUND)
@@ -366,7 +504,7 @@ int plan_pipeline(struct plan_pipeline_result *out, const struct plan_pipeline_o
         p->start_ns = clock_ns();
         rc = run(p);
         measure_close(&p->measure);
-        plan_state_fini(&p->state);
+        fini_state(&p->state);
     }
     mem_free(p);
     if (rc != OK)

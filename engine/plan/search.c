@@ -147,12 +147,9 @@ static int plan_of_pair(struct plan *out, const struct plan_search_result *f,
 {
     const struct plan_candidate *d = &f->decode.top[x->decode];
     const struct plan_candidate *p = &f->prefill.top[x->prefill];
-    int rc = plan_phase_set(&out->decode, &d->config);
 
-    if (rc == OK)
-        rc = plan_phase_set(&out->prefill, &p->config);
-    if (rc != OK)
-        return rc;
+    TRY(plan_phase_set(&out->decode, &d->config));
+    TRY(plan_phase_set(&out->prefill, &p->config));
     out->decode.expected_s = d->seconds;
     out->prefill.expected_s = p->seconds;
     snprintf(out->decode.why, sizeof(out->decode.why),

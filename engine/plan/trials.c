@@ -267,17 +267,13 @@ int plan_trial_find(struct plan_trials *s, const struct topo_config *c,
 {
     uint64_t key = topo_config_key(c);
     int64_t found;
-    int rc;
 
     if (map_find(&s->configs, key, &found)) {
         *trial = (int)found;
         return OK;
     }
-    rc = widen((void **)&s->trials, s->n_trials, &s->trials_size, sizeof(s->trials[0]));
-    if (rc == OK)
-        rc = map_put(&s->configs, key, s->n_trials);
-    if (rc != OK)
-        return rc;
+    TRY(widen((void **)&s->trials, s->n_trials, &s->trials_size, sizeof(s->trials[0])));
+    TRY(map_put(&s->configs, key, s->n_trials));
     *trial = s->n_trials++;
     s->trials[*trial] = (struct plan_trial){.id = *id,
                                             .level = c->level,

@@ -137,18 +137,13 @@ static int make_activations(struct tune_bench *b)
     const struct tune_shape *s = &b->shape;
     size_t x_bytes = (size_t)s->m * (size_t)s->k * sizeof(float);
     bool stale = !b->x || b->x_bytes < x_bytes;
-    int rc;
 
-    rc = reserve((void **)&b->x, &b->x_bytes, x_bytes);
-    if (rc == OK && stale)
+    TRY(reserve((void **)&b->x, &b->x_bytes, x_bytes));
+    if (stale)
         fill(b, b->x, b->x_bytes, KERN_F32);
-    if (rc == OK)
-        rc =
-            reserve(&b->a, &b->a_bytes, kern_a_bytes(s->v->a_format, s->m, b->mat.k_pad));
-    if (rc == OK)
-        rc = reserve((void **)&b->c, &b->c_bytes,
-                     (size_t)(s->m * b->mat.n_panels * KERN_PANEL) * sizeof(float));
-    return rc;
+    TRY(reserve(&b->a, &b->a_bytes, kern_a_bytes(s->v->a_format, s->m, b->mat.k_pad)));
+    return reserve((void **)&b->c, &b->c_bytes,
+                   (size_t)(s->m * b->mat.n_panels * KERN_PANEL) * sizeof(float));
 }
 
 int tune_bench_shape(struct tune_bench *b, const struct tune_shape *s)

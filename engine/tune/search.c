@@ -79,7 +79,6 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
 {
     const struct tune_seen *known;
     struct measure_report t;
-    int rc;
 
     *seconds = INFINITY;
     tune_clamp(s, q->w, q->shape.m);
@@ -92,11 +91,8 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
         return err_set(ERR_CANCELED, "the search was stopped");
     if (is_over(q) || !tune_search_legal(q, s, n_threads))
         return OK;
-    rc = grow(q);
-    if (rc == OK)
-        rc = tune_measure(q->c->bench, s, n_threads, &t);
-    if (rc != OK)
-        return rc;
+    TRY(grow(q));
+    TRY(tune_measure(q->c->bench, s, n_threads, &t));
     q->seen[q->n_seen++] = (struct tune_seen){*s, n_threads, t};
     *seconds = t.estimate;
     if (n_threads == q->c->n_threads && t.estimate < q->best_t.estimate) {

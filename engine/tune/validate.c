@@ -20,19 +20,17 @@ int tune_validate(struct tune_bench *b, const struct tune_shape *s, int n_thread
                   bool *lost)
 {
     struct kern_schedule two[2] = {{0}, *found};
-    int rc = tune_bench_shape(b, s);
 
     *lost = false;
     memset(t, 0, 2 * sizeof(*t));
-    if (rc != OK)
-        return rc;
+    TRY(tune_bench_shape(b, s));
     kern_schedule_default(&two[0], s->v, tune_bench_mat(b), s->m, n_threads);
     tune_clamp(&two[0], tune_bench_mat(b), s->m);
     if (tune_same(&two[0], &two[1]))
         return OK;
-    rc = tune_compare(b, two, 2, n_threads, rounds_for(s, rounds), t);
-    *lost = rc == OK && t[1].estimate > t[0].estimate;
+    TRY(tune_compare(b, two, 2, n_threads, rounds_for(s, rounds), t));
+    *lost = t[1].estimate > t[0].estimate;
     if (*lost)
         *found = two[0];
-    return rc;
+    return OK;
 }

@@ -362,14 +362,9 @@ static void set_lengths(struct measured *x, const struct model_config *c)
 
 static int open_team(struct measured *x, const struct plan_evaluator_opts *o)
 {
-    int rc = format_open(&x->file, o->model_path);
-
-    if (rc == OK)
-        rc = cpu_budget_get(&x->budget);
-    if (rc == OK)
-        rc = par_team_open(&x->team, x->budget.cpus, x->budget.n, 1);
-    if (rc != OK)
-        return rc;
+    TRY(format_open(&x->file, o->model_path));
+    TRY(cpu_budget_get(&x->budget));
+    TRY(par_team_open(&x->team, x->budget.cpus, x->budget.n, 1));
     set_lengths(x, &x->file->config);
     x->opts = (struct model_bench_opts){.precision = kern_precision_of(o->precision),
                                         .kv_type = o->kv_type,
@@ -400,15 +395,12 @@ static int measure_noise(struct measured *x, double *frac)
     double s[NOISE_MEASUREMENTS];
     uint64_t t0 = clock_ns();
     size_t n = 0;
-    int rc = place(x, x->budget.cpus, 1, x->budget.n);
 
-    if (rc == OK)
-        rc = choose_points(x);
-    while (rc == OK && n < NOISE_MEASUREMENTS &&
+    TRY(place(x, x->budget.cpus, 1, x->budget.n));
+    TRY(choose_points(x));
+    while (n < NOISE_MEASUREMENTS &&
            (n < 3 || (double)(clock_ns() - t0) * 1e-9 < NOISE_S))
-        rc = measure_here(x, &s[n++]);
-    if (rc != OK)
-        return rc;
+        TRY(measure_here(x, &s[n++]));
     *frac = fmax(stats_std(s, n) / stats_mean(s, n), NOISE_MIN);
     if (*frac > NOISE_HIGH)
         log_warning(

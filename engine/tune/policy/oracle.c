@@ -154,18 +154,19 @@ static int search(struct tune_search *q, const struct kern_schedule *base, int n
                   double *best, struct top *top)
 {
     double least = INFINITY, seconds;
-    int rounds, rc = looks(q, &base[0], &rounds);
+    int rounds;
 
-    for (int i = 0; i < n && rc == OK; i++) {
-        rc = probe(q, &base[i], rounds, &best[i]);
+    TRY(looks(q, &base[0], &rounds));
+    for (int i = 0; i < n; i++) {
+        TRY(probe(q, &base[i], rounds, &best[i]));
         least = fmin(least, best[i]);
     }
-    for (int i = 0; i < n && rc == OK; i++)
+    for (int i = 0; i < n; i++)
         if (best[i] <= PROBE_FRAC * least)
-            rc = grid(q, &base[i], rounds, top);
-    for (int i = 0; i < top->n && rc == OK; i++)
-        rc = tune_search_try(q, &top->s[i], q->c->n_threads, &seconds);
-    return rc == OK ? finish(q) : rc;
+            TRY(grid(q, &base[i], rounds, top));
+    for (int i = 0; i < top->n; i++)
+        TRY(tune_search_try(q, &top->s[i], q->c->n_threads, &seconds));
+    return finish(q);
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,

@@ -41,28 +41,27 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     struct tune_shape whole = q->shape, trial;
     struct tune_mk mks[TUNE_MKS_MAX];
     struct kern_schedule grown[TOP_K];
-    int n = tune_mks(whole.v, whole.m, mks), rc;
+    int n = tune_mks(whole.v, whole.m, mks);
     double seconds;
 
     (void)arg, (void)i;
     n = n < TOP_K ? n : TOP_K;
     tune_trial_shape(&whole, q->w, &trial);
-    rc = tune_search_shape(q, &trial);
-    for (int x = 0; x < n && rc == OK; x++) {
+    TRY(tune_search_shape(q, &trial));
+    for (int x = 0; x < n; x++) {
         tune_first_tile(q, mks[x], &grown[x]);
-        rc = tune_fast_start(q, &grown[x], 1, NULL, true, &seconds);
+        TRY(tune_fast_start(q, &grown[x], 1, NULL, true, &seconds));
     }
-    if (rc == OK)
-        rc = tune_search_shape(q, &whole);
-    for (int x = 0; x < n && rc == OK; x++) {
+    TRY(tune_search_shape(q, &whole));
+    for (int x = 0; x < n; x++) {
         scale_out(q, &grown[x]);
-        rc = tune_search_try(q, &grown[x], q->c->n_threads, &seconds);
+        TRY(tune_search_try(q, &grown[x], q->c->n_threads, &seconds));
     }
     if (isfinite(q->best_t.estimate)) {
         *s = q->best;
         *t = q->best_t;
     }
-    return rc;
+    return OK;
 }
 
 static const struct tune_steps steps = {.one = one};

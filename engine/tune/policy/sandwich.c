@@ -189,12 +189,13 @@ static int refine(struct tune_search *q, const struct state *st)
     int64_t sigma = q->c->o->sigma;
     int lo = st->n > sigma ? st->n - (int)sigma : 0;
     int n_threads = q->c->n_threads, n_schemes;
-    int rc = q->c->o->start_default ? try_default(q) : OK;
     struct tune_scheme schemes[TUNE_SCHEMES_MAX];
     struct kern_schedule s, start;
     double seconds;
 
-    for (int i = st->n - 1; i >= lo && rc == OK; i--) {
+    if (q->c->o->start_default)
+        TRY(try_default(q));
+    for (int i = st->n - 1; i >= lo; i--) {
         bool newest = true;
 
         for (int j = i + 1; j < st->n; j++)
@@ -202,23 +203,20 @@ static int refine(struct tune_search *q, const struct state *st)
                       st->chosen[j].np != st->chosen[i].np;
         s = adapt(q, st->chosen[i]);
         if (newest)
-            rc = tune_search_try(q, &s, n_threads, &seconds);
+            TRY(tune_search_try(q, &s, n_threads, &seconds));
     }
-    if (rc != OK || isinf(q->best_t.estimate))
-        return rc;
+    if (isinf(q->best_t.estimate))
+        return OK;
     n_schemes = tune_schemes(n_threads, q->c->o->split_k, schemes);
     start = q->best;
-    for (int i = 0; i < n_schemes && rc == OK; i++) {
+    for (int i = 0; i < n_schemes; i++) {
         s = start;
         tune_set_scheme(&s, schemes[i]);
-        rc = tune_search_try(q, &s, n_threads, &seconds);
+        TRY(tune_search_try(q, &s, n_threads, &seconds));
     }
     s = q->best;
-    if (rc == OK)
-        rc = tune_fast_start(q, &s, n_threads, NULL, false, &seconds);
-    if (rc == OK)
-        rc = tune_finetune(q, &s, n_threads, &seconds);
-    return rc;
+    TRY(tune_fast_start(q, &s, n_threads, NULL, false, &seconds));
+    return tune_finetune(q, &s, n_threads, &seconds);
 }
 
 /* ---- reuse ---- */
