@@ -53,6 +53,18 @@ void text_pad(struct text *b, size_t align, char with)
         text_put(b, &with, 1);
 }
 
+int text_take(struct text *b, char **out)
+{
+    int rc;
+
+    text_put(b, "", 1);
+    rc = b->rc;
+    *out = rc == OK ? b->p : NULL;
+    if (rc != OK)
+        text_fini(b);
+    return rc;
+}
+
 void text_fini(struct text *b)
 {
     mem_free(b->p);

@@ -21,6 +21,9 @@ void text_puts(struct text *b, const char *s);
 void text_printf(struct text *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void text_pad(struct text *b, size_t align, char with);
+/* *out: the text, NUL-terminated, the caller's, mem_free(); after a failure NULL, and the
+ * buffer is freed. Returns rc. */
+MUST int text_take(struct text *b, char **out);
 void text_fini(struct text *b);
 
 #endif

@@ -433,9 +433,5 @@ int graph_decoder_ops(char **out, const struct graph_decoder *d)
         text_printf(&t, "%d stored\n%d attn_out\n%d mlp\n", l, l, l);
     }
     text_puts(&t, "lm_head\n");
-    text_put(&t, "", 1);
-    *out = t.rc == OK ? t.p : NULL;
-    if (t.rc != OK)
-        text_fini(&t);
-    return t.rc;
+    return text_take(&t, out);
 }

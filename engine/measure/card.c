@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cpu/cpu.h"
 
 #define CARD_BYTES_MAX (1 << 20)
@@ -542,45 +543,36 @@ double measure_card_peak_bound(const json_t *card, const char *type,
 
 /* ---- the text ---- */
 
-static void print_row(FILE *f, const json_t *row)
+static void print_row(struct text *t, const json_t *row)
 {
     double v = json_f64_at(row, "estimate");
     double lo = json_f64_at(row, "lo"), hi = json_f64_at(row, "hi");
 
-    fprintf(f, "%-28.40s %7.0f  ", json_str_at(row, "name", ""),
-            json_f64_at(row, "n_threads"));
+    text_printf(t, "%-28.40s %7.0f  ", json_str_at(row, "name", ""),
+                json_f64_at(row, "n_threads"));
     if (isnan(v))
-        fprintf(f, "%10s %-8.15s  unavailable: %.95s\n", "-",
-                json_str_at(row, "unit", ""), json_str_at(row, "why", ""));
+        text_printf(t, "%10s %-8.15s  unavailable: %.95s\n", "-",
+                    json_str_at(row, "unit", ""), json_str_at(row, "why", ""));
     else
-        fprintf(f, "%10.1f %-8.15s  %.1f .. %.1f (%.0f trials)%s%.95s\n", v,
-                json_str_at(row, "unit", ""), lo, hi, json_f64_at(row, "n_trials"),
-                is_doubtful(row) ? "; not a bound: " : "", json_str_at(row, "why", ""));
+        text_printf(t, "%10.1f %-8.15s  %.1f .. %.1f (%.0f trials)%s%.95s\n", v,
+                    json_str_at(row, "unit", ""), lo, hi, json_f64_at(row, "n_trials"),
+                    is_doubtful(row) ? "; not a bound: " : "",
+                    json_str_at(row, "why", ""));
 }
 
 int measure_card_text(const json_t *card, char **text)
 {
     const json_t *id = json_object_get(card, "identity");
     const json_t *values = json_object_get(card, "values");
-    char *buffer = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&buffer, &n);
+    struct text t = {0};
 
-    *text = NULL;
-    if (!f)
-        return err_set(ERR_NOMEM, "machine card: no memory for its text");
-    fprintf(f, "%.64s: %.63s, CPUs %.200s, measured %.30s\n",
-            json_str_at(card, "host", ""), json_str_at(id, "model_name", ""),
-            json_str_at(id, "cpus", ""), json_str_at(card, "measured_utc", ""));
-    fprintf(f, "%.255s\n", json_str_at(card, "budget", ""));
-    fprintf(f, "instruction sets: %.127s\n\n", json_str_at(id, "isa", ""));
-    fprintf(f, "%-36s %7s  %10s\n", "value", "threads", "estimate");
+    text_printf(&t, "%.64s: %.63s, CPUs %.200s, measured %.30s\n",
+                json_str_at(card, "host", ""), json_str_at(id, "model_name", ""),
+                json_str_at(id, "cpus", ""), json_str_at(card, "measured_utc", ""));
+    text_printf(&t, "%.255s\n", json_str_at(card, "budget", ""));
+    text_printf(&t, "instruction sets: %.127s\n\n", json_str_at(id, "isa", ""));
+    text_printf(&t, "%-36s %7s  %10s\n", "value", "threads", "estimate");
     for (size_t i = 0; i < json_array_size(values); i++)
-        print_row(f, json_array_get(values, i));
-    if (fclose(f) == 0)
-        *text = mem_strndup(MEM_HARNESS, buffer, n);
-    else
-        err_set(ERR_NOMEM, "machine card: no memory for its text");
-    free(buffer);
-    return *text ? OK : ERR_NOMEM;
+        print_row(&t, json_array_get(values, i));
+    return text_take(&t, text);
 }

@@ -467,18 +467,12 @@ static void add_verdict(struct text *t, const struct plan_trials *s,
 static int explain(char **text, const struct plan_trials *s, const struct decision *d)
 {
     struct text t = {0};
-    int rc;
 
     add_machine(&t, s->grouped[0]);
     add_counts(&t, s);
     add_table(&t, s, d);
     add_verdict(&t, s, d);
-    text_put(&t, "", 1);
-    rc = t.rc;
-    *text = rc == OK ? t.p : NULL;
-    if (rc != OK)
-        text_fini(&t);
-    return rc;
+    return text_take(&t, text);
 }
 
 /* ---- the result ---- */

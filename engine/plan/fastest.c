@@ -253,12 +253,7 @@ static int explain(struct plan_search_result *out, const struct comparison *c, i
                     1e3 * x->seconds[TOPO_DECODE], request_s(c, i), x->config.n_ranks,
                     x->config.n_threads);
     }
-    text_put(&t, "", 1);
-    if (t.rc == OK)
-        out->explain = t.p;
-    else
-        text_fini(&t);
-    return t.rc;
+    return text_take(&t, &out->explain);
 }
 
 /* Cut the options; those that the operators refuse cannot run, with the last reason kept. */

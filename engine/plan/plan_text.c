@@ -35,16 +35,6 @@ static void print_cpus(const struct plan_phase *f, int rank, char *out, int out_
     cpu_list_print(f->cpus + rank * f->n_threads, f->n_threads, out, out_n);
 }
 
-/* Takes what is in t as *text; any failure so far is returned. */
-static int finish(struct text *t, char **text)
-{
-    text_put(t, "", 1);
-    *text = t->rc == OK ? t->p : NULL;
-    if (t->rc != OK)
-        text_fini(t);
-    return t->rc;
-}
-
 /* ---- for people ---- */
 
 /* How ranks sum, where the plan says so. */
@@ -152,7 +142,7 @@ int plan_text(const struct plan *p, char **text)
         text_printf(&t, "schedules of %d matrix shapes, tuned for this plan\n",
                     tune_cache_n(p->schedules));
     tries_text(&t, p);
-    return finish(&t, text);
+    return text_take(&t, text);
 }
 
 /* ---- for shells ---- */
@@ -194,5 +184,5 @@ int plan_render(const struct plan *p, char **text)
 
     render_phase(&t, "PREFILL", &p->prefill);
     render_phase(&t, "DECODE", &p->decode);
-    return finish(&t, text);
+    return text_take(&t, text);
 }

@@ -315,12 +315,7 @@ static int explain(struct plan_search_result *f)
     text_puts(&t, f->decode.explain);
     text_printf(&t, "\nPrefill, over weights placed by decode:\n");
     text_puts(&t, f->prefill.explain);
-    text_put(&t, "", 1);
-    if (t.rc == OK)
-        f->explain = t.p;
-    else
-        text_fini(&t);
-    return t.rc;
+    return text_take(&t, &f->explain);
 }
 
 int plan_search(struct plan_search_result *out, const struct plan_search_opts *o)

@@ -103,7 +103,6 @@ int topo_tree_text(const struct topo_tree *t, char **text)
     struct drawing d = {.t = t, .list_bytes = t->n_pus * CPU_CHARS + 1};
     struct text out = {0};
     char what[64];
-    int rc;
 
     for (int l = 0; l < t->n_levels; l++) {
         topo_kinds_print(t->levels[l].kinds, what, sizeof(what));
@@ -123,10 +122,5 @@ int topo_tree_text(const struct topo_tree *t, char **text)
         write_level(&out, &d, l);
     mem_free(d.cpus);
     mem_free(d.list);
-    text_put(&out, "", 1);
-    rc = out.rc;
-    *text = rc == OK ? out.p : NULL;
-    if (rc != OK)
-        text_fini(&out);
-    return rc;
+    return text_take(&out, text);
 }
