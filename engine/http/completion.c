@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "http/impl.h"
+#include "http/server.h"
 
 #define RETRY_AFTER_S  "1"
 #define CORS_MAX_AGE_S "600"

@@ -1,5 +1,5 @@
 /* From the body of a completion request to tokens in the engine's queue. */
-#include "http/impl.h"
+#include "http/server.h"
 
 #include <string.h>
 #include <sys/random.h>

@@ -1,5 +1,5 @@
 /* From a request's header to its route. */
-#include "http/impl.h"
+#include "http/server.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,15 +1,17 @@
-/* Opening and closing the server. */
-#include "http/impl.h"
+/* Opening and closing the server, stepping its engine, and watching its connections. */
+#include "http/server.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -18,7 +20,84 @@
 
 #define BACKLOG 256
 /* What the system holds for a client that does not read. */
-#define SEND_BYTES (256 << 10)
+#define SEND_BYTES     (256 << 10)
+#define IDLE_NS        100000000 /* between two looks at *stop while there is nothing to do */
+#define LAST_WRITES_NS UINT64_C(2000000000) /* to write the end of what was cancelled */
+#define TICK_NS        50000000
+
+/* ---- the watcher ----
+ *
+ * It ends connections that miss their deadline or whose client has gone: it shuts the socket down,
+ * and wakes the request if that waits for the engine. libmicrohttpd then finds the end of the
+ * connection and closes it. */
+
+static double limit_s(const struct http *h, const struct http_conn *k)
+{
+    switch (k->phase) {
+    case HTTP_HEAD:
+        return k->used ? h->o->idle_timeout_s : h->o->header_timeout_s;
+    case HTTP_BODY:
+        return h->o->body_timeout_s;
+    case HTTP_WRITE:
+        return h->o->write_timeout_s;
+    case HTTP_COMPUTE:
+        break;
+    }
+    return 1e9;
+}
+
+/* The client will send nothing more. One that only shut down its side of the connection and
+ * still reads counts as gone, as with other servers: the two look the same. */
+static bool has_gone(const struct http_conn *k)
+{
+    struct pollfd p = {.fd = k->fd, .events = POLLRDHUP};
+
+    return (k->phase == HTTP_COMPUTE || k->phase == HTTP_WRITE) && poll(&p, 1, 0) > 0 &&
+           p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+static void end_connection(struct http *h, struct http_conn *k, enum http_closed why)
+{
+    k->closing = true;
+    http_metrics_closed(&h->metrics, why);
+    shutdown(k->fd, SHUT_RDWR);
+    if (k->g)
+        http_gen_hang_up(k->g);
+}
+
+static void check_connection(struct http *h, struct http_conn *k, uint64_t now)
+{
+    static const enum http_closed why[] = {[HTTP_HEAD] = HTTP_SLOW_HEAD,
+                                           [HTTP_BODY] = HTTP_SLOW_BODY,
+                                           [HTTP_WRITE] = HTTP_SLOW_READER};
+
+    if (k->closing)
+        return;
+    if (has_gone(k))
+        end_connection(h, k, HTTP_GONE);
+    else if (now > k->since_ns && (double)(now - k->since_ns) * 1e-9 > limit_s(h, k))
+        end_connection(h, k, why[k->phase]);
+}
+
+static void *watch(void *arg)
+{
+    struct http *h = arg;
+    struct timespec t;
+    uint64_t next;
+
+    pthread_mutex_lock(&h->lock);
+    while (!h->stop) {
+        uint64_t now = clock_ns();
+
+        for (struct http_conn *k = h->conns; k; k = k->next)
+            check_connection(h, k, now);
+        next = now + TICK_NS;
+        t = (struct timespec){(time_t)(next / 1000000000), (long)(next % 1000000000)};
+        pthread_cond_timedwait(&h->stopped, &h->lock, &t);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
 
 /* ---- the address ---- */
 
@@ -227,7 +306,7 @@ static int start_daemon(struct http *h)
 
 static int start_own_threads(struct http *h)
 {
-    TRY(thread_start(&h->watcher, 0, http_watch, h, "server"));
+    TRY(thread_start(&h->watcher, 0, watch, h, "server"));
     h->watching = true;
     TRY(thread_start(&h->preparer, PREPARER_STACK_BYTES, http_prepare, h, "server"));
     h->preparing = true;
@@ -290,4 +369,103 @@ void http_close(struct http **ph)
     chat_close(&h->chat);
     http_access_close(&h->access);
     mem_free(h);
+}
+
+/* ---- the thread that steps the engine, until the server is told to stop ---- */
+
+/* why: of an engine that failed; NULL: the time is over. */
+static void end_all(struct http *h, const char *why)
+{
+    pthread_mutex_lock(&h->lock);
+    for (struct http_gen *g = h->gens; g; g = g->next)
+        if (why)
+            http_gen_fail(g, why);
+        else
+            http_gen_cancel(g);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void drain(struct http *h)
+{
+    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+
+    if (fd != MHD_INVALID_SOCKET) {
+        shutdown(fd, SHUT_RDWR); /* also where the processes of ranks have inherited it */
+        close(fd);
+    }
+    h->fd = -1;
+    pthread_mutex_lock(&h->lock);
+    h->draining = true;
+    pthread_mutex_unlock(&h->lock);
+    log_info("shutting down: running requests end, further ones are refused");
+}
+
+static bool idle(struct http *h)
+{
+    bool none;
+
+    pthread_mutex_lock(&h->lock);
+    none = h->n_admitted == 0;
+    pthread_mutex_unlock(&h->lock);
+    return none;
+}
+
+/* No request waits for the engine any more: until all answers are written, or the time is
+ * over. */
+static void wait_for_writers(struct http *h, uint64_t until_ns)
+{
+    for (int64_t left = 1; left > 0 && clock_ns() < until_ns;) {
+        pthread_mutex_lock(&h->lock);
+        left = h->n_exchanges;
+        pthread_mutex_unlock(&h->lock);
+        if (left > 0)
+            clock_sleep_until_ns(clock_ns() + 10000000, 0);
+    }
+}
+
+static void count_steps(struct http *h)
+{
+    http_metrics_steps(&h->metrics,
+                       (double)serve_totals_of(h->s, SERVE_PREFILL)->forward_ns * 1e-9,
+                       (double)serve_totals_of(h->s, SERVE_DECODE)->forward_ns * 1e-9);
+}
+
+/* No step is possible any more: end all requests. */
+static int fail(struct http *h, int rc)
+{
+    char why[512];
+    bool busy = true;
+
+    snprintf(why, sizeof(why), "%s", err_msg());
+    drain(h);
+    while (!idle(h)) {
+        end_all(h, why);
+        (void)!serve_step(h->s, &busy);
+    }
+    wait_for_writers(h, clock_ns() + LAST_WRITES_NS);
+    return err_set(rc, "%s", why);
+}
+
+int http_run(struct http *h, const volatile sig_atomic_t *stop)
+{
+    uint64_t limit_ns = UINT64_MAX;
+    bool busy;
+    int rc;
+
+    while (limit_ns == UINT64_MAX || !idle(h)) {
+        if (*stop && limit_ns == UINT64_MAX) {
+            limit_ns = clock_ns() + (uint64_t)(h->o->drain_timeout_s * 1e9);
+            drain(h);
+        }
+        rc = serve_step(h->s, &busy);
+        if (rc != OK)
+            return fail(h, rc);
+        count_steps(h);
+        if (clock_ns() > limit_ns)
+            end_all(h, NULL);
+        if (!busy && !(*stop && idle(h)))
+            serve_wait(h->s, IDLE_NS);
+    }
+    wait_for_writers(h, limit_ns + LAST_WRITES_NS);
+    return OK;
 }

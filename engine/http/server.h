@@ -1,8 +1,8 @@
-/* http/impl.h - the inside of the server, for the files of this module only: server.c opens
- * and closes it, routes.c answers requests, watch.c ends slow connections, loop.c steps the
- * engine. */
-#ifndef HTTP_IMPL_H
-#define HTTP_IMPL_H
+/* http/server.h - the server, for the files of this module only: server.c opens and closes it,
+ * steps the engine and ends slow connections, routes.c answers requests, prepare.c reads and
+ * completion.c answers those that generate. */
+#ifndef HTTP_SERVER_H
+#define HTTP_SERVER_H
 
 #include <pthread.h>
 #include <sched.h>
@@ -124,8 +124,5 @@ enum MHD_Result http_refuse_error(struct http_exchange *x, int rc, const char *p
 
 /* The connection's phase begins now. */
 void http_phase_set(struct http_exchange *x, enum http_phase phase);
-
-/* ---- watch.c ---- */
-void *http_watch(void *h); /* the watcher's main function */
 
 #endif
