@@ -4,15 +4,14 @@
  * Paper: Splitwise V-B.   The simulator reserves memory before a prompt, as real machines do. */
 #include <math.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
 #include "base/stats_interval.h"
 #include "cluster/cluster.h"
 #include "datasets/dataset.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/pair_steps.h"
 #include "experiments/study/support/roles_run.h"
-#include "experiments/study/support/rows.h"
 #include "experiments/study/support/step_times.h"
 
 #define POINTS_MAX  64
@@ -20,77 +19,59 @@
 #define LONE_N      12
 #define LONE_S      0.4 /* between requests that are alone */
 
-struct opts {
-    char *model, *transport, *fit, *batches, *contexts, *prompts;
-    int precision;
-    bool contention;
-    double load;
-    int64_t n_requests, repeats, max_seqs, max_step_tok, max_prompt_tok, max_output_tok;
-    int64_t rounds, pair_rounds, seed;
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_PRECISION(X)                                                                  \
+    X(STR, transport, "shm", "How keys and values move.", .unit = "NAME")                \
+    X(STR, fit, "sharegpt", "Lengths of the requests: a fit of a data set.",             \
+      .unit = "NAME")                                                                    \
+    X(F64, load, "0.5",                                                                  \
+      "Rate of the requests / the rate at which the prompt machine would always be "     \
+      "busy with one prompt at a time, alone.",                                          \
+      .min = 0.01, .max = 100)                                                           \
+    X(BOOL, contention, "true", "Simulate that both machines slow each other.")          \
+    X(INT, n_requests, "80", "Requests.", .min = 4, .max = 100000)                       \
+    X(INT, repeats, "2", "Real runs of the same requests.", .min = 2,                    \
+      .max = REPEATS_MAX)                                                                \
+    X(INT, max_seqs, "16", "Sequences of a machine.", .min = 1, .max = 1024)             \
+    X(INT, max_step_tok, "512", "Tokens of a step.", .unit = "tok", .min = 1,            \
+      .max = 65536)                                                                      \
+    X(INT, max_prompt_tok, "128", "Longer prompts are cut.", .unit = "tok", .min = 1,    \
+      .max = 1 << 20)                                                                    \
+    X(INT, max_output_tok, "32", "Longer outputs are cut.", .unit = "tok", .min = 1,     \
+      .max = 1 << 20)                                                                    \
+    X(STR, batches, "1 2 4 8 12 16", "Profile: batches, with every context.")            \
+    X(STR, contexts, "16 64", "Profile: contexts, and the prompts before them.",         \
+      .unit = "tok")                                                                     \
+    X(STR, prompts, "8 32 128", "Profile: lengths of single prompts.", .unit = "tok")    \
+    X(INT, rounds, "3", "Profile: rounds, each of all points.", .min = 1, .max = 99)     \
+    X(INT, pair_rounds, "5",                                                             \
+      "Rounds of steps alone and next to those of the other machine.", .min = 1,         \
+      .max = 32)                                                                         \
+    X(INT, seed, "1", "Seed of lengths and arrivals.", .min = 1, .max = 1 << 30)
 
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    ROW_PRECISION,
-    OPT_ROW(STR, transport, "shm", "How keys and values move.", .unit = "NAME"),
-    OPT_ROW(STR, fit, "sharegpt", "Lengths of the requests: a fit of a data set.",
-            .unit = "NAME"),
-    OPT_ROW(F64, load, "0.5",
-            "Rate of the requests / the rate at which the prompt machine would always be "
-            "busy with one prompt at a time, alone.",
-            .min = 0.01, .max = 100),
-    OPT_ROW(BOOL, contention, "true", "Simulate that both machines slow each other."),
-    OPT_ROW(INT, n_requests, "80", "Requests.", .min = 4, .max = 100000),
-    OPT_ROW(INT, repeats, "2", "Real runs of the same requests.", .min = 2,
-            .max = REPEATS_MAX),
-    OPT_ROW(INT, max_seqs, "16", "Sequences of a machine.", .min = 1, .max = 1024),
-    OPT_ROW(INT, max_step_tok, "512", "Tokens of a step.", .unit = "tok", .min = 1,
-            .max = 65536),
-    OPT_ROW(INT, max_prompt_tok, "128", "Longer prompts are cut.", .unit = "tok",
-            .min = 1, .max = 1 << 20),
-    OPT_ROW(INT, max_output_tok, "32", "Longer outputs are cut.", .unit = "tok", .min = 1,
-            .max = 1 << 20),
-    OPT_ROW(STR, batches, "1 2 4 8 12 16", "Profile: batches, with every context."),
-    OPT_ROW(STR, contexts, "16 64", "Profile: contexts, and the prompts before them.",
-            .unit = "tok"),
-    OPT_ROW(STR, prompts, "8 32 128", "Profile: lengths of single prompts.",
-            .unit = "tok"),
-    OPT_ROW(INT, rounds, "3", "Profile: rounds, each of all points.", .min = 1,
-            .max = 99),
-    OPT_ROW(INT, pair_rounds, "5",
-            "Rounds of steps alone and next to those of the other machine.", .min = 1,
-            .max = 32),
-    OPT_ROW(INT, seed, "1", "Seed of lengths and arrivals.", .min = 1, .max = 1 << 30),
-    {0},
-};
+#define RESULTS_OF(X, id, text)                                                          \
+    X(id##_real_ms, "ms", LOWER, text ", real: mean of the repeats")                     \
+    X(id##_sim_ms, "ms", LOWER | SIMULATED, text ", simulated")                          \
+    X(id##_ratio, "x", 0, text ": simulated / real, with the interval of the repeats")
+#define RESULTS(X)                                                                       \
+    RESULTS_OF(X, ttft_p50, "median time to the first token")                            \
+    RESULTS_OF(X, ttft_p90, "90th percentile of the time to the first token")            \
+    RESULTS_OF(X, tpot_p50, "median time per later token")                               \
+    RESULTS_OF(X, tpot_p90, "90th percentile of the time per later token")               \
+    X(worst_error, "%", LOWER, "the largest of the four |ratio - 1|")                    \
+    X(n_within, "", HIGHER,                                                              \
+      "of the four: within 5 %, or within the 95 % interval of the repeats")             \
+    X(slow_prompt_by_prompt, "x", LOWER, "time of a prompt next to a prompt / alone")    \
+    X(slow_prompt_by_token, "x", LOWER, "time of a prompt next to token steps / alone")  \
+    X(slow_token_by_prompt, "x", LOWER, "time of a token step next to prompts / alone")  \
+    X(slow_token_by_token, "x", LOWER, "time of a token step next to others / alone")    \
+    X(handover_ms, "ms", LOWER, "fixed time from a request to its prompt machine")       \
+    X(transfer_ms, "ms", LOWER, "fixed time from a prompt's end to its token machine")   \
+    X(rate_rps, "/s", 0, "rate of the requests")                                         \
+    X(n_requests, "", 0, "requests")
 
-#define METRICS_OF(x, text)                                                              \
-    {x "_real_ms", "ms", "lower", text ", real: mean of the repeats"},                   \
-        {x "_sim_ms", "ms", "lower", text ", simulated"},                                \
-    {                                                                                    \
-        x "_ratio", "x", "", text ": simulated / real, with the interval of the repeats" \
-    }
-
-static const struct study_metric metrics[] = {
-    METRICS_OF("ttft_p50", "median time to the first token"),
-    METRICS_OF("ttft_p90", "90th percentile of the time to the first token"),
-    METRICS_OF("tpot_p50", "median time per later token"),
-    METRICS_OF("tpot_p90", "90th percentile of the time per later token"),
-    {"worst_error", "%", "lower", "the largest of the four |ratio - 1|"},
-    {"n_within", "", "higher",
-     "of the four: within 5 %, or within the 95 % interval of the repeats"},
-    {"slow_prompt_by_prompt", "x", "lower", "time of a prompt next to a prompt / alone"},
-    {"slow_prompt_by_token", "x", "lower",
-     "time of a prompt next to token steps / alone"},
-    {"slow_token_by_prompt", "x", "lower",
-     "time of a token step next to prompts / alone"},
-    {"slow_token_by_token", "x", "lower", "time of a token step next to others / alone"},
-    {"handover_ms", "ms", "lower", "fixed time from a request to its prompt machine"},
-    {"transfer_ms", "ms", "lower", "fixed time from a prompt's end to its token machine"},
-    {"rate_rps", "/s", "", "rate of the requests"},
-    {"n_requests", "", "", "requests"},
-    {0},
-};
+FRAME_TYPES;
 
 struct calibration {
     bool measured;
@@ -104,15 +85,14 @@ static const char *const latency_names[] = {"ttft", "tpot"};
 static const double quantiles[] = {0.5, 0.9};
 static const char *const quantile_names[] = {"p50", "p90"};
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct roles_vs_sim {
+    FRAME_CELL;
     struct calibration *known;
     int n;
-    struct roles_run_request *r; /* [n] */
-    double *real[N_LATENCIES];   /* [repeats][n] */
-    double *sim[N_LATENCIES];    /* [n] */
-    size_t n_of[N_LATENCIES];    /* of the n requests those that have it */
+    struct roles_run_request *requests; /* [n] */
+    double *real[N_LATENCIES];          /* [repeats][n] */
+    double *sim[N_LATENCIES];           /* [n] */
+    size_t n_of[N_LATENCIES];           /* of the n requests those that have it */
     double rate;
     int at; /* next arrival of the simulation */
 };
@@ -144,7 +124,7 @@ static int add_points(struct cluster_point *p, int *n, const char *batches,
     return OK;
 }
 
-static int profile(struct cell *c)
+static int profile(struct roles_vs_sim *c)
 {
     const struct opts *o = c->o;
     const struct step_times_opts how = {.model = o->model,
@@ -193,7 +173,7 @@ static struct roles_run_opts run_opts(const struct opts *o, uint64_t seed)
 }
 
 /* What a request takes next to its steps: of requests that are alone, of two tokens. */
-static int calibrate_handover(struct cell *c)
+static int calibrate_handover(struct roles_vs_sim *c)
 {
     const struct roles_run_opts o = run_opts(c->o, 77);
     struct roles_run_request r[LONE_N];
@@ -215,7 +195,7 @@ static int calibrate_handover(struct cell *c)
     return OK;
 }
 
-static int calibrate(struct cell *c)
+static int calibrate(struct roles_vs_sim *c)
 {
     const struct pair_steps_opts pairs = {.model = c->o->model,
                                           .precision = c->o->precision,
@@ -238,7 +218,7 @@ static int calibrate(struct cell *c)
 
 /* ---- requests ---- */
 
-static int draw_requests(struct cell *c)
+static int draw_requests(struct roles_vs_sim *c)
 {
     const struct opts *o = c->o;
     struct dataset_opts d = {.fit = o->fit,
@@ -254,17 +234,17 @@ static int draw_requests(struct cell *c)
 
     TRY(dataset_open(&set, &d));
     c->n = (int)set->n_items;
-    c->r = mem_new(MEM_HARNESS, (size_t)c->n, sizeof(*c->r));
+    c->requests = frame_new(c->f, (size_t)c->n, sizeof(*c->requests));
     for (int i = 0; i < c->n; i++) {
-        c->r[i].n_prompt = set->items[i].n_prompt > 0 ? set->items[i].n_prompt : 1;
-        c->r[i].n_output = set->items[i].n_output > 0 ? set->items[i].n_output : 1;
-        busy_ms += prompt_ms(&c->known->perf, c->r[i].n_prompt);
+        c->requests[i].n_prompt = set->items[i].n_prompt > 0 ? set->items[i].n_prompt : 1;
+        c->requests[i].n_output = set->items[i].n_output > 0 ? set->items[i].n_output : 1;
+        busy_ms += prompt_ms(&c->known->perf, c->requests[i].n_prompt);
     }
     dataset_close(&set);
     c->rate = o->load * 1e3 * c->n / busy_ms;
     rng_init(&rng, (uint64_t)o->seed, "arrival");
     for (int i = 0; i < c->n; i++)
-        c->r[i].arrival_s = t += rng_exp(&rng) / c->rate;
+        c->requests[i].arrival_s = t += rng_exp(&rng) / c->rate;
     return OK;
 }
 
@@ -275,7 +255,7 @@ static void add(double **v, size_t *n, const struct roles_run_request *r)
         v[TPOT][n[TPOT]++] = (r->last_ms - r->first_ms) / (double)(r->n_output - 1);
 }
 
-static int run_real(struct cell *c)
+static int run_real(struct roles_vs_sim *c)
 {
     const struct roles_run_opts o = run_opts(c->o, (uint64_t)c->o->seed);
 
@@ -283,9 +263,9 @@ static int run_real(struct cell *c)
         double *v[N_LATENCIES] = {c->real[TTFT] + k * c->n, c->real[TPOT] + k * c->n};
         size_t n[N_LATENCIES] = {0};
 
-        TRY(study_roles_run(c->r, c->n, &o, c->out));
+        TRY(study_roles_run(c->requests, c->n, &o, c->out));
         for (int i = 0; i < c->n; i++)
-            add(v, n, &c->r[i]);
+            add(v, n, &c->requests[i]);
     }
     return OK;
 }
@@ -294,8 +274,8 @@ static int run_real(struct cell *c)
 
 static bool next_arrival(void *ctx, struct cluster_arrival *a)
 {
-    struct cell *c = ctx;
-    const struct roles_run_request *r = &c->r[c->at];
+    struct roles_vs_sim *c = ctx;
+    const struct roles_run_request *r = &c->requests[c->at];
 
     if (c->at++ >= c->n)
         return false;
@@ -307,7 +287,7 @@ static bool next_arrival(void *ctx, struct cluster_arrival *a)
 
 static void on_done(void *ctx, const struct cluster_done *d)
 {
-    struct cell *c = ctx;
+    struct roles_vs_sim *c = ctx;
     const struct roles_run_request r = {
         .n_output = d->n_output,
         .first_ms = c->known->handover_ms + 1e-6 * (double)(d->first_ns - d->arrival_ns),
@@ -316,7 +296,7 @@ static void on_done(void *ctx, const struct cluster_done *d)
     add(c->sim, c->n_of, &r);
 }
 
-static int simulate(struct cell *c)
+static int simulate(struct roles_vs_sim *c)
 {
     const struct opts *o = c->o;
     struct cluster_machine_opts m[2];
@@ -351,15 +331,16 @@ static int simulate(struct cell *c)
                                          (int)stat.n_done, c->n);
 }
 
-/* ---- what comes out ---- */
+/* ---- comparison ---- */
 
-/* Of the repeats' quantiles: mean, and the 95 % interval of it. */
-static void compare(struct cell *c, int latency, int q, double *worst, int *n_within)
+/* The mean of the repeats' quantiles, with its 95 % interval, and the simulated quantile. */
+static void compare(struct roles_vs_sim *c, int latency, int q)
 {
-    double v[REPEATS_MAX], half, lo, hi, sim, ratio;
+    const char *name = latency_names[latency], *of = quantile_names[q];
+    double v[REPEATS_MAX], half, lo, hi, mean, sim, error;
+    double *real_ms = frame_named(c->f, "%s_%s_real_ms", name, of);
+    double *ratio = frame_named(c->f, "%s_%s_ratio", name, of);
     int64_t n = c->o->repeats;
-    char name[32];
-    double mean;
 
     for (int64_t k = 0; k < n; k++)
         v[k] =
@@ -369,44 +350,34 @@ static void compare(struct cell *c, int latency, int q, double *worst, int *n_wi
     lo = mean - half;
     hi = mean + half;
     sim = stats_percentile(c->sim[latency], c->n_of[latency], quantiles[q]);
-    ratio = sim / mean;
-    *worst = fmax(*worst, fabs(ratio - 1));
-    *n_within += fabs(ratio - 1) <= 0.05 || (sim >= lo && sim <= hi);
-    snprintf(name, sizeof(name), "%s_%s_real_ms", latency_names[latency],
-             quantile_names[q]);
-    study_value_interval(c->out, name, mean, lo, hi, "no request had it");
-    snprintf(name, sizeof(name), "%s_%s_sim_ms", latency_names[latency],
-             quantile_names[q]);
-    study_value(c->out, name, sim, "no request had it");
-    snprintf(name, sizeof(name), "%s_%s_ratio", latency_names[latency],
-             quantile_names[q]);
-    study_value_interval(c->out, name, ratio, lo > 0 ? sim / hi : NAN,
-                         lo > 0 ? sim / lo : NAN, "no request had it");
+    error = fabs(sim / mean - 1);
+    c->r->worst_error = fmax(c->r->worst_error, 100 * error);
+    c->r->n_within += error <= 0.05 || (sim >= lo && sim <= hi);
+    *real_ms = mean;
+    frame_interval(c->f, real_ms, lo, hi);
+    *frame_named(c->f, "%s_%s_sim_ms", name, of) = sim;
+    *ratio = sim / mean;
+    frame_interval(c->f, ratio, lo > 0 ? sim / hi : NAN, lo > 0 ? sim / lo : NAN);
 }
 
-static void report(struct cell *c)
+static void roles_vs_sim_report(struct roles_vs_sim *c)
 {
     const struct calibration *k = c->known;
-    double worst = 0;
-    int n_within = 0;
+    struct results *r = c->r;
 
+    frame_why(c->f, NULL, "no request had it");
+    r->worst_error = r->n_within = 0;
     for (int i = 0; i < N_LATENCIES; i++)
         for (int q = 0; q < 2; q++)
-            compare(c, i, q, &worst, &n_within);
-    const struct study_number v[] = {
-        {"worst_error", 100 * worst},
-        {"n_within", n_within},
-        {"slow_prompt_by_prompt", k->contention.slowdown[0][0]},
-        {"slow_prompt_by_token", k->contention.slowdown[0][1]},
-        {"slow_token_by_prompt", k->contention.slowdown[1][0]},
-        {"slow_token_by_token", k->contention.slowdown[1][1]},
-        {"handover_ms", k->handover_ms},
-        {"transfer_ms", k->transfer_ms},
-        {"rate_rps", c->rate},
-        {"n_requests", c->n},
-    };
-
-    STUDY_VALUES(c->out, v, "it was not measured");
+            compare(c, i, q);
+    r->slow_prompt_by_prompt = k->contention.slowdown[0][0];
+    r->slow_prompt_by_token = k->contention.slowdown[0][1];
+    r->slow_token_by_prompt = k->contention.slowdown[1][0];
+    r->slow_token_by_token = k->contention.slowdown[1][1];
+    r->handover_ms = k->handover_ms;
+    r->transfer_ms = k->transfer_ms;
+    r->rate_rps = c->rate;
+    r->n_requests = c->n;
     for (int i = 0; i < N_LATENCIES; i++) {
         char name[32];
 
@@ -416,12 +387,10 @@ static void report(struct cell *c)
         snprintf(name, sizeof(name), "%s_sim", latency_names[i]);
         study_series(c->out, name, "ms", c->sim[i], c->n_of[i]);
     }
-    study_evidence(c->out, "simulated",
-                   "ttft_p50_sim_ms ttft_p90_sim_ms tpot_p50_sim_ms tpot_p90_sim_ms "
-                   "ttft_sim tpot_sim");
+    study_evidence(c->out, "simulated", "ttft_sim tpot_sim");
 }
 
-static int run(struct cell *c)
+static int roles_vs_sim_run(struct roles_vs_sim *c)
 {
     size_t n;
 
@@ -431,22 +400,13 @@ static int run(struct cell *c)
     TRY(draw_requests(c));
     n = (size_t)c->n;
     for (int i = 0; i < N_LATENCIES; i++) {
-        c->real[i] = mem_new(MEM_HARNESS, n * (size_t)c->o->repeats, sizeof(double));
-        c->sim[i] = mem_new(MEM_HARNESS, n, sizeof(double));
+        c->real[i] = frame_new(c->f, n * (size_t)c->o->repeats, sizeof(double));
+        c->sim[i] = frame_new(c->f, n, sizeof(double));
     }
     TRY(run_real(c));
     TRY(simulate(c));
-    report(c);
+    roles_vs_sim_report(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    mem_free(c->r);
-    for (int i = 0; i < N_LATENCIES; i++) {
-        mem_free(c->real[i]);
-        mem_free(c->sim[i]);
-    }
 }
 
 STUDY(roles_vs_sim, "prompt and token machines as processes, and simulated",
