@@ -17,7 +17,7 @@
 
 #define MAX_REASONS 4
 
-/* What dataset.state points to. */
+/* The state of a data set while it is built. */
 struct keep {
     const struct dataset_opts *o; /* valid within dataset_open() */
     int64_t *order;               /* the offer each kept item came from */
@@ -411,7 +411,7 @@ static int check_opts(const struct dataset_opts *o, const struct dataset_reader 
     return OK;
 }
 
-/* What a reader found makes a data set. */
+/* Whether the requests that a reader found make a data set. */
 static int check_found(const struct dataset *d, const struct dataset_opts *o)
 {
     const struct keep *k = d->state;

@@ -57,7 +57,7 @@ enum dataset_turns {
     DATASET_TURNS_EACH,         /* each, with its history, on its own */
     DATASET_TURNS_CONVERSATION, /* each, with its history, after the answer before */
 };
-/* What the numbers of a trace's arrival times count. */
+/* Units of a trace's arrival times. */
 enum dataset_time_unit {
     DATASET_TIME_OF_FORMAT, /* as the format defines; a file that contradicts it is refused */
     DATASET_TIME_S,

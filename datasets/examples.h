@@ -21,7 +21,7 @@ struct dataset_examples {
     int64_t n_learn, n_held_out; /* those held out come after those to learn from */
 };
 
-/* What a text is taken to have without a tokenizer: a token for each of these bytes. */
+/* Without a tokenizer a text is taken to have one token for each of these bytes. */
 #define DATASET_BYTES_PER_TOK 4
 
 /* The requests of `d` and, of conversations, their later turns. Those of part `fold` of

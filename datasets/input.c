@@ -139,7 +139,7 @@ static void free_for_zlib(void *ctx, void *p)
     mem_free(p);
 }
 
-/* What has been read is not the text, but the text packed by gzip. */
+/* The bytes that have been read are not the text, but the text packed by gzip. */
 static int begin_unpacking(struct dataset_input *in)
 {
     in->unpack = (z_stream){.zalloc = new_for_zlib, .zfree = free_for_zlib};
@@ -368,7 +368,7 @@ bool dataset_input_is_list(struct dataset_input *in)
     return skip_space(in) == '[';
 }
 
-/* What stands before a record: the list's begin, a comma, or nothing where reading resumed. *c: the
+/* Read what precedes a record: the list's begin, a comma, or nothing where reading resumed. *c: the
  * byte that follows. */
 static int to_record(struct dataset_input *in, int *c)
 {

@@ -44,7 +44,7 @@ struct cluster_contention {
     double slowdown[2][2]; /* each at least 1 */
 };
 
-/* What splitwise-sim does otherwise than the paper says. All false: the paper. */
+/* Where splitwise-sim differs from the paper. All false: the paper. */
 struct cluster_quirks {
     bool
         full_length_kv; /* a request's memory is that of its full length from the start */
@@ -104,14 +104,14 @@ struct cluster_machine_state {
     int64_t n_tasks[2]; /* by kind: waiting, running or on their way */
 };
 
-/* What a caller may watch; members may be NULL. */
+/* Calls that a caller may ask for; members may be NULL. */
 struct cluster_observer {
     void *ctx;
     void (*routed)(void *ctx, const struct cluster_decision *d);
     void (*step)(void *ctx, const struct cluster_step *s);  /* at its start */
     void (*moved)(void *ctx, const struct cluster_move *m); /* keys and values arrived */
     void (*done)(void *ctx, const struct cluster_done *d);
-    /* Of each machine after each event. */
+    /* For each machine after each event. */
     void (*after)(void *ctx, int machine, const struct cluster_machine_state *s);
 };
 

@@ -26,7 +26,7 @@ struct cluster_work {
 
 /* One setting of a measured file; a number that was not measured is NaN. */
 struct cluster_point {
-    /* Of each sequence. A profile of steps measures the next token after prompt_tok. */
+    /* Sizes of each sequence. A profile of steps measures the next token after prompt_tok. */
     int64_t prompt_tok, batch, output_tok;
     double prompt_ms,
         token_ms; /* of the whole batch: the prompts, and one more token of each */

@@ -21,7 +21,7 @@ MUST int cluster_tcp_accept(int listener, int *out);
 /* Tries for a minute. */
 MUST int cluster_tcp_connect(const char *host, const char *port, int *out);
 int cluster_tcp_port(int fd);
-/* Of this end or the other one, as a number. */
+/* The address of this end or of the other one, as a number. */
 MUST int cluster_tcp_host(int fd, bool other, char host[CLUSTER_TCP_HOST_BYTES]);
 
 #endif

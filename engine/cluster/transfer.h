@@ -23,7 +23,7 @@ struct cluster_transfer {
 
 /* From the start of the prompt's computation, on idle links. */
 double cluster_transfer_finish_ns(const struct cluster_transfer *t);
-/* What the request waits for after the prompt is computed. */
+/* The part of it for which the request waits after the prompt is computed. */
 double cluster_transfer_visible_ns(const struct cluster_transfer *t);
 
 struct cluster_link {

@@ -20,7 +20,7 @@ static double share(int64_t part, int64_t whole)
     return whole > 0 ? (double)part / (double)whole : NAN;
 }
 
-/* What one request adds; the shares are divided at the end. */
+/* Add one request; the shares are divided at the end. */
 struct counts {
     double log_error, used_tok, memory_tok;
     int64_t n_within, n_bucketed, n_in_bucket, n_safe, n_overflow, n_large;

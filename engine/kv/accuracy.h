@@ -11,7 +11,7 @@
 #include "kv/buckets.h"
 #include "kv/predict.h"
 
-/* What was predicted of a request, what it got, and what it came to need. */
+/* A request that has ended: its prediction, the memory that it got, and its lengths. */
 struct kv_outcome {
     double predicted_tok; /* the output, before it is inflated */
     int64_t prompt_tok, output_tok;

@@ -185,7 +185,7 @@ static void forget_before(struct kv_buckets *b, int64_t n)
         b->count[bin_of(b, b->n_window - 1)]--;
 }
 
-/* What each bin counts for: its requests, or more for later ones. *total: of all bins. */
+/* The weight of each bin: its requests, or more for later ones. *total: of all bins. */
 #define WEIGHT_NEW (1 << 20) /* of a request that has just finished */
 
 static const int64_t *weights(int64_t *total, struct kv_buckets *b)

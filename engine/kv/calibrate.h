@@ -20,7 +20,7 @@ void kv_calibration_close(struct kv_calibration **c);
 /* A request ended: what was predicted, before any correction, and what it generated. */
 void kv_calibration_add(struct kv_calibration *c, double predicted_tok,
                         int64_t output_tok);
-/* What to multiply a prediction by; 1 until half of the window is filled. */
+/* The factor for a prediction; 1 until half of the window is filled. */
 double kv_calibration_factor(const struct kv_calibration *c);
 
 #endif

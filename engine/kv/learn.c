@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/ridge.h"
 
-/* What is asked for stands at the beginning of most prompts. */
+/* Most prompts begin with the word for what they ask. */
 #define TEXT_BYTES 4096
 #define N_EXAMPLES 16
 #define N_TARGETS  (1 + KV_LEARN_CLASSES) /* log length, then the classes */
@@ -21,7 +21,7 @@
 static const double lambdas[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1};
 #define N_LAMBDAS ((int)(sizeof(lambdas) / sizeof(lambdas[0])))
 
-/* What a request can begin with; the last type is any other word. */
+/* Words that a request can begin with; the last type is any other word. */
 static const char *const types[KV_LEARN_N_TYPES] = {
     "what",      "why",      "how",      "who",       "when",   "where",
     "which",     "is",       "can",      "write",     "create", "generate",
@@ -165,7 +165,7 @@ static int class_bounds(float bounds[KV_LEARN_CLASSES], const struct kv_example 
     return OK;
 }
 
-/* What is learned: differences from the means, so that shrinking leads to these. */
+/* The targets are differences from the means, so that shrinking leads to these. */
 struct targets {
     float bounds[KV_LEARN_CLASSES];
     float mean[N_TARGETS];

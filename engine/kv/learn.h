@@ -30,7 +30,7 @@ void kv_learned_close(struct kv_learned **l);
 void kv_learned_predict(const struct kv_learned *l, const struct kv_example *request,
                         struct kv_prediction *out);
 
-/* What a predictor was learned from, for those who evaluate or use it. */
+/* The data that a predictor was learned from, for those who evaluate or use it. */
 struct kv_learned_from {
     char format[32]; /* of the data */
     char tokens[64]; /* how their tokens were counted */

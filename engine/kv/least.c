@@ -51,7 +51,7 @@ int kv_least_open(struct kv_least **out, int64_t n_bins, int n_bounds)
     return OK;
 }
 
-/* Of the lengths after number i up to number j, in a bucket that ends at j. */
+/* The memory of the lengths after number i up to number j, in a bucket that ends at j. */
 static double memory(const struct kv_least *l, int64_t i, int64_t j)
 {
     return (l->below[j] - l->below[i]) * (double)(l->bin[j] + 1);

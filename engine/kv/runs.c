@@ -6,7 +6,7 @@
 
 #define N_LEVELS 4 /* of 64 bits each: 16 million lengths */
 
-/* What is known of a unit. Lists link units; -1 ends them. */
+/* A unit of the arena. Lists link units; -1 ends them. */
 struct unit {
     int32_t n_used;     /* a run in use of this number of units begins here */
     int32_t n_free;     /* a free run begins here */

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "simulate/contention_parts.h"
+#include "simulate/contention_rates.h"
 
 /* ---- from a machine and a params to tables ---- */
 
@@ -241,7 +241,7 @@ MUST static int check_workload(const struct simulate_workload *w)
                          total);
 }
 
-/* What every work of a configuration shares. */
+/* What does not depend on the work: a configuration's layout and rates. */
 struct step_rates {
     struct simulate_rates rates;
     double barrier_s;

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/name.h"
-#include "simulate/contention_parts.h"
+#include "simulate/contention_rates.h"
 
 #define PARAMS_BYTES_MAX (1 << 20)
 

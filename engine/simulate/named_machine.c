@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "simulate/contention_parts.h"
+#include "simulate/contention_rates.h"
 
 #define MACHINE_BYTES_MAX (1 << 20)
 #define NAMED_MAX         256

@@ -15,7 +15,7 @@ static int one_of(struct rng *r, const int *v, int n)
     return v[rng_below(r, (uint64_t)n)];
 }
 
-/* What every core, node and link does; ranges span the machines that are described in
+/* Ranges of the numbers of every core, node and link; they span the machines that are described in
  * machines/params/. */
 static void draw_rates(struct simulate_machine_params *t, struct rng *r, int n_cores)
 {
@@ -57,7 +57,7 @@ static int proper_divisor(struct rng *r, int n)
     return n_sizes ? one_of(r, sizes, n_sizes) : 0;
 }
 
-/* What the domains of one level are drawn with. */
+/* Ranges from which the domains of one level are drawn. */
 struct draw {
     struct rng *r;
     int n_cores; /* of a memory node */

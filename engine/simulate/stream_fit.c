@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "simulate/contention_parts.h"
+#include "simulate/contention_rates.h"
 
 const struct simulate_stream_point simulate_stream_kunpeng[SIMULATE_STREAM_KUNPENG_N] = {
     {{1}, 12.4, 0},

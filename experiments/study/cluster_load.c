@@ -134,7 +134,7 @@ static void report_chart(struct study_cell *out, const struct chart *c)
         study_series(out, moves[i], move_units[i], c->move[i], c->n_moves);
 }
 
-/* Of requests that never ended it is infinite. */
+/* Latencies of requests that never ended are infinite. */
 static double known(double v)
 {
     return isfinite(v) ? v : NAN;

@@ -218,7 +218,7 @@ static int search(struct cluster_provision *c, struct cluster_size *s)
     return c->cluster.is_baseline ? search_baseline(c, s) : search_design(c, s);
 }
 
-/* What is lost or gained with machines that were chosen for another trace. */
+/* The rate of machines that were chosen for another trace, over that of its own. */
 static int compare_with_own(struct cluster_provision *c)
 {
     struct study_cluster_opts opts = c->opts;

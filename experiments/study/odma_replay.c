@@ -597,7 +597,7 @@ static int report_recovery(struct odma_replay *c, const struct study_kv_opts *k)
 
 /* --- what predictions cost */
 
-/* Of the paper's device: DeepSeek-R1-Distill-Qwen-7B has 7.6e9 parameters of 2 bytes. */
+/* A step of the paper's device: DeepSeek-R1-Distill-Qwen-7B has 7.6e9 parameters of 2 bytes. */
 #define PAPER_STEP_S (15.2e9 / 307.2e9)
 
 static int report_overhead(struct odma_replay *c, const struct study_kv_opts *k)

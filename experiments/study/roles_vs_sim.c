@@ -172,7 +172,7 @@ static struct roles_run_opts run_opts(const struct opts *o, uint64_t seed)
                                    .seed = seed};
 }
 
-/* What a request takes next to its steps: of requests that are alone, of two tokens. */
+/* The time of a request beyond its steps, by requests of two tokens that are alone. */
 static int calibrate_handover(struct roles_vs_sim *c)
 {
     const struct roles_run_opts o = run_opts(c->o, 77);

@@ -215,8 +215,8 @@ static int measure(const struct cell *c, struct result *r, const struct study_se
     return OK;
 }
 
-/* What both roles read while they compute, over what all of their cores can. Both get less in
- * proportion to what they ask for. */
+/* The bandwidth that both roles ask for while they compute, over that of all of their cores. Both
+ * get less in proportion to what they ask for. */
 static int find_slowdown(struct cell *c, const struct study_serving_engine *p,
                          const struct study_serving_engine *t)
 {

@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 #include "tests/simulate/contention.h"
-#include "simulate/contention_parts.h"
+#include "simulate/contention_rates.h"
 
 /* A step of a 1.28 B parameter model in f32 with 24 layers of width 2048. */
 static struct simulate_workload step(enum topo_phase phase, double n_tok)

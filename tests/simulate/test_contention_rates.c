@@ -1,7 +1,7 @@
 /* The simulator against what others measured on the real machines. Tests named regression_ only
  * repeat what it gives. */
 #include "tests/simulate/contention.h"
-#include "simulate/contention_parts.h"
+#include "simulate/contention_rates.h"
 #include "simulate/stream_fit.h"
 
 /* What was measured on a Kunpeng 920. */

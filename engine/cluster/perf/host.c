@@ -48,7 +48,7 @@ static int distinct(double *out, int *n, const struct cluster_point *p, int n_po
     return OK;
 }
 
-/* Of all pairs with the same tokens, by least squares of relative errors; 0 without such pairs. */
+/* c by all pairs with the same tokens, by least squares of relative errors; 0 without pairs. */
 static double attention_ms(const struct cluster_point *p, int n)
 {
     double xy = 0, xx = 0;

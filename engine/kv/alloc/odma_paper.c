@@ -91,7 +91,7 @@ static uint8_t quarters(int size, int q)
 
 static int take(struct odma_paper *o, int size, struct kv_extent *out)
 {
-    /* What is divided least first; FULL ends them. */
+    /* The least divided first; FULL ends them. */
     static const uint8_t lists[N_SIZES][N_LISTS] = {
         {QUARTER, HALF_AND_QUARTER, HALF, WHOLE},
         {HALF, HALF_AND_QUARTER, WHOLE},

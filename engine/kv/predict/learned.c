@@ -1,4 +1,4 @@
-/* What was learned from answered requests (kv/learn.h), applied to a prompt's text. */
+/* The predictor that was learned from answered requests (kv/learn.h), on a prompt's text. */
 #include "kv/learn.h"
 
 static int learned_open(void **state, const struct kv_predict_opts *o)

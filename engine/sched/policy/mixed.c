@@ -35,7 +35,8 @@ static void add(struct batch *b, int seq, int64_t n_tok, bool admit)
     b->tok += n_tok;
 }
 
-/* Of the age, and passed over often (or less often). Returns the next lower age, or NONE. */
+/* Take those of this age that were passed over often, or less often. Returns the next lower age,
+ * or NONE. */
 static int64_t add_decodes(struct batch *b, int64_t limit_tok, int64_t age, bool often)
 {
     int64_t next = NONE;

@@ -134,7 +134,7 @@ struct study_cluster {
  * are not here. */
 MUST int study_cluster_open(struct study_cluster *c, const struct study_cluster_opts *o);
 void study_cluster_close(struct study_cluster *c); /* twice is fine */
-/* What the numbers rest on, as notes of the cell. */
+/* The assumptions and sources of the numbers, as notes of the cell. */
 void study_cluster_notes(const struct study_cluster *c, struct study_cell *out);
 
 /* Those of `machines`, or of Fig. 16. Of a baseline all are n_prompt, also where the text has both

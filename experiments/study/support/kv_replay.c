@@ -91,7 +91,7 @@ static int bucket(void *ctx, const struct sched_request *q)
     return b ? kv_bounds_bucket(b, &need) : 0;
 }
 
-/* What a request got when it first had memory, to compare with what it came to need. */
+/* The memory that a request first got, to compare with what it came to need. */
 static void set_outcome(const struct device *d, struct seq *q, const struct kv_need *need)
 {
     const struct kv_bounds *b = kv_alloc_bounds(d->r->o->alloc, d->alloc);
@@ -339,7 +339,7 @@ static int64_t compute(struct device *d)
     return n_new;
 }
 
-/* Of all devices, after a step of each. */
+/* Utilization of all devices, after a step of each. */
 static void report_step(struct replay *r, int64_t n_tok)
 {
     double used = 0, reserved = 0, arena = 0, inner, outer, least = 1, most = 0;

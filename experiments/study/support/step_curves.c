@@ -50,7 +50,7 @@ static double batch_size(const struct cluster_point *p)
     return p->token_ms > 0 ? (double)p->batch : NAN;
 }
 
-/* Of single prompts: the square of the correlation of length and time. */
+/* The square of the correlation of length and time of single prompts. */
 static double linear_r2(const struct curves *c)
 {
     double x = 0, y = 0, xx = 0, yy = 0, xy = 0, n = 0;

@@ -1,10 +1,9 @@
-/* simulate/contention_parts.h - shared by the files of the contention simulator only.
- *
- * A call has two halves. contention_rates.c finds how fast the slowest thread of a layout
- * can read, gather and compute, which no work changes; contention.c prices a workload with it.
- *   Threads: any; all of it is plain data that is not changed. */
-#ifndef SIMULATE_CONTENTION_PARTS_H
-#define SIMULATE_CONTENTION_PARTS_H
+/* simulate/contention_rates.h - what the simulator of contention knows before it prices a workload:
+ * the machine, how fast the slowest thread of a layout can read, gather and compute, and how long
+ * threads and ranks wait for each other.   Threads: any; all of it is plain data that is not
+ * changed. */
+#ifndef SIMULATE_CONTENTION_RATES_H
+#define SIMULATE_CONTENTION_RATES_H
 
 #include "base/json.h"
 
@@ -29,7 +28,7 @@ struct simulate_layout {
         *placement; /* NULL: this one; of a placement always NULL */
 };
 
-/* Of the slowest thread, while all others work too. */
+/* The rates of the slowest thread, while all others work too. */
 struct simulate_rates {
     double read_gbps;   /* a stream */
     double gather_gbps; /* pieces of a cache line, bounded by latency */
@@ -43,10 +42,10 @@ double simulate_smin(double a, double b, double s);
 MUST int simulate_rates(const struct simulate_machine *s, const struct simulate_layout *l,
                         struct simulate_rates *out);
 
-/* Of the slowest rank: one barrier of its threads, ns. */
+/* One barrier of the threads of the slowest rank, ns. */
 double simulate_barrier_ns(const struct simulate_machine *s,
                            const struct simulate_layout *l);
-/* Of the farthest two neighbours of the ring of ranks: a hand-off, ns, and lambda. */
+/* A hand-off between the farthest two neighbours of the ring of ranks, ns, and its lambda. */
 void simulate_neighbours(const struct simulate_machine *s,
                          const struct simulate_layout *l, double *hand_off_ns,
                          double *lambda);
