@@ -37,7 +37,7 @@ struct sut_bench {
 
 /* ---- a run of the program ---- */
 
-/* What a command is to measure, as text; NULL: not given. */
+/* The settings of a measurement, as text; NULL: not given. */
 struct ask {
     const char *n_prompt, *n_output, *batch, *ctx;
 };
@@ -212,7 +212,7 @@ static double number(char *const *fields, int n, int at, double missing)
     return end > fields[at] && *end == '\0' ? v : NAN;
 }
 
-/* Of a row: what it measured. */
+/* The quantity that a row measured. */
 struct row {
     double n_prompt, n_output, batch, prefill_tok_s, decode_tok_s;
 };
@@ -418,7 +418,7 @@ static int check_columns(const struct sut_bench *b)
     return OK;
 }
 
-/* What the instruction set replaces. */
+/* The words that the instruction set replaces. */
 static int choose_program(struct sut_bench *b)
 {
     static const char *const keys[] = {"program", "env", NULL};

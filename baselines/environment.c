@@ -25,8 +25,6 @@ int sut_environment(char ***out, char *const *set, int n_set)
     while (environ[n_ours])
         n_ours++;
     *out = mem_new(MEM_HARNESS, (size_t)(n_ours + n_set + 1), sizeof **out);
-    if (!*out)
-        return ERR_NOMEM;
     for (int i = 0; i < n_ours; i++)
         if (!is_foreign(environ[i]))
             (*out)[n++] = environ[i];

@@ -24,7 +24,7 @@ struct gemm_case {
 
 /* Fill in the samples; everything above them is the caller's. */
 void gemm_case_sample(struct gemm_case *c);
-/* What the library's program is told (gemm/support/child.h). New reference. */
+/* The request to the library's program (gemm/support/child.h). New reference. */
 json_t *gemm_case_json(const struct gemm_case *c);
 /* Compare the sampled elements with `values`. *error: RMS against float64, relative to the RMS
  * of the result. ERR_STATE: it is too large, or an element was not written (null).

@@ -105,7 +105,7 @@ static void set_common(CURL *e, const struct sut_http_opts *o, const char *url,
     curl_easy_setopt(e, CURLOPT_PROXY, "");
 }
 
-/* What is left until o->end_ns, where that is less than the time of a request. */
+/* The time until o->end_ns, where that is less than the time of a request. */
 static int limit_time(CURL *e, const struct sut_http_opts *o, const char *url)
 {
     double left_s = ((double)o->end_ns - (double)clock_ns()) / 1e9;
@@ -369,16 +369,13 @@ int sut_http_open(struct sut_http **out, const struct sut_http_opts *o)
     if (rc != OK)
         return rc;
     h = mem_new(MEM_HARNESS, 1, sizeof(*h));
-    if (!h)
-        return ERR_NOMEM;
     h->o = *o;
     rc = thread_mutex_init(&h->lock);
     if (rc != OK)
         goto out;
     h->url = mem_strdup(MEM_HARNESS, o->url);
     h->api_key = o->api_key ? mem_strdup(MEM_HARNESS, o->api_key) : NULL;
-    rc = !h->url || (o->api_key && !h->api_key) ? ERR_NOMEM
-                                                : make_headers(&h->headers, h->api_key);
+    rc = make_headers(&h->headers, h->api_key);
     if (rc != OK)
         goto out;
     h->multi = curl_multi_init();
@@ -404,13 +401,11 @@ static int transfer_new(struct transfer **out, struct sut_http *h,
     int rc;
 
     *out = NULL;
-    if (!t)
-        return ERR_NOMEM;
     t->call = *c;
     t->posted_ns = clock_ns();
     t->head = (struct sut_http_head){.type = "", .retry_after_s = -1};
     t->body = mem_strndup(MEM_HARNESS, c->body, c->n_body);
-    rc = t->body ? join_url(&t->url, h->url, c->path) : ERR_NOMEM;
+    rc = join_url(&t->url, h->url, c->path);
     t->easy = rc == OK ? curl_easy_init() : NULL;
     if (rc == OK && !t->easy)
         rc = err_set(ERR_NOMEM, "libcurl: out of memory");

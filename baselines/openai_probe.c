@@ -130,7 +130,7 @@ static int read_models(struct sut_openai_probe *p, const struct sut_http_opts *h
     return rc;
 }
 
-/* What servers tell outside of the protocol. */
+/* Facts that servers state outside of the protocol. */
 static void read_more(struct sut_openai_probe *p, const struct sut_http_opts *http)
 {
     static const char *const versions[] = {"/version", "/api/version"}; /* vLLM, Ollama */
@@ -292,8 +292,6 @@ int sut_openai_probe(struct sut_openai_probe *out, const struct sut_http_opts *h
         asking.end_ns = clock_ns() + (uint64_t)(o->limit_s * 1e9);
     out->url = mem_strdup(MEM_HARNESS, http->url);
     out->api_key = http->api_key ? mem_strdup(MEM_HARNESS, http->api_key) : NULL;
-    if (!out->url || (http->api_key && !out->api_key))
-        return ERR_NOMEM;
     TRY(read_models(out, &asking, o->model));
     read_more(out, &asking);
     out->vocab_assumed = out->vocab <= 0;
@@ -329,8 +327,6 @@ static int read_ids(const json_t *answer, int32_t **ids, size_t *n_ids)
     if (!json_is_array(list))
         return err_set(ERR_UNSUPPORTED, "/tokenize: an answer without \"tokens\"");
     *ids = mem_new(MEM_HARNESS, n, sizeof(**ids));
-    if (!*ids)
-        return ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         (*ids)[i] = (int32_t)json_integer_value(json_array_get(list, i));
     *n_ids = n;
@@ -359,8 +355,8 @@ int sut_openai_encode(const struct sut_openai_probe *p, const char *text, size_t
     *n_ids = 0;
     snprintf(root, sizeof(root), "%.*s%.*s", (int)(host - p->url), p->url,
              (int)strcspn(host, "/"), host);
-    body = q ? json_text(q, JSON_COMPACT) : NULL;
-    rc = body ? sut_http_fetch(&http, "/tokenize", body, &answer, &status) : ERR_NOMEM;
+    body = json_text(q, JSON_COMPACT);
+    rc = sut_http_fetch(&http, "/tokenize", body, &answer, &status);
     if (rc == OK && status != 200)
         rc = err_set(ERR_UNSUPPORTED, "%s/tokenize: HTTP %ld: no tokenizer for texts",
                      root, status);

@@ -45,7 +45,7 @@ static void add_file(struct identity *id, const struct stat *st)
     id->mtime_ns = t > id->mtime_ns ? t : id->mtime_ns;
 }
 
-/* Of a file, or of the files in a folder: their bytes and the newest change. */
+/* The bytes and the newest change of a file, or of the files in a folder. */
 static int identify(struct identity *id, const char *path)
 {
     const struct dirent *e;
@@ -96,7 +96,7 @@ static int depends_on(json_t **out, const struct sut_plan_request *r)
         "isa", words, "cpus", cpus, "cpu_model", json_string_lossy(cpu.model_name),
         "microcode", json_string_lossy(cpu.microcode), "n_online", budget.n_online,
         "kernels", build_info.kernels);
-    return *out ? OK : err_set(ERR_NOMEM, "plan: out of memory");
+    return OK;
 }
 
 /* <dir>/<model>-<way>-<hash>.json */
@@ -184,8 +184,7 @@ static int make_plan(const struct sut_plan_request *r, const json_t *key,
     clock_utc(utc, sizeof(utc));
     made = json_pack("{s:O, s:o, s:f, s:s}", "depends_on", key, "command", words_json(&w),
                      "made_s", *seconds, "utc", utc);
-    rc = made ? json_write_file(made, made_path)
-              : err_set(ERR_NOMEM, "plan: out of memory");
+    rc = json_write_file(made, made_path);
     json_decref(made);
     return rc;
 }

@@ -256,8 +256,6 @@ int sut_server_start(struct sut_server **out, const struct sut_server_opts *o)
     int port = (int)o->port, rc;
 
     *out = NULL;
-    if (!s)
-        return ERR_NOMEM;
     s->log = -1;
     base = strrchr(o->system, '/');
     snprintf(s->name, sizeof(s->name), "%s", base ? base + 1 : o->system);
@@ -467,5 +465,5 @@ int sut_server_describe(struct sut_server *s, json_t **out)
                            s->v.prefill_threads, "os_threads", n_threads, "cpus_allowed",
                            cpus);
     text_fini(&command);
-    return *out ? OK : err_set(ERR_NOMEM, "%s: out of memory", s->name);
+    return OK;
 }

@@ -39,7 +39,7 @@ struct sut_server_opts {
     int64_t slots;       /* requests served at once */
     int64_t port;        /* 0: one that is free */
     double ready_s;      /* 0: as the file states */
-    /* Of its products, where its command can say so; NULL: its own choice. */
+    /* The precision of its products, where its command has such an option; NULL: its own choice. */
     const char *precision;
 };
 
@@ -49,7 +49,7 @@ struct sut_server_opts {
 MUST int sut_server_start(struct sut_server **out, const struct sut_server_opts *o);
 void sut_server_stop(struct sut_server **s);
 
-/* Of its OpenAI interface, "http://127.0.0.1:PORT/v1"; lent. */
+/* The URL of its OpenAI interface, "http://127.0.0.1:PORT/v1"; lent. */
 const char *sut_server_url(const struct sut_server *s);
 /* When its program was started, by clock_ns(). It is known to be ready 10 ms late at most. */
 uint64_t sut_server_started_ns(const struct sut_server *s);

@@ -96,7 +96,7 @@ static void list_phase(const struct plan_phase *p, char *cpus, size_t n, char *r
 static int values_of_plan(struct sut_server_values *v, const char *path)
 {
     struct plan *p = mem_new(MEM_HARNESS, 1, sizeof(*p));
-    int rc = p ? plan_read(p, path) : ERR_NOMEM;
+    int rc = plan_read(p, path);
 
     if (rc == OK) {
         list_phase(&p->decode, v->cpus, sizeof(v->cpus), v->rank_cpus,

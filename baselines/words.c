@@ -101,8 +101,6 @@ static int finish_words(char ***out, int *n, struct words *w)
     char **v = mem_new(MEM_HARNESS, n_pointers * sizeof(*v) + w->text.n, 1);
     char *at;
 
-    if (!v)
-        return ERR_NOMEM;
     at = (char *)(v + n_pointers);
     if (w->text.n)
         memcpy(at, w->text.p, w->text.n);

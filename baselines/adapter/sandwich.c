@@ -236,7 +236,7 @@ static int get_plan(struct sut *s)
         return err_set(ERR_ARG, "sandwich: plan_ranks is for plan_by=even_split");
     TRY(sut_plan_get(&s->plan, &r));
     o->plan = mem_strdup(MEM_HARNESS, s->plan.path);
-    return o->plan ? OK : ERR_NOMEM;
+    return OK;
 }
 
 static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on_event,
@@ -246,8 +246,6 @@ static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on
     int rc;
 
     *out = NULL;
-    if (!s)
-        return ERR_NOMEM;
     s->on_event = on_event;
     s->ctx = ctx;
     rc = thread_mutex_init(&s->lock);
@@ -276,21 +274,18 @@ out:
 
 static int sandwich_submit(struct sut *s, const struct sut_request *r)
 {
-    struct flight *f;
-    struct serve_request q = {.prompt = r->prompt,
-                              .n_prompt = r->n_prompt,
-                              .max_new = r->n_output,
-                              .ignore_eos = true,
-                              .sampling = {.top_p = 1, .seed = r->seed},
-                              .on_token = on_token};
-    int rc = ERR_NOMEM;
+    struct flight *f = mem_new(MEM_HARNESS, 1, sizeof(*f));
+    const struct serve_request q = {.prompt = r->prompt,
+                                    .n_prompt = r->n_prompt,
+                                    .max_new = r->n_output,
+                                    .ignore_eos = true,
+                                    .sampling = {.top_p = 1, .seed = r->seed},
+                                    .on_token = on_token,
+                                    .ctx = f};
+    int rc;
 
-    f = mem_new(MEM_HARNESS, 1, sizeof(*f));
-    if (!f)
-        return rc;
     f->sut = s;
     f->request = r->request;
-    q.ctx = f;
     /* The lock holds its last event back until it is linked. */
     pthread_mutex_lock(&s->lock);
     if (s->broken)
@@ -349,7 +344,7 @@ static void phase_text(char out[96], const json_t *f)
         snprintf(out + n, (size_t)(96 - n), ", sums by %s", name);
 }
 
-/* What the phases run on, in words: two variants that state the same are the same system. */
+/* The CPUs and threads of the phases, in words: two variants that state the same are the same system. */
 static json_t *configuration(const json_t *described)
 {
     const json_t *plan = json_object_get(described, "plan");

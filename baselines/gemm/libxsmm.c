@@ -38,7 +38,7 @@ static const struct gemm_setting settings[] = {
     {0},
 };
 
-/* What a kernel computes of k; all but FIRST add to C. */
+/* The part of k that a kernel computes; all but FIRST add to C. */
 enum part { FIRST, MORE, REST }; /* a chunk, a later chunk, what is left of k */
 
 /* One generated kernel: rows x columns of a tile, a whole number of k blocks or the rest.

@@ -120,7 +120,7 @@ static void remove_if_stale(const char *path)
         close(fd);
 }
 
-/* Of the target, a path of n bytes. */
+/* The folder of the target, a path of n bytes. */
 static int remove_stale(const char *target, size_t n)
 {
     const char *slash = memrchr(target, '/', n);

@@ -11,7 +11,7 @@ static uint64_t step(uint64_t h, uint64_t word)
     return h << 29 | h >> 35;
 }
 
-/* Of the next word. */
+/* The factor of the next word. */
 static uint64_t *sum_of(struct hash_stream *s)
 {
     return &s->h[s->n_bytes / 8 % HASH_STREAM_SUMS];

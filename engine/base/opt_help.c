@@ -1,4 +1,5 @@
 #include "base/opt.h"
+#include "base/table.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static void put_flag(const char *name, FILE *f)
         fputc(*name == '_' ? '-' : *name, f);
 }
 
-/* What stands for the value behind a flag; NULL for a switch. */
+/* The word for the value of a flag; NULL for a switch. */
 static const char *value_name(const struct opt_row *r)
 {
     switch (r->type) {
@@ -161,33 +162,26 @@ void opt_help_usage(const struct opt_usage *u, const struct opt_row *table, FILE
     fprintf(f, "\nExamples:\n%s\nExit status:\n%s", u->examples, u->exit_status);
 }
 
-/* A bar inside a cell would end it. */
-static void put_escaped(const char *s, FILE *f)
+void opt_help_markdown(const struct opt_row *rows, FILE *f)
 {
-    for (; *s; s++) {
-        if (*s == '|')
-            fputc('\\', f);
-        fputc(*s, f);
-    }
-}
+    static const struct table_column columns[] = {
+        {"key", 0},     {"type", 0},    {"unit", 0}, {"range", 0},
+        {"default", 0}, {"meaning", 0}, {0}};
+    struct table t = {.f = f, .markdown = true, .columns = columns};
 
-void opt_help_markdown(const struct opt_row *table, FILE *f)
-{
-    fputs("| key | type | unit | range | default | meaning |\n"
-          "|---|---|---|---|---|---|\n",
-          f);
-    for (; table->name; table++) {
-        fprintf(f, "| `%s` | ", table->name);
-        put_escaped(type_word(table), f);
-        fprintf(f, " | %s | ", table->unit ? table->unit : "");
-        if (table->max >= UNLIMITED)
-            fprintf(f, "at least %.15g", table->min);
-        else if (table->min != 0 || table->max != 0)
-            fprintf(f, "%.15g..%.15g", table->min, table->max);
-        fputs(" | ", f);
-        put_escaped(table->def ? table->def : "", f);
-        fputs(" | ", f);
-        put_escaped(table->help ? table->help : "", f);
-        fprintf(f, "%s%s |\n", table->names ? " " : "", opt_names(table));
+    table_head(&t);
+    for (const struct opt_row *r = rows; r->name; r++) {
+        table_cell(&t, "`%s`", r->name);
+        table_cell(&t, "%s", type_word(r));
+        table_cell(&t, "%s", r->unit ? r->unit : "");
+        if (r->max >= UNLIMITED)
+            table_cell(&t, "at least %.15g", r->min);
+        else if (r->min != 0 || r->max != 0)
+            table_cell(&t, "%.15g..%.15g", r->min, r->max);
+        else
+            table_cell(&t, "%s", "");
+        table_cell(&t, "%s", r->def ? r->def : "");
+        table_cell(&t, "%s%s%s", r->help ? r->help : "", r->names ? " " : "",
+                   opt_names(r));
     }
 }

@@ -25,7 +25,7 @@ void stats_ridge_add(struct stats_ridge *r, const double *x, const double *y);
 /* Set r->weights from all examples so far; as often as wanted. ERR_ARG: the features depend on
  * each other and the penalty is too small for this precision. */
 MUST int stats_ridge_solve(struct stats_ridge *r, double penalty);
-/* What the last solution expects of the first target. */
+/* The value of the first target that the last solution predicts. */
 double stats_ridge_predict(const struct stats_ridge *r, const double *x);
 
 #endif

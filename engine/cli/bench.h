@@ -53,7 +53,7 @@ struct cli_bench {
     json_t *card; /* NULL: unknown bounds */
     json_t *rows;
     struct measure *measure;
-    /* Of the model in hand. */
+    /* The current model. */
     const char *path;
     struct model_bench engine; /* its steps are those of prompts */
     struct model_bench_steps gen_steps;
@@ -70,9 +70,7 @@ void cli_bench_test_name(const struct cli_bench *b, const struct cli_bench_test 
 /* A row of b->rows with what all rows have: the build, this CPU and the time. Lent; NULL:
  * no memory. */
 json_t *cli_bench_new_row(struct cli_bench *b);
-/* null where x is not finite. */
-json_t *cli_bench_number(double x);
-/* What bounds a rate (name NULL: nothing does), in the card's unit, and the share of it that
+/* The bound of a rate (name NULL: there is none), in the card's unit, and the share of it that
  * `rate` reaches. */
 void cli_bench_set_bound(json_t *row, const char *name, double bound, double rate);
 /* Append the measured test i of the model in hand, which is in `f`, to b->rows. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
 #include "cli/cli.h"
@@ -69,7 +70,7 @@ static double bound_of(const struct cli_bench *b, const struct op_case *c,
     return roof;
 }
 
-/* Of alternative i; v: of a kernel, NULL: of the team. */
+/* Add the row of alternative i; v: its kernel, NULL: a phase of the team. */
 static int add_row(struct op_bench *o, const struct op_case *c, int i, const char *op,
                    const struct kern_variant *v)
 {
@@ -85,16 +86,16 @@ static int add_row(struct op_bench *o, const struct op_case *c, int i, const cha
         return err_set(ERR_NOMEM, "no memory for the result");
     measure_report(b->measure, i, &r);
     for (int k = 0; k < n_rounds; k++)
-        json_array_append_new(all_ns, cli_bench_number(1e9 * seconds[k]));
+        json_array_append_new(all_ns, json_number(1e9 * seconds[k]));
     json_object_set_new(row, "op", json_string(op));
     json_object_set_new(row, "variant",
                         json_string(v ? v->name : par_team_name(o->team)));
     json_object_set_new(row, "shape", json_string(c->shape));
     json_object_set_new(row, "n_threads", json_integer(c->n_threads));
     json_object_set_new(row, "unit", json_string(c->unit));
-    json_object_set_new(row, "rate", cli_bench_number(c->work / r.estimate * 1e-9));
-    json_object_set_new(row, "rate_lo", cli_bench_number(c->work / r.hi * 1e-9));
-    json_object_set_new(row, "rate_hi", cli_bench_number(c->work / r.lo * 1e-9));
+    json_object_set_new(row, "rate", json_number(c->work / r.estimate * 1e-9));
+    json_object_set_new(row, "rate_lo", json_number(c->work / r.hi * 1e-9));
+    json_object_set_new(row, "rate_hi", json_number(c->work / r.lo * 1e-9));
     json_object_set_new(row, "n_disturbed", json_integer(r.n_disturbed));
     cli_bench_set_bound(row, bound_name, bound, c->work / r.estimate * 1e-9);
     json_object_set_new(row, "samples_ns", all_ns);

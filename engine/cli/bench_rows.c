@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/stats.h"
+#include "base/table.h"
 #include "measure/card.h"
 
 void cli_bench_type(const struct format_file *f, char *out, size_t n)
@@ -30,16 +31,11 @@ void cli_bench_test_name(const struct cli_bench *b, const struct cli_bench_test 
              ranks);
 }
 
-json_t *cli_bench_number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 void cli_bench_set_bound(json_t *row, const char *name, double bound, double rate)
 {
     json_object_set_new(row, "bound", name ? json_string(name) : json_null());
-    json_object_set_new(row, "bound_value", cli_bench_number(bound));
-    json_object_set_new(row, "bound_frac", cli_bench_number(measure_share(rate, bound)));
+    json_object_set_new(row, "bound_value", json_number(bound));
+    json_object_set_new(row, "bound_frac", json_number(measure_share(rate, bound)));
 }
 
 json_t *cli_bench_new_row(struct cli_bench *b)
@@ -79,7 +75,7 @@ static void add_bound(json_t *row, const struct cli_bench *b,
         work = model_cost_prefill(c, types, t->n_tok, 0).flop;
         bound = measure_card_peak_gflops(b->card, type, precision, threads);
     }
-    json_object_set_new(row, "bound_work", cli_bench_number(work));
+    json_object_set_new(row, "bound_work", json_number(work));
     cli_bench_set_bound(row, t->n_seqs ? "read_gbps" : "peak_gflops", bound,
                         work / seconds * 1e-9);
 }
@@ -96,23 +92,22 @@ static void add_times(json_t *row, const struct cli_bench *b, int i, double n_to
     for (int k = 0; k < n_rounds; k++) {
         ns[n] = 1e9 * seconds[k];
         rate[n] = n_tok / seconds[k];
-        json_array_append_new(all_ns, cli_bench_number(ns[n]));
-        json_array_append_new(all, cli_bench_number(rate[n++]));
+        json_array_append_new(all_ns, json_number(ns[n]));
+        json_array_append_new(all, json_number(rate[n++]));
     }
     measure_report(b->measure, i, &r);
-    json_object_set_new(row, "avg_ns", cli_bench_number(stats_mean(ns, (size_t)n)));
+    json_object_set_new(row, "avg_ns", json_number(stats_mean(ns, (size_t)n)));
     json_object_set_new(row, "stddev_ns",
-                        cli_bench_number(n > 1 ? stats_std(ns, (size_t)n) : NAN));
-    json_object_set_new(row, "avg_ts", cli_bench_number(stats_mean(rate, (size_t)n)));
+                        json_number(n > 1 ? stats_std(ns, (size_t)n) : NAN));
+    json_object_set_new(row, "avg_ts", json_number(stats_mean(rate, (size_t)n)));
     json_object_set_new(row, "stddev_ts",
-                        cli_bench_number(n > 1 ? stats_std(rate, (size_t)n) : NAN));
-    json_object_set_new(row, "estimate_ts", cli_bench_number(n_tok / r.estimate));
-    json_object_set_new(row, "estimate_lo_ts", cli_bench_number(n_tok / r.hi));
-    json_object_set_new(row, "estimate_hi_ts", cli_bench_number(n_tok / r.lo));
+                        json_number(n > 1 ? stats_std(rate, (size_t)n) : NAN));
+    json_object_set_new(row, "estimate_ts", json_number(n_tok / r.estimate));
+    json_object_set_new(row, "estimate_lo_ts", json_number(n_tok / r.hi));
+    json_object_set_new(row, "estimate_hi_ts", json_number(n_tok / r.lo));
     json_object_set_new(row, "n_disturbed", json_integer(r.n_disturbed));
-    json_object_set_new(
-        row, "joules_per_tok",
-        cli_bench_number(*b->no_energy ? NAN : b->joules[i] / (n * n_tok)));
+    json_object_set_new(row, "joules_per_tok",
+                        json_number(*b->no_energy ? NAN : b->joules[i] / (n * n_tok)));
     json_object_set_new(row, "no_energy",
                         *b->no_energy ? json_string(b->no_energy) : json_null());
     add_bound(row, b, &b->tests[i], r.estimate);
@@ -153,86 +148,75 @@ int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i)
     return OK;
 }
 
+static const struct table_column op_columns[] = {{"op", -10},
+                                                 {"variant", -22},
+                                                 {"shape", -21},
+                                                 {"threads", 7},
+                                                 {"rate (interval, %)", 22},
+                                                 {"unit", -7},
+                                                 {"% of bound", 10},
+                                                 {0}};
+
+/* The first column is as wide as the widest name. */
+static void model_table(struct table *t, struct table_column columns[8],
+                        const struct cli_bench *b)
+{
+    static const struct table_column all[8] = {
+        {"model", 0},   {"size", 10}, {"params", 9}, {"backend", -7},
+        {"threads", 7}, {"test", 11}, {"t/s", 20},   {0}};
+
+    memcpy(columns, all, sizeof(all));
+    columns[0].width = -b->name_width;
+    *t = (struct table){.f = stdout, .markdown = true, .columns = columns};
+}
+
 void cli_bench_print_head(const struct cli_bench *b)
 {
-    if (b->f->ops) {
-        printf("| %-10s | %-22s | %-21s | threads | %22s | %-7s | %% of bound |\n", "op",
-               "variant", "shape", "rate (interval, %)", "unit");
-        printf(
-            "| ---------- | ---------------------- | --------------------- | ------: | "
-            "---------------------: | ------- | ---------: |\n");
-        return;
-    }
-    printf("| %-*s | %10s | %9s | %-7s | %7s | %11s | %20s |\n", b->name_width, "model",
-           "size", "params", "backend", "threads", "test", "t/s");
-    printf("| ");
-    for (int i = 0; i < b->name_width; i++)
-        putchar('-');
-    printf(" | ---------: | --------: | ------- | ------: | ----------: | "
-           "-------------------: |\n");
+    struct table_column columns[8];
+    struct table t = {.f = stdout, .markdown = true, .columns = op_columns};
+
+    if (!b->f->ops)
+        model_table(&t, columns, b);
+    table_head(&t);
 }
 
 static void print_md(const struct cli_bench *b, const json_t *row)
 {
     double bytes = json_f64_at(row, "model_size"), n = json_f64_at(row, "model_n_params");
     bool gib = bytes >= 0x1p30, billion = n >= 1e9;
-    char size[32], params[32], rate[48];
+    struct table_column columns[8];
+    char deviation[24] = "";
+    struct table t;
 
-    snprintf(size, sizeof(size), "%.2f %s", bytes / (gib ? 0x1p30 : 0x1p20),
-             gib ? "GiB" : "MiB");
-    snprintf(params, sizeof(params), "%.2f %s", n / (billion ? 1e9 : 1e6),
-             billion ? "B" : "M");
-    snprintf(rate, sizeof(rate), "%.2f", json_f64_at(row, "avg_ts"));
+    model_table(&t, columns, b);
     if (json_is_real(json_object_get(row, "stddev_ts")))
-        snprintf(rate + strlen(rate), sizeof(rate) - strlen(rate), " ± %.2f",
-                 json_f64_at(row, "stddev_ts"));
-    /* "±" takes two bytes and one column */
-    printf("| %-*s | %10s | %9s | %-7s | %7.0f | %11s | %*s |\n", b->name_width,
-           json_str_at(row, "model_type", ""), size, params,
-           json_str_at(row, "backend", ""), json_f64_at(row, "n_threads"),
-           json_str_at(row, "test", ""), strchr(rate, ' ') ? 21 : 20, rate);
+        snprintf(deviation, sizeof(deviation), " ± %.2f", json_f64_at(row, "stddev_ts"));
+    table_cell(&t, "%s", json_str_at(row, "model_type", ""));
+    table_cell(&t, "%.2f %s", bytes / (gib ? 0x1p30 : 0x1p20), gib ? "GiB" : "MiB");
+    table_cell(&t, "%.2f %s", n / (billion ? 1e9 : 1e6), billion ? "B" : "M");
+    table_cell(&t, "%s", json_str_at(row, "backend", ""));
+    table_cell(&t, "%.0f", json_f64_at(row, "n_threads"));
+    table_cell(&t, "%s", json_str_at(row, "test", ""));
+    table_cell(&t, "%.2f%s", json_f64_at(row, "avg_ts"), deviation);
 }
 
 static void print_op_md(const json_t *row)
 {
     double value = json_f64_at(row, "rate"), frac = json_f64_at(row, "bound_frac");
-    char rate[64], share[16] = "";
+    struct table t = {.f = stdout, .markdown = true, .columns = op_columns};
 
-    snprintf(rate, sizeof(rate), "%.1f (%+.1f .. %+.1f)", value,
-             100 * (json_f64_at(row, "rate_lo") / value - 1),
-             100 * (json_f64_at(row, "rate_hi") / value - 1));
+    table_cell(&t, "%s", json_str_at(row, "op", ""));
+    table_cell(&t, "%s", json_str_at(row, "variant", ""));
+    table_cell(&t, "%s", json_str_at(row, "shape", ""));
+    table_cell(&t, "%.0f", json_f64_at(row, "n_threads"));
+    table_cell(&t, "%.1f (%+.1f .. %+.1f)", value,
+               100 * (json_f64_at(row, "rate_lo") / value - 1),
+               100 * (json_f64_at(row, "rate_hi") / value - 1));
+    table_cell(&t, "%s", json_str_at(row, "unit", ""));
     if (frac > 0)
-        snprintf(share, sizeof(share), "%.1f", 100 * frac);
-    printf("| %-10s | %-22s | %-21s | %7.0f | %22s | %-7s | %10s |\n",
-           json_str_at(row, "op", ""), json_str_at(row, "variant", ""),
-           json_str_at(row, "shape", ""), json_f64_at(row, "n_threads"), rate,
-           json_str_at(row, "unit", ""), share);
-}
-
-/* A line of what is not a list; `head`: of the keys in place of the values. */
-static void print_csv(const json_t *row, bool head)
-{
-    const char *key, *separator = "";
-    json_t *v;
-
-    json_object_foreach((json_t *)row, key, v)
-    {
-        if (json_is_array(v))
-            continue;
-        fputs(separator, stdout);
-        separator = ",";
-        if (head)
-            fputs(key, stdout);
-        else if (json_is_real(v))
-            printf("%.9g", json_real_value(v));
-        else if (json_is_integer(v))
-            printf("%lld", (long long)json_integer_value(v));
-        else if (json_is_boolean(v))
-            printf("%d", json_is_true(v));
-        for (const char *s = head ? NULL : json_string_value(v); s && *s; s++)
-            putchar(*s == ',' || *s == '"' || *s == '\n' ? ' ' : *s);
-    }
-    putchar('\n');
+        table_cell(&t, "%.1f", 100 * frac);
+    else
+        table_cell(&t, "%s", "");
 }
 
 void cli_bench_print(const struct cli_bench *b, size_t first)
@@ -241,9 +225,9 @@ void cli_bench_print(const struct cli_bench *b, size_t first)
         const json_t *row = json_array_get(b->rows, i);
 
         if (b->f->output == CLI_BENCH_CSV && i == 0)
-            print_csv(row, true);
+            table_csv(stdout, row, true);
         if (b->f->output == CLI_BENCH_CSV)
-            print_csv(row, false);
+            table_csv(stdout, row, false);
         else if (b->f->output == CLI_BENCH_MD && b->f->ops)
             print_op_md(row);
         else if (b->f->output == CLI_BENCH_MD)

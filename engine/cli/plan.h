@@ -30,11 +30,11 @@ void cli_plan_close(struct cli_plan_job **j);
 struct plan_method;
 MUST int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
                       const struct plan_method **method,
-                      const struct cli_plan_progress *told);
+                      const struct cli_plan_progress *progress);
 /* Search, tune and replay, and hand the plan to `put` (--tune). ERR_CANCELED: the command was
  * interrupted. */
 MUST int cli_plan_tune(struct cli_plan_job *j, const struct cli_plan_flags *f,
-                       const struct cli_plan_progress *told,
+                       const struct cli_plan_progress *progress,
                        int (*put)(const struct cli_plan_flags *f, const struct plan *p));
 
 /* The i-th machine that can be simulated; NULL after the last, or if none is found. */

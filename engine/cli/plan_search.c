@@ -204,7 +204,8 @@ void cli_plan_close(struct cli_plan_job **jp)
 }
 
 int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
-                 const struct plan_method **method, const struct cli_plan_progress *told)
+                 const struct plan_method **method,
+                 const struct cli_plan_progress *progress)
 {
     const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
     const struct plan_lengths given = {j->lengths, j->lengths + j->n_lengths,
@@ -222,8 +223,8 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
                                    .one_team = host || f->one_team,
                                    .search = f->search,
                                    .stop = &cli_interrupted,
-                                   .progress = told->fn,
-                                   .progress_ctx = told->ctx};
+                                   .progress = progress->fn,
+                                   .progress_ctx = progress->ctx};
     if (rc == OK)
         rc = plan_evaluator_find(host ? "measured" : "contention", &o->evaluator);
     if (rc == OK)

@@ -24,7 +24,7 @@
 #define STEP_TOK 512
 #define COMPARED 5 /* rounds of a tuned schedule and the default one */
 #define ROWS_MAX 64
-/* Of a share of the time: preparing operands and comparing come on top of measuring. */
+/* The part of a time budget that is measuring; preparing operands and comparing take the rest. */
 #define MEASURED_FRAC 0.7
 
 struct replay {
@@ -319,7 +319,7 @@ static int contexts(struct serve *s, const struct replay *r, int size, double *m
     return rc;
 }
 
-/* What the engine chose, into the plan, so that later replays and the result have it. */
+/* The engine's choice becomes part of the plan, so that later replays and the result have it. */
 static int keep_allreduce(struct serve *s, struct plan *p)
 {
     struct plan_phase *phases[] = {&p->prefill, &p->decode};
@@ -481,7 +481,7 @@ static void report(const struct plan_pipeline_result *found)
 }
 
 int cli_plan_tune(struct cli_plan_job *plan_job, const struct cli_plan_flags *f,
-                  const struct cli_plan_progress *told,
+                  const struct cli_plan_progress *progress,
                   int (*put)(const struct cli_plan_flags *f, const struct plan *p))
 {
     static struct plan_pipeline_result found; /* too large for the stack */
@@ -502,7 +502,7 @@ int cli_plan_tune(struct cli_plan_job *plan_job, const struct cli_plan_flags *f,
     if (rc == OK)
         rc = path.rc;
     if (rc == OK)
-        rc = cli_plan_ask(plan_job, &j.search, &o.method, told);
+        rc = cli_plan_ask(plan_job, &j.search, &o.method, progress);
     if (rc == OK)
         rc = make_key(&key, &j);
     if (rc == OK) {

@@ -22,7 +22,7 @@ struct cli_tune_ask {
         *own; /* of a product, tuned next to the engine's; or NULL */
     int64_t m_max;
     bool every; /* number of rows up to m_max, not a grid */
-    /* Of a model: the parts of matrices that each of n_ranks ranks computes alone, each shape
+    /* With `model`: the parts of matrices that each of n_ranks ranks computes alone, each shape
      * once, or the head only, which they compute together. 0: all matrices, of a model for
      * one rank. */
     int n_ranks;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/table.h"
 #include "cli/cli.h"
 #include "cli/tune.h"
 #include "tune/validate.h"
@@ -60,27 +61,35 @@ static void end_progress(void)
         fprintf(stderr, "\r\033[K");
 }
 
-static void print_row(const struct cli_tuned *r)
+static void print_row(struct table *t, const struct cli_tuned *r)
 {
-    char speedup[32] = "n/a";
-
+    table_cell(t, "%s", r->matrix);
+    table_cell(t, "%lld", (long long)r->n_shapes);
+    table_cell(t, "%lld", (long long)r->n_found);
+    table_cell(t, "%lld", (long long)r->n_known);
+    table_cell(t, "%lld", (long long)r->n_measurements);
+    table_cell(t, "%.1f", r->seconds);
     if (r->n_compared > 0)
-        snprintf(speedup, sizeof(speedup), "%.3f",
-                 exp(r->log_speedup / (double)r->n_compared));
-    printf("%-28s %6lld %6lld %6lld %12lld %9.1f %9s %8lld %10lld\n", r->matrix,
-           (long long)r->n_shapes, (long long)r->n_found, (long long)r->n_known,
-           (long long)r->n_measurements, r->seconds, speedup, (long long)r->n_compared,
-           (long long)r->n_taken_back);
+        table_cell(t, "%.3f", exp(r->log_speedup / (double)r->n_compared));
+    else
+        table_cell(t, "n/a");
+    table_cell(t, "%lld", (long long)r->n_compared);
+    table_cell(t, "%lld", (long long)r->n_taken_back);
 }
 
 void cli_tune_report(const struct cli_tuned *rows, int n)
 {
+    static const struct table_column columns[] = {{"matrix", -28},      {"shapes", 6},
+                                                  {"found", 6},         {"known", 6},
+                                                  {"measurements", 12}, {"seconds", 9},
+                                                  {"speed-up", 9},      {"compared", 8},
+                                                  {"taken back", 10},   {0}};
+    struct table t = {.f = stdout, .columns = columns};
     struct cli_tuned all = {.matrix = "all"};
 
-    printf("%-28s %6s %6s %6s %12s %9s %9s %8s %10s\n", "matrix", "shapes", "found",
-           "known", "measurements", "seconds", "speed-up", "compared", "taken back");
+    table_head(&t);
     for (int i = 0; i < n; i++) {
-        print_row(&rows[i]);
+        print_row(&t, &rows[i]);
         all.n_shapes += rows[i].n_shapes;
         all.n_found += rows[i].n_found;
         all.n_known += rows[i].n_known;
@@ -90,7 +99,7 @@ void cli_tune_report(const struct cli_tuned *rows, int n)
         all.n_compared += rows[i].n_compared;
         all.n_taken_back += rows[i].n_taken_back;
     }
-    print_row(&all);
+    print_row(&t, &all);
     printf(
         "speed-up: geometric mean of default over tuned, the fastest runs of both when "
         "measured again in turn,\nweights out of cache; "

@@ -541,7 +541,8 @@ static void report_step(const struct commits *c, const struct commits_step *s, F
             commits_verdict_name(s->verdict), s->why[0] ? ": " : "", s->why);
 }
 
-/* Of the steps with this verdict; `n` tables were printed before. Returns how many there are. */
+/* Print the tables of the steps with this verdict; `n` were printed before. Returns how many
+ * there are. */
 static int report_tables(const struct commits *c, enum commits_verdict v, int n, FILE *f)
 {
     for (size_t i = 0; i < c->n_steps; i++) {

@@ -19,7 +19,7 @@
 #include "base/opt.h"
 #include "experiments/metrics/compare.h"
 
-/* What the verbs share; each has it as its options' first member. */
+/* The options that the verbs share; each has them as its options' first member. */
 struct commits_opts {
     bool smoke, aa, keep;
     int64_t rounds_max, seed;

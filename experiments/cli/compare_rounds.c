@@ -51,8 +51,6 @@ static int make_command(struct command *c, const struct compare_rounds *r,
                               mem_new(MEM_HARNESS, 10 + 2 * (n_lines + (size_t)r->n_sets),
                                       sizeof(*c->argv)),
                           .sets = mem_strdup(MEM_HARNESS, v->sets ? v->sets : "")};
-    if (!c->argv || !c->sets)
-        return ERR_NOMEM;
     c->argv[c->n++] = program;
     c->argv[c->n++] = "run";
     c->argv[c->n++] = job;

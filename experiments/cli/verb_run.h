@@ -13,7 +13,7 @@ struct verb_run_opts {
     const char *out, *tag; /* as of run_dir_of() */
 };
 
-/* What a run has left. */
+/* The result of a run. */
 struct verb_ran {
     struct run_dir dir;
     struct run_outcome outcome;

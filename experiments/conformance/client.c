@@ -15,7 +15,6 @@
 #include "baselines/http.h"
 #include "baselines/openai.h"
 #include "baselines/sse.h"
-#include "experiments/conformance/answer.h"
 
 #define CONNECT_S 10
 #define METRICS_S 5
@@ -97,9 +96,129 @@ static char *body_of(const struct conform_client *c, const struct conform_reques
         json_object_set_new(j, "cache_prompt", json_true());
     if (c->ask_probs)
         json_object_set_new(j, "n_probs", json_integer(1));
-    text = j ? json_text(j, JSON_COMPACT) : NULL;
+    text = json_text(j, JSON_COMPACT);
     json_decref(j);
     return text;
+}
+
+/* --- what an answer holds */
+
+void conform_answer_fini(struct conform_answer *a)
+{
+    text_fini(&a->text);
+    mem_free(a->ids);
+    *a = (struct conform_answer){0};
+}
+
+bool conform_answer_whole(const struct conform_answer *a)
+{
+    return a->status == 200 && a->ended && !a->hung && !a->left && !a->error[0] &&
+           !a->malformed[0];
+}
+
+static void take_count(int64_t *to, const json_t *usage, const char *key)
+{
+    const json_t *n = json_object_get(usage, key);
+
+    if (json_is_integer(n))
+        *to = json_integer_value(n);
+}
+
+static int take_ids(struct conform_answer *a, const json_t *list, const char *key)
+{
+    size_t n = json_array_size(list);
+    int32_t *ids;
+
+    if (!json_is_array(list))
+        return OK;
+    ids = mem_resize(MEM_HARNESS, a->ids, (size_t)a->n_ids + n + 1, sizeof(*ids));
+    a->ids = ids;
+    a->has_ids = true;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+
+        if (key)
+            id = json_object_get(id, key);
+        ids[a->n_ids++] = (int32_t)json_integer_value(id);
+    }
+    return OK;
+}
+
+/* Ids as vLLM and this project send them, or as llama-server does with log probabilities. */
+static int take_choice(struct conform_answer *a, const json_t *choice)
+{
+    const json_t *finish = json_object_get(choice, "finish_reason");
+    const json_t *text = json_object_get(choice, "text");
+    const json_t *content =
+        json_object_get(json_object_get(choice, "logprobs"), "content");
+
+    if (json_is_string(text))
+        text_put(&a->text, json_string_value(text), json_string_length(text));
+    if (json_is_string(finish)) {
+        a->has_finish = true;
+        utf8_show(a->finish, sizeof(a->finish), json_string_value(finish));
+    }
+    if (json_is_array(json_object_get(choice, "token_ids")))
+        TRY(take_ids(a, json_object_get(choice, "token_ids"), NULL));
+    else if (json_object_get(json_array_get(content, 0), "id"))
+        TRY(take_ids(a, content, "id"));
+    return a->text.rc;
+}
+
+static bool is_error(const json_t *j)
+{
+    const json_t *e = json_object_get(j, "error");
+
+    return (json_is_object(e) && json_object_size(e) > 0) ||
+           (json_is_string(e) && json_string_length(e) > 0);
+}
+
+static int take_object(struct conform_answer *a, const json_t *j, const char *text,
+                       size_t n)
+{
+    const json_t *usage = json_object_get(j, "usage");
+    const json_t *choices = json_object_get(j, "choices");
+
+    if (is_error(j)) {
+        sut_openai_error(a->error, sizeof(a->error), text, n);
+        return OK;
+    }
+    take_count(&a->usage_prompt, usage, "prompt_tokens");
+    take_count(&a->usage_completion, usage, "completion_tokens");
+    take_count(&a->usage_total, usage, "total_tokens");
+    if (!json_is_array(choices) && !json_is_object(usage) && json_object_size(j) > 0)
+        snprintf(a->malformed, sizeof(a->malformed), "an object without \"choices\"");
+    return json_array_size(choices) ? take_choice(a, json_array_get(choices, 0)) : OK;
+}
+
+static int take_json(struct conform_answer *a, const char *text, size_t n,
+                     const char *what)
+{
+    json_t *j = NULL;
+    int rc = json_read_text_nul(&j, text, n, what);
+
+    if (rc == ERR_NOMEM)
+        return rc;
+    if (rc != OK)
+        utf8_show(a->malformed, sizeof(a->malformed), err_msg());
+    rc = rc == OK ? take_object(a, j, text, n) : OK;
+    json_decref(j);
+    return rc;
+}
+
+/* One event of a stream. What is wrong with it is kept in the answer. ERR_NOMEM. */
+static int take_event(struct conform_answer *a, const char *data, size_t n)
+{
+    if (a->done) {
+        a->after_done = true;
+        return OK;
+    }
+    if (strcmp(data, "[DONE]") == 0) {
+        a->done = true;
+        return OK;
+    }
+    a->n_events++;
+    return take_json(a, data, n, "event");
 }
 
 /* --- the answer, on the thread of `http` */
@@ -107,7 +226,7 @@ static char *body_of(const struct conform_client *c, const struct conform_reques
 static int on_event(void *ctx, char *data, size_t n)
 {
     struct exchange *x = ctx;
-    int rc = conform_answer_event(x->a, data, n);
+    int rc = take_event(x->a, data, n);
 
     if (rc == OK && x->q->leave_after && x->a->n_events >= x->q->leave_after) {
         x->a->left = true;
@@ -148,7 +267,7 @@ static void on_end(void *ctx, const struct sut_http_end *e)
         utf8_show(a->error, sizeof(a->error), e->error);
     else if (a->status != 200 && !a->hung)
         sut_openai_error(a->error, sizeof(a->error), body, x->body.n);
-    else if (!x->q->stream && !a->hung && conform_answer_body(a, body, x->body.n) != OK)
+    else if (!x->q->stream && !a->hung && take_json(a, body, x->body.n, "answer") != OK)
         utf8_show(a->error, sizeof(a->error), err_msg());
     a->ended = true;
     pthread_cond_signal(&x->c->changed);
@@ -183,11 +302,11 @@ static int post(struct exchange *x)
     const struct sut_http_call call = {.id = x->id,
                                        .path = "/completions",
                                        .body = body,
-                                       .n_body = body ? strlen(body) : 0,
+                                       .n_body = strlen(body),
                                        .on_body = on_body,
                                        .on_end = on_end,
                                        .ctx = x};
-    int rc = body ? sut_http_post(x->c->http, &call) : ERR_NOMEM;
+    int rc = sut_http_post(x->c->http, &call);
 
     mem_free(body);
     return rc;
@@ -215,7 +334,7 @@ int conform_client_ask(struct conform_client *c, const struct conform_request *q
                        struct conform_answer *a, int n, uint64_t end_ns)
 {
     struct exchange *x = mem_new(MEM_HARNESS, (size_t)n, sizeof(*x));
-    int n_posted = 0, rc = x ? OK : ERR_NOMEM, rc_end = OK;
+    int n_posted = 0, rc = OK, rc_end = OK;
     bool all;
 
     for (int i = 0; i < n; i++)
@@ -237,7 +356,7 @@ int conform_client_ask(struct conform_client *c, const struct conform_request *q
     pthread_mutex_unlock(&c->lock);
     if (!all)
         rc_end = cancel_rest(c, x, n_posted);
-    for (int i = 0; x && i < n_posted; i++) {
+    for (int i = 0; i < n_posted; i++) {
         text_fini(&x[i].body);
         sut_sse_fini(&x[i].sse);
         text_put(&a[i].text, "", 1);
@@ -290,8 +409,6 @@ int conform_client_open(struct conform_client **out, const char *url, const char
     int rc;
 
     *out = NULL;
-    if (!c)
-        return ERR_NOMEM;
     rc = snprintf(with_scheme, sizeof(with_scheme), "%s%s",
                   strstr(url, "://") ? "" : "http://", url) >= (int)sizeof(with_scheme)
              ? err_set(ERR_ARG, "%.60s...: a URL of more than 1000 bytes", url)

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "experiments/conformance/impl.h"
+#include "experiments/conformance/run.h"
 
 /* --- where two answers part */
 

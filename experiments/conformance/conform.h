@@ -24,7 +24,7 @@ struct conform_opts {
 };
 extern const struct opt_row conform_opt_table[];
 
-/* What was found. */
+/* The result of a run. */
 struct conform_result {
     int n_wrong, n_silent, n_hangs;
     int n_unchecked;  /* relations that apply, but of which no case ended */

@@ -29,7 +29,7 @@ bool conform_has_ids(const struct conform_run *r);
 /* Length of long prompts: as asked for, and no more than the server can hold. */
 int64_t conform_long_tok(const struct conform_run *r);
 
-/* What follows is owned by the run until the round ends. */
+/* The run owns all of these until the round ends. */
 
 /* A prompt that no request had before, but for its first n_shared tokens, which are those of
  * `like`. *out: [n_tok]. ERR_NOMEM. */
@@ -63,7 +63,7 @@ MUST int conform_compare(struct conform_run *r, const struct conform_comparison 
 /* More for people, about this relation, in its line of the report. */
 void conform_note(struct conform_run *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Of all preemptions that the server's /metrics count so far; -1: it counts none. */
+/* The number of preemptions in the server's /metrics so far; -1: it counts none. */
 double conform_preemptions(struct conform_run *r);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "experiments/conformance/impl.h"
+#include "experiments/conformance/run.h"
 
 #define P_MAX   0.01 /* a chance below it is not taken for noise */
 #define N_SHOWN 3    /* findings of a relation, for people */
@@ -36,7 +36,7 @@ static double least_p(const struct conform_outcome *o)
                                                         : o->p[CONFORM_SAMPLED];
 }
 
-/* Of the relation that found it; NULL: it is of the noise floor. */
+/* The outcome of the relation that found it; NULL: it is part of the noise floor. */
 static const struct conform_outcome *outcome_of(const struct conform_run *r,
                                                 const struct conform_finding *f)
 {
@@ -258,7 +258,7 @@ int conform_write_json(const struct conform_run *r, const struct conform_result 
                   "n_requests", (json_int_t)r->n_asked, "n_wrong", result->n_wrong,
                   "n_silent", result->n_silent, "n_hangs", result->n_hangs, "n_unchecked",
                   result->n_unchecked, "n_failed", (json_int_t)result->n_failed);
-    rc = j ? json_write_file(j, path) : err_set(ERR_NOMEM, "no memory for a report");
+    rc = json_write_file(j, path);
     json_decref(j);
     return rc;
 }

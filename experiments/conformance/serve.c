@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/home.h"
 #include "base/mem.h"
-#include "experiments/conformance/impl.h"
+#include "experiments/conformance/run.h"
 
 #define READY_S   120 /* large models are read from disk */
 #define STOP_S    20
@@ -33,8 +33,6 @@ static int add_words(const char **argv, int *n, char **copy, const char *text)
     if (!text)
         return OK;
     *copy = rest = mem_strdup(MEM_HARNESS, text);
-    if (!rest)
-        return ERR_NOMEM;
     while ((word = strsep(&rest, " ")) != NULL) {
         if (!*word)
             continue;
@@ -90,8 +88,6 @@ int conform_serve_start(struct conform_serve **out, char *url, const char *model
     int n = 8, pipes[2] = {-1, -1}, port = 0, rc;
 
     *out = NULL;
-    if (!s)
-        return ERR_NOMEM;
     s->ports = -1;
     s->log = memfd_create("server-output", MFD_CLOEXEC);
     if (roles) {

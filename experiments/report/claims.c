@@ -180,7 +180,8 @@ int claim_record(json_t **out, const char *experiment)
 
 /* --- the verdict */
 
-/* What is faster at a larger error, or at one that the record does not have, is not reproduced. */
+/* A claim that holds only at a larger error, or at one that the record does not have, is not
+ * reproduced. */
 static enum claim_verdict reproduced_at(const struct claim *c, const json_t *headline,
                                         struct text *found)
 {
@@ -242,7 +243,7 @@ struct kinds {
     bool is_unknown;
 };
 
-/* Of one number: kinds joined by ", ". */
+/* The evidence of one number: kinds joined by ", ". */
 static void add_kinds(struct kinds *k, const char *text)
 {
     while (*text) {

@@ -59,7 +59,7 @@ MUST int claim_record(json_t **out, const char *experiment);
  *   found   gets the comparisons with their numbers, or why there is no verdict */
 enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
                                struct text *found);
-/* What the numbers that its rules name rest on in this record: kinds of evidence, each once, joined
+/* The evidence in this record of the numbers that its rules name: kinds, each once, joined
  * by ", "; of numbers that name none, and of a claim without rules, the record's. */
 void claim_evidence(const struct claim *c, const json_t *record, char out[96]);
 /* Is one of them measured, and did something else use the machine meanwhile? */

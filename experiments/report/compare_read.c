@@ -136,7 +136,7 @@ static const char *key_of(const json_t *cell)
     return json_str_at(json_object_get(cell, "attributes"), "key", "");
 }
 
-/* Of two attempts at a cell the later counts. */
+/* The later of two attempts at a cell counts. */
 static int add_cells_of(struct compare_records *r, size_t record, const json_t *cells)
 {
     json_t *latest = json_object(), *cell;
@@ -229,7 +229,7 @@ static int add_folder(struct compare_records *r, const char *path)
     return rc;
 }
 
-/* What may not differ among the restarts of a side. */
+/* The members that may not differ among the restarts of a side. */
 static int check_alike(const struct compare_records *r)
 {
     static const char *const names[] = {"experiment", "commit", "dirty",     "compiler",

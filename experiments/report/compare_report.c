@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "base/table.h"
 
 /* --- what differs */
 
@@ -38,7 +39,7 @@ static void print_header_differences(const json_t *a, const json_t *b, FILE *f)
         fprintf(f, "  %s: %s -> %s\n", name, x, y);
 }
 
-/* What a reader must distrust: each code of a warning, and in how many cells it is. */
+/* Each code of a warning, and in how many cells it is. */
 static void print_warnings(char side, const struct compare_records *r, FILE *f)
 {
     json_t *counts = json_object(), *n;
@@ -202,30 +203,52 @@ static void set_values(struct compare_run *runs, const struct compare_records *r
             runs[n++].value = json_f64_at(metric_of(&r->cells[i], metric), "value");
 }
 
-static void print_number(double v, int width, const char *format, FILE *f)
-{
-    char text[32] = "n/a";
+static const struct table_column columns[] = {{"", -28},
+                                              {"A", 10},
+                                              {"B", 10},
+                                              {"B/A", 8},
+                                              {"95 % interval", 18},
+                                              {"runs", 10},
+                                              {"requests", 10},
+                                              {"detectable", 10},
+                                              {" verdict", TABLE_OPEN},
+                                              {0}};
 
-    if (!isnan(v))
-        snprintf(text, sizeof(text), format, v);
-    fprintf(f, " %*s", width, text);
+/* `after`: what stands behind the number, if it is one. */
+static void put_number(struct table *t, const char *before, double v, int digits,
+                       const char *after)
+{
+    if (isnan(v))
+        table_cell(t, "n/a");
+    else
+        table_cell(t, "%s%.*f%s", before, digits, v, after);
+}
+
+static void put_value(struct table *t, double v)
+{
+    if (isnan(v))
+        table_cell(t, "n/a");
+    else
+        table_cell(t, "%.4g", v);
 }
 
 static void print_result(const char *metric, const struct compare_result *r, FILE *f)
 {
-    char interval[40];
+    struct table t = {.f = f, .columns = columns};
 
-    snprintf(interval, sizeof(interval), "%.3f .. %.3f", r->lo, r->hi);
-    fprintf(f, "  %-26s", metric);
-    print_number(r->a, 10, "%.4g", f);
-    print_number(r->b, 10, "%.4g", f);
-    print_number(r->ratio, 8, "%.3f", f);
-    fprintf(f, " %18s", isnan(r->lo) ? "n/a" : interval);
-    print_number(100 * expm1(r->between_runs), 10, "+-%.1f %%", f);
-    print_number(100 * expm1(r->between_requests), 10, "+-%.1f %%", f);
-    print_number(100 * r->aa.detectable_frac, 10, "%.1f %%", f);
-    fprintf(f, "  %s%s%s\n", compare_verdict_name(r->verdict), r->why[0] ? ": " : "",
-            r->why);
+    table_cell(&t, "  %s", metric);
+    put_value(&t, r->a);
+    put_value(&t, r->b);
+    put_number(&t, "", r->ratio, 3, "");
+    if (isnan(r->lo))
+        table_cell(&t, "n/a");
+    else
+        table_cell(&t, "%.3f .. %.3f", r->lo, r->hi);
+    put_number(&t, "+-", 100 * expm1(r->between_runs), 1, " %");
+    put_number(&t, "+-", 100 * expm1(r->between_requests), 1, " %");
+    put_number(&t, "", 100 * r->aa.detectable_frac, 1, " %");
+    table_cell(&t, " %s%s%s", compare_verdict_name(r->verdict), r->why[0] ? ": " : "",
+               r->why);
 }
 
 static void print_counts(const struct compare_result *r, size_t n_a, size_t n_b,
@@ -247,9 +270,11 @@ static void print_counts(const struct compare_result *r, size_t n_a, size_t n_b,
     fputc('\n', f);
 }
 
-/* Of the first metric; the others have the same restarts. */
+/* The A/A of the first metric; the others have the same restarts. */
 static void print_aa(const struct compare_aa *aa, enum compare_aa_source source, FILE *f)
 {
+    const struct table t = {.f = f, .columns = columns};
+
     if (isnan(aa->detectable_frac))
         fprintf(f, "  detectable: not known: %s\n", aa->why);
     else
@@ -258,8 +283,7 @@ static void print_aa(const struct compare_aa *aa, enum compare_aa_source source,
                 "%s\n",
                 source == COMPARE_AA_ARM ? "A again in the same rounds"
                                          : "one half of A's restarts and the other");
-    fprintf(f, "  %-26s %10s %10s %8s %18s %10s %10s %10s  %s\n", "", "A", "B", "B/A",
-            "95 % interval", "runs", "requests", "detectable", "verdict");
+    table_head(&t);
 }
 
 struct sides {

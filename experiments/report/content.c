@@ -1,6 +1,6 @@
-/* What is on the page: what was found, machines, verdicts, what is tested, and then each
+/* The page: findings, machines, verdicts, coverage, and then each
  * experiment, paper by paper. */
-#include "experiments/report/parts.h"
+#include "experiments/report/report.h"
 
 #include <limits.h>
 #include <math.h>

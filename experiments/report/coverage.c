@@ -46,7 +46,7 @@ static int check_names(const json_t *list, const char *where)
     return OK;
 }
 
-/* What is not whole says why, and what is tested says by which experiments. */
+/* A row that is not whole says why, and one that is tested says by which experiments. */
 static int check_sense(const struct coverage_row *r, const char *where)
 {
     const bool tested = json_array_size(r->experiments) > 0;

@@ -1,5 +1,5 @@
 /* One experiment on the page. */
-#include "experiments/report/parts.h"
+#include "experiments/report/report.h"
 
 #include <limits.h>
 #include <math.h>

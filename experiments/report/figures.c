@@ -1,4 +1,4 @@
-#include "experiments/report/parts.h"
+#include "experiments/report/report.h"
 
 #include <dirent.h>
 #include <limits.h>

@@ -48,7 +48,7 @@ enum finding_state finding_put(struct text *out, const struct finding *f,
 /* Call fn for each headline that the sentence and its rule name. */
 void finding_names(const struct finding *f, void (*fn)(void *ctx, const char *name),
                    void *ctx);
-/* What the numbers in the sentence rest on: kinds of evidence, each once, joined by ", ". */
+/* The kinds of evidence of the numbers in the sentence, each once, joined by ", ". */
 void finding_evidence(const struct finding *f, const json_t *head, char out[96]);
 
 #endif

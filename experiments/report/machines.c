@@ -1,5 +1,5 @@
 /* Several kinds of machines side by side: tables, and a small drawing of each experiment. */
-#include "experiments/report/parts.h"
+#include "experiments/report/report.h"
 
 #include <limits.h>
 #include <math.h>

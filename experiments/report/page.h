@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/text.h"
 
-/* What a word is to the reader. In HTML each has its colour. */
+/* The weight of a word for the reader. In HTML each has its colour. */
 enum report_mark { REPORT_GOOD, REPORT_FAIR, REPORT_BAD, REPORT_DIM };
 
 enum report_kind {

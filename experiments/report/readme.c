@@ -1,5 +1,5 @@
 /* README.md of the published records: what was found, and where to look. */
-#include "experiments/report/parts.h"
+#include "experiments/report/report.h"
 
 #include <limits.h>
 #include <stdio.h>

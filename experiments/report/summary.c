@@ -1,5 +1,5 @@
-/* What a page of results begins with: what was found, and the papers in numbers. */
-#include "experiments/report/parts.h"
+/* The first part of a page of results: findings, and the papers in numbers. */
+#include "experiments/report/report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ void report_put_link(struct text *out, const char *stem, bool readme)
         report_put(out, ANCHOR(stem, stem));
 }
 
-/* What stands behind a sentence: "measured on AMD EPYC ..., 2 CPUs; [levers](#levers)". */
+/* The source of a sentence: "measured on AMD EPYC ..., 2 CPUs; [levers](#levers)". */
 static void put_source(struct text *out, const struct finding *f, const json_t *head,
                        bool readme)
 {

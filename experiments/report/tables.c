@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "experiments/report/parts.h"
+#include "experiments/report/report.h"
 
 #define BEGIN          "<!-- testbed report:"
 #define BEGIN_END      "-->"

@@ -274,7 +274,7 @@ static int generate(struct cli_bench *b, const struct cli_bench_test *t, int64_t
     return OK;
 }
 
-/* What the machine has taken since the reading before; 0 where it does not count it. */
+/* The energy since the reading before; 0 where the machine does not count it. */
 static double joules(struct cli_bench *b)
 {
     double before = b->energy.n ? b->joules_read : 0, now = 0;

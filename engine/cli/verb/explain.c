@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/table.h"
 #include "cli/cli.h"
 #include "cpu/cpu.h"
 #include "format/format.h"
@@ -63,8 +64,8 @@ struct census_class {
 
 struct census {
     long long n_all, n[CENSUS_CLASSES_MAX]; /* instructions; of each class */
-    int bits[CENSUS_CLASSES_MAX];      /* of the widest register in it; 0: not told */
-    char most[CENSUS_CLASSES_MAX][96]; /* the function that has most of them, "" */
+    int bits[CENSUS_CLASSES_MAX];           /* of the widest register in it; 0: unknown */
+    char most[CENSUS_CLASSES_MAX][96];      /* the function that has most of them, "" */
 };
 #define LIST(...)                                                                        \
     (const char *const[])                                                                \
@@ -128,7 +129,7 @@ static int bits_of(const char *operands)
                : 0;
 }
 
-/* Of the function in hand, and of the one that has the most so far. */
+/* The counts of the current function, and those of the one that has the most so far. */
 struct tally {
     char function[96];
     long long n[CENSUS_CLASSES_MAX], most[CENSUS_CLASSES_MAX];
@@ -208,25 +209,25 @@ static int read_listing(struct census *c, FILE *f)
 static int take_census(struct census *out, const char *path)
 {
     const char *argv[] = {"objdump", "-d", "--no-show-raw-insn", "-w", "--", path, NULL};
-    FILE *listing = tmpfile(), *said = tmpfile();
+    FILE *listing = tmpfile(), *errors = tmpfile();
     struct child_program p = {.argv = argv, .fd = {-1, -1, -1}};
     char last[160];
     int fd, rc = OK;
     pid_t pid = 0;
 
     *out = (struct census){0};
-    rc = listing && said ? file_open(&fd, path)
-                         : err_set(ERR_IO, "cannot make a temporary file: %m");
+    rc = listing && errors ? file_open(&fd, path)
+                           : err_set(ERR_IO, "cannot make a temporary file: %m");
     if (rc == OK) {
         close(fd); /* it is there, and no pipe */
         p.fd[1] = fileno(listing);
-        p.fd[2] = fileno(said);
+        p.fd[2] = fileno(errors);
         rc = child_start(&pid, &p);
         if (rc == ERR_NOTFOUND)
             rc = err_set(ERR_NOTFOUND, "objdump is not installed (Debian: binutils)");
     }
     if (rc == OK && child_wait(&pid, 0) != OK) {
-        child_last_line(fileno(said), last, sizeof(last));
+        child_last_line(fileno(errors), last, sizeof(last));
         rc = err_set(ERR_FORMAT, "%s: %s", path, *last ? last : err_msg());
     } else if (rc == OK) {
         rewind(listing);
@@ -235,24 +236,32 @@ static int take_census(struct census *out, const char *path)
     }
     if (listing)
         fclose(listing);
-    if (said)
-        fclose(said);
+    if (errors)
+        fclose(errors);
     return rc;
 }
 
 static void print_census(const struct census *c, const char *path)
 {
-    printf("%s: %lld instructions\n", path, c->n_all);
-    printf("| %-12s | %9s | registers | most of them in\n", "class", "number");
-    printf("| ------------ | --------: | --------: | ---------------\n");
-    for (int i = 0; classes[i].name; i++) {
-        char bits[16] = "";
+    static const struct table_column columns[] = {{"class", -12},
+                                                  {"number", 9},
+                                                  {"registers", 9},
+                                                  {"most of them in", TABLE_OPEN},
+                                                  {0}};
+    struct table t = {.f = stdout, .markdown = true, .columns = columns};
 
+    printf("%s: %lld instructions\n", path, c->n_all);
+    table_head(&t);
+    for (int i = 0; classes[i].name; i++) {
+        if (c->n[i] == 0)
+            continue;
+        table_cell(&t, "%s", classes[i].name);
+        table_cell(&t, "%lld", c->n[i]);
         if (c->bits[i] > 0)
-            snprintf(bits, sizeof(bits), "%d bits", c->bits[i]);
-        if (c->n[i] > 0)
-            printf("| %-12s | %9lld | %9s | %s\n", classes[i].name, c->n[i], bits,
-                   c->most[i]);
+            table_cell(&t, "%d bits", c->bits[i]);
+        else
+            table_cell(&t, "%s", "");
+        table_cell(&t, "%s", c->most[i]);
     }
     for (int i = 0; classes[i].name; i++)
         if (c->n[i] == 0)
@@ -431,40 +440,50 @@ static int explain_matrices(struct explained *x, const struct model_config *c)
     return OK;
 }
 
-static void print_others(const json_t *others)
+/* "avx2 0.52, ref 0.01" */
+static void put_others(char *out, size_t size, const json_t *others)
 {
-    size_t i;
+    size_t i, n = 0;
     json_t *o;
 
-    json_array_foreach((json_t *)others, i, o)
-        printf("%s%s %.2f", i ? ", " : "", json_str_at(o, "variant", ""),
-               json_f64_at(o, "of_chosen"));
-    printf("\n");
+    out[0] = '\0';
+    json_array_foreach((json_t *)others, i, o) if (n < size) n +=
+        (size_t)snprintf(out + n, size - n, "%s%s %.2f", i ? ", " : "",
+                         json_str_at(o, "variant", ""), json_f64_at(o, "of_chosen"));
 }
 
 static void print_matrices(const struct explained *x)
 {
+    static const struct table_column columns[] = {
+        {"matrix", -12},
+        {"rows", 5},
+        {"kernel", -20},
+        {"GFLOP/s", 8},
+        {"% of bound", 10},
+        {"others, speed of the chosen = 1", TABLE_OPEN},
+        {0}};
+    struct table t = {.f = stdout, .markdown = true, .columns = columns};
+    char others[512];
     size_t i;
     json_t *row;
 
     if (*x->chosen.note)
         printf("measured when the model opens: %s\n", x->chosen.note);
-    printf(
-        "| %-12s | %5s | %-20s | %8s | %% of bound | others, speed of the chosen = 1\n",
-        "matrix", "rows", "kernel", "GFLOP/s");
-    printf("| ------------ | ----: | -------------------- | -------: | ---------: | "
-           "------\n");
+    table_head(&t);
     json_array_foreach(x->all, i, row)
     {
         double share = json_f64_at(row, "share_of_bound");
-        char percent[16] = "";
 
+        table_cell(&t, "%s", json_str_at(row, "matrix", ""));
+        table_cell(&t, "%.0f", json_f64_at(row, "rows"));
+        table_cell(&t, "%s", json_str_at(row, "variant", ""));
+        table_cell(&t, "%.1f", json_f64_at(row, "gflops"));
         if (isfinite(share))
-            snprintf(percent, sizeof(percent), "%.0f", 100 * share);
-        printf("| %-12s | %5.0f | %-20s | %8.1f | %10s | ",
-               json_str_at(row, "matrix", ""), json_f64_at(row, "rows"),
-               json_str_at(row, "variant", ""), json_f64_at(row, "gflops"), percent);
-        print_others(json_object_get(row, "others"));
+            table_cell(&t, "%.0f", 100 * share);
+        else
+            table_cell(&t, "%s", "");
+        put_others(others, sizeof(others), json_object_get(row, "others"));
+        table_cell(&t, "%s", others);
     }
 }
 

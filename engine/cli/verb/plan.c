@@ -197,12 +197,12 @@ static void show_progress(void *ctx, const struct plan_progress *p)
 
 /* By the method alone. */
 static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
-                     const struct cli_plan_progress *told, bool live)
+                     const struct cli_plan_progress *progress, bool live)
 {
     static struct plan_search_opts o;
     static struct plan_search_result found;
     const struct plan_method *method = NULL;
-    int rc = cli_plan_ask(j, &o, &method, told);
+    int rc = cli_plan_ask(j, &o, &method, progress);
 
     if (rc == OK)
         rc = method->run(&found, &o);
@@ -224,13 +224,13 @@ static int searched(const struct cli_plan_flags *f)
 {
     struct cli_plan_job *j = NULL;
     struct progress_line s = {.live = isatty(STDERR_FILENO)};
-    const struct cli_plan_progress told = {s.live || f->progress ? show_progress : NULL,
-                                           &s};
+    const struct cli_plan_progress progress = {
+        s.live || f->progress ? show_progress : NULL, &s};
     int rc = cli_plan_open(&j, f);
 
     if (rc == OK)
-        rc = f->tune ? cli_plan_tune(j, f, &told, put_plan)
-                     : put_found(j, f, &told, s.live);
+        rc = f->tune ? cli_plan_tune(j, f, &progress, put_plan)
+                     : put_found(j, f, &progress, s.live);
     cli_plan_close(&j);
     return rc;
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/stats.h"
+#include "base/table.h"
 #include "cli/cli.h"
 #include "datasets/examples.h"
 #include "kv/accuracy.h"
@@ -358,7 +359,7 @@ static void predict(struct eval *v, int predictor)
             v->predicted[i] = (struct kv_prediction){.gen_tok = v->constant_tok};
 }
 
-/* What the request has at its end, where it outgrew its memory: twice as much until it fits,
+/* The memory of a request at its end, where it outgrew the first: twice as much until it fits,
  * as s3 gives it, or the large bucket, which is the most that odma gives. */
 static int64_t grown(int64_t size, int64_t need, int64_t max_tok, int which)
 {
@@ -459,6 +460,13 @@ static int print_json(const struct eval *v, const struct kv_learned_from *from)
 
 static void print_text(const struct eval *v, const struct kv_learned_from *from)
 {
+    static const struct table_column columns[] = {{"predictor", -10},  {"buckets", -8},
+                                                  {"log MAE", 7},      {"tau", 8},
+                                                  {"in 10 %", 8},      {"bucket", 8},
+                                                  {"safe", 8},         {"overflow", 9},
+                                                  {"utilization", 12}, {0}};
+    struct table t = {.f = stdout, .columns = columns};
+
     if (from->fold > 0)
         printf("%lld requests of part %lld of %lld, of whose conversations none was "
                "learned from\n",
@@ -469,17 +477,20 @@ static void print_text(const struct eval *v, const struct kv_learned_from *from)
     printf("longest sequence: %lld tokens; constant: %.0f tokens; one prediction takes "
            "%.1f us\n\n",
            (long long)v->max_tok, v->constant_tok, 1e6 * v->predict_s);
-    printf("%-9s  %-7s  %7s  %7s  %7s  %7s  %7s  %8s  %11s\n", "predictor", "buckets",
-           "log MAE", "tau", "in 10 %", "bucket", "safe", "overflow", "utilization");
+    table_head(&t);
     for (int p = 0; p < N_PREDICTORS; p++)
         for (int which = 0; which < N_BOUNDS; which++) {
             const struct kv_accuracy *a = &v->result[p][which];
 
-            printf("%-9s  %-7s  %7.3f  %7.3f  %5.1f %%  %5.1f %%  %5.1f %%  %6.1f %%  "
-                   "%9.1f %%\n",
-                   predictors[p], bounds[which], a->log_mae, a->kendall_tau,
-                   100 * a->within_frac, 100 * a->bucket_frac, 100 * a->safe_frac,
-                   100 * a->overflow_frac, 100 * a->utilization_frac);
+            table_cell(&t, "%s", predictors[p]);
+            table_cell(&t, "%s", bounds[which]);
+            table_cell(&t, "%.3f", a->log_mae);
+            table_cell(&t, "%.3f", a->kendall_tau);
+            table_cell(&t, "%.1f %%", 100 * a->within_frac);
+            table_cell(&t, "%.1f %%", 100 * a->bucket_frac);
+            table_cell(&t, "%.1f %%", 100 * a->safe_frac);
+            table_cell(&t, "%.1f %%", 100 * a->overflow_frac);
+            table_cell(&t, "%.1f %%", 100 * a->utilization_frac);
         }
     printf(
         "\nlog MAE: mean of |ln(predicted / true)|. tau: Kendall's rank correlation. in "

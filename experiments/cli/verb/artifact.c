@@ -140,8 +140,7 @@ static int note(struct artifact *a, const char *name, double minutes, const char
                                      json_string_lossy(failed))
                          : json_pack("{s:f}", "minutes", minutes);
 
-    if (json_object_set_new(a->state, name, run) != 0)
-        return err_set(ERR_NOMEM, STATE ": out of memory");
+    json_object_set_new(a->state, name, run);
     return json_write_file(a->state, STATE);
 }
 

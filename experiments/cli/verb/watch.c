@@ -30,7 +30,7 @@ static const struct opt_row table[] = {
 };
 static const struct opt_change changes[] = {{.name = "out", .def = "results/watch"}, {0}};
 
-/* What a watch knows of the one before it. */
+/* The file in which a watch keeps its last good commit for the next one. */
 static const char *state_of(char out[PATH_MAX + 16], const struct commits *c)
 {
     snprintf(out, PATH_MAX + 16, "%s/watch.json", c->out);

@@ -1,6 +1,6 @@
-/* experiments/conformance/impl.h - the inside of a run. Private.   Threads: one. */
-#ifndef CONFORM_IMPL_H
-#define CONFORM_IMPL_H
+/* experiments/conformance/run.h - the inside of a run, and the parts it is made of. Private.   Threads: one. */
+#ifndef CONFORM_RUN_H
+#define CONFORM_RUN_H
 
 #include "base/rng.h"
 #include "experiments/conformance/relation.h"
@@ -66,19 +66,8 @@ struct conform_run {
 
 /* The mode of a request. */
 enum conform_mode conform_mode_of(const struct conform_request *q);
-/* Of both modes. */
+/* The tally of both modes together. */
 struct conform_tally conform_sum(const struct conform_tally t[CONFORM_N_MODES]);
-/* Note a finding, or count one that is like it. */
-void conform_add_finding(struct conform_run *r, const struct conform_finding *f);
-
-/* ask.c: give back what prompts and answers of the round took. */
-void conform_round_end(struct conform_run *r);
-
-/* outcome.c: what an answer says of itself is checked by rules; what breaks one is noted. */
-void conform_check_answer(struct conform_run *r, const struct conform_request *q,
-                          const struct conform_answer *a,
-                          const struct sut_openai_probe *probe);
-
 /* compare.c */
 /* Where the two part; false: they agree. */
 bool conform_differ(struct conform_finding *f, const struct conform_comparison *c);
