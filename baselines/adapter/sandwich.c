@@ -344,7 +344,8 @@ static void phase_text(char out[96], const json_t *f)
         snprintf(out + n, (size_t)(96 - n), ", sums by %s", name);
 }
 
-/* The CPUs and threads of the phases, in words: two variants that state the same are the same system. */
+/* The CPUs and threads of the phases, in words: variants that state the same are the same
+ * system. */
 static json_t *configuration(const json_t *described)
 {
     const json_t *plan = json_object_get(described, "plan");

@@ -1,4 +1,4 @@
-/* experiments/conformance/run.h - the inside of a run, and the parts it is made of. Private.   Threads: one. */
+/* experiments/conformance/run.h - the inside of a run, and its parts. Private.   Threads: one. */
 #ifndef CONFORM_RUN_H
 #define CONFORM_RUN_H
 
