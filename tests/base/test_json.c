@@ -20,7 +20,7 @@ static int read_text(const char *text, json_t **out)
     return json_read_text(out, text, strlen(text), "here");
 }
 
-static void bad_text(void **state)
+TEST(bad_text)
 {
     static const struct {
         const char *text;
@@ -40,7 +40,6 @@ static void bad_text(void **state)
     };
     json_t *j;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         j = (json_t *)&j;
         assert_err(read_text(cases[i].text, &j), cases[i].code, cases[i].message);
@@ -48,12 +47,11 @@ static void bad_text(void **state)
     }
 }
 
-static void depth_is_capped(void **state)
+TEST(depth_is_capped)
 {
     static char text[2000001];
     json_t *j;
 
-    (void)state;
     memset(text, '[', 65);
     memset(text + 65, ']', 65);
     assert_err(json_read_text(&j, text, 130, "here"), ERR_LIMIT,
@@ -74,12 +72,11 @@ static void depth_is_capped(void **state)
     json_decref(j);
 }
 
-static void files(void **state)
+TEST(files)
 {
     char path[600];
     json_t *j;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/x.json", test_dir());
     assert_err(json_read_file(&j, path, 100), ERR_NOTFOUND, "x.json");
     test_write(path, "{\"a\": [1, 2]}", 13);
@@ -93,13 +90,12 @@ static void files(void **state)
 }
 
 /* A text cut anywhere is refused or, at its full length, equal. */
-static void truncated_anywhere(void **state)
+TEST(truncated_anywhere)
 {
     const char text[] =
         "{\"a\": [1, 2.5, \"x\\u00e9\\\"\"], \"b\": {\"c\": null, \"d\": true}}";
     json_t *j;
 
-    (void)state;
     for (size_t n = 0; n < sizeof(text) - 1; n++) {
         int rc = json_read_text(&j, text, n, "cut");
         assert_int_equal(rc, ERR_FORMAT);
@@ -133,14 +129,13 @@ static int n_entries(const char *dir)
     return n - 2;
 }
 
-static void written_reads_back(void **state)
+TEST(written_reads_back)
 {
     char path[600];
     json_t *a = json_pack("{s:i s:f s:s}", "z", 1, "a", 0.1, "m", "\xc3\xa9"), *b;
     char *text;
     size_t n;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/w.json", test_dir());
     assert_ok(json_write_file(a, path));
     assert_ok(json_read_file(&b, path, 1 << 20));
@@ -154,12 +149,11 @@ static void written_reads_back(void **state)
     json_decref(b);
 }
 
-static void bad_places(void **state)
+TEST(bad_places)
 {
     json_t *j = document(1);
     char path[600];
 
-    (void)state;
     assert_err(json_write_file(j, "/dev/null/x.json"), ERR_IO, "/dev/null/x.json");
     snprintf(path, sizeof(path), "%s/folder", test_dir());
     assert_int_equal(mkdir(path, 0777), 0);
@@ -169,13 +163,12 @@ static void bad_places(void **state)
 
 /* Whatever fails, the old file stays whole until the new one is, and nothing is left
  * over. */
-static void disk_fails(void **state)
+TEST(disk_fails)
 {
     json_t *old = document(3), *new = document(400), *got;
     char dir[600], path[700];
     int k, rc;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/disk", test_dir());
     snprintf(path, sizeof(path), "%s/x.json", dir);
     assert_int_equal(mkdir(dir, 0777), 0);
@@ -201,14 +194,13 @@ static void disk_fails(void **state)
     json_decref(new);
 }
 
-static void file_size_limit(void **state)
+TEST(file_size_limit)
 {
     const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY},
                         small = {1000, RLIM_INFINITY};
     json_t *j = document(400);
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/limit.json", test_dir());
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
@@ -219,13 +211,12 @@ static void file_size_limit(void **state)
 }
 
 /* Short memory never gives a document or a text with a hole in it. */
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     json_t *whole = document(40), *got;
     char path[600];
     int rc;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/mem.json", test_dir());
     for (int once = 0; once < 2; once++)
         for (long k = 0;; k++) {
@@ -253,7 +244,7 @@ static void memory_fails(void **state)
 
 /* --- members */
 
-static void members(void **state)
+TEST(members)
 {
     json_t *j;
     int64_t i = 5;
@@ -262,7 +253,6 @@ static void members(void **state)
     const json_t *sub = NULL;
     bool b = true;
 
-    (void)state;
     assert_ok(read_text(
         "{\"i\": 7, \"d\": 1.5, \"s\": \"x\", \"a\": [], \"o\": {}, \"b\": false,"
         "\"long\": \"0123456789012345678901234567890123456789012345678901234567"
@@ -306,13 +296,12 @@ static void members(void **state)
 }
 
 /* What is UTF-8 stays, a '?' stands for each other byte, and memory alone can lack. */
-static void copies_and_defaults(void **state)
+TEST(copies_and_defaults)
 {
     char name[4] = "old";
     double x[2] = {0};
     json_t *j;
 
-    (void)state;
     assert_ok(read_text(
         "{\"s\": \"abc\", \"long\": \"abcd\", \"empty\": \"\", \"x\": [1, 2.5], "
         "\"mixed\": [1, null], \"i\": 7}",
@@ -341,7 +330,7 @@ static void copies_and_defaults(void **state)
 
 /* Regression: a name or path that is not UTF-8, and a cell without its name, were
  * reported as "out of memory". */
-static void lossy_strings(void **state)
+TEST(lossy_strings)
 {
     static const struct {
         const char *text, *wanted;
@@ -355,7 +344,6 @@ static void lossy_strings(void **state)
     };
     json_t *v;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         v = json_string_lossy(rows[i].text);
         assert_non_null(v);
@@ -371,24 +359,4 @@ static void lossy_strings(void **state)
     assert_int_equal(json_string_length(v), 3);
     assert_memory_equal(json_string_value(v), "a\0?", 3);
     json_decref(v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_text),
-        cmocka_unit_test(depth_is_capped),
-        cmocka_unit_test(files),
-        cmocka_unit_test(truncated_anywhere),
-        cmocka_unit_test(written_reads_back),
-        cmocka_unit_test(bad_places),
-        cmocka_unit_test(disk_fails),
-        cmocka_unit_test(file_size_limit),
-        cmocka_unit_test(memory_fails),
-        cmocka_unit_test(members),
-        cmocka_unit_test(copies_and_defaults),
-        cmocka_unit_test(lossy_strings),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

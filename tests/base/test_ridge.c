@@ -44,13 +44,12 @@ static void eliminate(double w[T][D], double x[ROWS][D], double y[ROWS][T], doub
     }
 }
 
-static void weights_equal_elimination(void **state)
+TEST(weights_equal_elimination)
 {
     static double x[ROWS][D], y[ROWS][T];
     const double lambdas[] = {0.001, 0.01, 1};
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, test_seed(), "ridge");
     for (int r = 0; r < ROWS; r++) {
         for (int i = 0; i < D; i++) /* some are 0, as hashed features are */
@@ -76,37 +75,24 @@ static void weights_equal_elimination(void **state)
     }
 }
 
-static void dependent_features_are_refused(void **state)
+TEST(dependent_features_are_refused)
 {
     const double x[2] = {1, 2}, y[1] = {3};
     struct stats_ridge r;
 
-    (void)state;
     assert_ok(stats_ridge_init(&r, 2, 1));
     stats_ridge_add(&r, x, y);
     assert_err(stats_ridge_solve(&r, 0), ERR_ARG, "feature 1 depends");
     stats_ridge_fini(&r);
 }
 
-static void nothing_is_expected_of_no_examples(void **state)
+TEST(nothing_is_expected_of_no_examples)
 {
     const double x[2] = {1, 2};
     struct stats_ridge r;
 
-    (void)state;
     assert_ok(stats_ridge_init(&r, 2, 1));
     assert_ok(stats_ridge_solve(&r, 1));
     assert_true(stats_ridge_predict(&r, x) == 0);
     stats_ridge_fini(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_equal_elimination),
-        cmocka_unit_test(dependent_features_are_refused),
-        cmocka_unit_test(nothing_is_expected_of_no_examples),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,12 +8,11 @@
 
 #define same(a, b) assert_true(fabs((a) - (b)) <= 1e-12 * fabs((double)(b)))
 
-static void known(void **state)
+TEST(known)
 {
     const double x[] = {3, 1, 4, 1, 5, 9, 2, 6};
     const size_t n = 8;
 
-    (void)state;
     same(stats_mean(x, n), 3.875);
     same(stats_std(x, n), sqrt(52.875 / 7));
     same(stats_min(x, n), 1);
@@ -32,11 +31,10 @@ static void known(void **state)
 }
 
 /* Rank ceil(q n) exactly, although q n is rounded. */
-static void nearest_rank(void **state)
+TEST(nearest_rank)
 {
     double x[1000];
 
-    (void)state;
     for (int i = 0; i < 1000; i++)
         x[i] = i + 1;
     for (size_t n = 1; n <= 1000; n += 9)
@@ -49,7 +47,7 @@ static void nearest_rank(void **state)
 }
 
 /* Values from tables of the Wilson score interval. */
-static void shares(void **state)
+TEST(shares)
 {
     static const struct {
         size_t k, n;
@@ -60,7 +58,6 @@ static void shares(void **state)
                 {19, 20, 0.7639, 0.9911}};
     double lo, hi;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
         stats_wilson95(want[i].k, want[i].n, &lo, &hi);
         assert_true(fabs(lo - want[i].lo) < 1e-4 && fabs(hi - want[i].hi) < 1e-4);
@@ -70,12 +67,11 @@ static void shares(void **state)
 }
 
 /* Student's t of 3 and of 62 values, 12.706 and more for two. */
-static void intervals_of_means(void **state)
+TEST(intervals_of_means)
 {
     const double a[] = {1, 2, 4}, b[] = {0, 2, 2}, one[] = {5};
     double pairs[3] = {1, 2, 4}, many[62];
 
-    (void)state;
     for (int i = 0; i < 62; i++)
         many[i] = i % 2;
     assert_true(fabs(stats_mean_half95(a, 3) - 3.79489) < 1e-3);
@@ -87,11 +83,10 @@ static void intervals_of_means(void **state)
     assert_true(fabs(stats_difference_half95(pairs, 3, one, 1, false) - 7.58978) < 1e-3);
 }
 
-static void undefined_is_nan(void **state)
+TEST(undefined_is_nan)
 {
     const double one[] = {1}, two[] = {1, NAN}, neg[] = {1, 0}, flat[] = {2, 2};
 
-    (void)state;
     assert_true(isnan(stats_mean(one, 0)));
     assert_true(isnan(stats_std(one, 1)));
     assert_true(isnan(stats_min(one, 0)) && isnan(stats_max(one, 0)));
@@ -108,12 +103,11 @@ static void undefined_is_nan(void **state)
                 isnan(stats_spearman(two, one, 1)));
 }
 
-static void extremes(void **state)
+TEST(extremes)
 {
     const double big[] = {DBL_MAX, -DBL_MAX, 1, -1}, inf[] = {1, INFINITY};
     const double spread[] = {1e16, 1, -1e16}, top[] = {DBL_MAX, DBL_MAX};
 
-    (void)state;
     same(stats_max(big, 4), DBL_MAX);
     assert_true(stats_median(big, 4) == 0);
     same(stats_median(top, 2), DBL_MAX); /* their sum would overflow */
@@ -123,12 +117,11 @@ static void extremes(void **state)
     assert_true(isnan(stats_mad(inf, 1) - 1) == 0);
 }
 
-static void ranks(void **state)
+TEST(ranks)
 {
     const double x[] = {10, 20, 30, 40, 50}, up[] = {1, 8, 27, 64, 125};
     const double down[] = {5, 4, 3, 2, 1}, ties[] = {1, 2, 2, 3, 3};
 
-    (void)state;
     same(stats_spearman(x, up, 5), 1);
     same(stats_spearman(x, down, 5), -1);
     /* ranks 0 1.5 1.5 3.5 3.5 against 0 1 2 3 4: 9 / sqrt(10 * 9) */
@@ -151,14 +144,13 @@ static double kendall_of_pairs(const double *x, const double *y, size_t n)
     return in_x > 0 && in_y > 0 ? sum / sqrt(in_x * in_y) : NAN;
 }
 
-static void pairs_in_order(void **state)
+TEST(pairs_in_order)
 {
     const double x[] = {1, 2, 3, 4, 5}, down[] = {9, 7, 5, 3, 1}, one[] = {4, 4, 4, 4, 4};
     const double y[] = {1, 3, 2, 4, 4};
     double a[60], b[60];
     struct rng r;
 
-    (void)state;
     same(stats_kendall(x, x, 5), 1);
     same(stats_kendall(x, down, 5), -1);
     same(stats_kendall(x, y, 5), 7 / sqrt(10 * 9)); /* 8 alike, 1 not, 1 tie */
@@ -180,9 +172,8 @@ static void pairs_in_order(void **state)
     }
 }
 
-static void floors(void **state)
+TEST(floors)
 {
-    (void)state;
     assert_int_equal(stats_percentile_floor(0.5), 1);
     assert_int_equal(stats_percentile_floor(0.9), 1);
     assert_int_equal(stats_percentile_floor(0.95), 72);
@@ -191,11 +182,10 @@ static void floors(void **state)
     assert_true(stats_percentile_floor(1) == SIZE_MAX);
 }
 
-static void short_memory_is_nan(void **state)
+TEST(short_memory_is_nan)
 {
     const double x[] = {1, 2, 3};
 
-    (void)state;
     for (long k = 0; k < 3; k++) {
         mem_fail_after(k, 1);
         assert_true(isnan(stats_spearman(x, x, 3)));
@@ -207,22 +197,4 @@ static void short_memory_is_nan(void **state)
     assert_true(isnan(stats_percentile(x, 3, 0.5)));
     assert_true(isnan(stats_median(x, 3)) && isnan(stats_mad(x, 3)));
     mem_fail_after(-1, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known),
-        cmocka_unit_test(nearest_rank),
-        cmocka_unit_test(extremes),
-        cmocka_unit_test(shares),
-        cmocka_unit_test(intervals_of_means),
-        cmocka_unit_test(undefined_is_nan),
-        cmocka_unit_test(ranks),
-        cmocka_unit_test(pairs_in_order),
-        cmocka_unit_test(floors),
-        cmocka_unit_test(short_memory_is_nan),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,11 +44,10 @@ static void check(const char *path, bool smoke)
     job_free(&j);
 }
 
-static void shipped(void **s)
+TEST(shipped)
 {
     glob_t g;
 
-    (void)s;
     assert_int_equal(glob("experiments/*.json", 0, NULL, &g), 0);
     assert_true(g.gl_pathc >= 4);
     for (size_t i = 0; i < g.gl_pathc; i++) {
@@ -59,13 +58,12 @@ static void shipped(void **s)
 }
 
 /* What compares systems runs one of them twice, in repeats that can show the noise. */
-static void comparisons_have_an_aa(void **s)
+TEST(comparisons_have_an_aa)
 {
     static const char *const names[] = {"fig09_slo_scale",   "fig10_ttft",
                                         "fig11_throughput",  "fig12_goodput",
                                         "fig13_latency_cdf", "mnn_vs_engines"};
 
-    (void)s;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[128];
         struct job *j;
@@ -175,9 +173,8 @@ static void check_numbered(const char *path, const json_t *names, const struct p
 }
 
 /* Every figure and table of every paper is there, once, and every number once. */
-static void reference_numbers(void **s)
+TEST(reference_numbers)
 {
-    (void)s;
     for (size_t i = 0; i < sizeof(papers) / sizeof(papers[0]); i++) {
         char path[64];
         json_t *root, *place, *names = json_object();
@@ -286,14 +283,13 @@ static int check_claim(const char *where, const char *paper, const char *text)
     return 0;
 }
 
-static void claims_print_reference_numbers(void **s)
+TEST(claims_print_reference_numbers)
 {
     json_t *root, *c;
     size_t i;
     glob_t g;
     int n = 0;
 
-    (void)s;
     assert_ok(json_read_file(&root, "results/claims.json", 1 << 20));
     json_array_foreach(json_object_get(root, "claims"), i, c) n +=
         check_claim(text_at("claims.json", c, "name"), text_at("claims.json", c, "paper"),
@@ -401,7 +397,7 @@ static void check_all_in_rows(const json_t *rows, const char *const *names)
 }
 
 /* Every figure and table of every paper has a row, and every experiment about one is in one. */
-static void coverage_follows_the_experiments(void **s)
+TEST(coverage_follows_the_experiments)
 {
     static const char *const names[] = {"Sandwich",  "MNN-LLM",   "ODMA",
                                         "Splitwise", "ScheInfer", NULL};
@@ -409,7 +405,6 @@ static void coverage_follows_the_experiments(void **s)
     const json_t *rows;
     size_t n = 0;
 
-    (void)s;
     assert_ok(coverage_read(&c, "results/coverage.json"));
     rows = json_object_get(c.root, "rows");
     for (int i = 0; names[i]; i++)
@@ -432,11 +427,10 @@ static bool is_published(const char *experiment)
 }
 
 /* Every experiment has a published record, or says why not. */
-static void a_missing_record_has_a_reason(void **s)
+TEST(a_missing_record_has_a_reason)
 {
     glob_t g;
 
-    (void)s;
     assert_int_equal(glob("experiments/*.json", 0, NULL, &g), 0);
     for (size_t i = 0; i < g.gl_pathc; i++) {
         struct job *j;
@@ -448,18 +442,4 @@ static void a_missing_record_has_a_reason(void **s)
         job_free(&j);
     }
     globfree(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shipped),
-        cmocka_unit_test(comparisons_have_an_aa),
-        cmocka_unit_test(reference_numbers),
-        cmocka_unit_test(claims_print_reference_numbers),
-        cmocka_unit_test(coverage_follows_the_experiments),
-        cmocka_unit_test(a_missing_record_has_a_reason),
-    };
-
-    return cmocka_run_group_tests_name("experiments/shipped", tests, NULL, NULL);
 }

@@ -68,13 +68,12 @@ static double error_of_constant(const struct kv_example *e, int64_t n)
     return sqrt(squares);
 }
 
-static void what_the_text_tells_is_found(void **state)
+TEST(what_the_text_tells_is_found)
 {
     static const double tells[] = {1, 0.5, 0};
     static struct texts known, held_out;
     double error[3], uncertainty[3], constant = 0;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct kv_learned *l;
 
@@ -91,14 +90,13 @@ static void what_the_text_tells_is_found(void **state)
     assert_true(uncertainty[0] < uncertainty[1] && uncertainty[1] < uncertainty[2]);
 }
 
-static void the_same_examples_give_the_same(void **state)
+TEST(the_same_examples_give_the_same)
 {
     static struct texts t;
     struct kv_learned *a, *b;
     struct kv_prediction p, q;
     int rc = ERR_NOMEM;
 
-    (void)state;
     make_texts(&t, test_seed(), 0.7);
     assert_ok(kv_learn(&a, t.e, N_TEXTS));
     for (long n = 0; rc != OK; n++) {
@@ -121,7 +119,7 @@ static void the_same_examples_give_the_same(void **state)
 }
 
 /* Any bytes are a prompt. */
-static void any_text_is_predicted(void **state)
+TEST(any_text_is_predicted)
 {
     static struct texts t;
     static char bytes[10000];
@@ -132,7 +130,6 @@ static void any_text_is_predicted(void **state)
     struct rng r;
     void *none;
 
-    (void)state;
     make_texts(&t, test_seed(), 1);
     assert_ok(kv_learn(&l, t.e, N_TEXTS));
     assert_ok(kv_predictor_find("learned", &p));
@@ -158,7 +155,7 @@ static void any_text_is_predicted(void **state)
 
 /* Stanford Alpaca: trained on one half of the records, tested on the other. Lengths are
  * counted in words here. */
-static void real_prompts_are_predicted(void **state)
+TEST(real_prompts_are_predicted)
 {
     const char *path = test_need_data("alpaca/alpaca_sample_dev.json");
     static struct kv_example e[4000];
@@ -168,7 +165,6 @@ static void real_prompts_are_predicted(void **state)
     json_t *all, *record;
     size_t i, n;
 
-    (void)state;
     assert_ok(json_read_file(&all, path, 1 << 24));
     n = json_array_size(all);
     assert_true(n > 500 && n < 4000);
@@ -193,16 +189,4 @@ static void real_prompts_are_predicted(void **state)
     assert_true(error < 0.9 * error_of_constant(e + n / 2, (int64_t)(n - n / 2)));
     kv_learned_close(&l);
     json_decref(all);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_text_tells_is_found),
-        cmocka_unit_test(the_same_examples_give_the_same),
-        cmocka_unit_test(any_text_is_predicted),
-        cmocka_unit_test(real_prompts_are_predicted),
-    };
-
-    return cmocka_run_group_tests_name("kv/learn", tests, NULL, NULL);
 }

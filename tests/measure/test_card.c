@@ -27,12 +27,11 @@ static void near(double got, double wanted)
         fail_msg("got %g, wanted %g", got, wanted);
 }
 
-static void thread_counts_between(void **state)
+TEST(thread_counts_between)
 {
     json_t *card = card_of(ROW("read_gbps", 1, 10) "," ROW("read_gbps", 4, 40) "," ROW(
         "read_gbps", 8, 44) "," ROW("read_gbps", 2, null));
 
-    (void)state;
     near(measure_card_read_gbps(card, 1), 10);
     near(measure_card_read_gbps(card, 2), 20); /* its own is unavailable */
     near(measure_card_read_gbps(card, 4), 40);
@@ -42,7 +41,7 @@ static void thread_counts_between(void **state)
     json_decref(card);
 }
 
-static void peak_of_a_type(void **state)
+TEST(peak_of_a_type)
 {
     json_t *card = card_of(
         ROW("peak_f32_fma_avx2", 1, 100) "," ROW("peak_f32_fma_avx512", 1, 200) "," ROW(
@@ -50,7 +49,6 @@ static void peak_of_a_type(void **state)
             90) "," ROW("peak_fp16_fma_avx512fp16", 1,
                         400) "," ROW("peak_i8_dot_avx512vnni", 1, 800));
 
-    (void)state;
     near(measure_card_peak_gflops(card, "f32", "exact", 1), 200);
     near(measure_card_peak_gflops(card, "bf16", "exact", 1), 200);
     near(measure_card_peak_gflops(card, "f16", "exact", 1), 200);
@@ -97,9 +95,8 @@ static void read_bound(const char *values, int n, double want, const char *want_
 }
 
 /* More threads never do less: a card that says so was measured while other work ran. */
-static void a_disturbed_card_is_no_bound(void **state)
+TEST(a_disturbed_card_is_no_bound)
 {
-    (void)state;
     read_bound(ROW("read_gbps", 1, 44) "," ROW("read_gbps", 2, 86), 2, 86, "");
     read_bound(ROW("read_gbps", 1, 44) "," ROW("read_gbps", 2, 44), 2, 44, "");
     read_bound(DOUBTFUL("read_gbps", 1, 44, 50) "," ROW("read_gbps", 2, 44), 2, 44, "");
@@ -112,7 +109,7 @@ static void a_disturbed_card_is_no_bound(void **state)
 
 /* What was measured but is not trusted bounds nothing, and neither does a smaller value that
  * it may exceed; a larger one stays. */
-static void doubtful_values(void **state)
+TEST(doubtful_values)
 {
     const char *why;
     char *text;
@@ -124,7 +121,6 @@ static void doubtful_values(void **state)
                                           200) "," DOUBTFUL("peak_f32_fma_avx512", 2, 150,
                                                             300));
 
-    (void)state;
     near(measure_card_read_gbps(card, 1), 30);
     near(measure_card_read_gbps(card, 2), NAN);
     near(measure_card_read_gbps(card, 8), NAN); /* not that of one thread */
@@ -149,7 +145,7 @@ static void doubtful_values(void **state)
 }
 
 /* A card is a file; whatever stands in it, there is an answer. */
-static void strange_cards(void **state)
+TEST(strange_cards)
 {
     static const char *const texts[] = {
         "{}",
@@ -160,7 +156,6 @@ static void strange_cards(void **state)
         "{\"values\": [{\"name\": \"read_gbps\", \"n_threads\": null, \"estimate\": 3}]}",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         json_t *card;
         char *text;
@@ -175,7 +170,7 @@ static void strange_cards(void **state)
     }
 }
 
-static void text_says_why(void **state)
+TEST(text_says_why)
 {
     json_t *card =
         card_of("{\"name\": \"peak_x\", \"unit\": \"GFLOP/s\", \"n_threads\": 2,"
@@ -183,7 +178,6 @@ static void text_says_why(void **state)
                 " \"why\": \"this processor has no x\"}," ROW("read_gbps", 1, 10.25));
     char *text;
 
-    (void)state;
     assert_ok(measure_card_text(card, &text));
     assert_non_null(strstr(text, "unavailable: this processor has no x"));
     assert_non_null(strstr(text, "10.2"));
@@ -196,14 +190,13 @@ static void text_says_why(void **state)
     json_decref(card);
 }
 
-static void value_by_name(void **state)
+TEST(value_by_name)
 {
     const char *why = NULL;
     json_t *card = card_of(ROW("a_ns", 1, 3) "," ROW("a_ns_more", 1, 4) "," ROW(
         "a_ns", 2, 5) ",{\"name\": \"b\", \"n_threads\": 1, \"estimate\": null,"
                       " \"why\": \"no b here\"}");
 
-    (void)state;
     near(measure_card_value(card, "a_ns", 1, NULL), 3);
     near(measure_card_value(card, "a_ns", 2, &why), 5);
     near(measure_card_value(card, "a_n", 1, &why), NAN);
@@ -212,7 +205,7 @@ static void value_by_name(void **state)
     json_decref(card);
 }
 
-static void range_of_a_prefix(void **state)
+TEST(range_of_a_prefix)
 {
     json_t *card = card_of("{\"name\": \"p_a\", \"n_threads\": 2, \"estimate\": 3},"
                            "{\"name\": \"p_b\", \"n_threads\": 2, \"estimate\": 5},"
@@ -221,7 +214,6 @@ static void range_of_a_prefix(void **state)
                            "\"why\": \"no q\"}, 7, {}");
     const char *why;
 
-    (void)state;
     near(measure_card_range(card, "p_", 2, NULL).most, 5);
     near(measure_card_range(card, "p_", 2, NULL).least, 3);
     near(measure_card_range(card, "p_", 0, NULL).most, 9);
@@ -267,7 +259,7 @@ static void seal_again(json_t *card)
 /* Values that no machine has, with a checksum that is right.
  * Regression: `--machine-card` took any file for this machine's limits, and an absent
  * one for none. */
-static void values_of_no_machine(void **state)
+TEST(values_of_no_machine)
 {
     static const struct {
         const char *row, *why; /* why NULL: a sound row */
@@ -301,7 +293,6 @@ static void values_of_no_machine(void **state)
         {"[]", "name: expected a string"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char two[1024];
         json_t *card;
@@ -319,13 +310,12 @@ static void values_of_no_machine(void **state)
 }
 
 /* Any member of the identity differs: another machine's, even if it is sealed. */
-static void cards_of_other_machines(void **state)
+TEST(cards_of_other_machines)
 {
     json_t *card = sealed(ROW_GBPS(1, 10, 10, 10)), *value, *id;
     const char *key;
     int n = 0;
 
-    (void)state;
     id = json_deep_copy(json_object_get(card, "identity"));
     json_object_foreach(id, key, value)
     {
@@ -349,13 +339,12 @@ static void cards_of_other_machines(void **state)
 }
 
 /* Members that are gone or of another kind, and edits that leave each value plausible. */
-static void changed_cards(void **state)
+TEST(changed_cards)
 {
     static const char *const needed[] = {"format", "version", "identity", "values",
                                          "checksum"};
     json_t *card = sealed(ROW_GBPS(1, 10, 10.5, 11) "," ROW_GBPS(2, 10, 12, 13)), *row;
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         json_t *other = json_deep_copy(card);
 
@@ -404,14 +393,13 @@ static bool refused(const char *path, const char *text, size_t n)
 }
 
 /* The card in a file, or this host's; a host's name cannot leave the folder. */
-static void card_in_a_file(void **state)
+TEST(card_in_a_file)
 {
     char path[600], small[8], *text;
     size_t n;
     json_t *card = sealed(ROW_GBPS(2, 29, 30, 31));
     int here;
 
-    (void)state;
     assert_ok(measure_card_path(path, sizeof(path), test_dir(), "-full"));
     assert_true(strncmp(path, test_dir(), strlen(test_dir())) == 0);
     assert_string_equal(path + strlen(path) - 10, "-full.json");
@@ -443,32 +431,10 @@ static void card_in_a_file(void **state)
     close(here);
 }
 
-static void a_share_of_a_wrong_bound_is_none(void **state)
+TEST(a_share_of_a_wrong_bound_is_none)
 {
-    (void)state;
     assert_true(measure_share(51, 50) == 1.02);
     assert_true(isnan(measure_share(51.1, 50)));
     assert_true(isnan(measure_share(50, NAN)));
     assert_true(isnan(measure_share(NAN, 50)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thread_counts_between),
-        cmocka_unit_test(peak_of_a_type),
-        cmocka_unit_test(a_disturbed_card_is_no_bound),
-        cmocka_unit_test(doubtful_values),
-        cmocka_unit_test(strange_cards),
-        cmocka_unit_test(text_says_why),
-        cmocka_unit_test(value_by_name),
-        cmocka_unit_test(range_of_a_prefix),
-        cmocka_unit_test(card_in_a_file),
-        cmocka_unit_test(values_of_no_machine),
-        cmocka_unit_test(cards_of_other_machines),
-        cmocka_unit_test(changed_cards),
-        cmocka_unit_test(a_share_of_a_wrong_bound_is_none),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

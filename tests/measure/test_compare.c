@@ -88,14 +88,13 @@ static void near(double a, double b)
 }
 
 /* The lowest decile by nearest rank and the binomial interval round it, by hand. */
-static void estimator(void **state)
+TEST(estimator)
 {
     static const struct {
         int n, at, lo, hi; /* ranks from 1 */
     } want[] = {{1, 1, 1, 1},  {3, 1, 1, 3},  {5, 1, 1, 3},  {10, 1, 1, 4},
                 {11, 2, 1, 4}, {20, 2, 1, 6}, {40, 4, 1, 9}, {64, 7, 2, 12}};
 
-    (void)state;
     for (size_t k = 0; k < sizeof(want) / sizeof(want[0]); k++) {
         /* each trial is a second longer than the one before, so ranks are seconds */
         struct machine x = {.base = {1}, .drift = 1, .slow_down = -1};
@@ -115,14 +114,13 @@ static void estimator(void **state)
 }
 
 /* 4 % apart in a machine that slows down by a third meanwhile: only rounds can tell. */
-static void drift(void **state)
+TEST(drift)
 {
     struct machine x = {.base = {1.04e-3, 1e-3}, .drift = 0.005};
     struct measure *m =
         compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(32), .n_warm_up = 3});
     struct measure_report r;
 
-    (void)state;
     assert_int_equal(x.n_trials, 2 * (32 + 3));
     assert_int_equal(measure_choose(m, NULL, 0), 1);
     assert_int_equal(keep(m, 0), 1);
@@ -132,9 +130,8 @@ static void drift(void **state)
 }
 
 /* A third of all trials takes ten times as long, said or not said. */
-static void bursts(void **state)
+TEST(bursts)
 {
-    (void)state;
     for (int tell = 0; tell < 2; tell++) {
         struct machine x = {.base = {1.05e-3, 1e-3, 1.1e-3},
                             .noise = 0.01,
@@ -156,13 +153,12 @@ static void bursts(void **state)
 /* Each round is disturbed for one of two, half of the rounds for each.
  * Regression: a comparison on a busy machine had no ratio, and its study failed, where
  * each round was disturbed for one of the two. */
-static void no_round_undisturbed(void **state)
+TEST(no_round_undisturbed)
 {
     struct machine x = {.base = {1e-3, 2e-3}, .swing = 1, .tell = true};
     struct measure *m = compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(8)});
     struct measure_report r;
 
-    (void)state;
     measure_report(m, 1, &r);
     near(r.estimate, 2e-3);
     assert_true(r.n == 4 && r.n_disturbed == 4);
@@ -173,13 +169,12 @@ static void no_round_undisturbed(void **state)
 }
 
 /* Where nothing is undisturbed, what was disturbed has to do. */
-static void all_disturbed(void **state)
+TEST(all_disturbed)
 {
     struct machine x = {.base = {1e-3, 2e-3}, .burst_frac = 1, .tell = true};
     struct measure *m = compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(4)});
     struct measure_report r;
 
-    (void)state;
     measure_report(m, 1, &r);
     near(r.estimate, 20e-3);
     assert_true(r.n == 4 && r.n_disturbed == 4);
@@ -189,7 +184,7 @@ static void all_disturbed(void **state)
 }
 
 /* A disturbance that cost no time does not count as one. */
-static void harmless(void **state)
+TEST(harmless)
 {
     struct machine x = {.base = {1e-3}, .noise = 0.1};
     struct measure_opts o = {MEASURE_EXACTLY(40)};
@@ -198,7 +193,6 @@ static void harmless(void **state)
     double slowest = 0;
     int n, n_slower = 0;
 
-    (void)state;
     x.mark_odd = true;
     m = compare(&x, 1, o);
     for (int i = 0; i < 40; i++)
@@ -211,13 +205,12 @@ static void harmless(void **state)
 }
 
 /* Two that are the same: the one that is asked to stay does. */
-static void ties(void **state)
+TEST(ties)
 {
     struct machine x = {.base = {1e-3, 1e-3}, .swing = 0.05};
     struct measure *m = compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(20)});
     struct measure_report r;
 
-    (void)state;
     assert_int_equal(keep(m, 0), 0);
     assert_int_equal(keep(m, 1), 1);
     measure_ratio(m, 0, 1, &r);
@@ -231,19 +224,18 @@ static void ties(void **state)
 }
 
 /* A gain that is sure and small is none to change for. */
-static void small_gain(void **state)
+TEST(small_gain)
 {
     struct machine x = {.base = {1.015e-3, 1e-3}};
     struct measure *m = compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(20)});
 
-    (void)state;
     assert_int_equal(measure_choose(m, NULL, 0), 1);
     assert_int_equal(keep(m, 0), 0);
     measure_close(&m);
 }
 
 /* Four or five rounds are sure of a further 2 %, fewer of nothing. */
-static void few_rounds(void **state)
+TEST(few_rounds)
 {
     static const struct {
         int rounds;
@@ -255,7 +247,6 @@ static void few_rounds(void **state)
                 {6, 0.021, 0.02, true}};
     static const int64_t complexity[] = {0, 1};
 
-    (void)state;
     for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
         struct machine x = {.base = {1e-3 * (1 + rows[k].slower_frac), 1e-3}};
         struct measure *m =
@@ -271,7 +262,7 @@ static void few_rounds(void **state)
 }
 
 /* The simplest within the margin, of equally simple ones the fastest; of plain estimates, too. */
-static void simplest(void **state)
+TEST(simplest)
 {
     static const double seconds[] = {1.5e-3, 1.01e-3, 1.005e-3, 1e-3, NAN, 1.3e-3};
     static const int64_t complexity[] = {0, 1, 1, 2, -1, 0}, even[N_MAX] = {0};
@@ -282,7 +273,6 @@ static void simplest(void **state)
     struct machine x = {.base = {1.5e-3, 1.01e-3, 1.005e-3, 1e-3, NAN, 1.3e-3}};
     struct measure *m = compare(&x, N_MAX, (struct measure_opts){MEASURE_EXACTLY(8)});
 
-    (void)state;
     for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
         double f = rows[k].margin_frac;
 
@@ -305,13 +295,12 @@ static int scripted(void *arg, int i, struct measure_trial *t)
 }
 
 /* Whoever compares, a script runs the trials. */
-static void script(void **state)
+TEST(script)
 {
     struct machine x = {.base = {1e-3, 1, 1}};
     struct measure *m;
     int n = 0;
 
-    (void)state;
     measure_script(scripted, &n);
     m = compare(&x, 3, (struct measure_opts){0});
     measure_script(NULL, NULL);
@@ -323,12 +312,11 @@ static void script(void **state)
     measure_close(&m);
 }
 
-static void stops(void **state)
+TEST(stops)
 {
     struct machine x = {.base = {1e-3, 1e-3}};
     struct measure *m = compare(&x, 2, (struct measure_opts){0});
 
-    (void)state;
     assert_int_equal(x.n_of[0], 1 + 6); /* precise at once: the fewest rounds */
     measure_close(&m);
 
@@ -354,14 +342,13 @@ static void stops(void **state)
 }
 
 /* What is surely slower costs nothing more, unless all are to be reported. */
-static void slower_leaves(void **state)
+TEST(slower_leaves)
 {
     struct machine x = {.base = {4e-3, 1e-3}, .noise = 0.2};
     struct measure_opts o = {.max_rounds = 30, .precise_frac = 1e-6, .budget_s = 10};
     struct measure *m = compare(&x, 2, o);
     struct measure_report r;
 
-    (void)state;
     assert_int_equal(x.n_of[0], 1 + 6);
     assert_int_equal(x.n_of[1], 1 + 30);
     measure_report(m, 0, &r);
@@ -375,7 +362,7 @@ static void slower_leaves(void **state)
 }
 
 /* One that cannot run leaves; the others go on. An error ends everything. */
-static void failing(void **state)
+TEST(failing)
 {
     struct machine x = {.base = {1e-3, 2e-3, NAN}, .fails_after = 7};
     const struct measure_clock clock = {now, &x};
@@ -384,7 +371,6 @@ static void failing(void **state)
     struct measure_report r;
     int n;
 
-    (void)state;
     assert_int_equal(x.n_of[0], 8);
     assert_int_equal(x.n_of[1], 1 + 12);
     assert_int_equal(x.n_of[2], 1);
@@ -417,7 +403,7 @@ static void failing(void **state)
 }
 
 /* One alternative by the clock is one that says its seconds; the order is the seed's. */
-static void clock_and_order(void **state)
+TEST(clock_and_order)
 {
     struct machine a = {.base = {1e-3, 2e-3, 3e-3}, .drift = 0.01};
     struct machine b = a, c = a;
@@ -426,7 +412,6 @@ static void clock_and_order(void **state)
     bool same = true;
     int n;
 
-    (void)state;
     b.by_clock = true;
     y = compare(&b, 3, o);
     o.seed = 6;
@@ -444,9 +429,8 @@ static void clock_and_order(void **state)
     measure_close(&z);
 }
 
-static void no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     for (int n = 0;; n++) {
         struct measure *m;
         int rc;
@@ -475,13 +459,12 @@ static int sleepless(void *arg, int i, struct measure_trial *t)
 }
 
 /* On the real clock: five times the work takes longer. */
-static void real(void **state)
+TEST(real)
 {
     struct measure_report one, five;
     struct measure *m;
     double x = 1;
 
-    (void)state;
     assert_ok(measure_open(&m, 5, 25));
     assert_ok(measure_compare(m, 5, NULL, sleepless, &x));
     assert_int_equal(measure_choose(m, NULL, 0), 0);
@@ -490,29 +473,4 @@ static void real(void **state)
     assert_true(one.best > 0 && one.best <= one.estimate && one.lo <= one.estimate &&
                 one.estimate <= one.hi && five.estimate > one.estimate);
     measure_close(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(estimator),
-        cmocka_unit_test(drift),
-        cmocka_unit_test(bursts),
-        cmocka_unit_test(all_disturbed),
-        cmocka_unit_test(no_round_undisturbed),
-        cmocka_unit_test(harmless),
-        cmocka_unit_test(ties),
-        cmocka_unit_test(few_rounds),
-        cmocka_unit_test(simplest),
-        cmocka_unit_test(small_gain),
-        cmocka_unit_test(script),
-        cmocka_unit_test(stops),
-        cmocka_unit_test(slower_leaves),
-        cmocka_unit_test(failing),
-        cmocka_unit_test(clock_and_order),
-        cmocka_unit_test(no_memory),
-        cmocka_unit_test(real),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,14 +26,13 @@ static struct metrics compute(const struct metrics_row *rows, size_t n,
 static const struct metrics_slo no_slo;
 static const struct load_trace no_trace;
 
-static void one_request(void **state)
+TEST(one_request)
 {
     /* intended 0, sent at 2 ms, tokens at 10, 14, 20 ms */
     const int64_t t[] = {10 * MS, 14 * MS, 20 * MS};
     struct metrics_row r = row_at(0, 2 * MS, t, 3);
     struct metrics m = compute(&r, 1, no_slo);
 
-    (void)state;
     assert_near(metric(&m, "mean_ttft_ms"), 10, 1e-9);
     assert_near(metric(&m, "mean_ttft_service_ms"), 8, 1e-9);
     assert_near(metric(&m, "mean_tpot_ms"), 5, 1e-9);
@@ -52,14 +51,13 @@ static void one_request(void **state)
     metrics_fini(&m);
 }
 
-static void one_token_has_no_tpot(void **state)
+TEST(one_token_has_no_tpot)
 {
     const int64_t t[] = {10 * MS};
     struct metrics_row r = row_at(0, 0, t, 1);
     struct metrics_slo slo = {.ttft_ms = 10, .tpot_ms = 0.001};
     struct metrics m = compute(&r, 1, slo);
 
-    (void)state;
     assert_true(isnan(metrics_tpot_ms(&r)));
     assert_string_equal(why(&m, "mean_tpot_ms"), "no sample");
     assert_string_equal(why(&m, "decode_tok_s"), "no request had a second token");
@@ -67,13 +65,12 @@ static void one_token_has_no_tpot(void **state)
     metrics_fini(&m);
 }
 
-static void percentiles_need_their_floor(void **state)
+TEST(percentiles_need_their_floor)
 {
     static int64_t t[400];
     struct metrics_row r[400];
     struct metrics m;
 
-    (void)state;
     for (int i = 0; i < 400; i++) { /* TTFT of i + 1 ms */
         t[i] = i * 1000 * MS + (i + 1) * MS;
         r[i] = row_at(i * 1000 * MS, i * 1000 * MS, &t[i], 1);
@@ -90,7 +87,7 @@ static void percentiles_need_their_floor(void **state)
     metrics_fini(&m);
 }
 
-static void attainment_needs_both_and_errors_violate(void **state)
+TEST(attainment_needs_both_and_errors_violate)
 {
     const int64_t good[] = {10 * MS, 20 * MS}, late[] = {90 * MS, 100 * MS},
                   slow[] = {10 * MS, 90 * MS};
@@ -101,7 +98,6 @@ static void attainment_needs_both_and_errors_violate(void **state)
                                row_at(0, 0, good, 2)};
     struct metrics m;
 
-    (void)state;
     r[3].status = METRICS_FAILED;
     r[4].warmup = true;
     m = compute(r, 5, slo);
@@ -124,13 +120,12 @@ static void attainment_needs_both_and_errors_violate(void **state)
     metrics_fini(&m);
 }
 
-static void no_objective_is_not_zero(void **state)
+TEST(no_objective_is_not_zero)
 {
     const int64_t t[] = {10 * MS};
     struct metrics_row r = row_at(0, 0, t, 1);
     struct metrics m = compute(&r, 1, no_slo);
 
-    (void)state;
     assert_non_null(strstr(why(&m, "slo_attainment_frac"), "no objective"));
     assert_string_equal(why(&m, "tpot_attainment_frac"), "the job sets no slo.tpot_ms");
     metrics_fini(&m);
@@ -138,14 +133,13 @@ static void no_objective_is_not_zero(void **state)
 
 /* The sender is blocked from 100 to 300 ms. Measured from the dispatch, nothing happened:
  * every request took 1 ms. From the intended start the stall is there in full. */
-static void a_stalled_sender_is_seen(void **state)
+TEST(a_stalled_sender_is_seen)
 {
     int64_t t[100];
     struct metrics_row r[100];
     struct metrics m;
     double worst = 0;
 
-    (void)state;
     for (int i = 0; i < 100; i++) {
         int64_t intended = i * 10 * MS;
         int64_t sent = intended > 100 * MS && intended < 300 * MS ? 300 * MS : intended;
@@ -179,7 +173,7 @@ static void serve_in_order(struct metrics_row *r, int64_t *t, const double *arri
 }
 
 /* Arrivals every 10 ms, service of 20 ms: the i-th waits i * 10 ms. */
-static void overload_grows_linearly(void **state)
+TEST(overload_grows_linearly)
 {
     enum { N = 100 };
     struct load_opts load = {.rate_rps = 100};
@@ -190,7 +184,6 @@ static void overload_grows_linearly(void **state)
     struct metrics_overload over;
     struct metrics m;
 
-    (void)state;
     assert_ok(load_process_find("constant", &p));
     p->arrivals(&load, 0, &no_trace, a, N);
     serve_in_order(r, t, a, N, 20 * MS);
@@ -211,7 +204,7 @@ static void overload_grows_linearly(void **state)
 }
 
 /* Half of the requests never end: what ends keeps its time, so only the backlog tells. */
-static void requests_that_never_end(void **state)
+TEST(requests_that_never_end)
 {
     enum { N = 100 };
     static struct metrics_row r[N];
@@ -219,7 +212,6 @@ static void requests_that_never_end(void **state)
     struct metrics_overload over;
     struct metrics m;
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         t[i] = (10 * i + 5) * MS;
         r[i] = row_at(10 * i * MS, 10 * i * MS, &t[i], 1);
@@ -247,7 +239,7 @@ static void requests_that_never_end(void **state)
 }
 
 /* M/D/1 at utilisation 0.5: mean wait = rho S / (2 (1 - rho)) (Pollaczek, Khinchine). */
-static void poisson_queue_waits_as_it_must(void **state)
+TEST(poisson_queue_waits_as_it_must)
 {
     enum { N = 200000 };
     struct load_opts load = {.rate_rps = 50};
@@ -257,7 +249,6 @@ static void poisson_queue_waits_as_it_must(void **state)
     const struct load_process *p;
     struct metrics m;
 
-    (void)state;
     assert_true(r && t && a);
     assert_ok(load_process_find("poisson", &p));
     p->arrivals(&load, test_seed(), &no_trace, a, N);
@@ -271,18 +262,17 @@ static void poisson_queue_waits_as_it_must(void **state)
     mem_free(a);
 }
 
-static void contradicting_times_show(void **state)
+TEST(contradicting_times_show)
 {
     const int64_t back[] = {10 * MS, 30 * MS, 20 * MS};
     struct metrics_row r = row_at(0, 0, back, 3);
     struct metrics m = compute(&r, 1, no_slo);
 
-    (void)state;
     assert_near(metric(&m, "identity_e2e_error_ms"), 20, 1e-9);
     metrics_fini(&m);
 }
 
-static void bounds(void **state)
+TEST(bounds)
 {
     /* 10 GB in 1 s after the first token; 5 GFLOP in 0.5 s before it */
     const int64_t t[] = {500 * MS, 1000 * MS, 1500 * MS};
@@ -295,7 +285,6 @@ static void bounds(void **state)
                                .peak_why = "none given"};
     struct metrics m;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         r[i].decode_bytes = 10e9;
         r[i].prefill_flop = 5e9;
@@ -326,12 +315,11 @@ static void bounds(void **state)
     metrics_fini(&m);
 }
 
-static void nothing_measured(void **state)
+TEST(nothing_measured)
 {
     struct metrics_row r = row_at(0, 0, NULL, 0);
     struct metrics m;
 
-    (void)state;
     r.status = METRICS_TIMEOUT;
     r.done_ns = 5 * MS;
     m = compute(&r, 1, no_slo);
@@ -345,11 +333,10 @@ static void nothing_measured(void **state)
     metrics_fini(&m);
 }
 
-static void goodput(void **state)
+TEST(goodput)
 {
     const double rate[] = {4, 1, 2, 8}, met[] = {0.89, 1, 0.95, 0.95};
 
-    (void)state;
     assert_near(metrics_goodput_rps(rate, met, 4, 0.9), 2,
                 0); /* 8 is luck above a miss */
     assert_near(metrics_goodput_rps(rate, met, 4, 0.8), 8, 0);
@@ -357,13 +344,12 @@ static void goodput(void **state)
     assert_true(isnan(metrics_goodput_rps(rate, met, 0, 0.9)));
 }
 
-static void names(void **state)
+TEST(names)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
 
-    (void)state;
     assert_ok(metrics_known("p99_ttft_ms"));
     assert_ok(metrics_known("slo_attainment_frac"));
     assert_err(metrics_known("p99_tttf_ms"), ERR_NOTFOUND, "p99_ttft_ms");
@@ -375,7 +361,7 @@ static void names(void **state)
     free(text);
 }
 
-static void no_share_exceeds_its_bound(void **state)
+TEST(no_share_exceeds_its_bound)
 {
     static const struct {
         const char *name, *unit;
@@ -394,7 +380,6 @@ static void no_share_exceeds_its_bound(void **state)
         {"tokens_per_prompt_frac", "", 1.2, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char why[96] = "";
 
@@ -403,27 +388,4 @@ static void no_share_exceeds_its_bound(void **state)
             (why[0] != 0) != cases[i].want)
             fail_msg("%s = %g: \"%s\"", cases[i].name, cases[i].value, why);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_request),
-        cmocka_unit_test(one_token_has_no_tpot),
-        cmocka_unit_test(percentiles_need_their_floor),
-        cmocka_unit_test(attainment_needs_both_and_errors_violate),
-        cmocka_unit_test(no_objective_is_not_zero),
-        cmocka_unit_test(a_stalled_sender_is_seen),
-        cmocka_unit_test(overload_grows_linearly),
-        cmocka_unit_test(requests_that_never_end),
-        cmocka_unit_test(poisson_queue_waits_as_it_must),
-        cmocka_unit_test(contradicting_times_show),
-        cmocka_unit_test(bounds),
-        cmocka_unit_test(nothing_measured),
-        cmocka_unit_test(goodput),
-        cmocka_unit_test(names),
-        cmocka_unit_test(no_share_exceeds_its_bound),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

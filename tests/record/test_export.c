@@ -62,7 +62,7 @@ static int column(char header[64][128], int n, const char *name)
     return -1;
 }
 
-static void csv_requests(void **state)
+TEST(csv_requests)
 {
     static char header[64][128], field[64][128];
     char *text = exported("csv"), want[64];
@@ -70,7 +70,6 @@ static void csv_requests(void **state)
     int n = csv_record(&p, header), rows = 0;
     struct fixture_cell f;
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         fixture_cell_make(&f, i);
         for (size_t r = 0; r < f.cell.n_rows; r++, rows++) {
@@ -99,14 +98,13 @@ static void csv_requests(void **state)
     free(text);
 }
 
-static void csv_cells(void **state)
+TEST(csv_cells)
 {
     static char header[64][128], field[64][128];
     char *text = exported("csv-cells"), want[16];
     const char *p = text;
     int n = csv_record(&p, header);
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         assert_int_equal(csv_record(&p, field), n);
         assert_int_equal(atoi(field[column(header, n, "rate")]), i);
@@ -127,13 +125,12 @@ static void csv_cells(void **state)
 }
 
 /* A row for each element of the cells' one array, which is shorter or longer. */
-static void csv_series(void **state)
+TEST(csv_series)
 {
     static char header[64][128], field[64][128];
     char *text = exported("csv-series");
     const char *p = text;
 
-    (void)state;
     assert_int_equal(csv_record(&p, header), 2);
     assert_string_equal(header[0], "cell");
     assert_string_equal(header[1], "cdf");
@@ -150,7 +147,7 @@ static void csv_series(void **state)
     free(text);
 }
 
-static void json_has_known_keys(void **state)
+TEST(json_has_known_keys)
 {
     static const char *const keys[] = {"duration",           "completed",
                                        "total_input_tokens", "total_output_tokens",
@@ -163,7 +160,6 @@ static void json_has_known_keys(void **state)
     char *text = exported("json");
     json_t *j, *cell;
 
-    (void)state;
     assert_ok(json_read_text(&j, text, strlen(text), "export"));
     assert_int_equal(json_array_size(json_object_get(j, "cells")), N);
     for (int i = 0; i < N; i++) {
@@ -196,13 +192,12 @@ static void check_series(const json_t *s, const struct fixture_cell *f)
             assert_true(json_real_value(json_array_get(v, i)) == f->series_v[i]);
 }
 
-static void json_full_holds_every_token(void **state)
+TEST(json_full_holds_every_token)
 {
     char *text = exported("json-full");
     json_t *j, *cell, *times;
     struct fixture_cell f;
 
-    (void)state;
     assert_ok(json_read_text(&j, text, strlen(text), "export"));
     for (int i = 0; i < N; i++) {
         fixture_cell_make(&f, i);
@@ -231,23 +226,21 @@ static void json_full_holds_every_token(void **state)
 
 /* The writer of a record may still hold its lock. HDF5 has been used before, so it no longer
  * reads the environment. */
-static void locked_records_are_read(void **state)
+TEST(locked_records_are_read)
 {
     int fd = open(result(), O_RDONLY | O_CLOEXEC);
 
-    (void)state;
     H5Fclose(H5Fopen(result(), H5F_ACC_RDONLY, H5P_DEFAULT));
     assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
     free(exported("markdown"));
     close(fd);
 }
 
-static void markdown(void **state)
+TEST(markdown)
 {
     char *text = exported("markdown");
     int bars = -1;
 
-    (void)state;
     assert_non_null(strstr(text, "# toy"));
     assert_non_null(strstr(text, "commit 0123456789ab, measured"));
     assert_non_null(strstr(text, "| ttft | 12.5 | ms | lower |"));
@@ -281,7 +274,7 @@ static void assert_file(const char *path, const char *wanted)
 }
 
 /* Nothing that is there is lost: not the result, not an older export, not a device. */
-static void saves_whole_or_not_at_all(void **state)
+TEST(saves_whole_or_not_at_all)
 {
     char *text = exported("markdown"), out[600], other[600];
     const char *path = copy_of_result("saved");
@@ -289,7 +282,6 @@ static void saves_whole_or_not_at_all(void **state)
     size_t n;
     void *whole = test_read(path, &n);
 
-    (void)state;
     snprintf(out, sizeof(out), "%s/export.md", test_dir());
     snprintf(other, sizeof(other), "%s/other", test_dir());
     assert_ok(export_save(path, EXPORT_MARKDOWN, out));
@@ -323,20 +315,4 @@ static void saves_whole_or_not_at_all(void **state)
     assert_err(export_save(path, EXPORT_JSON, other), ERR_ARG, "cannot be replaced");
     assert_int_equal(stat(other, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(csv_requests),
-        cmocka_unit_test(csv_cells),
-        cmocka_unit_test(csv_series),
-        cmocka_unit_test(json_has_known_keys),
-        cmocka_unit_test(json_full_holds_every_token),
-        cmocka_unit_test(markdown),
-        cmocka_unit_test(locked_records_are_read),
-        cmocka_unit_test(saves_whole_or_not_at_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-static void round_trip_and_resume(void **state)
+TEST(round_trip_and_resume)
 {
     const char *dir = fixture_dir("a/b/toy");
     struct journal *j = open_toy(dir);
@@ -15,7 +15,6 @@ static void round_trip_and_resume(void **state)
     size_t interrupted;
     int n = 0;
 
-    (void)state;
     for (int i = 0; i < 10; i++)
         assert_ok(append_fixture(j, i));
     assert_int_equal(journal_n_finished(j), 10);
@@ -46,7 +45,7 @@ static void round_trip_and_resume(void **state)
 
 /* Each line is one JSON object whose CRC anyone can check: jq reads it, and gzip's CRC of
  * what follows the first member is that member. */
-static void lines_are_json(void **state)
+TEST(lines_are_json)
 {
     const char *dir = fixture_dir("lines");
     struct journal *j = open_toy(dir);
@@ -54,7 +53,6 @@ static void lines_are_json(void **state)
     size_t n, at = 0;
     char *text;
 
-    (void)state;
     assert_ok(journal_begin(j, "rate=4/repeat=0"));
     assert_ok(append_fixture(j, 4));
     text = test_read(journal_path(j), &n);
@@ -103,7 +101,7 @@ static int keep_cell(void *ctx, const struct record_cell *c)
 
 /* Every double comes back as it was, a NaN with its reason, a time that never came, and
  * the readable part of a text that is not UTF-8. */
-static void numbers_and_texts_survive(void **state)
+TEST(numbers_and_texts_survive)
 {
     static const double odd[] = {0.1,       -0.0,     5e-324,    1.7976931348623157e308,
                                  1.0 / 3.0, INFINITY, -INFINITY, 9007199254740993.0};
@@ -112,7 +110,6 @@ static void numbers_and_texts_survive(void **state)
     struct metrics_value values[8];
     struct keep got;
 
-    (void)state;
     fixture_cell_make(&f, 1);
     for (int i = 0; i < 8; i++) {
         values[i] = (struct metrics_value){.name = "v", .unit = "ms", .value = odd[i]};
@@ -148,7 +145,7 @@ static void numbers_and_texts_survive(void **state)
 /* --fresh: what is there is forgotten, but never what another run is writing. */
 /* What is known at the end only stands in the header all the same, and is no cell, no resumption
  * and no interruption. */
-static void notes_join_the_header(void **state)
+TEST(notes_join_the_header)
 {
     const char *dir = fixture_dir("notes");
     struct journal *j = open_toy(dir);
@@ -157,7 +154,6 @@ static void notes_join_the_header(void **state)
     char path[400];
     int n = 0;
 
-    (void)state;
     assert_ok(append_fixture(j, 0));
     assert_ok(
         journal_note(j, json_pack("{s:s s:i}", "stopped", "not yet", "n_repeats", 3)));
@@ -177,13 +173,12 @@ static void notes_join_the_header(void **state)
     json_decref(header);
 }
 
-static void fresh_waits_for_the_lock(void **state)
+TEST(fresh_waits_for_the_lock)
 {
     const char *dir = fixture_dir("fresh");
     struct journal *j = open_toy(dir), *second;
     json_t *h = fixture_header(UTC);
 
-    (void)state;
     assert_ok(append_fixture(j, 1));
     assert_err(journal_open(&second, dir, "toy", h, true), ERR_STATE, "another process");
     assert_ok(append_fixture(j, 2));
@@ -197,7 +192,7 @@ static void fresh_waits_for_the_lock(void **state)
     json_decref(h);
 }
 
-static void refuses_bad_input(void **state)
+TEST(refuses_bad_input)
 {
     static const char *const not_keys[] = {
         "\xff\xfe",         "a\nb",     "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
@@ -208,7 +203,6 @@ static void refuses_bad_input(void **state)
     struct fixture_cell f;
     json_t *h = fixture_header(UTC);
 
-    (void)state;
     json_object_set_new(h, "evidence", json_string("mesured"));
     assert_err(journal_open(&j, dir, "toy", h, false), ERR_ARG,
                "did you mean \"measured\"?");
@@ -239,7 +233,7 @@ static void refuses_bad_input(void **state)
     journal_close(&j);
 }
 
-static void other_job_is_set_aside(void **state)
+TEST(other_job_is_set_aside)
 {
     const char *dir = fixture_dir("aside");
     struct log_warning w[4];
@@ -247,7 +241,6 @@ static void other_job_is_set_aside(void **state)
     struct journal *j = open_toy(dir);
     json_t *h = fixture_header("2026-02-01T00:00:00Z");
 
-    (void)state;
     assert_ok(append_fixture(j, 1));
     journal_close(&j);
     while (log_warnings_take(w, 4) > 0)
@@ -266,19 +259,4 @@ static void other_job_is_set_aside(void **state)
     snprintf(aside, sizeof(aside), "%s/toy.journal." UTC, dir);
     assert_int_equal(read_checked(aside), 1);
     json_decref(h);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip_and_resume),
-        cmocka_unit_test(lines_are_json),
-        cmocka_unit_test(numbers_and_texts_survive),
-        cmocka_unit_test(notes_join_the_header),
-        cmocka_unit_test(fresh_waits_for_the_lock),
-        cmocka_unit_test(refuses_bad_input),
-        cmocka_unit_test(other_job_is_set_aside),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,13 +6,12 @@
 #include "experiments/record/provenance.h"
 #include "topo/machine.h"
 
-static void provenance(void **state)
+TEST(provenance)
 {
     static const char *const keys[] = {"version", "commit", "compiler",
                                        "flags",   "arch",   "isa"};
     json_t *a, *b;
 
-    (void)state;
     a = provenance_json();
     b = provenance_json();
     assert_true(json_equal(a, b));
@@ -41,7 +40,7 @@ static void check_leaves(const json_t *v, const char *where, int *n)
     }
 }
 
-static void environment(void **state)
+TEST(environment)
 {
     static const char *const paths[][2] = {
         {"cpu", "microcode"},       {"cpu", "governor"},
@@ -57,7 +56,6 @@ static void environment(void **state)
     json_t *env;
     int n = 0;
 
-    (void)state;
     /* as the programs do: it is what links hwloc, whose version is then known */
     assert_ok(topo_machine_open(&machine, "synthetic:core:2 pu:1"));
     topo_machine_close(&machine);
@@ -73,14 +71,13 @@ static void environment(void **state)
 }
 
 /* Regression: records kept the whole command line, with what it tells of the machine's owner. */
-static void only_parameters_that_matter(void **state)
+TEST(only_parameters_that_matter)
 {
     json_t *v =
         env_parameters_json("BOOT_IMAGE=/boot/x root=UUID=1 isolcpus=2-3 quiet  nosmt "
                             "hugepagesz=1G idle=poll init=/secret -- idle=no\n");
     char *text = json_dumps(v, JSON_COMPACT);
 
-    (void)state;
     assert_string_equal(text,
                         "[\"isolcpus=2-3\",\"nosmt\",\"hugepagesz=1G\",\"idle=poll\"]");
     free(text);
@@ -90,12 +87,11 @@ static void only_parameters_that_matter(void **state)
     json_decref(v);
 }
 
-static void unreadable_says_why(void **state)
+TEST(unreadable_says_why)
 {
     char path[600], small[4];
     json_t *v = env_read_json("/nonexistent/file");
 
-    (void)state;
     assert_string_equal(json_string_value(json_object_get(v, "unavailable")),
                         "/nonexistent/file: No such file or directory");
     json_decref(v);
@@ -119,26 +115,12 @@ static void unreadable_says_why(void **state)
         env_read(test_dir(), small, sizeof(small))); /* a folder opens, reads not */
 }
 
-static void host(void **state)
+TEST(host)
 {
     char whole[256], cut[3];
 
-    (void)state;
     env_host(whole, sizeof(whole));
     assert_true(strlen(whole) > 0);
     env_host(cut, sizeof(cut));
     assert_true(strlen(cut) < 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(provenance),
-        cmocka_unit_test(environment),
-        cmocka_unit_test(only_parameters_that_matter),
-        cmocka_unit_test(unreadable_says_why),
-        cmocka_unit_test(host),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static const char *as_text(struct text *t)
     return t->p;
 }
 
-static void texts_are_escaped(void **state)
+TEST(texts_are_escaped)
 {
     static const struct {
         const char *text, *markdown, *html;
@@ -39,7 +39,6 @@ static void texts_are_escaped(void **state)
         {"_a_ b_c _", "\\_a\\_ b_c \\_", "_a_ b_c _"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct text markdown = {0}, html = {0};
         char want[100];
@@ -55,11 +54,10 @@ static void texts_are_escaped(void **state)
     }
 }
 
-static void pieces_are_escaped(void **state)
+TEST(pieces_are_escaped)
 {
     struct text t = {0};
 
-    (void)state;
     report_put(&t, MD("| "), CODE("<`|"), MD("_ | "), LINK("<a>", "a \"_b.h5"),
                MD(" | [f](#"), ID("Fig_1 b"), MD(") | "), TEXT_N("abcd", 3),
                TEXT_N("x_yz", 2), MD(" |"));
@@ -72,7 +70,7 @@ static void pieces_are_escaped(void **state)
     text_fini(&t);
 }
 
-static void pages_become_html(void **state)
+TEST(pages_become_html)
 {
     static const char *const want[] = {
         "<title>a title</title>", "<h2><a id=\"a-b_c\"></a>A b_c</h2>",
@@ -82,7 +80,6 @@ static void pages_become_html(void **state)
         "<details><summary>2 numbers</summary>"};
     struct text markdown = {0}, html = {0};
 
-    (void)state;
     report_put(&markdown, MD("## "), TEXT("A b_c"), MD("\n\n| x |\n|---|\n| "), CODE("|"),
                MD("<br>y |\n\n"));
     report_put(&markdown, MARK(REPORT_GOOD, "a"), MD(" "), MARK(REPORT_FAIR, "b"),
@@ -97,7 +94,7 @@ static void pages_become_html(void **state)
     text_fini(&markdown);
 }
 
-static void figures_are_data(void **state)
+TEST(figures_are_data)
 {
     static const struct {
         const char *bytes, *base64;
@@ -106,7 +103,6 @@ static void figures_are_data(void **state)
     struct text markdown = {0};
     char path[600], want[200];
 
-    (void)state;
     report_put(&markdown, MD("[!["), TEXT("\"<"), MD("](f.svg)](f.svg) ![](none.svg)"));
     snprintf(path, sizeof(path), "%s/f.svg", test_dir());
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -125,7 +121,7 @@ static void figures_are_data(void **state)
     text_fini(&markdown);
 }
 
-static void paths_are_relative(void **state)
+TEST(paths_are_relative)
 {
     static const struct {
         const char *from, *to, *want;
@@ -136,7 +132,6 @@ static void paths_are_relative(void **state)
     };
     char from[600], to[600];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct text t = {0};
 
@@ -156,13 +151,12 @@ static void paths_are_relative(void **state)
                ERR_NOTFOUND, "no/such");
 }
 
-static void notes_name_what_speaks_against_a_record(void **state)
+TEST(notes_name_what_speaks_against_a_record)
 {
     struct text warnings = {0}, machine = {0};
     char top[600];
     json_t *head;
 
-    (void)state;
     fixture_enter(top);
     fixture_record_make(&fixture_first);
     assert_ok(claim_record(&head, "e"));
@@ -189,7 +183,7 @@ static void notes_name_what_speaks_against_a_record(void **state)
     fixture_leave(top);
 }
 
-static void pages_hold_what_records_hold(void **state)
+TEST(pages_hold_what_records_hold)
 {
     static const char *const names[] = {"index.html", "report.md"};
     static const char *const both[] = {"order",
@@ -209,7 +203,6 @@ static void pages_hold_what_records_hold(void **state)
                                        "../results/e/20260131T235959Z-0123456.h5"};
     char top[600], *again;
 
-    (void)state;
     fixture_enter(top);
     fixture_record_make(&fixture_first);
     fixture_save_page();
@@ -232,12 +225,11 @@ static void pages_hold_what_records_hold(void **state)
     fixture_leave(top);
 }
 
-static void a_damaged_record_is_a_line(void **state)
+TEST(a_damaged_record_is_a_line)
 {
     struct report r;
     char top[600], *text;
 
-    (void)state;
     fixture_enter(top);
     fixture_record_make(&fixture_first);
     assert_ok(file_write("results/e/bad.h5", "no record", 9));
@@ -262,7 +254,7 @@ static void a_damaged_record_is_a_line(void **state)
 
 /* 1.2 of what memory can do: on the page and in a document the number is missing, the claim has
  * no verdict, and the record is flagged. */
-static void more_than_a_bound_is_no_headline(void **state)
+TEST(more_than_a_bound_is_no_headline)
 {
     static const char rule[] =
         "{\"claims\": [{\"name\": \"n\", \"paper\": \"P\", \"section\": \"1\", \"text\": "
@@ -273,7 +265,6 @@ static void more_than_a_bound_is_no_headline(void **state)
     char top[600], *text;
     json_t *head;
 
-    (void)state;
     fixture_enter(top);
     fixture_record_make(&(struct fixture_record){"e", "Chip", "2026-01-31T23:59:59Z",
                                                  "n1", "steal", 1, 3, 1.2});
@@ -293,13 +284,12 @@ static void more_than_a_bound_is_no_headline(void **state)
     fixture_leave(top);
 }
 
-static void machines_are_side_by_side(void **state)
+TEST(machines_are_side_by_side)
 {
     struct fixture_record other = fixture_first, older = fixture_first;
     struct report r;
     char top[600], *text;
 
-    (void)state;
     fixture_enter(top);
     older.utc = "2025-01-01T00:00:00Z";
     older.a = 5511;
@@ -341,7 +331,7 @@ static int tables(struct text *out, const char *text, const struct report *r, in
     return report_tables_text(out, text, strlen(text), r, "doc", n_kept);
 }
 
-static void text_outside_stays(void **state)
+TEST(text_outside_stays)
 {
     static const char before[] =
         "# A\r\n\x01\xff | x |\n  <!-- testbed report: e -->\n"; /* indented: text */
@@ -350,7 +340,6 @@ static void text_outside_stays(void **state)
     struct report r;
     int n_kept;
 
-    (void)state;
     fixture_enter(top);
     fixture_record_make(&fixture_first);
     assert_ok(report_read(&r, NULL));
@@ -388,7 +377,7 @@ static void text_outside_stays(void **state)
     fixture_leave(top);
 }
 
-static void broken_documents_are_refused(void **state)
+TEST(broken_documents_are_refused)
 {
     static const struct {
         const char *text, *part;
@@ -413,7 +402,6 @@ static void broken_documents_are_refused(void **state)
     struct stat st;
     int n_kept;
 
-    (void)state;
     fixture_enter(top);
     fixture_record_make(&fixture_first);
     assert_ok(report_read(&r, NULL));
@@ -441,7 +429,7 @@ static void end_3(void)
 }
 
 /* Wherever memory is short, the program ends as it was told to. */
-static void memory_fails(void **state)
+TEST(memory_fails)
 {
     static const char doc[] = BEGIN("e f") END;
     int n_kept, status = 3 << 8;
@@ -449,7 +437,6 @@ static void memory_fails(void **state)
     char top[600];
     struct report r;
 
-    (void)state;
     fixture_enter(top);
     fixture_record_make(&fixture_first);
     assert_ok(report_read(&r, NULL));
@@ -467,25 +454,4 @@ static void memory_fails(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
     report_fini(&r);
     fixture_leave(top);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_escaped),
-        cmocka_unit_test(pieces_are_escaped),
-        cmocka_unit_test(pages_become_html),
-        cmocka_unit_test(figures_are_data),
-        cmocka_unit_test(paths_are_relative),
-        cmocka_unit_test(notes_name_what_speaks_against_a_record),
-        cmocka_unit_test(pages_hold_what_records_hold),
-        cmocka_unit_test(a_damaged_record_is_a_line),
-        cmocka_unit_test(more_than_a_bound_is_no_headline),
-        cmocka_unit_test(machines_are_side_by_side),
-        cmocka_unit_test(text_outside_stays),
-        cmocka_unit_test(broken_documents_are_refused),
-        cmocka_unit_test(memory_fails),
-    };
-
-    return cmocka_run_group_tests_name("report/report", tests, NULL, NULL);
 }

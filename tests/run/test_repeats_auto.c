@@ -21,11 +21,10 @@ static void assert_near(double found, double wanted, double tolerance)
 
 /* --- reading */
 
-static void bad_keys(void **state)
+TEST(bad_keys)
 {
     struct job *j;
 
-    (void)state;
     refuse("\"repeats\": \"auto\", \"study\": {\"name\": \"script\"}",
            "\"auto\" needs a headline");
     refuse(NOISY("0", "\"repeats_min\": 3, ", ONE), "repeats_min");
@@ -46,13 +45,12 @@ static void bad_keys(void **state)
     job_free(&j);
 }
 
-static void the_description_states_the_range(void **state)
+TEST(the_description_states_the_range)
 {
     static const char *const words[] = {"2 study.m x 6 to 30 repeats", NULL};
     struct job *j = job_of(NOISY("0", "", ONE));
     char *text = jobs_described(j, words, run_plan_print);
 
-    (void)state;
     assert_non_null(strstr(text, "t: at most 60 cells\n"));
     free(text);
     job_free(&j);
@@ -116,12 +114,11 @@ static void check_interval(const struct ran *r, const struct recorded *record, i
     assert_near(end_of(r, name, "hi"), exp(mean + half), 1e-9 * exp(mean));
 }
 
-static void without_noise_the_fewest_repeats(void **state)
+TEST(without_noise_the_fewest_repeats)
 {
     struct recorded record;
     struct ran r;
 
-    (void)state;
     run("quiet", NOISY("0", "", ONE ", " RATIO), &r);
     read_record(&record, &r);
     assert_int_equal(record.n, 6);
@@ -138,13 +135,12 @@ static void without_noise_the_fewest_repeats(void **state)
 }
 
 /* It ends in the first repeat in which the widest interval of all headlines is narrow enough. */
-static void repeats_until_all_headlines_are_known(void **state)
+TEST(repeats_until_all_headlines_are_known)
 {
     static const char *const names[] = {"one", "", "ratio", "mean"};
     struct recorded record;
     struct ran r;
 
-    (void)state;
     run("noisy",
         NOISY("0.04", "\"repeats_precision_frac\": 0.06, ", ONE ", " RATIO ", " MEAN),
         &r);
@@ -167,12 +163,11 @@ static void repeats_until_all_headlines_are_known(void **state)
     ran_free(&r);
 }
 
-static void the_most_repeats(void **state)
+TEST(the_most_repeats)
 {
     struct recorded record;
     struct ran r;
 
-    (void)state;
     run("cap", NOISY("0.5", "\"repeats_max\": 8, ", ONE), &r);
     read_record(&record, &r);
     assert_int_equal(record.n, 8);
@@ -184,12 +179,11 @@ static void the_most_repeats(void **state)
 }
 
 /* A headline without a value is not waited for; one with values of 0 has no interval. */
-static void what_has_no_interval(void **state)
+TEST(what_has_no_interval)
 {
     struct recorded record;
     struct ran r;
 
-    (void)state;
     run("missing",
         NOISY("0.001", "",
               ONE ", {\"name\": \"no_value\", \"metric\": \"error\", \"over\": \"max\"}"),
@@ -229,7 +223,7 @@ static void what_has_no_interval(void **state)
 }
 
 /* Killed in its second repeat, it goes on, and ends where its own interval is narrow enough. */
-static void a_killed_run_resumes(void **state)
+TEST(a_killed_run_resumes)
 {
     static const char job[] =
         "\"repeats\": \"auto\", \"study\": {\"name\": \"script\", \"m\": [1, 4]}, "
@@ -239,7 +233,6 @@ static void a_killed_run_resumes(void **state)
     int status;
     pid_t pid;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/killed", test_dir());
     pid = fork();
     if (pid == 0) {
@@ -256,12 +249,11 @@ static void a_killed_run_resumes(void **state)
 }
 
 /* A fixed number of repeats has none of this. */
-static void a_fixed_number_of_repeats(void **state)
+TEST(a_fixed_number_of_repeats)
 {
     struct recorded record;
     struct ran r;
 
-    (void)state;
     run("fixed",
         "\"repeats\": 3, \"study\": {\"name\": \"script\", \"m\": [1, 2], \"noise\": "
         "0.1}, "
@@ -272,20 +264,4 @@ static void a_fixed_number_of_repeats(void **state)
     assert_int_equal(record.n, 3);
     assert_near(value(&r, "one"), stats_median(record.speed[0], 3), 1e-12);
     ran_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_keys),
-        cmocka_unit_test(the_description_states_the_range),
-        cmocka_unit_test(without_noise_the_fewest_repeats),
-        cmocka_unit_test(repeats_until_all_headlines_are_known),
-        cmocka_unit_test(the_most_repeats),
-        cmocka_unit_test(what_has_no_interval),
-        cmocka_unit_test(a_killed_run_resumes),
-        cmocka_unit_test(a_fixed_number_of_repeats),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

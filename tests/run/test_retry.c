@@ -46,12 +46,11 @@ static bool is_noisy(const struct ran *r)
     return noisy;
 }
 
-static void the_later_attempt_counts(void **state)
+TEST(the_later_attempt_counts)
 {
     json_t *all, *cells;
     struct ran r;
 
-    (void)state;
     begin(2, 1u << 2 | 1u << 3); /* two attempts at the second cell */
     run_speeds("again", "measured_small", &r);
     assert_int_equal(n_runs, 5);
@@ -88,24 +87,21 @@ static void check_runs(int want, bool noisy, const char *evidence, int n_retries
     ran_free(&r);
 }
 
-static void only_as_often_as_asked(void **state)
+TEST(only_as_often_as_asked)
 {
-    (void)state;
     check_runs(3, true, "measured_small", 0, 1u << 2);
     check_runs(4, true, "measured_small", 1, 1u << 2 | 1u << 3);
 }
 
 /* Three more attempts, whatever is asked for. */
-static void a_machine_that_is_never_quiet(void **state)
+TEST(a_machine_that_is_never_quiet)
 {
-    (void)state;
     check_runs(6, true, "measured_small", 100, ~0u);
 }
 
 /* Noise does not change it. */
-static void what_is_simulated_is_not_measured_again(void **state)
+TEST(what_is_simulated_is_not_measured_again)
 {
-    (void)state;
     check_runs(3, false, "simulated", 2, ~0u);
 }
 
@@ -120,7 +116,7 @@ static void *disturb(void *arg)
     return arg;
 }
 
-static void a_trial_of_a_search(void **state)
+TEST(a_trial_of_a_search)
 {
     static const char job[] =
         "\"system\": {\"adapter\": \"scripted\"}, \"dataset\": {\"n\": 5, "
@@ -135,7 +131,6 @@ static void a_trial_of_a_search(void **state)
     struct ran r;
     size_t i;
 
-    (void)state;
     begin(1, 0);
     assert_int_equal(pthread_create(&thread, NULL, disturb, NULL), 0);
     run("search", job, &r);
@@ -155,17 +150,4 @@ static void a_trial_of_a_search(void **state)
     assert_int_equal(n_first, 2);
     json_decref(all);
     ran_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_later_attempt_counts),
-        cmocka_unit_test(only_as_often_as_asked),
-        cmocka_unit_test(a_machine_that_is_never_quiet),
-        cmocka_unit_test(what_is_simulated_is_not_measured_again),
-        cmocka_unit_test(a_trial_of_a_search),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

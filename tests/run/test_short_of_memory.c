@@ -99,7 +99,7 @@ static void no_temporary_is_left(const char *dir)
         closedir(d);
 }
 
-static void ends_with_a_line_and_resumes(void **state)
+TEST(ends_with_a_line_and_resumes)
 {
     char dir[300], log[300], *said;
     int n_resumed = 0, n_continued = 0;
@@ -107,7 +107,6 @@ static void ends_with_a_line_and_resumes(void **state)
     long n_allocs, ignored;
     size_t n;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/whole", test_dir());
     snprintf(log, sizeof(log), "%s/log", test_dir());
     assert_int_equal(run_short(dir, -1, false, log, &n_allocs), 0);
@@ -132,7 +131,7 @@ static void ends_with_a_line_and_resumes(void **state)
     assert_true(n_continued > N_TRIALS / 2);
 }
 
-static void without_a_thread_it_says_so_and_resumes(void **state)
+TEST(without_a_thread_it_says_so_and_resumes)
 {
     char dir[300], log[300], *said;
     struct run_outcome outcome;
@@ -140,7 +139,6 @@ static void without_a_thread_it_says_so_and_resumes(void **state)
     long ignored;
     size_t len;
 
-    (void)state;
     snprintf(log, sizeof(log), "%s/log", test_dir());
     for (; status != 0; n++) {
         snprintf(dir, sizeof(dir), "%s/thread%d", test_dir(), n);
@@ -158,14 +156,4 @@ static void without_a_thread_it_says_so_and_resumes(void **state)
         mem_free(outcome.path);
     }
     assert_true(n > 5 * N_CELLS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_with_a_line_and_resumes),
-        cmocka_unit_test(without_a_thread_it_says_so_and_resumes),
-    };
-
-    return cmocka_run_group_tests_name("run/short_of_memory", tests, NULL, NULL);
 }

@@ -10,9 +10,8 @@
     "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 10]}, "              \
     "\"headline\": [{\"name\": \"h\", " rest "}]"
 
-static void a_bad_job_is_refused_by_name(void **state)
+TEST(a_bad_job_is_refused_by_name)
 {
-    (void)state;
     refuse("\"study\": {}", "study.name: expected the name of a study, found none");
     refuse("\"study\": {\"name\": [\"script\"]}", "found another type");
     refuse("\"study\": {\"name\": \"scrip\"}", "did you mean \"script\"");
@@ -29,14 +28,13 @@ static void a_bad_job_is_refused_by_name(void **state)
            "interval: only of a mean or geomean");
 }
 
-static void lists_make_axes(void **state)
+TEST(lists_make_axes)
 {
     struct job *j =
         job_of("\"study\": {\"name\": \"script\", \"type\": [\"f32\", \"bf16\"], "
                "\"m\": [1, 2]}");
     const json_t *settings;
 
-    (void)state;
     assert_ptr_equal(j->study, &study_script);
     assert_int_equal(j->n_cells, 4);
     assert_string_equal(j->cells[1].key, "study.type=f32 study.m=2 repeat=0");
@@ -47,27 +45,25 @@ static void lists_make_axes(void **state)
     job_free(&j);
 }
 
-static void a_list_in_where_matches_any(void **state)
+TEST(a_list_in_where_matches_any)
 {
     struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"over\": \"max\", "
                                     "\"where\": {\"study.m\": [4, 1.0, 99]}"));
     bool chosen[6];
 
-    (void)state;
     assert_int_equal(job_headline_cells(j, &j->headlines[0], chosen), 4);
     assert_true(chosen[0] && chosen[1] && !chosen[2] && !chosen[3] && chosen[4]);
     assert_string_equal(job_metric_unit(j, "speed"), "x");
     job_free(&j);
 }
 
-static void open_axes_make_headlines(void **state)
+TEST(open_axes_make_headlines)
 {
     struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"where\": {\"m\": [1, 4]}"));
     static const char *const names[] = {"h m=1 k=1", "h m=1 k=10", "h m=4 k=1",
                                         "h m=4 k=10"};
     bool chosen[6];
 
-    (void)state;
     assert_int_equal(j->n_headlines, 4);
     for (int i = 0; i < 4; i++) {
         assert_string_equal(j->headlines[i].name, names[i]);
@@ -82,14 +78,13 @@ static void print_study(const struct job *j, FILE *f)
     study_docs(f);
 }
 
-static void description_has_options_and_metrics(void **state)
+TEST(description_has_options_and_metrics)
 {
     static const char *const words[] = {"script",    "rows",         "[1,2,4]",
                                         "m times k", "max of speed", NULL};
     struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"over\": \"max\""));
     char *text = jobs_described(j, words, print_study);
 
-    (void)state;
     assert_non_null(strstr(text, "study.m=4 study.k=10 repeat=0\n"));
     assert_non_null(strstr(text, "study, name script"));
     assert_non_null(strstr(text, "| `error` | x | lower | what it gets wrong |"));
@@ -97,7 +92,7 @@ static void description_has_options_and_metrics(void **state)
     job_free(&j);
 }
 
-static void headlines_over_many_cells(void **state)
+TEST(headlines_over_many_cells)
 {
     static const struct {
         const char *name;
@@ -106,7 +101,6 @@ static void headlines_over_many_cells(void **state)
                 {"sum", 7},     {"two", 60}, {"just_one", 20}};
     struct ran r;
 
-    (void)state;
     run("over",
         "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 10]}, "
         "\"repeats\": 2, \"headline\": ["
@@ -147,11 +141,10 @@ static void headlines_over_many_cells(void **state)
 }
 
 /* Each m is a measurement of its own. */
-static void a_mean_has_its_interval_over_an_axis(void **state)
+TEST(a_mean_has_its_interval_over_an_axis)
 {
     struct ran r;
 
-    (void)state;
     run("interval",
         "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 100]}, "
         "\"repeats\": 2, \"headline\": ["
@@ -168,13 +161,12 @@ static void a_mean_has_its_interval_over_an_axis(void **state)
 
 /* What a headline makes of a ratio it makes of its A/A: one cell has the interval of that, several
  * that over an axis, the least of them no other than its value. */
-static void a_ratio_has_its_aa(void **state)
+TEST(a_ratio_has_its_aa)
 {
     double logs[3] = {log(1.02), log(1.04), log(1.08)};
     double mean = fabs(stats_mean(logs, 3)), half = stats_mean_half95(logs, 3);
     struct ran r;
 
-    (void)state;
     run("study_aa",
         "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": 1.05, \"again\": "
         "0.02}, \"headline\": ["
@@ -200,12 +192,11 @@ static void a_ratio_has_its_aa(void **state)
 }
 
 /* An interval without two finite ends is none; a headline over several cells has not theirs. */
-static void a_value_has_its_interval(void **state)
+TEST(a_value_has_its_interval)
 {
     struct ran r;
     json_t *all, *cells, *v;
 
-    (void)state;
     run("values",
         "\"study\": {\"name\": \"script\", \"m\": [1, 2], \"type\": [\"f32\", "
         "\"open\"]}, \"headline\": ["
@@ -238,11 +229,10 @@ static void a_value_has_its_interval(void **state)
 #define SUM(name, more)                                                                  \
     "{\"name\": \"" name "\", \"metric\": \"speed\", \"over\": \"sum\"" more "}"
 
-static void missing_values(void **state)
+TEST(missing_values)
 {
     struct ran r;
 
-    (void)state;
     run("missing",
         TYPES "\"missing\": \"bf16\", \"skips\": \"f16\"}, \"headline\": [" SUM(
             "spoilt",
@@ -278,12 +268,11 @@ static void missing_values(void **state)
 }
 
 /* Four times 0.3 of a bound: the bound is wrong. */
-static void more_than_a_bound_is_no_result(void **state)
+TEST(more_than_a_bound_is_no_result)
 {
     struct ran r;
     json_t *all, *cell;
 
-    (void)state;
     run("bound",
         "\"study\": {\"name\": \"script\", \"m\": [2, 4]}, \"headline\": ["
         "{\"name\": \"low\", \"metric\": \"roof_frac\", \"where\": {\"m\": 2}}, "
@@ -303,12 +292,11 @@ static void more_than_a_bound_is_no_result(void **state)
 }
 
 /* The second of two types fails: its cells are counted, named, and no others. */
-static void a_failed_cell_is_not_the_run(void **state)
+TEST(a_failed_cell_is_not_the_run)
 {
     struct ran r;
     int before = n_closed, runs = n_runs;
 
-    (void)state;
     run("fails", TYPES "\"fails\": \"bf16\"}", &r);
     assert_int_equal(r.outcome.n_done, 2);
     assert_int_equal(r.outcome.n_failed, 1);
@@ -320,14 +308,13 @@ static void a_failed_cell_is_not_the_run(void **state)
 
 /* The same job again measures that cell only, and adds a record of all cells. With nothing left to
  * mend, once more measures all of them. */
-static void a_failed_cell_is_measured_again(void **state)
+TEST(a_failed_cell_is_measured_again)
 {
     static const char job[] = TYPES "\"fails\": \"bf16\"}";
     char dir[300];
     struct ran r;
     int before;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/mended", test_dir());
     for (int i = 0; i < 2; i++) {
         before = n_runs;
@@ -349,7 +336,7 @@ static void a_failed_cell_is_measured_again(void **state)
     is_mended = false;
 }
 
-static void a_killed_study_resumes(void **state)
+TEST(a_killed_study_resumes)
 {
     static const char job[] = HEADLINE("\"metric\": \"speed\", \"over\": \"sum\"");
     char dir[300];
@@ -357,7 +344,6 @@ static void a_killed_study_resumes(void **state)
     int status, before;
     pid_t pid;
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/killed", test_dir());
     pid = fork();
     if (pid == 0) {
@@ -374,14 +360,13 @@ static void a_killed_study_resumes(void **state)
     ran_free(&r);
 }
 
-static void a_study_that_breaks_its_contract_fails_its_cell(void **state)
+TEST(a_study_that_breaks_its_contract_fails_its_cell)
 {
     static const char *const ways[] = {"unknown", "no reason", "twice",
                                        "no such evidence", "evidence of nothing"};
     char text[256], dir[300];
     struct ran r;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         snprintf(text, sizeof(text),
                  "\"study\": {\"name\": \"script\", \"misbehaves\": \"%s\"}", ways[i]);
@@ -394,12 +379,11 @@ static void a_study_that_breaks_its_contract_fails_its_cell(void **state)
 
 /* --- the record */
 
-static void the_record_says_what_the_study_said(void **state)
+TEST(the_record_says_what_the_study_said)
 {
     struct ran r;
     json_t *all, *cell, *a, *speed;
 
-    (void)state;
     run("record", HEADLINE("\"metric\": \"speed\", \"over\": \"max\""), &r);
     all = fixture_exported(r.outcome.path);
     cell = json_array_get(json_object_get(all, "cells"), 5);
@@ -443,7 +427,7 @@ static void energy_of(const char *name, const struct fake_file *files, const cha
 
 #define PACKAGE "/sys/class/powercap/intel-rapl:0"
 
-static void a_study_has_its_energy(void **state)
+TEST(a_study_has_its_energy)
 {
     static const struct fake_file package[] = {
         {PACKAGE "/name", "package-0\n"},
@@ -454,7 +438,6 @@ static void a_study_has_its_energy(void **state)
     char why[96];
     double joules;
 
-    (void)state;
     energy_of("energy", package, PACKAGE "/energy_uj", &joules, why);
     assert_true(fabs(joules - 2.5) < 1e-9 && why[0] == 0);
     energy_of("no_energy", none, "", &joules, why);
@@ -475,14 +458,13 @@ static const char *text_at(const json_t *all, size_t cell, const char *part,
 /* Of the job, unless the study names another for the cell or for a number or list of it.
  * Regression: a record called measured, computed and simulated numbers by one kind of
  * evidence. */
-static void each_series_has_its_evidence(void **state)
+TEST(each_series_has_its_evidence)
 {
     struct ran r;
     json_t *all, *v;
     char *text;
     size_t n;
 
-    (void)state;
     run("evidence",
         "\"evidence\": \"measured_small\", " TYPES
         "\"simulates\": \"bf16\"}, \"headline\": [" SUM("all", "") ", " SUM(
@@ -514,30 +496,4 @@ static void each_series_has_its_evidence(void **state)
     json_decref(all);
     mem_free(text);
     ran_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bad_job_is_refused_by_name),
-        cmocka_unit_test(lists_make_axes),
-        cmocka_unit_test(a_list_in_where_matches_any),
-        cmocka_unit_test(open_axes_make_headlines),
-        cmocka_unit_test(description_has_options_and_metrics),
-        cmocka_unit_test(headlines_over_many_cells),
-        cmocka_unit_test(a_mean_has_its_interval_over_an_axis),
-        cmocka_unit_test(a_ratio_has_its_aa),
-        cmocka_unit_test(a_value_has_its_interval),
-        cmocka_unit_test(missing_values),
-        cmocka_unit_test(more_than_a_bound_is_no_result),
-        cmocka_unit_test(a_failed_cell_is_not_the_run),
-        cmocka_unit_test(a_failed_cell_is_measured_again),
-        cmocka_unit_test(a_killed_study_resumes),
-        cmocka_unit_test(a_study_that_breaks_its_contract_fails_its_cell),
-        cmocka_unit_test(the_record_says_what_the_study_said),
-        cmocka_unit_test(a_study_has_its_energy),
-        cmocka_unit_test(each_series_has_its_evidence),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,12 +56,11 @@ static void check_intensity(int64_t batch)
     check_roofs(cost.flop, cost.read_bytes);
 }
 
-static void numbers_follow_from_the_rounds(void **state)
+TEST(numbers_follow_from_the_rounds)
 {
     static const char *const shares[] = {"linear_frac", "attn_frac", "head_frac",
                                          "norm_rope_frac"};
 
-    (void)state;
     for (int64_t batch = 1; batch <= 3; batch += 2) {
         double sum = 0;
 
@@ -81,21 +80,12 @@ static void numbers_follow_from_the_rounds(void **state)
     }
 }
 
-static void every_policy(void **state)
+TEST(every_policy)
 {
-    (void)state;
     assert_ok(run("\"batch\": 3, \"policy\": \"phase_priority\""));
     assert_ok(run("\"batch\": 3, \"policy\": \"chunked\""));
     assert_err(run("\"policy\": \"none\""), ERR_NOTFOUND, "none");
     assert_err(capture_run(&study_batching, "{}"), ERR_ARG, "study.model");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_follow_from_the_rounds),
-        cmocka_unit_test(every_policy),
-    };
-
-    return cmocka_run_group_tests_name("study/batching", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

@@ -46,7 +46,7 @@ static void near(double got, double want)
 }
 
 /* A row whose second token is decoded at CTX. */
-static void the_record(void **state)
+TEST(the_record)
 {
     json_t *config = json_pack("{s:s, s:s, s:i, s:b}", "adapter", "sandwich", "model",
                                path, "threads", THREADS, "pin", 0);
@@ -55,7 +55,6 @@ static void the_record(void **state)
     struct run_result r = {.rows = rows, .n = 2};
     struct run_system *s;
 
-    (void)state;
     assert_ok(run_system_open(&s, config));
     run_bounds(&r, s);
     assert_true(rows[0].decode_bytes == decode_bytes);
@@ -103,12 +102,11 @@ static void generate(struct serve_totals totals[SERVE_N_PHASES], int64_t max_ste
     opt_free(serve_opt_table, &o);
 }
 
-static void the_engines_totals(void **state)
+TEST(the_engines_totals)
 {
     struct serve_totals whole[SERVE_N_PHASES], cut[SERVE_N_PHASES];
     const struct serve_totals *d = &whole[SERVE_DECODE];
 
-    (void)state;
     generate(whole, 256);
     generate(cut, 50);
     assert_int_equal(d->n_tok, 1);
@@ -118,7 +116,7 @@ static void the_engines_totals(void **state)
     assert_int_equal(cut[SERVE_PREFILL].flop, whole[SERVE_PREFILL].flop);
 }
 
-static void the_plan(void **state)
+TEST(the_plan)
 {
     const int64_t prompt[] = {PROMPT}, output[] = {1}, before[] = {CTX - 1};
     const struct plan_lengths p = {prompt, output, 1}, d = {before, output, 1};
@@ -127,7 +125,6 @@ static void the_plan(void **state)
     struct plan_trace trace;
     const struct model_cost_types types = {KERN_BF16, KERN_KV_F32};
 
-    (void)state;
     assert_ok(make_config("tiny", &c));
     assert_ok(plan_trace_of(&trace, &p, 0));
     assert_ok(plan_workload(&w, &c, types, TOPO_PREFILL, &trace, 1));
@@ -150,13 +147,12 @@ static double inspected(const json_t *list, const char *n_tok, int n, const char
     return 0;
 }
 
-static void the_inspection(void **state)
+TEST(the_inspection)
 {
     struct format_file *f;
     const json_t *list;
     json_t *j;
 
-    (void)state;
     assert_ok(format_open(&f, path));
     assert_ok(model_inspect_json(f, &j));
     list = json_object_get(j, "decoded_token");
@@ -185,9 +181,8 @@ static json_t *unit_card(void)
     return card;
 }
 
-static void the_studies(void **state)
+TEST(the_studies)
 {
-    (void)state;
     study(&study_phase_switch,
           "\"rounds\": 3, \"n_prompt_tok\": 127, \"n_output_tok\": 3, "
           "\"prefill_threads\": 1, \"decode_ranks\": 1, \"decode_threads\": 1");
@@ -210,13 +205,4 @@ static void the_studies(void **state)
     near(value_of("estimated_flop_per_byte"), prefill_flop / prefill_bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_record),  cmocka_unit_test(the_engines_totals),
-        cmocka_unit_test(the_plan),    cmocka_unit_test(the_inspection),
-        cmocka_unit_test(the_studies),
-    };
-
-    return cmocka_run_group_tests_name("study/cost", tests, open_tiny, capture_end);
-}
+TEST_GROUP(open_tiny, capture_end);

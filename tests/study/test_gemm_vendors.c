@@ -27,9 +27,8 @@ static double rate(double seconds)
     return 2e-9 * 5 * 96 * 64 / seconds;
 }
 
-static void who_is_absent_or_dies_has_a_reason_and_no_number(void **state)
+TEST(who_is_absent_or_dies_has_a_reason_and_no_number)
 {
-    (void)state;
     run("");
     assert_true(near(value_of("gflops_onednn"), rate(2e-3)));
     assert_true(near(value_of("gflops_blis"), rate(3e-3)));
@@ -51,11 +50,10 @@ static int failing(void *arg, int alternative, struct measure_trial *t)
     return ++*(int *)arg == 2 ? err_set(ERR_IO, "the run failed") : OK;
 }
 
-static void without_time_three_rounds_are_run(void **state)
+TEST(without_time_three_rounds_are_run)
 {
     int n = 0;
 
-    (void)state;
     assert_ok(capture_run(&study_gemm_vendors,
                           "{\"matrix\": \"x 96x64\", \"m\": 5, \"cache_mb\": 1, "
                           "\"cell_s\": 0, \"threads\": 1}"));
@@ -69,9 +67,8 @@ static void without_time_three_rounds_are_run(void **state)
     measure_script(NULL, NULL);
 }
 
-static void the_best_baseline_is_the_fastest_that_lasted(void **state)
+TEST(the_best_baseline_is_the_fastest_that_lasted)
 {
-    (void)state;
     run("");
     assert_true(near(value_of("gflops_best_baseline"), rate(2e-3)));
     assert_true(value_of("error_best_baseline") == 2e-3);
@@ -82,11 +79,10 @@ static void the_best_baseline_is_the_fastest_that_lasted(void **state)
     assert_true(value_of("error") >= 0 && value_of("error") < 1e-5);
 }
 
-static void bf16_is_computed_at_both_precisions(void **state)
+TEST(bf16_is_computed_at_both_precisions)
 {
     const json_t *list;
 
-    (void)state;
     run(", \"type\": \"bf16\"");
     assert_true(value_of("gflops") > 0 && value_of("gflops_relaxed") > 0);
     assert_true(value_of("ratio_default_vs_best_relaxed") > 0);
@@ -100,9 +96,8 @@ static void bf16_is_computed_at_both_precisions(void **state)
     assert_non_null(json_object_get(json_array_get(list, 0), "schedule"));
 }
 
-static void the_roof_is_said_with_what_it_was_made_of(void **state)
+TEST(the_roof_is_said_with_what_it_was_made_of)
 {
-    (void)state;
     capture.card = json_pack("{s:[{s:s, s:i, s:f}]}", "values", "name",
                              "peak_f32_fma_any", "n_threads", 1, "estimate", 123.0);
     run("");
@@ -124,11 +119,10 @@ static void the_roof_is_said_with_what_it_was_made_of(void **state)
                         "no trusted peak in the machine card");
 }
 
-static void without_any_baseline_there_is_no_ratio(void **state)
+TEST(without_any_baseline_there_is_no_ratio)
 {
     struct script kept[4];
 
-    (void)state;
     memcpy(kept, scripts, sizeof(kept));
     for (int i = 0; i < 4; i++)
         scripts[i].absent = true;
@@ -143,9 +137,8 @@ static void without_any_baseline_there_is_no_ratio(void **state)
     memcpy(scripts, kept, sizeof(kept));
 }
 
-static void what_is_not_possible_is_skipped_with_a_reason(void **state)
+TEST(what_is_not_possible_is_skipped_with_a_reason)
 {
-    (void)state;
     assert_err(capture_run(&study_gemm_vendors,
                            "{\"matrix\": \"x 1000x1000\", \"weights\": \"warm\", "
                            "\"cache_mb\": 1}"),
@@ -191,12 +184,11 @@ static int scripted(void *arg, int alternative, struct measure_trial *t)
 
 /* Regression: `fig07` compared the cost model's schedule, not a tuned one, with tuned
  * libraries. */
-static void ratios_follow_from_the_recorded_rounds(void **state)
+TEST(ratios_follow_from_the_recorded_rounds)
 {
     char best[32];
     int n = 0;
 
-    (void)state;
     measure_script(scripted, &n);
     run(", \"tune_s\": 0.05");
     measure_script(NULL, NULL);
@@ -215,9 +207,8 @@ static void ratios_follow_from_the_recorded_rounds(void **state)
                         "openblas was not built: no library");
 }
 
-static void without_tuning_there_is_no_tuned_number(void **state)
+TEST(without_tuning_there_is_no_tuned_number)
 {
-    (void)state;
     run("");
     assert_true(isnan(value_of("gflops_tuned")) && isnan(value_of("tuning_s")));
     assert_true(isnan(value_of("ratio_tuned_vs_best")));
@@ -228,37 +219,18 @@ static void without_tuning_there_is_no_tuned_number(void **state)
     assert_true(value_of("tuning_s") > 0);
 }
 
-static void few_rows_are_named(void **state)
+TEST(few_rows_are_named)
 {
-    (void)state;
     run("");
     assert_non_null(strstr(note_of("particulars"), "few rows: a micro-kernel takes "));
 }
 
-static void nothing_stays_open(void **state)
+TEST(nothing_stays_open)
 {
-    (void)state;
     capture_close();
     assert_int_equal(baselines_open, 0);
     capture_close();
     assert_true(shapes_made > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_absent_or_dies_has_a_reason_and_no_number),
-        cmocka_unit_test(without_time_three_rounds_are_run),
-        cmocka_unit_test(the_best_baseline_is_the_fastest_that_lasted),
-        cmocka_unit_test(bf16_is_computed_at_both_precisions),
-        cmocka_unit_test(the_roof_is_said_with_what_it_was_made_of),
-        cmocka_unit_test(without_any_baseline_there_is_no_ratio),
-        cmocka_unit_test(what_is_not_possible_is_skipped_with_a_reason),
-        cmocka_unit_test(ratios_follow_from_the_recorded_rounds),
-        cmocka_unit_test(without_tuning_there_is_no_tuned_number),
-        cmocka_unit_test(few_rows_are_named),
-        cmocka_unit_test(nothing_stays_open),
-    };
-
-    return cmocka_run_group_tests_name("study/gemm_vendors", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

@@ -28,9 +28,8 @@ static void cut(double got, int n_digits, const char *printed)
     digits(floor(got * scale) / scale, n_digits, printed);
 }
 
-static void printed_digits(void **state)
+TEST(printed_digits)
 {
-    (void)state;
     assert_ok(capture_run(&study_mnn_roofline, "{}"));
     digits(value_of("linear_prefill_gflop"), 2, "1591.13");
     digits(value_of("linear_decode_gflop"), 2, "2.84");
@@ -57,12 +56,11 @@ static void printed_digits(void **state)
                 value_of("reached_decode_frac") < 1);
 }
 
-static void slips_are_stated(void **state)
+TEST(slips_are_stated)
 {
     json_error_t e;
     json_t *list;
 
-    (void)state;
     assert_ok(capture_run(&study_mnn_roofline, "{}"));
     digits(value_of("slip_last_row_gflop"), 2, "1267.14");
     digits(value_of("slip_text_other_gb"), 2, "5.13");
@@ -83,13 +81,12 @@ static void slips_are_stated(void **state)
 }
 
 /* That one correction alone, for the numbers that the slip names. */
-static void one_unit(void **state)
+TEST(one_unit)
 {
     const struct study_roofline_opts o = {560, 400};
     const struct study_roofline_machine m = {2784, 352, 99.274};
     struct study_roofline_work p, d;
 
-    (void)state;
     study_roofline_prefill(&p, &study_roofline_qwen_1_8b, 560, &o);
     study_roofline_decode(&d, &study_roofline_qwen_1_8b, 585, &o);
     digits(560 / study_roofline_seconds(&p, &m, 1e9), 2, "622.08");
@@ -98,7 +95,7 @@ static void one_unit(void **state)
 }
 
 /* What a decoded token's matrices take is not the paper's own: ours are the same. */
-static void a_decoded_token_is_not_disputed(void **state)
+TEST(a_decoded_token_is_not_disputed)
 {
     const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_KV_F32};
     const struct study_roofline_opts o = {1, 200};
@@ -106,7 +103,6 @@ static void a_decoded_token_is_not_disputed(void **state)
     struct model_config c;
     struct model_cost x;
 
-    (void)state;
     assert_ok(make_config("qwen-1.8b", &c));
     study_roofline_decode(&d, &study_roofline_qwen_1_8b, 585, &o);
     x = model_cost_decode(&c, types, 585, 1);
@@ -114,14 +110,13 @@ static void a_decoded_token_is_not_disputed(void **state)
 }
 
 /* Of a small model by hand: h 2, i 3, v 5, one block, weights and activations of 1 byte. */
-static void worked_by_hand(void **state)
+TEST(worked_by_hand)
 {
     const struct study_roofline_model tiny = {2, 3, 5, 1, 1, 1};
     const struct study_roofline_opts o = {1, 200};
     struct study_roofline_machine m = {1, 1, 1};
     struct study_roofline_work w;
 
-    (void)state;
     study_roofline_prefill(&w, &tiny, 4, &o);
     assert_true(w.linear_flop == 8 * 4 * 4 + 6 * 4 * 6 + 2 * 10);
     assert_true(w.linear_bytes ==
@@ -153,9 +148,8 @@ static json_t *made_card(const char *values)
 }
 
 /* Without a peak there is no bound, and a reason. */
-static void this_host_needs_its_card(void **state)
+TEST(this_host_needs_its_card)
 {
-    (void)state;
     capture.card = NULL;
     assert_ok(capture_run(&study_mnn_roofline, "{\"machine\": \"host\"}"));
     assert_true(isnan(value_of("decode_tok_s")) && isnan(value_of("gbps")));
@@ -169,9 +163,8 @@ static void this_host_needs_its_card(void **state)
     capture.card = NULL;
 }
 
-static void shares_are_shares(void **state)
+TEST(shares_are_shares)
 {
-    (void)state;
     for (int decode = 0; decode < 2; decode++) {
         static const char *const shares[] = {"share_linear", "share_attention",
                                              "share_memory", "wait_frac"};
@@ -216,7 +209,7 @@ static int characterize_here(const char *dir)
 
 /* Every number of the card that Show 5 names is there or has its reason (capture.h fails
  * otherwise), the card is next to it as JSON, and the tree has this host's CPUs. */
-static void a_new_cpu(void **state)
+TEST(a_new_cpu)
 {
     /* A busy machine has none that are trusted, and says so. */
     static const char *const bounds[] = {"read_gbps_1t", "peak_gflops_f32",
@@ -227,7 +220,6 @@ static void a_new_cpu(void **state)
     struct cpu_budget b;
     char dir[600];
 
-    (void)state;
     assert_ok(cpu_budget_get(&b));
     assert_ok(make_config("tiny", &c));
     snprintf(dir, sizeof(dir), "%s/cards", test_dir());
@@ -248,11 +240,10 @@ static void a_new_cpu(void **state)
 
 /* Where the kernel gives no huge pages, those numbers are missing with their reason, and
  * nothing else is. */
-static void no_huge_pages(void **state)
+TEST(no_huge_pages)
 {
     char dir[600];
 
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/small", test_dir());
     assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
     assert_ok(characterize_here(dir));
@@ -263,19 +254,4 @@ static void no_huge_pages(void **state)
     assert_true(value_of("latency_small_ns") > 0 && value_of("fault_small_ns") > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(printed_digits),
-        cmocka_unit_test(a_decoded_token_is_not_disputed),
-        cmocka_unit_test(slips_are_stated),
-        cmocka_unit_test(one_unit),
-        cmocka_unit_test(worked_by_hand),
-        cmocka_unit_test(this_host_needs_its_card),
-        cmocka_unit_test(shares_are_shares),
-        cmocka_unit_test(a_new_cpu),
-        cmocka_unit_test(no_huge_pages),
-    };
-
-    return cmocka_run_group_tests_name("study/machine", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

@@ -72,9 +72,8 @@ static void check_ladder(int n_rounds)
     assert_string_equal(evidence_of("bound_tok_s"), "model");
 }
 
-static void the_ladder_computes_the_same(void **state)
+TEST(the_ladder_computes_the_same)
 {
-    (void)state;
     assert_ok(run(&study_mnn_ablation,
                   "\"phase\": \"prefill\", \"n_prompt_tok\": 37, \"rounds\": 4"));
     check_ladder(4);
@@ -107,11 +106,10 @@ static void compare_logits(struct model_bench *b, struct model_phase *p,
     assert_true(sum > 0 && most < 1e-5 * sqrt(sum / vocab));
 }
 
-static void separate_operators_attend_alike(void **state)
+TEST(separate_operators_attend_alike)
 {
     static const char *const archs[] = {"tiny", "tiny-quant", "tiny-qwen2"};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         char path[400];
         const struct make_opts o = {.arch = archs[i],
@@ -139,9 +137,8 @@ static void separate_operators_attend_alike(void **state)
     }
 }
 
-static void other_weights_are_refused(void **state)
+TEST(other_weights_are_refused)
 {
-    (void)state;
     assert_err(capture_run(&study_mnn_ablation, "{\"model\": \"%s\", \"n_ctx_tok\": 8}",
                            model("q8_0")),
                ERR_ARG, "expected weights in q4_0, found q8_0");
@@ -152,12 +149,11 @@ static void other_weights_are_refused(void **state)
 
 /* By hand, with one column in a register: (ep + 1)(hp + 1) <= R + 1. 5 x 4 and 4 x 5 both move
  * 40 (40 / 5 + 40 / 4 + 1) 40 numbers, and nothing that fits into 32 moves less. */
-static void the_formula_by_hand(void **state)
+TEST(the_formula_by_hand)
 {
     const struct study_tile_product p = {40, 40, 40, 32, 1};
     int64_t ep, hp;
 
-    (void)state;
     study_tile_best(&p, &ep, &hp);
     assert_true(ep == 5 && hp == 4);
     assert_true(study_tile_moved(&p, 5, 4) == 40 * (8 + 10 + 1) * 40);
@@ -165,9 +161,8 @@ static void the_formula_by_hand(void **state)
     assert_false(study_tile_fits(&p, 6, 4));
 }
 
-static void nothing_that_fits_moves_less(void **state)
+TEST(nothing_that_fits_moves_less)
 {
-    (void)state;
     for (int registers = 3; registers <= 64; registers++)
         for (int vec = 1; vec <= 16; vec *= 4) {
             const struct study_tile_product p = {560, 2048, 5504, registers, vec};
@@ -192,11 +187,10 @@ static void tile_run(const char *type)
         type));
 }
 
-static void the_tile_is_the_formulas(void **state)
+TEST(the_tile_is_the_formulas)
 {
     static const char *const types[] = {"w4a8", "bf16", "f32"};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         double least = INFINITY, at = NAN;
         int n;
@@ -221,9 +215,8 @@ static void the_tile_is_the_formulas(void **state)
     }
 }
 
-static void no_tile_fits_into_two_registers(void **state)
+TEST(no_tile_fits_into_two_registers)
 {
-    (void)state;
     assert_err(capture_run(&study_mnn_tile,
                            "{\"matrix\": \"tiny-quant/o\", \"m\": 8, \"registers\": 2}"),
                ERR_UNSUPPORTED, "fits into 2 registers");
@@ -231,13 +224,12 @@ static void no_tile_fits_into_two_registers(void **state)
 
 /* ---- the counts ---- */
 
-static void counts_by_hand(void **state)
+TEST(counts_by_hand)
 {
     const double n = 24, g = 1 << 30, matrices = 4.0 * DIM * DIM + 3.0 * DIM * HIDDEN;
     const double kv = 2.0 * DIM / 4; /* 2 of 8 heads */
     const double mine = 2.0 * DIM * DIM + DIM * kv + 3.0 * DIM * HIDDEN;
 
-    (void)state;
     assert_ok(run(
         &study_mnn_operators,
         "\"precision\": \"a8\", \"phase\": \"prefill\", \"n_tok\": 24, \"rounds\": 3"));
@@ -263,18 +255,4 @@ static void counts_by_hand(void **state)
                                              DIM + VOCAB)));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_ladder_computes_the_same),
-        cmocka_unit_test(separate_operators_attend_alike),
-        cmocka_unit_test(other_weights_are_refused),
-        cmocka_unit_test(the_formula_by_hand),
-        cmocka_unit_test(nothing_that_fits_moves_less),
-        cmocka_unit_test(the_tile_is_the_formulas),
-        cmocka_unit_test(no_tile_fits_into_two_registers),
-        cmocka_unit_test(counts_by_hand),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

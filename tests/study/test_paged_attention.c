@@ -31,13 +31,12 @@ static void count_reads(const struct study_kv_layout *l, unsigned char *n_reads)
     }
 }
 
-static void every_layout_reads_each_byte_once(void **state)
+TEST(every_layout_reads_each_byte_once)
 {
     static char memory[1 << 20];
     static unsigned char n_reads[sizeof(memory)];
     int32_t blocks[N_SEQS * CTX_TOK / 16];
 
-    (void)state;
     for (int64_t block_tok = 8; block_tok <= CTX_TOK; block_tok *= 2)
         for (int random = 0; random < 2; random++) {
             struct study_kv_layout l = {.memory = memory,
@@ -61,12 +60,11 @@ static void every_layout_reads_each_byte_once(void **state)
         }
 }
 
-static void random_numbers_are_not_in_sequence(void **state)
+TEST(random_numbers_are_not_in_sequence)
 {
     int32_t a[256], b[256];
     int n_next = 0;
 
-    (void)state;
     study_kv_number(a, 256, true, 5);
     study_kv_number(b, 256, true, 6);
     assert_memory_not_equal(a, b, sizeof(a));
@@ -79,9 +77,8 @@ static void random_numbers_are_not_in_sequence(void **state)
 }
 
 /* Every allocator gives the sequences the same tokens, and paged an operation for each block. */
-static void operations_give_tokens(void **state)
+TEST(operations_give_tokens)
 {
-    (void)state;
     for (int i = 0; kv_allocs[i]; i++) {
         struct study_kv_ops k;
         struct kv_alloc_stat s;
@@ -170,11 +167,10 @@ static int scripted(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-static void the_report_follows_from_the_rounds(void **state)
+TEST(the_report_follows_from_the_rounds)
 {
     int n = 0;
 
-    (void)state;
     measure_script(scripted, &n);
     assert_ok(capture_run(&study_paged_attention, options, "bf16"));
     measure_script(NULL, NULL);
@@ -189,24 +185,12 @@ static void the_report_follows_from_the_rounds(void **state)
     }
 }
 
-static void bad_shapes_are_refused(void **state)
+TEST(bad_shapes_are_refused)
 {
-    (void)state;
     assert_err(capture_run(&study_paged_attention, "{\"ctx_tok\": 1000}"), ERR_ARG,
                "multiple of 512, found 1000");
     assert_err(capture_run(&study_paged_attention, "{\"head_dim\": 63}"), ERR_ARG,
                "head_dim: expected an even number");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_reads_each_byte_once),
-        cmocka_unit_test(random_numbers_are_not_in_sequence),
-        cmocka_unit_test(operations_give_tokens),
-        cmocka_unit_test(the_report_follows_from_the_rounds),
-        cmocka_unit_test(bad_shapes_are_refused),
-    };
-
-    return cmocka_run_group_tests_name("study/paged_attention", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

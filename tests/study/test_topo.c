@@ -8,9 +8,8 @@
 extern const struct study study_topo_tree, study_topo_plan, study_topo_search,
     study_topo_hidden_structure;
 
-static void a_tree_is_counted_and_cut(void **state)
+TEST(a_tree_is_counted_and_cut)
 {
-    (void)state;
     assert_ok(capture_run(&study_topo_tree, "{\"machine\": \"kunpeng920x4\", "
                                             "\"n_requests\": 1}"));
     assert_true(value_of("n_pus") == 192);
@@ -28,9 +27,8 @@ static void a_tree_is_counted_and_cut(void **state)
 }
 
 /* The search is told nothing of the clusters, and has the paper's tree all the same. */
-static void the_tree_may_be_found(void **state)
+TEST(the_tree_may_be_found)
 {
-    (void)state;
     assert_ok(capture_run(&study_topo_tree,
                           "{\"machine\": \"kunpeng920x4\", \"steps\": \"found\", "
                           "\"sections\": \"8x18 48x3 7x7\"}"));
@@ -41,9 +39,8 @@ static void the_tree_may_be_found(void **state)
                ERR_ARG, "expected RANKSxTHREADS");
 }
 
-static void steps_that_are_none_are_refused(void **state)
+TEST(steps_that_are_none_are_refused)
 {
-    (void)state;
     assert_err(capture_run(&study_topo_tree,
                            "{\"machine\": \"kunpeng920x4\", \"steps\": \"group(4,1)\"}"),
                ERR_ARG, "\"group(4,1)\"");
@@ -61,13 +58,12 @@ static void steps_that_are_none_are_refused(void **state)
 
 /* A regression test: this is what the simulator gives with the shipped rates. That the rates
  * give the measured figures is tested in simulate/test_contention_rates. */
-static void regression_one_core_of_four_left_out_helps_on_kunpeng(void **state)
+TEST(regression_one_core_of_four_left_out_helps_on_kunpeng)
 {
     static const char *const plans[] = {"all", "sc_rm group(4,1,3) remove(1,4)",
                                         "numa_rm remove(6,3)"};
     double gbps[3];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_ok(capture_run(
             &study_topo_plan,
@@ -80,9 +76,8 @@ static void regression_one_core_of_four_left_out_helps_on_kunpeng(void **state)
     assert_true(gbps[1] > gbps[0] && gbps[0] > gbps[2]);
 }
 
-static void nodes_can_be_chosen_and_ranks_asked_for(void **state)
+TEST(nodes_can_be_chosen_and_ranks_asked_for)
 {
-    (void)state;
     assert_ok(capture_run(&study_topo_plan,
                           "{\"machine\": \"kunpeng920x4\", \"n_requests\": 20, "
                           "\"plan\": \"fast@0,2,4,6\"}"));
@@ -96,12 +91,11 @@ static void nodes_can_be_chosen_and_ranks_asked_for(void **state)
         ERR_ARG, "7");
 }
 
-static void no_search_beats_the_best_there_is(void **state)
+TEST(no_search_beats_the_best_there_is)
 {
     static const char *const methods[] = {"whole",  "no_group",  "no_remove", "no_prune",
                                           "random", "all_cores", "even_split"};
 
-    (void)state;
     for (int i = 0; i < 7; i++) {
         assert_ok(
             capture_run(&study_topo_search,
@@ -118,11 +112,10 @@ static void no_search_beats_the_best_there_is(void **state)
     }
 }
 
-static void what_is_hidden_is_judged_by_the_machine_params(void **state)
+TEST(what_is_hidden_is_judged_by_the_machine_params)
 {
     const struct study *former;
 
-    (void)state;
     assert_ok(capture_run(&study_topo_hidden_structure,
                           "{\"machine\": \"tiled:0\", \"max_cores\": 12, \"seed\": 3}"));
     assert_true(value_of("false_cluster") == value_of("latent"));
@@ -146,14 +139,13 @@ static void what_is_hidden_is_judged_by_the_machine_params(void **state)
 
 /* Of every kind: no plan is faster than the best known, random trees have the search's budget,
  * and the same seed gives the same numbers. */
-static void every_kind_is_judged(void **state)
+TEST(every_kind_is_judged)
 {
     static const char *const ways[] = {
         "",       "_trees",     "_no_group",         "_random", "_early_stop",
         "_paper", "_all_cores", "_one_rank_per_node"};
     char name[64];
 
-    (void)state;
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++) {
         double found;
 
@@ -184,7 +176,7 @@ static void every_kind_is_judged(void **state)
 
 /* Shares over all alternatives add up to 1, but for ties; without nodes assumed slow, the fast ones
  * are as good as the slow ones. */
-static void a_plan_is_priced_with_the_uncertainty_of_the_fit(void **state)
+TEST(a_plan_is_priced_with_the_uncertainty_of_the_fit)
 {
     static const char alternatives[] =
         "all|sc_rm group(4,1,3) remove(1,4)|numa_rm remove(6,3)";
@@ -193,7 +185,6 @@ static void a_plan_is_priced_with_the_uncertainty_of_the_fit(void **state)
                                         "slow@1,3,5,7"};
     double sum = 0, request_s[5];
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         assert_ok(capture_run(
             &study_topo_plan,
@@ -212,19 +203,4 @@ static void a_plan_is_priced_with_the_uncertainty_of_the_fit(void **state)
                ERR_ARG, "only kunpeng920x4");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tree_is_counted_and_cut),
-        cmocka_unit_test(the_tree_may_be_found),
-        cmocka_unit_test(steps_that_are_none_are_refused),
-        cmocka_unit_test(regression_one_core_of_four_left_out_helps_on_kunpeng),
-        cmocka_unit_test(nodes_can_be_chosen_and_ranks_asked_for),
-        cmocka_unit_test(no_search_beats_the_best_there_is),
-        cmocka_unit_test(what_is_hidden_is_judged_by_the_machine_params),
-        cmocka_unit_test(every_kind_is_judged),
-        cmocka_unit_test(a_plan_is_priced_with_the_uncertainty_of_the_fit),
-    };
-
-    return cmocka_run_group_tests_name("study/topo", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);

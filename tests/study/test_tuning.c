@@ -8,11 +8,10 @@ extern const struct study study_policies;
     "\"matrix\": \"x 64x64\", \"cache_mb\": 1, \"budget_s\": 0.05, \"trials\": 4, "      \
     "\"rounds\": 3"
 
-static void every_policy_has_its_columns(void **state)
+TEST(every_policy_has_its_columns)
 {
     char name[64];
 
-    (void)state;
     for (int i = 0; tune_policies[i]; i++) {
         snprintf(name, sizeof(name), "regret_%s", tune_policies[i]->name);
         if (!study_metric_find(&study_policies, name))
@@ -20,9 +19,8 @@ static void every_policy_has_its_columns(void **state)
     }
 }
 
-static void regret_is_against_the_oracle(void **state)
+TEST(regret_is_against_the_oracle)
 {
-    (void)state;
     assert_ok(capture_run(&study_policies,
                           "{" TINY
                           ", \"ms\": \"1 5\", \"policies\": \"oracle default\"}"));
@@ -55,13 +53,12 @@ static int scripted(void *arg, int alternative, struct measure_trial *t)
 }
 
 /* By their definition, from the times in the record. */
-static void regret_and_speed_follow_from_the_recorded_times(void **state)
+TEST(regret_and_speed_follow_from_the_recorded_times)
 {
     static const char *const policies[] = {"roller", "ansor", "oracle", "default"};
     struct script script = {0};
     char name[64];
 
-    (void)state;
     measure_script(scripted, &script);
     assert_ok(capture_run(&study_policies,
                           "{" TINY
@@ -89,9 +86,8 @@ static void regret_and_speed_follow_from_the_recorded_times(void **state)
     assert_true(value_of("regret_oracle") == 0 && value_of("vs_ansor_ansor") == 1);
 }
 
-static void without_the_oracle_there_is_no_regret(void **state)
+TEST(without_the_oracle_there_is_no_regret)
 {
-    (void)state;
     assert_ok(capture_run(&study_policies,
                           "{" TINY ", \"ms\": \"3\", \"policies\": \"default\"}"));
     assert_true(isnan(value_of("regret_default")));
@@ -100,18 +96,16 @@ static void without_the_oracle_there_is_no_regret(void **state)
     assert_true(value_of("gflops_default") > 0);
 }
 
-static void unknown_policies_are_refused(void **state)
+TEST(unknown_policies_are_refused)
 {
-    (void)state;
     assert_err(capture_run(&study_policies, "{" TINY ", \"policies\": \"oracl\"}"),
                ERR_NOTFOUND, "did you mean \"oracle\"");
 }
 
-static void tuning_is_charged(void **state)
+TEST(tuning_is_charged)
 {
     const double flop = 2.0 * 64 * 64;
 
-    (void)state;
     assert_ok(capture_run(&study_policies,
                           "{" TINY
                           ", \"ms\": \"1 6\", \"policies\": \"sandwich default\"}"));
@@ -129,16 +123,4 @@ static void tuning_is_charged(void **state)
     assert_string_equal(note_of("type"), "f32");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_policy_has_its_columns),
-        cmocka_unit_test(regret_is_against_the_oracle),
-        cmocka_unit_test(regret_and_speed_follow_from_the_recorded_times),
-        cmocka_unit_test(without_the_oracle_there_is_no_regret),
-        cmocka_unit_test(unknown_policies_are_refused),
-        cmocka_unit_test(tuning_is_charged),
-    };
-
-    return cmocka_run_group_tests_name("study/tuning", tests, NULL, capture_end);
-}
+TEST_GROUP(NULL, capture_end);
