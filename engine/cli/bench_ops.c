@@ -302,7 +302,7 @@ static void row_call(const struct kern_variant *v, const struct row_bench *f)
         v->fn.rope(f->y, f->x, f->w, ROW / ATTN_HEAD_DIM, ATTN_HEAD_DIM);
         break;
     case KERN_SILU_MUL:
-        v->fn.silu_mul(f->y, f->x, f->w, ROW);
+        v->fn.gate(f->y, f->x, f->w, ROW);
         break;
     case KERN_ADD:
         v->fn.add(f->y, f->x, ROW);

@@ -386,7 +386,7 @@ static int open_cpu(struct cpu_part *p, const struct hetero_mlp *cc, float *y,
     if (!p->h)
         return ERR_NOMEM;
     p->gate_up =
-        (struct hetero_product){&cc->gate_up, x, p->h, ld, ldh, n_tok, KERN_SWIGLU};
+        (struct hetero_product){&cc->gate_up, x, p->h, ld, ldh, n_tok, KERN_GATED};
     p->down = (struct hetero_product){&cc->down, p->h, y, ldh, ld, n_tok, KERN_STORE};
     TRY(hetero_product_reserve(&p->work, &p->gate_up));
     return hetero_product_reserve(&p->work, &p->down);

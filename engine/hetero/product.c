@@ -23,7 +23,7 @@ static struct kern_gemm_job job_of(const struct hetero_work *w,
                                    const struct hetero_product *p)
 {
     struct kern_gemm_job j = {.v = w->kern.v[KERN_GEMM_F32 + p->w->type],
-                              .silu_mul = w->kern.v[KERN_SILU_MUL],
+                              .gate = w->kern.v[KERN_SILU_MUL],
                               .w = p->w,
                               .m = p->n_tok,
                               .a_packed = w->packed,
@@ -87,7 +87,7 @@ void hetero_product_run(struct hetero_work *w, const struct hetero_product *p,
     }
     meet(self);
     j.scratch = (char *)w->scratch + (size_t)id * KERN_GEMM_SCRATCH_BYTES;
-    kern_gemm_part(&j, p->epilogue == KERN_SWIGLU ? 2 : 1, id);
+    kern_gemm_part(&j, p->epilogue == KERN_GATED ? 2 : 1, id);
     kern_gemm_run(&j);
     if (j.s.pk > 1) {
         meet(self);
@@ -112,7 +112,6 @@ void hetero_swiglu(const struct hetero_work *w, float *h, int64_t ldh,
         for (int64_t p = 0; p < n_pairs; p++) {
             const float *gate = gate_up + t * ld + 2 * p * KERN_PANEL;
 
-            v->fn.silu_mul(h + t * ldh + p * KERN_PANEL, gate, gate + KERN_PANEL,
-                           KERN_PANEL);
+            v->fn.gate(h + t * ldh + p * KERN_PANEL, gate, gate + KERN_PANEL, KERN_PANEL);
         }
 }

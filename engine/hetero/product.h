@@ -8,7 +8,7 @@
 #include "par/team.h"
 
 /* y[n_tok, 16 n_panels] = x[n_tok, k] w, or added to y. Rows of x and y are ldx and ldy floats
- * apart. With KERN_SWIGLU y has a column for each pair of columns of w. */
+ * apart. With KERN_GATED y has a column for each pair of columns of w. */
 struct hetero_product {
     const struct kern_mat *w;
     const float *x;

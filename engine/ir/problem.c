@@ -228,7 +228,7 @@ int ir_problem_run(struct ir_problem *p, const struct kern_variant *v, bool fres
     else if (p->op == KERN_RMSNORM)
         v->fn.rmsnorm(out, in, in2, p->n, 1e-5f);
     else if (p->op == KERN_SILU_MUL)
-        v->fn.silu_mul(out, in, in2, p->n);
+        v->fn.gate(out, in, in2, p->n);
     else if (p->op == KERN_ADD)
         v->fn.add(out, in2, p->n);
     else if (makes_halves(p->op))

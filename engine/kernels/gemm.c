@@ -182,8 +182,8 @@ static void swiglu_row(const struct kern_gemm_job *j, const float *x, int64_t r,
     for (int64_t p = p_lo; p < p_hi; p += 2) {
         const float *gate = x + (p - p_lo) * KERN_PANEL;
 
-        j->silu_mul->fn.silu_mul(j->c + r * j->ldc + p / 2 * KERN_PANEL, gate,
-                                 gate + KERN_PANEL, KERN_PANEL);
+        j->gate->fn.gate(j->c + r * j->ldc + p / 2 * KERN_PANEL, gate, gate + KERN_PANEL,
+                         KERN_PANEL);
     }
 }
 
@@ -194,7 +194,7 @@ static void epilogue(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p
     int64_t r_lo = kern_a_row(j->m, w->n_blocks, i_lo);
     int64_t r_hi = kern_a_row(j->m, w->n_blocks, i_hi);
 
-    if (w->epilogue == KERN_SWIGLU)
+    if (w->epilogue == KERN_GATED)
         for (int64_t r = r_lo; r < r_hi; r++)
             swiglu_row(j, w->c + (r - r_lo) * w->ldc, r, p_lo, p_hi);
     else if (w->epilogue == KERN_STORE && w->c == j->c && j->bias)
@@ -215,7 +215,7 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
     struct kern_gemm_tile t;
 
     w->i_lo = i, w->i_hi = i_hi;
-    if (w->epilogue == KERN_SWIGLU) {
+    if (w->epilogue == KERN_GATED) {
         w->ldc = (p_hi - p) * KERN_PANEL;
         w->c_row0 = kern_a_row(j->m, w->n_blocks, i);
         w->c_panel0 = p;
@@ -243,7 +243,7 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
 }
 
 /* Set the size of a slice from the schedule: rows become row blocks, and every size
- * becomes a multiple of its step. For KERN_SWIGLU the epilogue reads a slice's sums over
+ * becomes a multiple of its step. For KERN_GATED the epilogue reads a slice's sums over
  * all of K from scratch, so the slice must fit there. */
 static void cut(struct walk *w)
 {
@@ -259,7 +259,7 @@ static void cut(struct walk *w)
         w->bk = min64(w->bk, KERN_GEMM_CONVERTED_BYTES /
                                  (int64_t)KERN_CONVERTED_BYTES(1, j->s.np));
     w->bk = round_down(w->bk, k_step);
-    if (w->epilogue == KERN_SWIGLU) {
+    if (w->epilogue == KERN_GATED) {
         w->bn = round_down(min64(w->bn, n_floats_max / j->s.mr), 2);
         w->bm = min64(w->bm, round_down(n_floats_max / w->bn, j->s.mr) / j->s.mr);
     }
@@ -293,7 +293,7 @@ void kern_gemm_run(const struct kern_gemm_job *j)
     int64_t at[3] = {lo[0], lo[1], lo[2]}, next[3] = {lo[0], lo[1], lo[2]}, step[3];
 
     assert(j->m >= 1 && j->p_lo >= 0 && j->p_hi <= j->w->n_panels);
-    assert(j->epilogue != KERN_SWIGLU || (j->p_lo % 2 == 0 && j->p_hi % 2 == 0));
+    assert(j->epilogue != KERN_GATED || (j->p_lo % 2 == 0 && j->p_hi % 2 == 0));
     if (j->p_lo >= j->p_hi || j->i_lo >= j->i_hi || j->k_lo >= j->k_hi)
         return;
     w.n_blocks = kern_a_blocks(j->m, j->s.mr);
@@ -301,7 +301,7 @@ void kern_gemm_run(const struct kern_gemm_job *j)
         w.epilogue = KERN_STORE;
         w.ldc = j->w->n_panels * KERN_PANEL;
         w.c = j->partial + j->along_k * j->m * w.ldc;
-    } else if (j->epilogue == KERN_SWIGLU) {
+    } else if (j->epilogue == KERN_GATED) {
         w.c = j->scratch;
         ord = ord == KERN_ORDER_KNM ? KERN_ORDER_NMK : ord;
     }
@@ -325,7 +325,7 @@ size_t kern_gemm_partial_bytes(const struct kern_gemm_job *j)
 void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads)
 {
     int64_t ld = j->w->n_panels * KERN_PANEL, lo, hi;
-    int64_t together = j->epilogue == KERN_SWIGLU ? 2 : 1;
+    int64_t together = j->epilogue == KERN_GATED ? 2 : 1;
 
     if (j->s.pk <= 1)
         return;
@@ -339,7 +339,7 @@ void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads)
             for (int64_t n = lo * KERN_PANEL; n < hi * KERN_PANEL; n++)
                 sum[n] += x[n];
         }
-        if (j->epilogue == KERN_SWIGLU) {
+        if (j->epilogue == KERN_GATED) {
             swiglu_row(j, sum + lo * KERN_PANEL, r, lo, hi);
             continue;
         }

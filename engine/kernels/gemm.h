@@ -17,8 +17,8 @@
 enum kern_epilogue {
     KERN_STORE,    /* c = A W (+ bias) */
     KERN_RESIDUAL, /* c += A W */
-    KERN_SWIGLU,   /* panels 2 p and 2 p + 1 of W are the pair (gate, up): c[:, 16 p ..] =
-                      silu(gate) * up. C has n_panels / 2 * 16 columns. */
+    KERN_GATED,    /* panels 2 p and 2 p + 1 of W are the pair (gate, up): c[:, 16 p ..] =
+                      act(gate) * up. C has n_panels / 2 * 16 columns. */
 };
 
 /* What the thread reads from memory after the product. While a variant that does not prefetch
@@ -30,8 +30,8 @@ struct kern_ahead {
 };
 
 struct kern_gemm_job {
-    const struct kern_variant *v;        /* of an op KERN_GEMM_* matching w->type */
-    const struct kern_variant *silu_mul; /* for KERN_SWIGLU */
+    const struct kern_variant *v;    /* of an op KERN_GEMM_* matching w->type */
+    const struct kern_variant *gate; /* for KERN_GATED: of the activation */
     const struct kern_mat *w;
     struct kern_schedule s;
     const void *a_packed; /* kern_a_pack() blocks of v->a_format over all m rows */
@@ -57,7 +57,7 @@ struct kern_gemm_job {
      KERN_NP_MAX * KERN_PANEL * sizeof(float))
 
 /* Set the job's part to that of thread `id` of pm * pn * pk. The job's v, w, s and m are
- * set before. Panels are assigned in groups of `together` (2 for KERN_SWIGLU). A part may
+ * set before. Panels are assigned in groups of `together` (2 for KERN_GATED). A part may
  * be empty. */
 void kern_gemm_part(struct kern_gemm_job *j, int64_t together, int id);
 /* Compute the part. Does nothing when it is empty. */

@@ -211,8 +211,7 @@ typedef void (*kern_rmsnorm_fn)(float *out, const float *x, const float *w, int6
 typedef void (*kern_rope_fn)(float *x, const float *cos, const float *sin, int n_heads,
                              int head_dim);
 /* out[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). out may be gate or up. */
-typedef void (*kern_silu_mul_fn)(float *out, const float *gate, const float *up,
-                                 int64_t n);
+typedef void (*kern_gate_fn)(float *out, const float *gate, const float *up, int64_t n);
 /* y[i] += x[i] */
 typedef void (*kern_add_fn)(float *y, const float *x, int64_t n);
 typedef void (*kern_to_16_fn)(uint16_t *out, const float *x, int64_t n);
@@ -231,7 +230,7 @@ struct kern_variant {
         kern_attn_fn attn;
         kern_rmsnorm_fn rmsnorm;
         kern_rope_fn rope;
-        kern_silu_mul_fn silu_mul;
+        kern_gate_fn gate;
         kern_add_fn add;
         kern_to_16_fn to_bf16, to_f16;
         kern_from_16_fn from_bf16, from_f16;

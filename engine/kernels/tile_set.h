@@ -51,7 +51,7 @@
         tile_run(t, mr, np);                                                             \
     }
 #define TILE_ENTRY(mr, np) [np - 1][mr - 1] = tile_##mr##x##np,
-/* After tile_run() is defined. */
+/* Both after tile_run() is defined. */
 #define TILE_DISPATCH                                                                    \
     TILE_SET(TILE_FUNCTION)                                                              \
     static const kern_gemm_fn tile_table[KERN_NP_MAX][TILE_MR_MAX] = {                   \
@@ -59,6 +59,19 @@
     static void tile_dispatch(const struct kern_gemm_tile *t)                            \
     {                                                                                    \
         tile_table[t->np - 1][t->mr - 1](t);                                             \
+    }
+/* The same for the shapes of TILE_SET_FEW(X) only; the others are multiplied by `variant`, whose
+ * tiles of these shapes are the same code. */
+#define TILE_DISPATCH_FEW(variant)                                                       \
+    extern const struct kern_variant variant;                                            \
+    TILE_SET_FEW(TILE_FUNCTION)                                                          \
+    static const kern_gemm_fn tile_table[KERN_NP_MAX][TILE_MR_MAX] = {                   \
+        TILE_SET_FEW(TILE_ENTRY)};                                                       \
+    static void tile_dispatch(const struct kern_gemm_tile *t)                            \
+    {                                                                                    \
+        kern_gemm_fn tile = tile_table[t->np - 1][t->mr - 1];                            \
+                                                                                         \
+        (tile ? tile : variant.fn.gemm)(t);                                              \
     }
 
 #endif

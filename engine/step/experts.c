@@ -143,7 +143,7 @@ static struct kern_gemm_job job_of(const struct model_thread_ctx *w,
 
     j.s.pm = j.s.pk = 1;
     j.s.pn = w->n;
-    j.silu_mul = w->m->kern.v[model_gate_op(&w->m->c)];
+    j.gate = w->m->kern.v[model_gate_op(&w->m->c)];
     j.scratch = w->own->gemm;
     return j;
 }
@@ -231,7 +231,7 @@ static void gate_up(struct model_thread_ctx *w, int layer, const struct model_ro
         j.a_packed = packed_of(w, &g, &j, x, false);
         j.c = g.h;
         j.ldc = g.ld_h;
-        j.epilogue = KERN_SWIGLU;
+        j.epilogue = KERN_GATED;
         kern_gemm_part(&j, 2, w->id);
         kern_gemm_run(&j);
     }

@@ -87,7 +87,7 @@ const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j
 /* Where the schedule splits K, a barrier comes before the sum of the partial products. */
 void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t together)
 {
-    j->silu_mul = w->m->kern.v[model_gate_op(&w->m->c)];
+    j->gate = w->m->kern.v[model_gate_op(&w->m->c)];
     j->scratch = w->own->gemm;
     j->partial = w->rank->partial;
     if (w->ahead.left > 0 && kern_schedule_computes(j->v, j->w, j->m, w->n))

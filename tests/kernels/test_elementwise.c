@@ -164,14 +164,14 @@ static void silu_once(const struct kern_variant *v, int64_t n)
     float *gate = copy_in(0, in1, n), *up = copy_in(1, in2, n);
     float *out = guard_get(2, bytes);
 
-    v->fn.silu_mul(out, gate, up, n);
+    v->fn.gate(out, gate, up, n);
     silu_check(out, n);
     guard_check(2, bytes);
-    v->fn.silu_mul(gate, gate, up, n);
+    v->fn.gate(gate, gate, up, n);
     same_bits(gate, out, n);
     guard_check(0, bytes);
     gate = copy_in(0, in1, n);
-    v->fn.silu_mul(up, gate, up, n);
+    v->fn.gate(up, gate, up, n);
     same_bits(up, out, n);
     guard_check(1, bytes);
 }

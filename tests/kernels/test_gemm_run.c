@@ -27,7 +27,7 @@ static int64_t c_columns(const struct kern_gemm_job *j)
 {
     int64_t n = j->w->n_panels * KERN_PANEL;
 
-    return j->epilogue == KERN_SWIGLU ? n / 2 : n;
+    return j->epilogue == KERN_GATED ? n / 2 : n;
 }
 
 static void pack_a(const struct kern_variant *v, void *a, const struct shape *s, int mr,
@@ -49,7 +49,7 @@ static double expect(const struct kern_gemm_job *j, const struct shape *s, int64
 {
     double want, gate, up, d_gate, d_up;
 
-    if (j->epilogue != KERN_SWIGLU) {
+    if (j->epilogue != KERN_GATED) {
         want = check_product(j->v, i, col, s->n, s->k, bound);
         want += j->bias ? j->bias[col] : 0;
         want += j->epilogue == KERN_RESIDUAL ? c_before[i * s->ldc + col] : 0;
@@ -120,7 +120,7 @@ static void run_parts(struct kern_gemm_job *j, struct rng *r, int n_threads)
     int first = (int)rng_below(r, (uint64_t)n_threads);
 
     for (int i = 0; i < n_threads; i++) {
-        kern_gemm_part(j, j->epilogue == KERN_SWIGLU ? 2 : 1, (first + i) % n_threads);
+        kern_gemm_part(j, j->epilogue == KERN_GATED ? 2 : 1, (first + i) % n_threads);
         kern_gemm_run(j);
     }
     for (int i = 0; i < n_threads; i++)
@@ -143,7 +143,7 @@ static void run_once(const struct kern_variant *v, struct rng *r, const struct s
     kern_schedule_print(&j.s, schedule, sizeof(schedule));
     describe(s, schedule);
     j.epilogue = s->epilogue;
-    j.silu_mul = check_ref(KERN_SILU_MUL);
+    j.gate = check_ref(KERN_SILU_MUL);
     bytes = kern_a_bytes(v->a_format, s->m, w.k_pad);
     j.a_packed = a = guard_get_aligned(SLOT_A, bytes);
     pack_a(v, a, s, j.s.mr, w.k_pad);
@@ -176,7 +176,7 @@ static struct shape any_shape(struct rng *r, const struct kern_variant *v, int64
     s.bias = s.epilogue == KERN_STORE && rng_below(r, 2);
     if (rng_below(r, 2))
         s.k_unit = 2 * rng_range(r, 1, 48);
-    if (s.epilogue == KERN_SWIGLU) /* whole pairs of panels */
+    if (s.epilogue == KERN_GATED) /* whole pairs of panels */
         s.n = (s.n + 31) / 32 * 32;
     s.ldc = (s.n + 15) / 16 * 16 + rng_range(r, 0, 3) * 4;
     return s;

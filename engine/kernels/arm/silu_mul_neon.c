@@ -32,5 +32,5 @@ const struct kern_variant kern_silu_mul_neon = {
     .op = KERN_SILU_MUL,
     .isa = CPU_MASK(NEON),
     .precision = KERN_EXACT,
-    .fn.silu_mul = silu_mul_neon,
+    .fn.gate = silu_mul_neon,
 };

@@ -12,5 +12,5 @@ const struct kern_variant kern_silu_mul_ref = {
     .name = "ref",
     .op = KERN_SILU_MUL,
     .precision = KERN_EXACT,
-    .fn.silu_mul = silu_mul_ref,
+    .fn.gate = silu_mul_ref,
 };

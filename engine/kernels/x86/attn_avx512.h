@@ -236,16 +236,24 @@ ATTN_INLINE void attn_many(const struct kern_attn_args *a, const int hd)
 
 /* The common head sizes are compiled for themselves: their strides become displacements.
  */
-static void attn_run(const struct kern_attn_args *a)
+static inline void attn_run(const struct kern_attn_args *a)
 {
-    const bool small_m = ATTN_BATCH_INVARIANT || a->n_tok * a->g <= ATTN_SMALL_M_ROWS;
+    const int hd = a->head_dim;
 
-    if (a->head_dim == 64)
-        small_m ? attn_small_m(a, 64, 4) : attn_many(a, 64);
-    else if (a->head_dim == 128)
-        small_m ? attn_small_m(a, 128, 8) : attn_many(a, 128);
-    else
-        small_m ? attn_small_m(a, a->head_dim, 1) : attn_many(a, a->head_dim);
+    if (ATTN_BATCH_INVARIANT || a->n_tok * a->g <= ATTN_SMALL_M_ROWS) {
+        if (hd == 64)
+            attn_small_m(a, 64, 4);
+        else if (hd == 128)
+            attn_small_m(a, 128, 8);
+        else
+            attn_small_m(a, hd, 1);
+    } else if (hd == 64) {
+        attn_many(a, 64);
+    } else if (hd == 128) {
+        attn_many(a, 128);
+    } else {
+        attn_many(a, hd);
+    }
 }
 
 #endif

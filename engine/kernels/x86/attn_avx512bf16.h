@@ -1,6 +1,6 @@
 /* kernels/x86/attn_avx512bf16.h - attention of many rows by the BF16 dot product.
  *
- * It follows attn_avx512.h, whose way it keeps for fewer than ATTN_DOT_ROWS_MIN rows. Queries
+ * It follows attn_avx512.h, whose variant does fewer than ATTN_DOT_ROWS_MIN rows. Queries
  * (times the scale of the scores) and weights of the softmax are rounded to bf16, and so are
  * f32 keys and values. A code of 8 bits is exact in bf16; its vector's scale goes to the
  * score, and to the weight before that is rounded. All sums are f32. A tile of keys and values
@@ -9,8 +9,9 @@
  * the lanes of one vector.
  *
  * An including file defines ATTN_LOAD_BF16(mask, p): thirty-two elements as bf16, not
- * scaled, those outside the mask zero and not read; ATTN_SCALED: do vectors have scales; and
- * ATTN_DOT_ROWS_MIN, from which on it pays, as measured on Zen 5.
+ * scaled, those outside the mask zero and not read; ATTN_SCALED: do vectors have scales;
+ * ATTN_DOT_ROWS_MIN, from which on it pays, as measured on Zen 5; and ATTN_EXACT, the variant in
+ * AVX-512 for the same type.
  */
 #ifndef KERNELS_ATTN_AVX512BF16_H
 #define KERNELS_ATTN_AVX512BF16_H
@@ -373,10 +374,12 @@ ATTN_INLINE void attn_dot_many(const struct kern_attn_args *a, const int hd)
     }
 }
 
+extern const struct kern_variant ATTN_EXACT;
+
 static void attn_dot_run(const struct kern_attn_args *a)
 {
     if (a->n_tok * a->g < ATTN_DOT_ROWS_MIN)
-        attn_run(a);
+        ATTN_EXACT.fn.attn(a);
     else if (a->head_dim == 64)
         attn_dot_many(a, 64);
     else if (a->head_dim == 128)

@@ -9,6 +9,7 @@
 
 #define ATTN_BATCH_INVARIANT 0
 #define ATTN_DOT_ROWS_MIN    6
+#define ATTN_EXACT           kern_attn_bf16_avx512
 #define ATTN_SCALED          0
 #define ATTN_LOAD_BF16(m, p) _mm512_maskz_loadu_epi16(m, p)
 #include "kernels/x86/attn_load_bf16_avx512.h"

@@ -4,6 +4,7 @@
 
 #define ATTN_BATCH_INVARIANT 0
 #define ATTN_DOT_ROWS_MIN    9
+#define ATTN_EXACT           kern_attn_f32_avx512
 #define ATTN_SCALED          0
 #define ATTN_LOAD_BF16(m, p) attn_floats_bf16(m, p)
 #include "kernels/x86/attn_load_f32_avx512.h"

@@ -4,6 +4,7 @@
 
 #define ATTN_BATCH_INVARIANT 0
 #define ATTN_DOT_ROWS_MIN    5
+#define ATTN_EXACT           kern_attn_q8_avx512
 #define ATTN_SCALED          1
 #define ATTN_LOAD_BF16(m, p) attn_codes_bf16(_mm256_maskz_loadu_epi8(m, p))
 #include "kernels/x86/attn_load_q8_avx512.h"

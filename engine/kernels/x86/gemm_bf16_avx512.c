@@ -10,6 +10,8 @@
 #include "kernels/x86/load_bf16_avx512.h"
 #include "kernels/x86/gemm_tile_avx512.h"
 
+TILE_DISPATCH
+
 const struct kern_variant kern_gemm_bf16_avx512 = {
     .name = "avx512",
     .op = KERN_GEMM_BF16,

@@ -13,6 +13,8 @@
 #include "kernels/x86/gemm_tile_avx512.h"
 #include "kernels/x86/vec_avx512.h"
 
+TILE_DISPATCH
+
 const struct kern_variant kern_gemm_bf16_avx512bf16 = {
     .name = "avx512bf16",
     .op = KERN_GEMM_BF16,

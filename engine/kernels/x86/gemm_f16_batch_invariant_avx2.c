@@ -6,6 +6,8 @@
 #include "kernels/x86/load_f16_avx2.h"
 #include "kernels/x86/gemm_tile_avx2.h"
 
+TILE_DISPATCH_FEW(kern_gemm_f16_avx2)
+
 const struct kern_variant kern_gemm_f16_batch_invariant_avx2 = {
     .name = "avx2-batch-invariant",
     .op = KERN_GEMM_F16,

@@ -6,6 +6,8 @@
 #include "kernels/x86/load_f16_avx512.h"
 #include "kernels/x86/gemm_tile_avx512.h"
 
+TILE_DISPATCH_FEW(kern_gemm_f16_avx512)
+
 const struct kern_variant kern_gemm_f16_batch_invariant_avx512 = {
     .name = "avx512-batch-invariant",
     .op = KERN_GEMM_F16,

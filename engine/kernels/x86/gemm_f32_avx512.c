@@ -5,6 +5,8 @@
 #include "kernels/x86/load_f32_avx512.h"
 #include "kernels/x86/gemm_tile_avx512.h"
 
+TILE_DISPATCH
+
 const struct kern_variant kern_gemm_f32_avx512 = {
     .name = "avx512",
     .op = KERN_GEMM_F32,

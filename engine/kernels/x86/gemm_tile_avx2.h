@@ -18,8 +18,10 @@
 #define TILE_SET(X)                                                                      \
     TILE_UP_6(X, 1)                                                                      \
     TILE_UP_2(X, 2) TILE_UP_2(X, 3) TILE_UP_1(X, 4) TILE_UP_1(X, 5) TILE_UP_1(X, 6)
-#define TILE_HALVES   12 /* two to a panel */
-#define TILE_SETS_MAX 4
+/* Fewer than 8 sums of 8 columns. */
+#define TILE_SET_FEW(X) TILE_UP_3(X, 1) TILE_UP_1(X, 2) TILE_UP_1(X, 3)
+#define TILE_HALVES     12 /* two to a panel */
+#define TILE_SETS_MAX   4
 
 /* The sets of sums that the rows of K take in turn, so that TILE_SUMS_MIN sums hide the
  * latency of the multiply-add. */
@@ -132,7 +134,5 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
         }
     }
 }
-
-TILE_DISPATCH
 
 #endif

@@ -8,6 +8,7 @@
  *                    TILE_FMA_AT(c, a, b) with *a in every lane of x
  *   TILE_SUMS_MIN    8: two multiply-adds a cycle of four cycles' latency want this many sums;
  *                    0: one for each element, whatever its latency costs (batch invariant)
+ * and ends in TILE_DISPATCH, or with TILE_SUMS_MIN 0 in TILE_DISPATCH_FEW().
  * The set is every mr x np with mr * np sums, np columns of B and one broadcast of A in
  * the 32 vector registers. Small shapes keep two sets of sums (steps alternate) to hide
  * the latency of the multiply-add. */
@@ -28,6 +29,11 @@
     TILE_UP_14(X, 2)                                                                     \
     TILE_UP_9(X, 3)                                                                      \
     TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7) TILE_UP_2(X, 8)
+/* Fewer than 8 sums. */
+#define TILE_SET_FEW(X)                                                                  \
+    TILE_UP_7(X, 1)                                                                      \
+    TILE_UP_3(X, 2)                                                                      \
+    TILE_UP_2(X, 3) TILE_UP_1(X, 4) TILE_UP_1(X, 5) TILE_UP_1(X, 6) TILE_UP_1(X, 7)
 
 /* Prefetching B. A tile of many sums asks for the line that it multiplies 4 KiB later, into
  * the first level. With at most TILE_FAR_SUMS it has little else to wait for than memory, and
@@ -165,7 +171,5 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
         }
     }
 }
-
-TILE_DISPATCH
 
 #endif

@@ -23,5 +23,5 @@ const struct kern_variant kern_silu_mul_avx512 = {
     .op = KERN_SILU_MUL,
     .isa = CPU_MASK(AVX512),
     .precision = KERN_EXACT,
-    .fn.silu_mul = silu_mul_avx512,
+    .fn.gate = silu_mul_avx512,
 };

@@ -20,7 +20,7 @@ static void mlp_of(struct model_thread_ctx *w, int layer, const struct model_vie
         gate_up.a_packed = model_pack(w, &gate_up, &in);
         gate_up.c = w->rank->h;
         gate_up.ldc = w->rank->ld_h;
-        gate_up.epilogue = KERN_SWIGLU;
+        gate_up.epilogue = KERN_GATED;
         model_linear(w, &gate_up, 2);
         model_sync(w, MODEL_T_LINEAR);
     }
