@@ -1,10 +1,11 @@
 /* A template's text as tokens, with jinja2's rules of whitespace: trim_blocks (a newline behind
  * a block goes) and lstrip_blocks (spaces before a block that begins a line go). */
-#include "chat/impl.h"
+#include "chat/parse.h"
 
 #include <string.h>
 
 #include "base/mem.h"
+#include "chat/text.h"
 
 #define STACK_MAX 128 /* open brackets */
 

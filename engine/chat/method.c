@@ -1,5 +1,5 @@
 /* Methods of texts, lists, mappings and loops. */
-#include "chat/impl.h"
+#include "chat/exec.h"
 
 #include <string.h>
 
@@ -38,23 +38,9 @@ static struct chat_value strip(struct chat_run *r, struct chat_value v,
     return chat_text(chat_strip(v.s, own_set ? &set : NULL, sides));
 }
 
-static struct chat_value m_strip(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
-{
-    return strip(r, v, a, CHAT_BOTH);
-}
-
-static struct chat_value m_lstrip(struct chat_run *r, struct chat_value v,
-                                  const struct chat_args *a)
-{
-    return strip(r, v, a, CHAT_LEFT);
-}
-
-static struct chat_value m_rstrip(struct chat_run *r, struct chat_value v,
-                                  const struct chat_args *a)
-{
-    return strip(r, v, a, CHAT_RIGHT);
-}
+CHAT_RETURNS(m_strip, strip(r, v, a, CHAT_BOTH))
+CHAT_RETURNS(m_lstrip, strip(r, v, a, CHAT_LEFT))
+CHAT_RETURNS(m_rstrip, strip(r, v, a, CHAT_RIGHT))
 
 /* At whitespace: no item is empty. */
 static void split_words(struct chat_run *r, struct chat_list *out, struct chat_str s,
@@ -76,8 +62,7 @@ static void split_words(struct chat_run *r, struct chat_list *out, struct chat_s
     }
 }
 
-static struct chat_value m_split(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
+CHAT_BUILTIN(m_split)
 {
     struct chat_list *out = chat_list_new(r, CHAT_PLAIN_LIST);
     int64_t max = -1;
@@ -116,8 +101,7 @@ static size_t search_back(struct chat_run *r, struct chat_str s, struct chat_str
     return SIZE_MAX;
 }
 
-static struct chat_value m_rsplit(struct chat_run *r, struct chat_value v,
-                                  const struct chat_args *a)
+CHAT_BUILTIN(m_rsplit)
 {
     struct chat_list *back = chat_list_new(r, CHAT_PLAIN_LIST),
                      *out = chat_list_new(r, CHAT_PLAIN_LIST);
@@ -141,12 +125,7 @@ static struct chat_value m_rsplit(struct chat_run *r, struct chat_value v,
     return chat_list_value(out);
 }
 
-static struct chat_value m_splitlines(struct chat_run *r, struct chat_value v,
-                                      const struct chat_args *a)
-{
-    (void)a;
-    return chat_list_value(chat_lines(r, v.s));
-}
+CHAT_RETURNS(m_splitlines, chat_list_value(chat_lines(r, v.s)))
 
 static bool is_at_end(struct chat_str s, struct chat_str part, bool front)
 {
@@ -167,64 +146,29 @@ static struct chat_value at_end(struct chat_run *r, struct chat_value v,
     return chat_bool(false);
 }
 
-static struct chat_value m_startswith(struct chat_run *r, struct chat_value v,
-                                      const struct chat_args *a)
-{
-    return at_end(r, v, a, true);
-}
+CHAT_RETURNS(m_startswith, at_end(r, v, a, true))
+CHAT_RETURNS(m_endswith, at_end(r, v, a, false))
 
-static struct chat_value m_endswith(struct chat_run *r, struct chat_value v,
-                                    const struct chat_args *a)
-{
-    return at_end(r, v, a, false);
-}
-
-static struct chat_value m_removeprefix(struct chat_run *r, struct chat_value v,
-                                        const struct chat_args *a)
+CHAT_BUILTIN(m_removeprefix)
 {
     if (!need_str(r, a, 0) || !is_at_end(v.s, a->v[0].s, true))
         return v;
     return chat_text(chat_cut(v.s, a->v[0].s.n, v.s.n));
 }
 
-static struct chat_value m_removesuffix(struct chat_run *r, struct chat_value v,
-                                        const struct chat_args *a)
+CHAT_BUILTIN(m_removesuffix)
 {
     if (!need_str(r, a, 0) || !is_at_end(v.s, a->v[0].s, false))
         return v;
     return chat_text(chat_cut(v.s, 0, v.s.n - a->v[0].s.n));
 }
 
-static struct chat_value m_upper(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
-{
-    (void)a;
-    return chat_text(chat_case(r, v.s, CHAT_UPPER));
-}
+CHAT_RETURNS(m_upper, chat_text(chat_case(r, v.s, CHAT_UPPER)))
+CHAT_RETURNS(m_lower, chat_text(chat_case(r, v.s, CHAT_LOWER)))
+CHAT_RETURNS(m_title, chat_text(chat_case(r, v.s, CHAT_TITLE)))
+CHAT_RETURNS(m_capitalize, chat_text(chat_case(r, v.s, CHAT_CAPITALIZE)))
 
-static struct chat_value m_lower(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
-{
-    (void)a;
-    return chat_text(chat_case(r, v.s, CHAT_LOWER));
-}
-
-static struct chat_value m_title(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
-{
-    (void)a;
-    return chat_text(chat_case(r, v.s, CHAT_TITLE));
-}
-
-static struct chat_value m_capitalize(struct chat_run *r, struct chat_value v,
-                                      const struct chat_args *a)
-{
-    (void)a;
-    return chat_text(chat_case(r, v.s, CHAT_CAPITALIZE));
-}
-
-static struct chat_value m_replace(struct chat_run *r, struct chat_value v,
-                                   const struct chat_args *a)
+CHAT_BUILTIN(m_replace)
 {
     int64_t count = -1;
 
@@ -233,14 +177,9 @@ static struct chat_value m_replace(struct chat_run *r, struct chat_value v,
     return chat_text(chat_replace(r, v.s, a->v[0].s, a->v[1].s, count));
 }
 
-static struct chat_value m_join(struct chat_run *r, struct chat_value v,
-                                const struct chat_args *a)
-{
-    return chat_text(chat_join(r, chat_iterate(r, a->v[0]), v.s, false));
-}
+CHAT_RETURNS(m_join, chat_text(chat_join(r, chat_iterate(r, a->v[0]), v.s, false)))
 
-static struct chat_value m_find(struct chat_run *r, struct chat_value v,
-                                const struct chat_args *a)
+CHAT_BUILTIN(m_find)
 {
     size_t at = need_str(r, a, 0) ? chat_search(r, v.s, a->v[0].s, 0) : SIZE_MAX;
 
@@ -248,8 +187,7 @@ static struct chat_value m_find(struct chat_run *r, struct chat_value v,
                     true);
 }
 
-static struct chat_value m_rfind(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
+CHAT_BUILTIN(m_rfind)
 {
     size_t at = need_str(r, a, 0) ? search_back(r, v.s, a->v[0].s, v.s.n) : SIZE_MAX;
 
@@ -257,10 +195,8 @@ static struct chat_value m_rfind(struct chat_run *r, struct chat_value v,
                     true);
 }
 
-static struct chat_value m_isdigit(struct chat_run *r, struct chat_value v,
-                                   const struct chat_args *a)
+CHAT_BUILTIN(m_isdigit)
 {
-    (void)r, (void)a;
     for (size_t i = 0; i < v.s.n; i++) {
         if ((unsigned char)v.s.p[i] >= 128)
             return chat_fail(r, ERR_UNSUPPORTED,
@@ -271,17 +207,11 @@ static struct chat_value m_isdigit(struct chat_run *r, struct chat_value v,
     return chat_bool(v.s.n > 0);
 }
 
-static struct chat_value m_isspace(struct chat_run *r, struct chat_value v,
-                                   const struct chat_args *a)
-{
-    (void)r, (void)a;
-    return chat_bool(v.s.n > 0 && chat_strip(v.s, NULL, CHAT_LEFT).n == 0);
-}
+CHAT_RETURNS(m_isspace, chat_bool(v.s.n > 0 && chat_strip(v.s, NULL, CHAT_LEFT).n == 0))
 
 /* ---- texts and lists ---- */
 
-static struct chat_value m_count(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
+CHAT_BUILTIN(m_count)
 {
     int64_t n = 0;
     size_t at = 0;
@@ -300,8 +230,7 @@ static struct chat_value m_count(struct chat_run *r, struct chat_value v,
     return chat_int(n, true);
 }
 
-static struct chat_value m_index(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
+CHAT_BUILTIN(m_index)
 {
     struct chat_value at = v;
 
@@ -317,8 +246,7 @@ static struct chat_value m_index(struct chat_run *r, struct chat_value v,
 
 /* ---- mappings ---- */
 
-static struct chat_value m_get(struct chat_run *r, struct chat_value v,
-                               const struct chat_args *a)
+CHAT_BUILTIN(m_get)
 {
     struct chat_pair *p = chat_find(r, v.dict, a->v[0]);
 
@@ -350,31 +278,13 @@ static struct chat_value view(struct chat_run *r, struct chat_value v, bool keys
     return chat_list_value(out);
 }
 
-static struct chat_value m_items(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
-{
-    (void)a;
-    return view(r, v, true, true);
-}
-
-static struct chat_value m_keys(struct chat_run *r, struct chat_value v,
-                                const struct chat_args *a)
-{
-    (void)a;
-    return view(r, v, true, false);
-}
-
-static struct chat_value m_values(struct chat_run *r, struct chat_value v,
-                                  const struct chat_args *a)
-{
-    (void)a;
-    return view(r, v, false, true);
-}
+CHAT_RETURNS(m_items, view(r, v, true, true))
+CHAT_RETURNS(m_keys, view(r, v, true, false))
+CHAT_RETURNS(m_values, view(r, v, false, true))
 
 /* ---- loops ---- */
 
-static struct chat_value m_cycle(struct chat_run *r, struct chat_value v,
-                                 const struct chat_args *a)
+CHAT_BUILTIN(m_cycle)
 {
     int n = 0;
 

@@ -1,5 +1,5 @@
 /* Operators, attributes and subscripts. */
-#include "chat/impl.h"
+#include "chat/exec.h"
 
 #include <math.h>
 #include <string.h>
@@ -165,6 +165,56 @@ struct chat_value chat_negative(struct chat_run *r, struct chat_value v)
     if (is_whole(v))
         return v.i == INT64_MIN ? overflow(r) : chat_int(-v.i, v.user);
     return chat_fail(r, ERR_ARG, "a sign before a %s", chat_type_name(v));
+}
+
+/* ---- items ---- */
+
+bool chat_contains(struct chat_run *r, struct chat_value box, struct chat_value v)
+{
+    struct chat_list *l;
+
+    if (box.kind == CHAT_STR && v.kind == CHAT_STR)
+        return chat_search(r, box.s, v.s, 0) != SIZE_MAX;
+    if (box.kind == CHAT_DICT)
+        return chat_find(r, box.dict, v) != NULL;
+    if (box.kind != CHAT_LIST && box.kind != CHAT_UNDEFINED) {
+        chat_fail(r, ERR_ARG, "\"in\" of %s and %s", chat_type_name(v),
+                  chat_type_name(box));
+        return false;
+    }
+    l = chat_iterate(r, box);
+    for (size_t i = 0; l && i < l->n && r->rc == OK; i++)
+        if (chat_equal(r, l->v[i], v))
+            return true;
+    return false;
+}
+
+struct chat_list *chat_iterate(struct chat_run *r, struct chat_value v)
+{
+    struct chat_list *l;
+
+    switch (v.kind) {
+    case CHAT_UNDEFINED:
+        return chat_list_new(r, CHAT_PLAIN_LIST);
+    case CHAT_STR:
+        return chat_chars(r, v.s);
+    case CHAT_LIST:
+        if (v.list->kind != CHAT_GENERATOR)
+            return v.list;
+        l = chat_list_new(r, CHAT_PLAIN_LIST);
+        for (size_t i = v.list->n_used; l && i < v.list->n; i++)
+            chat_push(r, l, v.list->v[i]);
+        v.list->n_used = v.list->n;
+        return l;
+    case CHAT_DICT:
+        l = chat_list_new(r, CHAT_PLAIN_LIST);
+        for (size_t i = 0; l && i < v.dict->n && chat_step(r, 1); i++)
+            chat_push(r, l, v.dict->pair[i].key);
+        return l;
+    default:
+        chat_fail(r, ERR_ARG, "a %s cannot be iterated", chat_type_name(v));
+        return NULL;
+    }
 }
 
 /* ---- attributes and subscripts ---- */

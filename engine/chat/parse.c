@@ -1,5 +1,5 @@
 /* Statements; opening and closing a template. */
-#include "chat/impl.h"
+#include "chat/parse.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,105 +8,6 @@
 #include "base/utf8.h"
 
 #define TEMPLATE_BYTES_MAX ((size_t)128 << 20) /* of all nodes */
-
-/* ---- tokens and nodes ---- */
-
-void chat_parse_fail(struct chat_parser *p, int code, const char *fmt, ...)
-{
-    char why[300];
-    va_list args;
-
-    if (p->rc != OK)
-        return;
-    va_start(args, fmt);
-    vsnprintf(why, sizeof(why), fmt, args);
-    va_end(args);
-    p->rc = err_set(code, "line %d, column %d: %s%s", p->at->line, p->at->column, why,
-                    code == ERR_UNSUPPORTED ? ": not supported" : "");
-}
-
-struct chat_node *chat_node_new(struct chat_parser *p, enum chat_node_kind kind)
-{
-    struct chat_node *n;
-
-    if (p->rc != OK)
-        return NULL;
-    n = chat_arena_new(&p->t->arena, sizeof(*n), &p->rc);
-    if (!n)
-        return NULL;
-    n->kind = kind;
-    n->line = p->at->line;
-    n->column = p->at->column;
-    return n;
-}
-
-bool chat_is_op(const struct chat_parser *p, const char *op)
-{
-    return p->at->kind == TOKEN_OP && p->at->n == strlen(op) &&
-           memcmp(p->at->p, op, p->at->n) == 0;
-}
-
-bool chat_is_name(const struct chat_parser *p, const char *name)
-{
-    return p->at->kind == TOKEN_NAME && p->at->n == strlen(name) &&
-           memcmp(p->at->p, name, p->at->n) == 0;
-}
-
-bool chat_skip_op(struct chat_parser *p, const char *op)
-{
-    bool is = p->rc == OK && chat_is_op(p, op);
-
-    p->at += is;
-    return is;
-}
-
-bool chat_skip_name(struct chat_parser *p, const char *name)
-{
-    bool is = p->rc == OK && chat_is_name(p, name);
-
-    p->at += is;
-    return is;
-}
-
-struct chat_node *chat_expected(struct chat_parser *p, const char *what)
-{
-    struct chat_token t = *p->at;
-
-    chat_parse_fail(p, ERR_FORMAT, "expected %s, found \"%.*s\"", what,
-                    t.n < 40 ? (int)t.n : 40, t.p);
-    return NULL;
-}
-
-void chat_expect_op(struct chat_parser *p, const char *op)
-{
-    if (!chat_skip_op(p, op))
-        chat_expected(p, op);
-}
-
-int chat_name_of(const struct chat_template *t, const char *s, size_t n)
-{
-    for (int i = 0; i < t->n_names; i++)
-        if (t->names[i].n == n && memcmp(t->names[i].p, s, n) == 0)
-            return i;
-    return -1;
-}
-
-#define NAMES_MAX 1024
-
-int chat_intern(struct chat_parser *p, const char *s, size_t n)
-{
-    struct chat_template *t = p->t;
-    int i = chat_name_of(t, s, n);
-
-    if (i >= 0)
-        return i;
-    if (t->n_names == NAMES_MAX) {
-        chat_parse_fail(p, ERR_LIMIT, "more than %d names", NAMES_MAX);
-        return 0;
-    }
-    t->names[t->n_names] = (struct chat_str){s, t->own, n};
-    return t->n_names++;
-}
 
 static bool is_end(const struct chat_parser *p, const char *const *ends)
 {
@@ -143,7 +44,7 @@ static struct chat_node *parse_block(struct chat_parser *p, const char *end)
     return body;
 }
 
-struct chat_node *chat_parse_target(struct chat_parser *p, bool attribute)
+static struct chat_node *parse_target(struct chat_parser *p, bool attribute)
 {
     struct chat_node *first = NULL, *n = NULL, **link = &first;
     bool bracket = chat_skip_op(p, "("), several = bracket;
@@ -191,7 +92,7 @@ static void parse_for(struct chat_parser *p, struct chat_node *n)
                                                                                 NULL};
 
     n->kind = NODE_FOR;
-    n->a = chat_parse_target(p, false);
+    n->a = parse_target(p, false);
     if (!chat_skip_name(p, "in"))
         chat_expected(p, "in");
     n->b = chat_parse_tuple(p, false);
@@ -254,7 +155,7 @@ static struct chat_node *parse_chain(struct chat_parser *p)
 static void parse_set(struct chat_parser *p, struct chat_node *n)
 {
     n->kind = NODE_SET;
-    n->a = chat_parse_target(p, true);
+    n->a = parse_target(p, true);
     if (chat_skip_op(p, "=")) {
         n->b = chat_parse_tuple(p, true);
         end_block(p);
@@ -374,7 +275,7 @@ static void parse_with(struct chat_parser *p, struct chat_node *n)
         one = chat_node_new(p, NODE_SET);
         if (!one)
             return;
-        one->a = chat_parse_target(p, false);
+        one->a = parse_target(p, false);
         chat_expect_op(p, "=");
         one->b = chat_parse_expr(p);
         *link = one;
@@ -488,7 +389,7 @@ static int copy_source(struct chat_template *t, const char *text, size_t n)
 {
     t->source = mem_new(MEM_OTHER, n + 1, 1);
     t->own = mem_new(MEM_OTHER, n + 1, 1);
-    t->names = mem_new(MEM_OTHER, NAMES_MAX, sizeof(*t->names));
+    t->names = mem_new(MEM_OTHER, CHAT_NAMES_MAX, sizeof(*t->names));
     if (!t->source || !t->own || !t->names)
         return ERR_NOMEM;
     memset(t->own, 1, n + 1);
@@ -523,7 +424,7 @@ static int parse(struct chat_template *t)
     struct chat_token *tokens = NULL;
     struct chat_parser p = {.t = t};
 
-    p.assigned = mem_new(MEM_OTHER, NAMES_MAX, sizeof(*p.assigned));
+    p.assigned = mem_new(MEM_OTHER, CHAT_NAMES_MAX, sizeof(*p.assigned));
     p.rc = p.assigned ? chat_lex(t, &tokens) : ERR_NOMEM;
     if (p.rc == OK) {
         p.at = tokens;

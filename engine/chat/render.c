@@ -1,5 +1,5 @@
 /* A rendering from its variables to the prompt. */
-#include "chat/impl.h"
+#include "chat/exec.h"
 
 #include <string.h>
 
@@ -111,7 +111,7 @@ static int put_part(struct chat_prompt *p, size_t n, bool special)
     return OK;
 }
 
-static int put_prompt(struct chat_prompt *p, const struct chat_output *o)
+static int put_prompt(struct chat_prompt *p, const struct chat_builder *o)
 {
     size_t from = 0;
 
@@ -136,13 +136,13 @@ void chat_prompt_fini(struct chat_prompt *p)
 int chat_template_render(const struct chat_template *t, struct chat_input *in,
                          struct chat_prompt *out)
 {
-    struct chat_output written = {0};
-    struct chat_run r = {
-        .t = t, .in = in, .out = &written, .arena = {.max = CHAT_BYTES_MAX}};
+    struct chat_run r = {.t = t, .in = in, .arena = {.max = CHAT_BYTES_MAX}};
+    struct chat_builder written = {.r = &r};
     struct chat_value messages = chat_none();
 
     for (int i = 0; i < in->n_variables; i++)
         in->variables[i].read = false;
+    r.out = &written;
     chat_enter(&r, NULL);
     r.root = r.scope;
     if (r.rc == OK)

@@ -1,8 +1,106 @@
-/* Values: making, comparing and reading them. */
-#include "chat/impl.h"
+/* Values as Python has them: made, compared and read; and the memory and the first error of a
+ * rendering. */
+#include "chat/value.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/mem.h"
+#include "chat/parse.h"
+
+/* ---- memory ---- */
+
+#define BLOCK_BYTES ((size_t)32 << 10)
+
+struct chat_block {
+    struct chat_block *next;
+    size_t used, size;
+    _Alignas(16) char bytes[];
+};
+
+void *chat_arena_new(struct chat_arena *a, size_t n, int *rc)
+{
+    struct chat_block *b = a->blocks;
+    size_t size;
+
+    n = (n + 15) & ~(size_t)15;
+    if (n > a->max || a->used > a->max - n) {
+        *rc = err_set(ERR_LIMIT, "it needs more than %zu MiB of memory", a->max >> 20);
+        return NULL;
+    }
+    if (!b || b->size - b->used < n) {
+        size = n > BLOCK_BYTES / 4 ? n : BLOCK_BYTES;
+        b = mem_new(MEM_OTHER, sizeof(*b) + size, 1);
+        if (!b) {
+            *rc = ERR_NOMEM;
+            return NULL;
+        }
+        b->size = size;
+        if (a->blocks &&
+            size == n) { /* its own block, behind the one that has space left */
+            b->next = a->blocks->next;
+            a->blocks->next = b;
+        } else {
+            b->next = a->blocks;
+            a->blocks = b;
+        }
+    }
+    b->used += n;
+    a->used += n;
+    return b->bytes + b->used - n;
+}
+
+void chat_arena_fini(struct chat_arena *a)
+{
+    struct chat_block *next;
+
+    for (struct chat_block *b = a->blocks; b; b = next) {
+        next = b->next;
+        mem_free(b);
+    }
+    *a = (struct chat_arena){.max = a->max};
+}
+
+/* ---- a rendering ---- */
+
+struct chat_value chat_fail(struct chat_run *r, int code, const char *fmt, ...)
+{
+    char why[400];
+    va_list args;
+
+    if (r->rc != OK)
+        return chat_none();
+    va_start(args, fmt);
+    vsnprintf(why, sizeof(why), fmt, args);
+    va_end(args);
+    r->rc = err_set(code, "chat template: line %d, column %d: %s",
+                    r->at ? r->at->line : 1, r->at ? r->at->column : 1, why);
+    return chat_none();
+}
+
+bool chat_step(struct chat_run *r, size_t bytes)
+{
+    r->n_steps += 1 + (int64_t)(bytes / 16);
+    if (r->n_steps > CHAT_STEPS_MAX)
+        chat_fail(r, ERR_LIMIT, "it takes more than %d steps", CHAT_STEPS_MAX);
+    return r->rc == OK;
+}
+
+void *chat_new(struct chat_run *r, size_t n, size_t size)
+{
+    void *p = NULL;
+    int rc = OK;
+
+    if (r->rc != OK)
+        return NULL;
+    if (n > CHAT_BYTES_MAX / size)
+        chat_fail(r, ERR_LIMIT, "a value of more than %zu MiB", CHAT_BYTES_MAX >> 20);
+    else
+        p = chat_arena_new(&r->arena, n * size, &rc);
+    if (rc != OK)
+        r->rc = rc == ERR_LIMIT ? err_prefix(rc, "chat template") : rc;
+    return p;
+}
 
 /* ---- making ---- */
 
@@ -276,7 +374,7 @@ bool chat_truth(struct chat_value v)
     }
 }
 
-int chat_str_compare(struct chat_str a, struct chat_str b)
+static int str_compare(struct chat_str a, struct chat_str b)
 {
     size_t n = a.n < b.n ? a.n : b.n;
     int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
@@ -332,7 +430,7 @@ bool chat_equal(struct chat_run *r, struct chat_value a, struct chat_value b)
     case CHAT_NONE:
         return true;
     case CHAT_STR:
-        return chat_step(r, a.s.n) && chat_str_compare(a.s, b.s) == 0;
+        return chat_step(r, a.s.n) && str_compare(a.s, b.s) == 0;
     case CHAT_LIST:
     case CHAT_DICT:
         if (++r->depth > CHAT_DEPTH_MAX) {
@@ -360,7 +458,7 @@ int chat_compare(struct chat_run *r, struct chat_value a, struct chat_value b)
         return chat_f64(a) < chat_f64(b) ? -1 : chat_f64(a) > chat_f64(b);
     }
     if (a.kind == CHAT_STR && b.kind == CHAT_STR)
-        return chat_step(r, a.s.n) ? chat_str_compare(a.s, b.s) : 0;
+        return chat_step(r, a.s.n) ? str_compare(a.s, b.s) : 0;
     if (a.kind != CHAT_LIST || b.kind != CHAT_LIST || a.list->kind != b.list->kind ||
         a.list->kind > CHAT_TUPLE || ++r->depth > CHAT_DEPTH_MAX) {
         chat_fail(r, ERR_ARG, "%s and %s have no order", chat_type_name(a),
@@ -372,52 +470,4 @@ int chat_compare(struct chat_run *r, struct chat_value a, struct chat_value b)
             c = chat_compare(r, a.list->v[i], b.list->v[i]);
     r->depth--;
     return c != 0 ? c : a.list->n < b.list->n ? -1 : a.list->n > b.list->n;
-}
-
-bool chat_contains(struct chat_run *r, struct chat_value box, struct chat_value v)
-{
-    struct chat_list *l;
-
-    if (box.kind == CHAT_STR && v.kind == CHAT_STR)
-        return chat_search(r, box.s, v.s, 0) != SIZE_MAX;
-    if (box.kind == CHAT_DICT)
-        return chat_find(r, box.dict, v) != NULL;
-    if (box.kind != CHAT_LIST && box.kind != CHAT_UNDEFINED) {
-        chat_fail(r, ERR_ARG, "\"in\" of %s and %s", chat_type_name(v),
-                  chat_type_name(box));
-        return false;
-    }
-    l = chat_iterate(r, box);
-    for (size_t i = 0; l && i < l->n && r->rc == OK; i++)
-        if (chat_equal(r, l->v[i], v))
-            return true;
-    return false;
-}
-
-struct chat_list *chat_iterate(struct chat_run *r, struct chat_value v)
-{
-    struct chat_list *l;
-
-    switch (v.kind) {
-    case CHAT_UNDEFINED:
-        return chat_list_new(r, CHAT_PLAIN_LIST);
-    case CHAT_STR:
-        return chat_chars(r, v.s);
-    case CHAT_LIST:
-        if (v.list->kind != CHAT_GENERATOR)
-            return v.list;
-        l = chat_list_new(r, CHAT_PLAIN_LIST);
-        for (size_t i = v.list->n_used; l && i < v.list->n; i++)
-            chat_push(r, l, v.list->v[i]);
-        v.list->n_used = v.list->n;
-        return l;
-    case CHAT_DICT:
-        l = chat_list_new(r, CHAT_PLAIN_LIST);
-        for (size_t i = 0; l && i < v.dict->n && chat_step(r, 1); i++)
-            chat_push(r, l, v.dict->pair[i].key);
-        return l;
-    default:
-        chat_fail(r, ERR_ARG, "a %s cannot be iterated", chat_type_name(v));
-        return NULL;
-    }
 }
