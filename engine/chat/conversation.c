@@ -26,7 +26,7 @@ struct chat {
 
 /* ---- what a model carries ---- */
 
-/* What a model's files hold for chats. */
+/* A model's files hold these for chats. */
 struct source {
     char *usual, *tool_use; /* mem_free(); NULL: none */
     json_t *tokens;
@@ -736,7 +736,7 @@ static void cut(struct chat_prompt *p, size_t n)
     }
 }
 
-/* What the template writes behind the last message, such as the end of its turn, goes. Many
+/* The text that the template writes behind the last message, such as the end of its turn, goes. Many
  * templates take the white space off a message. */
 static int end_in_final(const json_t *messages, struct chat_prompt *p)
 {

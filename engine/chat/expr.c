@@ -397,7 +397,7 @@ static int n_parameters(const char *params)
     return n;
 }
 
-/* What a call gives to each parameter of a function. */
+/* Give the arguments of a call to the parameters of a function. */
 static void bind(struct chat_parser *p, struct chat_node *n, struct chat_node *list,
                  struct chat_node *named)
 {

@@ -268,7 +268,7 @@ static struct chat_value get_attribute(struct chat_run *r, struct chat_value ite
 
 /* ---- map, select and reject ---- */
 
-/* Of what is false, such as none, these filters make nothing. */
+/* These filters make nothing of what is false, such as none. */
 static struct chat_list *items_of(struct chat_run *r, struct chat_value v)
 {
     return chat_truth(v) ? chat_iterate(r, v) : chat_list_new(r, CHAT_PLAIN_LIST);

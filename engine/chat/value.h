@@ -64,7 +64,7 @@ struct chat_value {
     struct chat_scope *scope; /* of a macro: where it was defined */
 };
 
-/* What Python has for a sequence differs in what one may do with it. */
+/* Python's kinds of sequence differ in what one may do with them. */
 enum chat_list_kind {
     CHAT_PLAIN_LIST,
     CHAT_TUPLE,

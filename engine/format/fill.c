@@ -227,7 +227,7 @@ static void find_w4c(struct format_file *f)
             slot(f, p)->type = KERN_W4C;
 }
 
-/* What the types of the tensors mean for how matrices are divided. */
+/* The types of the tensors decide how matrices may be divided. */
 static void set_blocks(struct format_file *f)
 {
     struct model_config *c = &f->config;

@@ -40,7 +40,7 @@ MUST int format_fill_layers(struct format_file *f);
  * unknown. */
 MUST int format_fill(struct format_file *f, const struct model_tensor_source *s);
 
-/* What follows from the tensors: matrices of Q4_1 are of KERN_W4C where all of them can be, and
+/* Set what follows from the tensors: matrices of Q4_1 are KERN_W4C where all of them can be, and
  * the configuration's weight_type, mean_bytes, k_block, v_split and k_split. */
 void format_fill_types(struct format_file *f);
 

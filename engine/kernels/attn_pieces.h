@@ -65,7 +65,7 @@ static inline int kern_attn_pieces(struct kern_attn_piece *out,
     return n_pieces;
 }
 
-/* Of its first `left` keys the one that is first in memory. */
+/* The one of its first `left` keys that is first in memory. */
 static inline const void *kern_attn_piece_low(const struct kern_attn_piece *p,
                                               int64_t left, size_t vec_bytes)
 {

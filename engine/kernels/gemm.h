@@ -21,7 +21,7 @@ enum kern_epilogue {
                       act(gate) * up. C has n_panels / 2 * 16 columns. */
 };
 
-/* What the thread reads from memory after the product. While a variant that does not prefetch
+/* Memory that the thread reads after the product. While a variant that does not prefetch
  * B itself (kern_variant.prefetches_next) multiplies a tile of *bytes, it may prefetch from the
  * address that `next` returns as many as *bytes then is, not more; NULL: nothing. */
 struct kern_ahead {

@@ -117,7 +117,7 @@ static inline float kern_form_scale(const struct kern_form *f, const uint8_t *b,
     return d * s[f->scales + c];
 }
 
-/* What is subtracted where the type has a min. */
+/* The number that is subtracted where the type has a min. */
 static inline float kern_form_min(const struct kern_form *f, const uint8_t *b,
                                   const uint8_t *s, int c)
 {

@@ -1,4 +1,4 @@
-/* What all formats of quantised weights share: rows, rounding, and the schemes. */
+/* All formats of quantised weights share these: rows, rounding, and the schemes. */
 #include "kernels/quant.h"
 
 #include <assert.h>
@@ -220,18 +220,4 @@ int kern_quantize(const struct kern_quant_scheme *s, void *out, const float *w, 
             f->encode(block, w + i, d, dmin);
     }
     return OK;
-}
-
-float kern_quant_error(const struct kern_quant_scheme *s, float lo, float hi)
-{
-    const struct kern_quant *f = kern_quant_of(s->type);
-    const float unit = s->type == KERN_Q4_K ? 63 : 1; /* largest scale of a sub-block */
-    float d, dmin, one_end, other, most;
-
-    f->scale(lo, hi, &d, &dmin);
-    one_end = unit * (d * (float)f->q_min - dmin);
-    other = unit * (d * (float)f->q_max - dmin);
-    most = fmaxf(fmaxf(fminf(one_end, other) - lo, hi - fmaxf(one_end, other)),
-                 unit * fabsf(d) / 2);
-    return most * (1 + 0x1p-15f) + fmaxf(fabsf(lo), fabsf(hi)) * 0x1p-23f;
 }

@@ -94,10 +94,6 @@ kern_quant_scheme_for_row(const struct kern_quant_scheme *s, int64_t n);
  * weight is NaN or infinite; it is too large for scales in f16. */
 MUST int kern_quantize(const struct kern_quant_scheme *s, void *out, const float *w,
                        int64_t n);
-/* An upper bound of |w - dequantised w| of weights in [lo, hi] that share their scale: half of
- * the largest step (in Q4_0 and Q5_0 up to the whole of it, at one end), and what rounding
- * in f32 adds. */
-float kern_quant_error(const struct kern_quant_scheme *s, float lo, float hi);
 
 /* ---- for the formats ---- */
 

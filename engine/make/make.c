@@ -463,18 +463,6 @@ static int check_opts(const struct make_opts *o, bool *gguf)
     return OK;
 }
 
-int make_type(struct make_opts *o, const char *name)
-{
-    enum kern_type type;
-
-    o->scheme = NULL;
-    if (kern_type_parse(name, &type) == OK && !kern_type_quantised(type)) {
-        o->type = type;
-        return OK;
-    }
-    return kern_quant_scheme_find(name, &o->scheme);
-}
-
 int make_model(const struct make_opts *o)
 {
     struct make_plan p = {.opts = o, .plain_type = o->scheme ? KERN_F32 : o->type};

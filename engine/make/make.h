@@ -29,8 +29,6 @@ struct make_opts {
     void *progress_ctx;
 };
 
-/* Set type or scheme by its name: "bf16", "q4_0", "w4c". ERR_ARG: none has it. */
-MUST int make_type(struct make_opts *o, const char *name);
 /* ERR_UNSUPPORTED: a matrix has rows that are not whole blocks of the scheme, or safetensors is
  * to hold them. */
 MUST int make_model(const struct make_opts *o);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* What the formulas need to know of a step: sums over its chunks. */
+/* Sums over the chunks of a step, from which the formulas compute. */
 struct sums {
     double rows, logits; /* tokens; those that want logits */
     /* Pairs of a row and a token that it attends to: of all rows, of those with logits. */

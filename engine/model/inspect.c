@@ -1,4 +1,4 @@
-/* What a model file holds, for people and as JSON. Both come from one summary. */
+/* Describes a model file, for people and as JSON. Both come from one summary. */
 #include "model/inspect.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "format/fill.h"
 #include "model/cost.h"
 
-/* What is priced: a token decoded at these contexts (the weights alone, a short chat, a
+/* The cost of a token decoded at these contexts is shown (the weights alone, a short chat, a
  * long one), and prompts of these lengths. Keys and values as the engine keeps them by
  * default. */
 static const int64_t ctx_tok[] = {0, 128, 2048}, prompt_tok[] = {128, 512, 2048};

@@ -81,14 +81,14 @@ struct model_shape {
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);
 /* Make of them those of a model that has one_rank. */
 void model_shapes_join(struct model_shape shapes[MODEL_N_MATS]);
-/* Of those, the parts that rank `rank` of n_ranks computes, without an opened model. n or k
+/* The parts of those that rank `rank` of n_ranks computes, without an opened model. n or k
  * is 0 where it has no part. The head is computed whole, by all ranks together. */
 void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
                        struct model_shape out[MODEL_N_MATS]);
 
 struct model;
 
-/* What loading did. It is part of every record. */
+/* Times and bytes of loading a model. They are part of every record. */
 struct model_load_stat {
     int64_t tensor_bytes; /* of the file's tensors, in the kept type */
     int64_t packed_bytes; /* of all packed weights */
@@ -117,7 +117,7 @@ const char *model_kern_note(const struct model *m);
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 /* The mapping of the threads' own memory; model_phase_region() gives that of ranks. */
 void model_act_region(const struct model *m, const void **p, size_t *bytes);
-/* What a pool for keys and values of this type needs to know of a model. */
+/* The model's shape as a pool for keys and values of this type takes it. */
 void model_kv_shape_of(const struct model_config *c, enum kern_kv_type t,
                        struct kv_shape *out);
 void model_kv_shape(const struct model *m, struct kv_shape *out);

@@ -35,7 +35,7 @@ static void split_group(const struct model *m, int i, int parts,
     out->q_hi = head + 1;
     out->seq_i = i - first;
     out->seq_n = last - first;
-    /* Of the head's columns: pairs along K stay together. */
+    /* Columns of the head are cut so that pairs along K stay together. */
     out->attn_lo = 2 * share_lo(hd / 2, out->seq_i, out->seq_n);
     out->attn_hi = 2 * share_lo(hd / 2, out->seq_i + 1, out->seq_n);
 }

@@ -16,7 +16,7 @@ struct model_scratch {
     void *gemm;   /* KERN_GEMM_SCRATCH_BYTES */
     void *attn;   /* KERN_ATTN_SCRATCH_BYTES */
     float *tail;  /* [max_step_tok, 16]: the head's last panel, not all columns used */
-    /* Of a mixture of experts, in a step of n rows with k experts each: pair r k + j is row r with
+    /* For a mixture of experts, in a step of n rows with k experts each: pair r k + j is row r with
      * its j-th expert. */
     float *normed;   /* [ld_x] a single row, normalised */
     int32_t *expert; /* [n k] of each pair */

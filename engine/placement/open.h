@@ -35,7 +35,7 @@ struct model_opts {
     bool shared;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
-    /* What the caller will take for the model's steps in addition: keys and values, logits.
+    /* Bytes that the caller will take for the model's steps in addition: keys and values, logits.
      * The model is not opened where all of it together does not fit in memory. */
     int64_t caller_bytes;
     struct model_numa_owners owners;
@@ -64,7 +64,7 @@ struct model_numa_row {
     int64_t elsewhere_bytes; /* on another */
     int64_t absent_bytes;    /* not in memory */
     int64_t shared_bytes;    /* read from all nodes, or from an unknown one */
-    /* Of local and elsewhere bytes: those in large pages that owners on several nodes
+    /* Those of the local and elsewhere bytes that are in large pages that owners on several nodes
      * share, and the part of these on another node than the owner's, which is
      * unavoidable. */
     int64_t mixed_bytes, mixed_elsewhere_bytes;

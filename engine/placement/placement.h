@@ -22,7 +22,7 @@ struct model_placement {
     struct model_tp_shard *shards; /* [n_ranks] */
     int *domain;                   /* [n_owners] the domain of each owner */
     int *node;                     /* [n_domains] its memory node; -1: not known */
-    /* What each thread of the team packs: share i of n of the bytes of its domain. n = 0:
+    /* Each thread of the team packs share i of n of the bytes of its domain. n = 0:
      * nothing. */
     struct model_helper {
         int domain, i, n;

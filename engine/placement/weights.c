@@ -170,7 +170,7 @@ static float *take_floats(struct arena *a, int64_t n)
     return take(a, (size_t)n * sizeof(float));
 }
 
-/* What a layer has besides its matrices and its first norm. */
+/* The vectors of a layer besides its first norm. */
 static void place_vectors(const struct model *m, struct model_layer *l, struct arena *a)
 {
     if (m->c.qkv_bias)
@@ -224,7 +224,7 @@ static int64_t rows_bytes(enum kern_type type, int64_t rows, int64_t k)
     return rows * (int64_t)kern_type_size(type, k);
 }
 
-/* Of the file's tensors, in the types that they are kept in. */
+/* Bytes of the file's tensors in the types that they are kept in. */
 static int64_t mat_tensor_bytes(const struct model *m, const struct format_file *f)
 {
     const struct model_config *c = &m->c;

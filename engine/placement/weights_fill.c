@@ -10,7 +10,7 @@
 #define STEP_BYTES (4 << 20)
 /* Read by a thread, and then packed: what stays in a second-level cache. */
 #define READ_BYTES (256 << 10)
-/* Of the file, asked for before they are packed: some tens of milliseconds of a fast disk, and
+/* Bytes of the file, asked for before they are packed: some tens of milliseconds of a fast disk, and
  * little enough that the system does not drop what is to come. */
 #define AHEAD_BYTES (64 << 20)
 
@@ -266,7 +266,7 @@ static int64_t within(int64_t x, int64_t n)
     return x < 0 ? 0 : x < n ? x : n;
 }
 
-/* What is in it of the next n things. */
+/* How much of the next n things is in it. */
 static void share_next(struct share *s, int64_t n, int64_t *lo, int64_t *hi)
 {
     *lo = within(s->lo - s->at, n);

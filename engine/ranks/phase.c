@@ -118,7 +118,7 @@ static void touch(void *arg, struct par_self *self)
     model_touch(lo + own * (size_t)at.id, own);
 }
 
-/* What partial products can need at most: all of C of the widest matrix, a thread. */
+/* The most bytes that partial products can need: all of C of the widest matrix, a thread. */
 static size_t partial_bytes(const struct model_phase *p)
 {
     const struct model *m = p->m;

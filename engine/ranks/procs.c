@@ -15,7 +15,7 @@
 
 #define READY 1 /* the first value of `done`; steps count on from it */
 
-/* What a rank reports, on cache lines of its own. Read the other members only after waiting
+/* The report of a rank, on cache lines of its own. Read the other members only after waiting
  * for `done`. */
 struct report {
     struct par_flag done; /* the last step it has finished */

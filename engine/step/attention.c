@@ -33,7 +33,7 @@ static void norm_heads(const struct model *m, float *x, int n_heads, const float
                                             m->c.norm_eps);
 }
 
-/* What the group has in the matrix that is split off. */
+/* The group's columns in the matrix that is split off. */
 static float *split_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
 {
     const struct model_rank *r = w->rank;
@@ -246,7 +246,7 @@ static void look_ahead(struct model_thread_ctx *w, int layer)
                           (int64_t)cpu_cache_bytes(3) / 2 / w->n, layer_bytes(w, layer));
 }
 
-/* What comes before attention itself. */
+/* Norm, rotation and storing come before attention itself. */
 static void keys_and_values(struct model_thread_ctx *w, int layer)
 {
     if (!w->own_heads)

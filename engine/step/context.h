@@ -28,7 +28,7 @@ struct model_rank {
     int64_t ld_qkv, ld_attn, ld_h; /* floats from a row to the next */
     /* [max_step_tok, ld]; in a row of qkv the columns of a split V follow the others */
     float *x, *x_last, *y, *qkv, *attn, *h;
-    /* Of a mixture of experts: normalised rows of x, the router's products, and for each pair of a
+    /* For a mixture of experts: normalised rows of x, the router's products, and for each pair of a
      * row and an expert (behind them for a shared expert) what gate and up, and down, give. */
     int64_t ld_router, ld_expert_h;
     float *normed, *router, *expert_h, *expert_y;

@@ -96,7 +96,7 @@ static void choose(const struct model_thread_ctx *w)
 
 /* ---- the groups ---- */
 
-/* What the CPU computes of a layer's matrices. */
+/* The part of a layer's matrices that the CPU computes. */
 static const struct kern_mat *mats_of(const struct model_thread_ctx *w, int layer)
 {
     const struct model_offload *o = w->phase->offload;
@@ -155,7 +155,7 @@ static char *packed_at(const struct model_thread_ctx *w, const struct group *g)
            (size_t)(g->at * (w->rank->ld_packed + KERN_PANEL)) * sizeof(float);
 }
 
-/* What is multiplied: normalised rows of x by (gate, up), rows of h by down. */
+/* A product multiplies normalised rows of x by (gate, up), or rows of h by down. */
 static struct model_rows input_of(const struct group *g, const struct model_rows *x,
                                   const struct kern_mat *mat, bool down)
 {

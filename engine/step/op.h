@@ -20,7 +20,7 @@ struct model_op;
 struct model_phase;
 struct model_thread_ctx;
 
-/* What one operator leaves to a later one. */
+/* The values that one operator leaves to a later one. */
 enum model_value {
     MODEL_V_X = 1,      /* the residual stream */
     MODEL_V_ALL = 2,    /* of all rows of the step */

@@ -62,9 +62,9 @@ static const char *value_name(unsigned v)
                                 : "logits";
 }
 
-/* What operators of one layer pass to each other. */
+/* Values that operators of one layer pass to each other. */
 #define OF_LAYER ((unsigned)(MODEL_V_QKV | MODEL_V_HEADS | MODEL_V_ATTN))
-/* What the next operator has to take: until then no other may write what threads share. */
+/* Values that the next operator has to take: until then no other may write what threads share. */
 #define TO_NEXT ((unsigned)(MODEL_V_QKV | MODEL_V_HEADS))
 
 struct state {

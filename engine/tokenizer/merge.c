@@ -80,7 +80,7 @@ static uint32_t score_priority(float score)
     return bits & 0x80000000u ? bits : ~bits & 0x7fffffffu;
 }
 
-/* What the neighbours l and r become; false: nothing. */
+/* The token that the neighbours l and r become; false: none. */
 static bool joined(const struct tok *t, const char *word, const struct tok_sym *l,
                    const struct tok_sym *r, uint32_t *priority, int32_t *id)
 {

@@ -34,7 +34,7 @@ static const struct pre {
     bool whole_word;
     const char *then[3]; /* applied in turn to the parts that the one before gave */
 } pres[] = {
-    /* What llama.cpp does with a file that names no pre-tokenizer. */
+    /* llama.cpp takes this for a file that names no pre-tokenizer. */
     {.name = "default",
      .regex = "[\\p{P}\\$\\+<=>\\^~\\|]+",
      .then = {GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
@@ -46,7 +46,7 @@ static const struct pre {
      .regex = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
               " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
     {.name = "smollm", .regex = "\\p{N}", .then = {GPT2_WORDS}},
-    /* Of Mistral's models since Nemo. */
+    /* Mistral's models since Nemo have it. */
     {.name = "tekken",
      .regex = "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
               "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"

@@ -235,7 +235,7 @@ static void check_group(const struct kern_quant_scheme *s, const float *w,
         lo = fminf(lo, w[i]);
         hi = fmaxf(hi, w[i]);
     }
-    bound = kern_quant_error(s, lo, hi);
+    bound = naive_quant_error(s, lo, hi);
     if (s->type == KERN_Q4_1 || s->type == KERN_Q5_1)
         range = (double)hi - (double)lo + fabs((double)lo) * 0x1p-10 + least;
     else if (s->type == KERN_Q4_K)

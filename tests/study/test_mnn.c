@@ -18,7 +18,7 @@ static const char *model(const char *type)
         .arch = "tiny-quant", .seed = 3, .format = "gguf", .out = path, .n_threads = 1};
 
     snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), type);
-    assert_ok(make_type(&o, type));
+    assert_ok(kern_quant_scheme_find(type, &o.scheme));
     assert_ok(make_model(&o));
     return path;
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernels/kern.h"
+#include "kernels/quant.h"
 
 /* Bits [at, at + n) of a block, the low end of byte 0 first. */
 static inline unsigned naive_bits(const uint8_t *block, int at, int n)
@@ -83,6 +84,24 @@ static inline double naive_weight(enum kern_type t, const uint8_t *block, int i)
     default:
         return NAN;
     }
+}
+
+/* An upper bound of |w - dequantised w| of weights in [lo, hi] that share their scale: half of
+ * the largest step (in Q4_0 and Q5_0 up to the whole of it, at one end), and what rounding
+ * in f32 adds. */
+static inline float naive_quant_error(const struct kern_quant_scheme *s, float lo,
+                                      float hi)
+{
+    const struct kern_quant *f = kern_quant_of(s->type);
+    const float unit = s->type == KERN_Q4_K ? 63 : 1; /* largest scale of a sub-block */
+    float d, dmin, one_end, other, most;
+
+    f->scale(lo, hi, &d, &dmin);
+    one_end = unit * (d * (float)f->q_min - dmin);
+    other = unit * (d * (float)f->q_max - dmin);
+    most = fmaxf(fmaxf(fminf(one_end, other) - lo, hi - fmaxf(one_end, other)),
+                 unit * fabsf(d) / 2);
+    return most * (1 + 0x1p-15f) + fmaxf(fabsf(lo), fabsf(hi)) * 0x1p-23f;
 }
 
 #endif

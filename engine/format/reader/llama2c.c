@@ -64,7 +64,7 @@ static int read_header(struct format_file *f, const struct file_map *m)
     return OK;
 }
 
-/* What the format fixes without saying so. */
+/* The format fixes these and does not state them. */
 static void set_constants(struct format_file *f)
 {
     struct model_config *c = &f->config;

@@ -78,7 +78,7 @@ TILE_INLINE float32x4_t scales(const uint8_t *b, const uint8_t *s, const int h,
     return vmulq_f32(d, bytes_row(s, quarter, TYPE(HALVES) == 2));
 }
 
-/* What is subtracted, for types with a min. */
+/* The number that is subtracted, for types with a min. */
 TILE_INLINE float32x4_t mins(const uint8_t *b, const uint8_t *s, const int quarter)
 {
     float32x4_t d = f16_row(b + 2 * KERN_PANEL, quarter);

@@ -199,7 +199,7 @@ static int in_6_bits(double x)
     return x < 0 ? 0 : x > 63 ? 63 : (int)(x + 0.5);
 }
 
-/* Of the integers next to the fit the best pair. */
+/* The best pair of the integers next to the fit. */
 static double round_fit(const float *w, struct fit f, float d, float dmin, float most,
                         int *scale, int *min)
 {

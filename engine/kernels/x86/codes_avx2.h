@@ -90,7 +90,7 @@ TILE_INLINE __m256 scales(const char *b, const char *s, const int h, const int s
                                                    : _mm256_cvtepu8_epi32(bytes)));
 }
 
-/* What is subtracted, for types with a min. */
+/* The number that is subtracted, for types with a min. */
 TILE_INLINE __m256 mins(const char *b, const char *s, const int side)
 {
     __m256 d = f16_row(b + 2 * KERN_PANEL, side);

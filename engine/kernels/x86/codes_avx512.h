@@ -60,7 +60,7 @@ TILE_INLINE __m512 scales(const char *b, const char *s, const int h)
     return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)));
 }
 
-/* What is subtracted, for types with a min. */
+/* The number that is subtracted, for types with a min. */
 TILE_INLINE __m512 mins(const char *b, const char *s)
 {
     __m512 d = f16_row(b + 2 * KERN_PANEL);

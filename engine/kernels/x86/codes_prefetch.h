@@ -22,7 +22,7 @@
     (KERN_QUANT(SUBS) ? KERN_QUANT(HEAD) / (KERN_QUANT(SUBS) + !KERN_QUANT(SUBS)) : 0)
 #define CODES_LINES ((CODES_HEAD + KERN_QUANT(SUB) + 63) / 64)
 
-/* What is multiplied CODES_AHEAD bytes after the sub-block at s. */
+/* Prefetch the codes CODES_AHEAD bytes after the sub-block at s. */
 TILE_INLINE void codes_prefetch(const char *s, bool sparse)
 {
 #pragma GCC unroll 9
@@ -31,7 +31,7 @@ TILE_INLINE void codes_prefetch(const char *s, bool sparse)
             _mm_prefetch(s + 64 * i + CODES_AHEAD, _MM_HINT_T1);
 }
 
-/* What kern_gemm_tile.next names. */
+/* Prefetch the bytes that kern_gemm_tile.next names. */
 TILE_INLINE const char *codes_prefetch_next(const char *next, int next_step)
 {
 #pragma GCC unroll 9

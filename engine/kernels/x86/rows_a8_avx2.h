@@ -17,7 +17,7 @@
 
 #include "kernels/x86/codes_avx2.h"
 
-/* What dots() adds products to and of what. */
+/* The sums that dots() adds products to, and its operands. */
 enum {
     DOTS_MORE,  /* to the sums that there are; of codes as the panel has them */
     DOTS_FRESH, /* to dot_start() */

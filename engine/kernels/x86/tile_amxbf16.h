@@ -24,7 +24,7 @@
     }
 #define AMX_INLINE static inline __attribute__((always_inline))
 
-/* What LDTILECFG reads. */
+/* The shapes of tiles, as LDTILECFG reads them. */
 struct amx_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
