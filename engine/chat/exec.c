@@ -286,7 +286,9 @@ static struct chat_value call_raise(struct chat_run *r, const struct chat_node *
                      s.n < 300 ? (int)s.n : 300, s.p);
 }
 
-static struct chat_value call_strftime(struct chat_run *r, const struct chat_node *call)
+/* Not inlined: its buffers would be in the frame of every nested call. */
+static __attribute__((noinline)) struct chat_value
+call_strftime(struct chat_run *r, const struct chat_node *call)
 {
     struct chat_value v = one_argument(r, call);
     char format[200], text[500];
