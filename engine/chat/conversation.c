@@ -240,7 +240,7 @@ static void source_fini(struct source *s)
  * A system message that has no place of its own goes into the first user message, or in later
  * Mistral models into the last. */
 
-struct known {
+struct builtin_template {
     const char *name, *source;
     const char *needs[4]; /* control tokens */
 };
@@ -263,7 +263,7 @@ struct known {
     "{{ m.content ~ '" close "' }}"                                                      \
     "{% else %}{{ '" before "' ~ m.content ~ eos_token }}{% endif %}{% endfor %}"
 
-static const struct known known[] = {
+static const struct builtin_template known[] = {
     {.name = "chatml",
      .source =
          "{% for m in messages %}"
@@ -306,7 +306,7 @@ static const struct known known[] = {
      .needs = {"<s>", "</s>", "[INST]", "[/INST]"}},
 };
 
-static const struct known *known_named(const char *name)
+static const struct builtin_template *known_named(const char *name)
 {
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (strcmp(known[i].name, name) == 0)
@@ -316,7 +316,7 @@ static const struct known *known_named(const char *name)
 
 /* ---- opening ---- */
 
-static int check_needs(const struct known *k, const struct tok *tok)
+static int check_needs(const struct builtin_template *k, const struct tok *tok)
 {
     for (int i = 0; i < 4 && k->needs[i]; i++) {
         size_t n_ids = 0;
@@ -386,7 +386,7 @@ static int open_file(struct chat *c, const char *path)
 
 static int open_asked(struct chat *c, struct source *s, const struct chat_opts *o)
 {
-    const struct known *k = known_named(o->template);
+    const struct builtin_template *k = known_named(o->template);
     const char *from;
     int rc;
 
@@ -736,8 +736,8 @@ static void cut(struct chat_prompt *p, size_t n)
     }
 }
 
-/* The text that the template writes behind the last message, such as the end of its turn, goes. Many
- * templates take the white space off a message. */
+/* The text that the template writes behind the last message, such as the end of its turn, goes.
+ * Many templates take the white space off a message. */
 static int end_in_final(const json_t *messages, struct chat_prompt *p)
 {
     static const char spaces[] = " \t\r\n";

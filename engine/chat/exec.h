@@ -1,5 +1,5 @@
-/* chat/exec.h - the interpreter: statements and expressions (exec.c), operators (operate.c), and the
- * filters, tests and methods that they call and that call them again (filter.c, method.c). */
+/* chat/exec.h - the interpreter: statements and expressions (exec.c), operators (operate.c), and
+ * the filters, tests and methods that they call and that call them again (filter.c, method.c). */
 #ifndef CHAT_EXEC_H
 #define CHAT_EXEC_H
 

@@ -10,8 +10,8 @@
 #define STEP_BYTES (4 << 20)
 /* Read by a thread, and then packed: what stays in a second-level cache. */
 #define READ_BYTES (256 << 10)
-/* Bytes of the file, asked for before they are packed: some tens of milliseconds of a fast disk, and
- * little enough that the system does not drop what is to come. */
+/* Bytes of the file, asked for before they are packed: some tens of milliseconds of a fast disk,
+ * and little enough that the system does not drop what is to come. */
 #define AHEAD_BYTES (64 << 20)
 
 /* ---- reading ---- */
