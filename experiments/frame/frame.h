@@ -121,9 +121,10 @@ void *frame_new(struct frame *f, size_t n, size_t size);
  * cell. */
 double *frame_named(struct frame *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Why a result is missing, if it is not a finite number. x NULL: all that have no reason of their
- * own. */
-void frame_why(struct frame *f, const double *x, const char *why);
+/* *x = value, which, where it is not a finite number, is missing for the reason `why`. */
+void frame_set(struct frame *f, double *x, double value, const char *why);
+/* The reason for all results that have been set so far, are missing and have none. */
+void frame_why(struct frame *f, const char *why);
 /* The ends of its 95 % interval; not finite: it has none. */
 void frame_interval(struct frame *f, const double *x, double lo, double hi);
 
@@ -136,9 +137,9 @@ MUST int frame_rounds(struct frame *f, const char *doing, int n, int64_t rounds,
                       measure_fn trial, void *arg);
 MUST int frame_rounds_by(struct frame *f, const char *doing, int n,
                          const struct measure_opts *how, measure_fn trial, void *arg);
-/* The same within a trial: *seconds is the estimate of trial 0. */
-MUST int frame_rounds_within(struct frame *f, int64_t rounds, measure_fn trial, void *arg,
-                             double *seconds);
+/* The same of a single alternative within a trial: *seconds is its estimate. */
+MUST int frame_rounds_within(struct frame *f, const struct measure_opts *how,
+                             measure_fn trial, void *arg, double *seconds);
 
 /* Within a trial: a further number of it. When the rounds end, *x is their median. `x` may be any
  * double, such as an element of an array that has one for each alternative; each belongs to one
@@ -158,6 +159,8 @@ void frame_times_series(struct frame *f, const char *name, int i);
 /* *x is the time of a over the time of b, less `less`, with its 95 % interval, by the rounds in
  * which both ran: how many times as fast b is, or with 1 its gain. */
 void frame_ratio(struct frame *f, double *x, int a, int b, double less);
+/* The fastest alternative, or the first one that is not surely slower. */
+int frame_choose(const struct frame *f);
 /* The A/A of alternative a, which ran in each round as alternative `again` as well. The times of
  * that are s_again<suffix>, their ratio is ratio_again<suffix>, and detectable_frac<suffix> is
  * the smallest difference from another that it could have seen. */
@@ -174,7 +177,6 @@ struct frame {
     double *results, unknown;
     struct frame_about *about; /* [n] of the results */
     int n;
-    char why[160];
     int rc;
     struct frame_var *vars; /* what was put */
     int n_vars, n_turns;

@@ -124,15 +124,15 @@ int frame_rounds(struct frame *f, const char *doing, int n, int64_t rounds,
         f, doing, n, &(struct measure_opts){MEASURE_EXACTLY((int)rounds)}, trial, arg);
 }
 
-int frame_rounds_within(struct frame *f, int64_t rounds, measure_fn trial, void *arg,
-                        double *seconds)
+int frame_rounds_within(struct frame *f, const struct measure_opts *how, measure_fn trial,
+                        void *arg, double *seconds)
 {
     struct frame_turns outer = f->turns;
     int round = f->round, rc;
 
     f->turns.measure = NULL;
     f->turns.n_trials = NULL;
-    rc = frame_rounds(f, NULL, 1, rounds, trial, arg);
+    rc = frame_rounds_by(f, NULL, 1, how, trial, arg);
     *seconds = rc == OK ? frame_seconds(f, 0) : NAN;
     close_turns(&f->turns);
     f->turns = outer;
@@ -165,15 +165,18 @@ void frame_ratio(struct frame *f, double *x, int a, int b, double less)
     struct measure_report r;
 
     measure_ratio(f->turns.measure, a, b, &r);
-    *x = r.estimate - less;
+    frame_set(f, x, r.estimate - less, "no round was undisturbed");
     frame_interval(f, x, r.lo - less, r.hi - less);
-    frame_why(f, x, "no round was undisturbed");
+}
+
+int frame_choose(const struct frame *f)
+{
+    return measure_choose(f->turns.measure, NULL, 0);
 }
 
 void frame_again(struct frame *f, const char *suffix, int again, int a)
 {
     double *ratio = frame_named(f, "ratio_again%s", suffix);
-    double *detectable = frame_named(f, "detectable_frac%s", suffix);
     struct measure_report r;
     char name[64];
 
@@ -181,8 +184,8 @@ void frame_again(struct frame *f, const char *suffix, int again, int a)
     snprintf(name, sizeof(name), "s_again%s", suffix);
     frame_times_series(f, name, again);
     frame_ratio(f, ratio, again, a, 0);
-    *detectable = stats_detectable_frac(r.lo, r.hi);
-    frame_why(f, detectable, "no round was undisturbed");
+    frame_set(f, frame_named(f, "detectable_frac%s", suffix),
+              stats_detectable_frac(r.lo, r.hi), "no round was undisturbed");
 }
 
 void frame_rounds_close(struct frame *f)

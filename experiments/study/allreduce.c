@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "cpu/cpu.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "measure/compare.h"
 #include "par/coll.h"
 #include "par/rank.h"
@@ -25,52 +25,41 @@
 
 enum { MODE_THREADS, MODE_PROCESSES };
 
-struct opts {
-    int64_t ranks, bytes, rounds;
-    double block_us;
-    int mode;
-    bool oversubscribe;
-};
+#define OPTIONS(X)                                                                       \
+    X(INT, ranks, "2", "Number of ranks, on one CPU each.", .min = 2,                    \
+      .max = PAR_RANKS_MAX)                                                              \
+    X(ENUM, mode, "threads", "Whether a rank is a thread or a process.",                 \
+      .values = "threads|processes")                                                     \
+    X(INT, bytes, "4096", "Bytes of the message, a multiple of 4.", .min = 4,            \
+      .max = 1 << 30)                                                                    \
+    X(INT, rounds, "41", "Rounds; each algorithm runs once per round.", .min = 3,        \
+      .max = ROUNDS_MAX)                                                                 \
+    X(F64, block_us, "400",                                                              \
+      "Duration of the sequence of messages that is timed as one.", .unit = "us",        \
+      .min = 1, .max = 1e6)                                                              \
+    X(BOOL, oversubscribe, "false", "Run with more ranks than CPUs as well.")
 
-static const struct opt_row table[] = {
-    OPT_ROW(INT, ranks, "2", "Number of ranks, on one CPU each.", .min = 2,
-            .max = PAR_RANKS_MAX),
-    OPT_ROW(ENUM, mode, "threads", "Whether a rank is a thread or a process.",
-            .values = "threads|processes"),
-    OPT_ROW(INT, bytes, "4096", "Bytes of the message, a multiple of 4.", .min = 4,
-            .max = 1 << 30),
-    OPT_ROW(INT, rounds, "41", "Rounds; each algorithm runs once per round.", .min = 3,
-            .max = ROUNDS_MAX),
-    OPT_ROW(F64, block_us, "400",
-            "Duration of the sequence of messages that is timed as one.", .unit = "us",
-            .min = 1, .max = 1e6),
-    OPT_ROW(BOOL, oversubscribe, "false", "Run with more ranks than CPUs as well."),
-    {0},
-};
+#define TIMES(X, name)                                                                   \
+    X(us_##name, "us", LOWER,                                                            \
+      "time of a message by " #name ", estimated by measure/compare.h")                  \
+    X(us_p25_##name, "us", 0, "lower quartile of that time over the rounds")             \
+    X(us_p75_##name, "us", 0, "upper quartile of that time over the rounds")
 
-#define TIMES(name)                                                                      \
-    {"us_" name, "us", "lower",                                                          \
-     "time of a message by " name ", estimated by measure/compare.h"},                   \
-        {"us_p25_" name, "us", "", "lower quartile of that time over the rounds"},       \
-    {                                                                                    \
-        "us_p75_" name, "us", "", "upper quartile of that time over the rounds"          \
-    }
+#define RESULTS(X)                                                                       \
+    TIMES(X, master_copy)                                                                \
+    TIMES(X, rank_shifted)                                                               \
+    TIMES(X, symmetric)                                                                  \
+    TIMES(X, by_size)                                                                    \
+    X(rank_shifted_over_master_copy, "x", HIGHER,                                        \
+      "time of master_copy / time of rank_shifted, median of the rounds")                \
+    X(ratio_p25, "x", 0, "lower quartile of rank_shifted_over_master_copy")              \
+    X(ratio_p75, "x", 0, "upper quartile of rank_shifted_over_master_copy")              \
+    X(by_size_over_best, "x", HIGHER,                                                    \
+      "time of the best algorithm / time of the choice by size, median of the rounds")   \
+    X(gbps_by_size, "GB/s", HIGHER, "bytes of the message / us_by_size")                 \
+    X(slept_frac, "", LOWER, "share of rank 0's waits that ended asleep")
 
-static const struct study_metric metrics[] = {
-    TIMES("master_copy"),
-    TIMES("rank_shifted"),
-    TIMES("symmetric"),
-    TIMES("by_size"),
-    {"rank_shifted_over_master_copy", "x", "higher",
-     "time of master_copy / time of rank_shifted, median of the rounds"},
-    {"ratio_p25", "x", "", "lower quartile of rank_shifted_over_master_copy"},
-    {"ratio_p75", "x", "", "upper quartile of rank_shifted_over_master_copy"},
-    {"by_size_over_best", "x", "higher",
-     "time of the best algorithm / time of the choice by size, median of the rounds"},
-    {"gbps_by_size", "GB/s", "higher", "bytes of the message / us_by_size"},
-    {"slept_frac", "", "lower", "share of rank 0's waits that ended asleep"},
-    {0},
-};
+FRAME_TYPES;
 
 /* In shared memory, before the communicator; written by rank 0. */
 struct times {
@@ -81,9 +70,8 @@ struct times {
     int best; /* side, without the choice by size */
 };
 
-struct cell {
-    struct study_cell *out;
-    const struct opts *o;
+struct allreduce {
+    FRAME_CELL;
     int cpus[PAR_RANKS_MAX]; /* of the ranks */
     struct par_shm shm;
     struct times *times;
@@ -95,22 +83,22 @@ struct cell {
 };
 
 /* The algorithm of a side; NULL: by size. */
-static const struct par_coll *coll_of(const struct cell *b, int side)
+static const struct par_coll *coll_of(const struct allreduce *c, int side)
 {
-    return side < b->n_sides - 1 ? par_colls[side] : NULL;
+    return side < c->n_sides - 1 ? par_colls[side] : NULL;
 }
 
-static const char *name_of(const struct cell *b, int side)
+static const char *name_of(const struct allreduce *b, int side)
 {
     const struct par_coll *c = coll_of(b, side);
 
     return c ? c->name : "by_size";
 }
 
-static int side_called(const struct cell *b, const char *name)
+static int side_called(const struct allreduce *c, const char *name)
 {
-    for (int i = 0; i < b->n_sides - 1; i++)
-        if (strcmp(name_of(b, i), name) == 0)
+    for (int i = 0; i < c->n_sides - 1; i++)
+        if (strcmp(name_of(c, i), name) == 0)
             return i;
     return 0;
 }
@@ -118,7 +106,7 @@ static int side_called(const struct cell *b, const char *name)
 /* --- what a rank does */
 
 struct rank {
-    struct cell *b;
+    struct allreduce *b;
     struct par_rank self;
     float *x; /* the message */
     struct measure *measure;
@@ -143,20 +131,20 @@ static int one_time(void *arg, int side, struct measure_trial *out)
 /* The sum is right before its time counts; then zeros, which stay zeros. */
 static int check(struct rank *r)
 {
-    const struct cell *b = r->b;
+    const struct allreduce *c = r->b;
     int n_ranks = r->self.n_ranks;
     float want = (float)(n_ranks * (n_ranks + 1) / 2);
 
-    for (int side = 0; side < b->n_sides; side++) {
-        for (size_t i = 0; i < b->n; i++)
+    for (int side = 0; side < c->n_sides; side++) {
+        for (size_t i = 0; i < c->n; i++)
             r->x[i] = (float)(r->self.rank + 1);
-        TRY(par_allreduce(&r->self, coll_of(b, side), r->x, b->n));
-        for (size_t i = 0; i < b->n; i++)
+        TRY(par_allreduce(&r->self, coll_of(c, side), r->x, c->n));
+        for (size_t i = 0; i < c->n; i++)
             if (r->x[i] != want)
                 return err_set(ERR_STATE, "%s: element %zu of %zu: expected %g, found %g",
-                               name_of(b, side), i, b->n, want, r->x[i]);
+                               name_of(c, side), i, c->n, want, r->x[i]);
     }
-    memset(r->x, 0, b->n * sizeof(*r->x));
+    memset(r->x, 0, c->n * sizeof(*r->x));
     return OK;
 }
 
@@ -180,44 +168,44 @@ static int agree_on_reps(struct rank *r)
 /* Rank 0's times, in memory that the process of the study reads. */
 static void keep(const struct rank *r)
 {
-    const struct cell *b = r->b;
+    const struct allreduce *c = r->b;
     const struct measure *m = r->measure;
-    struct times *t = b->times;
+    struct times *t = c->times;
     int best = 0, n;
 
     t->reps = r->reps;
     t->slept_frac =
         r->self.n_waits ? (double)r->self.n_sleeps / (double)r->self.n_waits : 0;
     for (int i = 0; par_colls[i]; i++)
-        if (par_colls[i] == par_choice_of(&r->self, b->n))
+        if (par_colls[i] == par_choice_of(&r->self, c->n))
             t->choice = i;
-    for (int side = 0; side < b->n_sides; side++) {
+    for (int side = 0; side < c->n_sides; side++) {
         measure_report(m, side, &t->side[side]);
-        for (int i = 0; i < b->o->rounds; i++)
+        for (int i = 0; i < c->o->rounds; i++)
             t->us[side][i] = measure_times(m, side, &n)[i] * 1e6;
-        if (side < b->n_sides - 1 && t->side[side].estimate < t->side[best].estimate)
+        if (side < c->n_sides - 1 && t->side[side].estimate < t->side[best].estimate)
             best = side;
     }
     t->best = best;
-    measure_ratio(m, side_called(b, "master_copy"), side_called(b, "rank_shifted"),
+    measure_ratio(m, side_called(c, "master_copy"), side_called(c, "rank_shifted"),
                   &t->master_over_shifted);
-    measure_ratio(m, best, b->n_sides - 1, &t->best_over_by_size);
+    measure_ratio(m, best, c->n_sides - 1, &t->best_over_by_size);
 }
 
 static int run_rank(struct rank *r, int rank)
 {
-    struct cell *b = r->b;
-    const struct measure_opts o = {MEASURE_EXACTLY((int)b->o->rounds)};
+    struct allreduce *c = r->b;
+    const struct measure_opts o = {MEASURE_EXACTLY((int)c->o->rounds)};
 
-    r->x = mem_new(MEM_OTHER, b->n, sizeof(*r->x));
+    r->x = mem_new(MEM_OTHER, c->n, sizeof(*r->x));
     if (!r->x)
         return ERR_NOMEM;
-    TRY(par_comm_join(&r->self, b->comm, rank, SPIN_NS));
+    TRY(par_comm_join(&r->self, c->comm, rank, SPIN_NS));
     TRY(check(r));
     TRY(par_comm_measure(&r->self, NULL));
-    TRY(measure_open(&r->measure, b->n_sides, (int)b->o->rounds));
+    TRY(measure_open(&r->measure, c->n_sides, (int)c->o->rounds));
     TRY(agree_on_reps(r));
-    TRY(measure_compare(r->measure, b->n_sides, &o, one_time, r));
+    TRY(measure_compare(r->measure, c->n_sides, &o, one_time, r));
     if (rank == 0)
         keep(r);
     return OK;
@@ -237,44 +225,44 @@ static int rank_main(void *arg, int rank)
 
 static void thread_main(void *arg, struct par_self *self)
 {
-    struct cell *b = arg;
+    struct allreduce *c = arg;
 
-    b->rc[self->id] = rank_main(b, self->id);
-    if (b->rc[self->id] != OK && b->rc[self->id] != ERR_STATE)
-        snprintf(b->why, sizeof(b->why), "rank %d: %.200s", self->id, err_msg());
+    c->rc[self->id] = rank_main(c, self->id);
+    if (c->rc[self->id] != OK && c->rc[self->id] != ERR_STATE)
+        snprintf(c->why, sizeof(c->why), "rank %d: %.200s", self->id, err_msg());
 }
 
 /* --- starting them */
 
-static int run_threads(struct cell *b)
+static int run_threads(struct allreduce *c)
 {
-    int n = (int)b->o->ranks;
+    int n = (int)c->o->ranks;
     struct par_team *team;
 
-    TRY(par_team_open(&team, b->cpus, n, 1));
-    par_team_run(team, n, thread_main, b);
+    TRY(par_team_open(&team, c->cpus, n, 1));
+    par_team_run(team, n, thread_main, c);
     par_team_close(&team);
     for (int i = 0; i < n; i++)
-        if (b->rc[i] != OK)
-            return err_set(b->rc[i], "%s", *b->why ? b->why : "a rank aborted");
+        if (c->rc[i] != OK)
+            return err_set(c->rc[i], "%s", *c->why ? c->why : "a rank aborted");
     return OK;
 }
 
-static int run_processes(struct cell *b)
+static int run_processes(struct allreduce *c)
 {
     const int *cpus[PAR_RANKS_MAX];
     int n_cpus[PAR_RANKS_MAX], rc;
-    struct par_ranks_opts o = {.n_ranks = (int)b->o->ranks,
+    struct par_ranks_opts o = {.n_ranks = (int)c->o->ranks,
                                .fn = rank_main,
-                               .arg = b,
+                               .arg = c,
                                .cpus = cpus,
                                .n_cpus = n_cpus,
                                .abort = par_comm_abort,
-                               .mem = b->comm};
+                               .mem = c->comm};
     struct par_ranks *p;
 
     for (int i = 0; i < o.n_ranks; i++) {
-        cpus[i] = &b->cpus[i];
+        cpus[i] = &c->cpus[i];
         n_cpus[i] = 1;
     }
     rc = par_ranks_open(&p, &o);
@@ -284,97 +272,89 @@ static int run_processes(struct cell *b)
     return rc;
 }
 
-static int bench_open(struct cell *b)
+static int bench_open(struct allreduce *c)
 {
     size_t bytes;
 
-    while (par_colls[b->n_sides])
-        b->n_sides++;
-    b->n_sides++;
-    b->n = (size_t)b->o->bytes / sizeof(float);
-    bytes = par_comm_bytes((int)b->o->ranks, b->n);
+    while (par_colls[c->n_sides])
+        c->n_sides++;
+    c->n_sides++;
+    c->n = (size_t)c->o->bytes / sizeof(float);
+    bytes = par_comm_bytes((int)c->o->ranks, c->n);
     if (!bytes)
-        return err_set(ERR_ARG, "bytes: no communicator for %zu floats", b->n);
-    TRY(par_shm_open(&b->shm, sizeof(*b->times) + bytes));
-    b->times = b->shm.base;
-    b->comm = b->times + 1;
-    return par_comm_init(b->comm, (int)b->o->ranks, b->n);
+        return err_set(ERR_ARG, "bytes: no communicator for %zu floats", c->n);
+    TRY(par_shm_open(&c->shm, sizeof(*c->times) + bytes));
+    c->times = c->shm.base;
+    c->comm = c->times + 1;
+    return par_comm_init(c->comm, (int)c->o->ranks, c->n);
 }
 
 /* --- what was found */
 
-static void report_side(const struct cell *b, struct study_cell *out, int side)
+static void report_side(struct allreduce *c, int side)
 {
-    const double *us = b->times->us[side];
-    size_t n = (size_t)b->o->rounds;
-    char us_[64], p25[64], p75[64];
-    const struct study_number all[] = {{us_, 1e6 * b->times->side[side].estimate},
-                                       {p25, stats_percentile(us, n, 0.25)},
-                                       {p75, stats_percentile(us, n, 0.75)}};
+    const char *name = name_of(c, side);
+    const double *us = c->times->us[side];
+    size_t n = (size_t)c->o->rounds;
+    char series[64];
 
-    snprintf(us_, sizeof(us_), "us_%s", name_of(b, side));
-    snprintf(p25, sizeof(p25), "us_p25_%s", name_of(b, side));
-    snprintf(p75, sizeof(p75), "us_p75_%s", name_of(b, side));
-    STUDY_VALUES(out, all, NULL);
-    study_series(out, us_, "us", us, n);
+    *frame_named(c->f, "us_%s", name) = 1e6 * c->times->side[side].estimate;
+    *frame_named(c->f, "us_p25_%s", name) = stats_percentile(us, n, 0.25);
+    *frame_named(c->f, "us_p75_%s", name) = stats_percentile(us, n, 0.75);
+    snprintf(series, sizeof(series), "us_%s", name);
+    study_series(c->out, series, "us", us, n);
 }
 
 /* Round by round, so that what slows down both sides of one cancels. */
-static void report_ratios(const struct cell *b, struct study_cell *out)
+static void report_ratios(struct allreduce *c)
 {
-    const double *master = b->times->us[side_called(b, "master_copy")];
-    const double *shifted = b->times->us[side_called(b, "rank_shifted")];
-    size_t n = (size_t)b->o->rounds;
+    const double *master = c->times->us[side_called(c, "master_copy")];
+    const double *shifted = c->times->us[side_called(c, "rank_shifted")];
+    size_t n = (size_t)c->o->rounds;
     double r[ROUNDS_MAX];
 
     for (size_t i = 0; i < n; i++)
         r[i] = master[i] / shifted[i];
-    study_value(out, "rank_shifted_over_master_copy",
-                b->times->master_over_shifted.estimate, NULL);
-    study_value(out, "ratio_p25", stats_percentile(r, n, 0.25), NULL);
-    study_value(out, "ratio_p75", stats_percentile(r, n, 0.75), NULL);
-    study_value(out, "by_size_over_best", b->times->best_over_by_size.estimate, NULL);
-    study_note_text(out, "best", name_of(b, b->times->best));
+    c->r->rank_shifted_over_master_copy = c->times->master_over_shifted.estimate;
+    c->r->ratio_p25 = stats_percentile(r, n, 0.25);
+    c->r->ratio_p75 = stats_percentile(r, n, 0.75);
+    c->r->by_size_over_best = c->times->best_over_by_size.estimate;
+    study_note_text(c->out, "best", name_of(c, c->times->best));
 }
 
-static void report(const struct cell *b, struct study_cell *out)
+static void allreduce_report(struct allreduce *c)
 {
-    double by_size_s = b->times->side[b->n_sides - 1].estimate;
+    double by_size_s = c->times->side[c->n_sides - 1].estimate;
 
-    report_ratios(b, out);
-    for (int side = 0; side < b->n_sides; side++)
-        report_side(b, out, side);
-    study_value(out, "gbps_by_size", 1e-9 * (double)(b->n * sizeof(float)) / by_size_s,
-                NULL);
-    study_value(out, "slept_frac", b->times->slept_frac, NULL);
-    study_note_text(out, "by_size", par_colls[b->times->choice]->name);
-    study_note(out, "reps", json_real(b->times->reps));
+    report_ratios(c);
+    for (int side = 0; side < c->n_sides; side++)
+        report_side(c, side);
+    c->r->gbps_by_size = 1e-9 * (double)(c->n * sizeof(float)) / by_size_s;
+    c->r->slept_frac = c->times->slept_frac;
+    study_note_text(c->out, "by_size", par_colls[c->times->choice]->name);
+    study_note(c->out, "reps", json_real(c->times->reps));
 }
 
-static int choose_cpus(struct cell *b)
+static int choose_cpus(struct allreduce *c)
 {
     struct cpu_budget budget;
 
     TRY(cpu_budget_get(&budget));
-    if (b->o->ranks > budget.n && !b->o->oversubscribe)
-        return err_set(ERR_NOTFOUND, "%d ranks, and %s", (int)b->o->ranks, budget.reason);
-    for (int i = 0; i < b->o->ranks; i++)
-        b->cpus[i] = budget.cpus[i % budget.n];
+    if (c->o->ranks > budget.n && !c->o->oversubscribe)
+        return err_set(ERR_NOTFOUND, "%d ranks, and %s", (int)c->o->ranks, budget.reason);
+    for (int i = 0; i < c->o->ranks; i++)
+        c->cpus[i] = budget.cpus[i % budget.n];
     return OK;
 }
 
-static int run(struct cell *b)
+static int allreduce_run(struct allreduce *c)
 {
-    TRY(choose_cpus(b));
-    TRY(bench_open(b));
-    TRY(b->o->mode == MODE_THREADS ? run_threads(b) : run_processes(b));
-    report(b, b->out);
+    FRAME_CLOSE(c->f, par_shm_close, &c->shm);
+    TRY(choose_cpus(c));
+    TRY(bench_open(c));
+    TRY(c->o->mode == MODE_THREADS ? run_threads(c) : run_processes(c));
+    allreduce_report(c);
     return OK;
-}
-
-static void end(struct cell *b)
-{
-    par_shm_close(&b->shm);
 }
 
 STUDY(allreduce, "the all-reduce among ranks, each algorithm in turn");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/options.h"
 #include "experiments/study/support/serving.h"
@@ -117,9 +118,10 @@ static int timed_steps(struct batching *c, double *seconds)
 {
     const struct serve_totals *t = serve_totals_of(c->engine.serve, SERVE_DECODE);
     struct serve_totals before = *t;
+    const struct measure_opts steps = {MEASURE_EXACTLY((int)c->o->n_steps)};
 
     TRY(class_seconds(c, -1));
-    TRY(frame_rounds_within(c->f, c->o->n_steps, batching_step, c, seconds));
+    TRY(frame_rounds_within(c->f, &steps, batching_step, c, seconds));
     TRY(class_seconds(c, 1));
     c->step = serve_totals_since(t, &before);
     return c->step.n_steps == c->o->n_steps + 1 /* the first warms up */
@@ -204,7 +206,7 @@ static void batching_report(struct batching *c)
     for (int i = 0; i < FORWARD; i++)
         *frame_named(c->f, "%s_frac", classes[i]) = c->class_s[i] / c->class_s[FORWARD];
     frame_ratio(c->f, &r->batch_roof_frac, ROOF, DECODE, 0);
-    frame_why(c->f, NULL, "peak and bandwidth cannot be measured");
+    frame_why(c->f, "peak and bandwidth cannot be measured");
     frame_times_series(c->f, "roof_s", ROOF);
     frame_times_series(c->f, "step_s", DECODE);
     frame_series(c->f, "handoff_ns", "ns", &c->handoff_ns);

@@ -6,64 +6,52 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/compare.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/variant.h"
-
-struct opts {
-    char *matrix, *bms, *bns, *bks;
-    int64_t m, threads, mr, np, runs, rounds;
-    int mode, dealing;
-};
 
 enum { DEAL_SLICES, DEAL_M, DEAL_N, DEAL_K };
 
-static const struct opt_row table[] = {
-    ROW_MATRIX,
-    ROW_MODE,
-    OPT_ROW(ENUM, dealing, "slices",
-            "How the product is divided among threads: whole slices in turn, or even "
-            "parts along a side, which are then divided into slices.",
-            .values = "slices|m|n|k"),
-    OPT_ROW(INT, m, "128", "Rows of activations.", .min = 1, .max = 65536),
-    ROW_THREADS("0",
-                "Number of threads of the second sweep. 0: one per available CPU core."),
-    OPT_ROW(
-        INT, mr, "0",
-        "Rows of the micro-kernel. 0: up to 8, as many as the kernel has registers for.",
-        .min = 0, .max = 64),
-    OPT_ROW(INT, np, "0", "Panels of 16 columns of the micro-kernel. 0: likewise.",
-            .min = 0, .max = KERN_NP_MAX),
-    OPT_ROW(STR, bms, "16 32 64 128", "Rows of a slice. Example: \"16 32\""),
-    OPT_ROW(STR, bns, "96 144 192 288 384 576 1152",
-            "Columns of a slice, multiples of 16."),
-    OPT_ROW(STR, bks, "288 576 1152 2304", "Rows of K of a slice."),
-    OPT_ROW(INT, runs, "5", "Runs of each slice.", .min = 1, .max = 99),
-    OPT_ROW(INT, rounds, "31",
-            "Rounds in which both winners are measured again, in turn.", .min = 1,
-            .max = 99),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MATRIX(X)                                                                     \
+    OPTION_MODE(X)                                                                       \
+    X(ENUM, dealing, "slices",                                                           \
+      "How the product is divided among threads: whole slices in turn, or even parts "   \
+      "along a side, which are then divided into slices.",                               \
+      .values = "slices|m|n|k")                                                          \
+    X(INT, m, "128", "Rows of activations.", .min = 1, .max = 65536)                     \
+    OPTION_THREADS(                                                                      \
+        X, "0", "Number of threads of the second sweep. 0: one per available CPU core.") \
+    X(INT, mr, "0",                                                                      \
+      "Rows of the micro-kernel. 0: up to 8, as many as the kernel has registers for.",  \
+      .min = 0, .max = 64)                                                               \
+    X(INT, np, "0", "Panels of 16 columns of the micro-kernel. 0: likewise.", .min = 0,  \
+      .max = KERN_NP_MAX)                                                                \
+    X(STR, bms, "16 32 64 128", "Rows of a slice. Example: \"16 32\"")                   \
+    X(STR, bns, "96 144 192 288 384 576 1152", "Columns of a slice, multiples of 16.")   \
+    X(STR, bks, "288 576 1152 2304", "Rows of K of a slice.")                            \
+    X(INT, runs, "5", "Runs of each slice.", .min = 1, .max = 99)                        \
+    X(INT, rounds, "31", "Rounds in which both winners are measured again, in turn.",    \
+      .min = 1, .max = 99)
 
-static const struct study_metric metrics[] = {
-    {"loss_frac", "", "lower",
-     "share of the rate lost on all threads with the best slice of one thread"},
-    {"gflops_1", "GFLOP/s", "higher", "rate of one thread with its best slice"},
-    {"gflops_n", "GFLOP/s", "higher",
-     "rate of all threads with their best slice, measured again"},
-    {"gflops_n_of_1", "GFLOP/s", "higher",
-     "rate of all threads with the best slice of one thread, measured again"},
-    {"bm_1", "rows", "", "rows of the best slice of one thread"},
-    {"bn_1", "columns", "", "columns of the best slice of one thread"},
-    {"bk_1", "rows", "", "rows of K of the best slice of one thread"},
-    {"bm_n", "rows", "", "rows of the best slice of all threads"},
-    {"bn_n", "columns", "", "columns of the best slice of all threads"},
-    {"bk_n", "rows", "", "rows of K of the best slice of all threads"},
-    {"n_slices_1", "", "", "slices of C with the best slice of one thread"},
-    {"n_slices_n", "", "", "slices of C with the best slice of all threads"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(loss_frac, "", LOWER,                                                              \
+      "share of the rate lost on all threads with the best slice of one thread")         \
+    X(gflops_1, "GFLOP/s", HIGHER, "rate of one thread with its best slice")             \
+    X(gflops_n, "GFLOP/s", HIGHER,                                                       \
+      "rate of all threads with their best slice, measured again")                       \
+    X(gflops_n_of_1, "GFLOP/s", HIGHER,                                                  \
+      "rate of all threads with the best slice of one thread, measured again")           \
+    X(bm_1, "rows", 0, "rows of the best slice of one thread")                           \
+    X(bn_1, "columns", 0, "columns of the best slice of one thread")                     \
+    X(bk_1, "rows", 0, "rows of K of the best slice of one thread")                      \
+    X(bm_n, "rows", 0, "rows of the best slice of all threads")                          \
+    X(bn_n, "columns", 0, "columns of the best slice of all threads")                    \
+    X(bk_n, "rows", 0, "rows of K of the best slice of all threads")                     \
+    X(n_slices_1, "", 0, "slices of C with the best slice of one thread")                \
+    X(n_slices_n, "", 0, "slices of C with the best slice of all threads")
+
+FRAME_TYPES;
 
 #define MAX_SIDES  16
 #define MAX_SLICES 1024
@@ -72,9 +60,8 @@ struct slice {
     int64_t bm, bn, bk; /* rows, columns, rows of K */
 };
 
-struct cell {
-    struct study_cell *out;
-    const struct opts *o;
+struct block_thread {
+    FRAME_CELL;
     struct study_threads threads;
     struct tune_bench *bench;
     struct tune_shape shape;
@@ -84,8 +71,8 @@ struct cell {
     struct slice slices[MAX_SLICES];
     double gflops[2][MAX_SLICES]; /* one thread, all threads */
     const struct slice *now, *best[2];
-    int64_t mr, np;              /* of the micro-kernel */
-    struct study_compare rounds; /* of both numbers of threads; of both winners */
+    int64_t mr, np; /* of the micro-kernel */
+                    /* of both numbers of threads; of both winners */
     int n;
 };
 
@@ -121,11 +108,11 @@ static void deal_slices(struct kern_gemm_job *j, const struct par_self *self)
 
 static void phase(void *arg, struct par_self *self)
 {
-    const struct cell *w = arg;
-    struct kern_gemm_job j = w->job;
+    const struct block_thread *c = arg;
+    struct kern_gemm_job j = c->job;
 
-    j.scratch = w->scratch + (size_t)self->id * KERN_GEMM_SCRATCH_BYTES;
-    if (w->o->dealing == DEAL_SLICES) {
+    j.scratch = c->scratch + (size_t)self->id * KERN_GEMM_SCRATCH_BYTES;
+    if (c->o->dealing == DEAL_SLICES) {
         deal_slices(&j, self);
         return;
     }
@@ -137,40 +124,40 @@ static void phase(void *arg, struct par_self *self)
     }
 }
 
-static double time_one(struct cell *w, const struct slice *s, int n_threads)
+static double time_one(struct block_thread *c, const struct slice *s, int n_threads)
 {
     uint64_t t0;
 
-    w->job.s.bm = s->bm;
-    w->job.s.bn = s->bn / KERN_PANEL;
-    w->job.s.bk = s->bk;
-    w->job.s.pm = w->o->dealing == DEAL_M ? n_threads : 1;
-    w->job.s.pk = w->o->dealing == DEAL_K ? n_threads : 1;
-    w->job.s.pn = n_threads / w->job.s.pm / w->job.s.pk;
+    c->job.s.bm = s->bm;
+    c->job.s.bn = s->bn / KERN_PANEL;
+    c->job.s.bk = s->bk;
+    c->job.s.pm = c->o->dealing == DEAL_M ? n_threads : 1;
+    c->job.s.pk = c->o->dealing == DEAL_K ? n_threads : 1;
+    c->job.s.pn = n_threads / c->job.s.pm / c->job.s.pk;
     t0 = clock_ns();
-    par_team_run(w->threads.team, n_threads, phase, w);
+    par_team_run(c->threads.team, n_threads, phase, c);
     return (double)(clock_ns() - t0) / 1e9;
 }
 
 /* --- the sweep */
 
-static int list_slices(struct cell *w)
+static int list_slices(struct block_thread *c)
 {
     int64_t bm[MAX_SIDES], bn[MAX_SIDES], bk[MAX_SIDES];
     int n[3];
 
-    TRY(study_numbers_parse(w->o->bms, "study.bms", bm, MAX_SIDES, &n[0]));
-    TRY(study_numbers_parse(w->o->bns, "study.bns", bn, MAX_SIDES, &n[1]));
-    TRY(study_numbers_parse(w->o->bks, "study.bks", bk, MAX_SIDES, &n[2]));
+    TRY(study_numbers_parse(c->o->bms, "study.bms", bm, MAX_SIDES, &n[0]));
+    TRY(study_numbers_parse(c->o->bns, "study.bns", bn, MAX_SIDES, &n[1]));
+    TRY(study_numbers_parse(c->o->bks, "study.bks", bk, MAX_SIDES, &n[2]));
     for (int i = 0; i < n[1]; i++)
         if (bn[i] % KERN_PANEL)
             return err_set(ERR_ARG, "study.bns: %lld is not a multiple of %d",
                            (long long)bn[i], KERN_PANEL);
-    w->n = n[0] * n[1] * n[2];
-    if (w->n > MAX_SLICES)
-        return err_set(ERR_LIMIT, "%d slices, at most %d", w->n, MAX_SLICES);
-    for (int i = 0; i < w->n; i++)
-        w->slices[i] =
+    c->n = n[0] * n[1] * n[2];
+    if (c->n > MAX_SLICES)
+        return err_set(ERR_LIMIT, "%d slices, at most %d", c->n, MAX_SLICES);
+    for (int i = 0; i < c->n; i++)
+        c->slices[i] =
             (struct slice){bm[i / n[2] / n[1]], bn[i / n[2] % n[1]], bk[i % n[2]]};
     return OK;
 }
@@ -178,140 +165,130 @@ static int list_slices(struct cell *w)
 /* A slice on one thread, and on all. */
 static int try_slice(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *w = arg;
+    struct block_thread *c = arg;
 
-    t->seconds = time_one(w, w->now, i == 0 ? 1 : w->threads.n);
+    t->seconds = time_one(c, c->now, i == 0 ? 1 : c->threads.n);
     return OK;
 }
 
-static int sweep(struct cell *w, struct study_cell *out)
+static int sweep(struct block_thread *c)
 {
-    for (int i = 0; i < w->n; i++) {
-        study_progress(out, 0.9 * i / w->n, "sweep");
-        w->now = &w->slices[i];
-        TRY(study_compare(&w->rounds, out, 2, w->o->runs, try_slice, w));
+    for (int i = 0; i < c->n; i++) {
+        study_progress(c->out, 0.9 * i / c->n, "sweep");
+        c->now = &c->slices[i];
+        TRY(frame_rounds(c->f, NULL, 2, c->o->runs, try_slice, c));
         for (int k = 0; k < 2; k++)
-            w->gflops[k][i] = study_gflops(&w->shape, w->rounds.time[k].estimate);
+            c->gflops[k][i] = study_gflops(&c->shape, frame_seconds(c->f, k));
     }
     return OK;
 }
 
-static int best_of(const struct cell *w, int k)
+static int best_of(const struct block_thread *c, int k)
 {
     int best = 0;
 
-    for (int i = 1; i < w->n; i++)
-        if (w->gflops[k][i] > w->gflops[k][best])
+    for (int i = 1; i < c->n; i++)
+        if (c->gflops[k][i] > c->gflops[k][best])
             best = i;
     return best;
 }
 
-/* --- what is said */
+/* --- what is reported */
 
-static int64_t n_slices(const struct cell *w, const struct slice *s)
+static int64_t n_slices(const struct block_thread *c, const struct slice *s)
 {
-    return ceil_div(w->shape.m, s->bm) * ceil_div(w->shape.n, s->bn);
+    return ceil_div(c->shape.m, s->bm) * ceil_div(c->shape.n, s->bn);
 }
 
-static void report_slice(const struct cell *w, const struct slice *s, const char *of,
-                         struct study_cell *out)
+static void report_slice(struct block_thread *c, const struct slice *s, const char *of)
 {
-    const struct {
-        const char *prefix;
-        int64_t value;
-    } all[] = {
-        {"bm_", s->bm}, {"bn_", s->bn}, {"bk_", s->bk}, {"n_slices_", n_slices(w, s)}};
-    char name[32];
-
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        snprintf(name, sizeof(name), "%s%s", all[i].prefix, of);
-        study_value(out, name, (double)all[i].value, NULL);
-    }
+    *frame_named(c->f, "bm_%s", of) = (double)s->bm;
+    *frame_named(c->f, "bn_%s", of) = (double)s->bn;
+    *frame_named(c->f, "bk_%s", of) = (double)s->bk;
+    *frame_named(c->f, "n_slices_%s", of) = (double)n_slices(c, s);
 }
 
 static int try_best(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *w = arg;
+    struct block_thread *c = arg;
 
-    t->seconds = time_one(w, w->best[i], w->threads.n);
+    t->seconds = time_one(c, c->best[i], c->threads.n);
     return OK;
 }
 
 /* Both winners once more, in turn: a maximum over many slices flatters itself. */
-static int report_loss(struct cell *w, struct study_cell *out)
+static int report_loss(struct block_thread *c)
 {
-    const struct measure_report *time = w->rounds.time;
-    struct measure_report ratio;
-    int one = best_of(w, 0), all = best_of(w, 1);
+    int one = best_of(c, 0), all = best_of(c, 1);
 
-    w->best[0] = &w->slices[one];
-    w->best[1] = &w->slices[all];
-    w->rounds.series = (const char *const[]){"again_s_1", "again_s_n"};
-    TRY(study_compare(&w->rounds, out, 2, w->o->rounds, try_best, w));
-    measure_ratio(w->rounds.measure, 1, 0, &ratio);
-    study_value(out, "loss_frac", one == all ? 0 : 1 - ratio.estimate, NULL);
-    study_value(out, "gflops_1", w->gflops[0][one], NULL);
-    study_value(out, "gflops_n", study_gflops(&w->shape, time[1].estimate), NULL);
-    study_value(out, "gflops_n_of_1", study_gflops(&w->shape, time[0].estimate), NULL);
-    report_slice(w, &w->slices[one], "1", out);
-    report_slice(w, &w->slices[all], "n", out);
+    c->best[0] = &c->slices[one];
+    c->best[1] = &c->slices[all];
+    TRY(frame_rounds(c->f, NULL, 2, c->o->rounds, try_best, c));
+    frame_times_series(c->f, "again_s_1", 0);
+    frame_times_series(c->f, "again_s_n", 1);
+    frame_ratio(c->f, &c->r->loss_frac, 1, 0, 0);
+    c->r->loss_frac = one == all ? 0 : 1 - c->r->loss_frac;
+    frame_interval(c->f, &c->r->loss_frac, NAN, NAN);
+    c->r->gflops_1 = c->gflops[0][one];
+    c->r->gflops_n = study_gflops(&c->shape, frame_seconds(c->f, 1));
+    c->r->gflops_n_of_1 = study_gflops(&c->shape, frame_seconds(c->f, 0));
+    report_slice(c, &c->slices[one], "1");
+    report_slice(c, &c->slices[all], "n");
     return OK;
 }
 
-static void report_sweep(const struct cell *w, struct study_cell *out)
+static void report_sweep(struct block_thread *c)
 {
     double side[MAX_SLICES];
-    size_t n = (size_t)w->n;
+    size_t n = (size_t)c->n;
 
-    for (int i = 0; i < w->n; i++)
-        side[i] = (double)w->slices[i].bm;
-    study_series(out, "bm", "rows", side, n);
-    for (int i = 0; i < w->n; i++)
-        side[i] = (double)w->slices[i].bn;
-    study_series(out, "bn", "columns", side, n);
-    for (int i = 0; i < w->n; i++)
-        side[i] = (double)w->slices[i].bk;
-    study_series(out, "bk", "rows", side, n);
-    study_series(out, "sweep_gflops_1", "GFLOP/s", w->gflops[0], n);
-    study_series(out, "sweep_gflops_n", "GFLOP/s", w->gflops[1], n);
-    study_note_setting(out, &w->threads, w->o->mode, w->shape.v);
+    for (int i = 0; i < c->n; i++)
+        side[i] = (double)c->slices[i].bm;
+    study_series(c->out, "bm", "rows", side, n);
+    for (int i = 0; i < c->n; i++)
+        side[i] = (double)c->slices[i].bn;
+    study_series(c->out, "bn", "columns", side, n);
+    for (int i = 0; i < c->n; i++)
+        side[i] = (double)c->slices[i].bk;
+    study_series(c->out, "bk", "rows", side, n);
+    study_series(c->out, "sweep_gflops_1", "GFLOP/s", c->gflops[0], n);
+    study_series(c->out, "sweep_gflops_n", "GFLOP/s", c->gflops[1], n);
+    study_note_setting(c->out, &c->threads, c->o->mode, c->shape.v);
 }
 
 /* --- a cell */
 
-static int pack(struct cell *w)
+static int pack(struct block_thread *c)
 {
-    const struct kern_mat *mat = tune_bench_mat(w->bench);
-    enum kern_a_format fmt = w->shape.v->a_format;
-    int mr = (int)w->mr;
-    int64_t blocks = kern_a_blocks(w->shape.m, mr), ldc = mat->n_panels * KERN_PANEL;
+    const struct kern_mat *mat = tune_bench_mat(c->bench);
+    enum kern_a_format fmt = c->shape.v->a_format;
+    int mr = (int)c->mr;
+    int64_t blocks = kern_a_blocks(c->shape.m, mr), ldc = mat->n_panels * KERN_PANEL;
 
-    w->a = mem_new(MEM_ACTIVATIONS, kern_a_bytes(fmt, w->shape.m, mat->k_pad), 1);
-    w->job.c = mem_new(MEM_ACTIVATIONS, (size_t)(w->shape.m * ldc), sizeof(float));
-    w->scratch = mem_new(MEM_ACTIVATIONS, (size_t)w->threads.n, KERN_GEMM_SCRATCH_BYTES);
-    if (!w->a || !w->job.c || !w->scratch)
-        return ERR_NOMEM;
+    c->a = frame_new(c->f, kern_a_bytes(fmt, c->shape.m, mat->k_pad), 1);
+    c->job.c = frame_new(c->f, (size_t)(c->shape.m * ldc), sizeof(float));
+    c->scratch = frame_new(c->f, (size_t)c->threads.n, KERN_GEMM_SCRATCH_BYTES);
     for (int64_t i = 0; i < blocks; i++) {
-        int64_t r0 = kern_a_row(w->shape.m, blocks, i);
-        int64_t r1 = kern_a_row(w->shape.m, blocks, i + 1);
+        int64_t r0 = kern_a_row(c->shape.m, blocks, i);
+        int64_t r1 = kern_a_row(c->shape.m, blocks, i + 1);
 
-        kern_a_pack(w->shape.v, (char *)w->a + kern_a_bytes(fmt, r0, mat->k_pad),
-                    tune_bench_a(w->bench) + r0 * w->shape.k, w->shape.k, r1 - r0,
-                    w->shape.k, mat->k_pad);
+        kern_a_pack(c->shape.v, (char *)c->a + kern_a_bytes(fmt, r0, mat->k_pad),
+                    tune_bench_a(c->bench) + r0 * c->shape.k, c->shape.k, r1 - r0,
+                    c->shape.k, mat->k_pad);
     }
-    w->job.a_packed = w->a;
-    w->job.ldc = ldc;
+    c->job.a_packed = c->a;
+    c->job.ldc = ldc;
     return OK;
 }
 
 /* The most partial sums there will be: with all threads along K. */
-static int make_partial(struct cell *w)
+static int make_partial(struct block_thread *c)
 {
-    struct kern_gemm_job *j = &w->job;
+    struct kern_gemm_job *j = &c->job;
     size_t bytes;
 
     j->s.pm = j->s.pn = 1;
-    j->s.pk = w->o->dealing == DEAL_K ? w->threads.n : 1;
+    j->s.pk = c->o->dealing == DEAL_K ? c->threads.n : 1;
     bytes = kern_gemm_partial_bytes(j);
     if (!bytes)
         return OK;
@@ -319,60 +296,52 @@ static int make_partial(struct cell *w)
     return j->partial ? OK : ERR_NOMEM;
 }
 
-static int make_job(struct cell *w)
+static int make_job(struct block_thread *c)
 {
-    const struct kern_mat *mat = tune_bench_mat(w->bench);
-    struct kern_gemm_job *j = &w->job;
+    const struct kern_mat *mat = tune_bench_mat(c->bench);
+    struct kern_gemm_job *j = &c->job;
 
-    j->v = w->shape.v;
+    j->v = c->shape.v;
     j->w = mat;
-    j->m = w->shape.m;
-    j->s = (struct kern_schedule){.mr = (int)w->mr,
-                                  .np = (int)w->np,
-                                  .bm = w->mr,
+    j->m = c->shape.m;
+    j->s = (struct kern_schedule){.mr = (int)c->mr,
+                                  .np = (int)c->np,
+                                  .bm = c->mr,
                                   .bn = 1,
                                   .bk = 2,
                                   .pm = 1,
-                                  .pn = w->threads.n,
+                                  .pn = c->threads.n,
                                   .pk = 1,
                                   .order = KERN_ORDER_NMK};
-    TRY(kern_schedule_check(&j->s, j->v, mat, j->m, w->threads.n));
-    TRY(pack(w));
-    return make_partial(w);
+    TRY(kern_schedule_check(&j->s, j->v, mat, j->m, c->threads.n));
+    TRY(pack(c));
+    return make_partial(c);
 }
 
-static int run(struct cell *w)
+static int block_thread_run(struct block_thread *c)
 {
-    const struct opts *o = w->o;
+    const struct opts *o = c->o;
     struct tune_bench_opts bench = {.seed = 1, .warm = true};
 
-    TRY(study_matrix_parse(o->matrix, o->m, &w->shape));
-    TRY(list_slices(w));
-    TRY(study_threads_open(&w->threads, o->threads, 0));
-    TRY(tune_bench_open(&w->bench, w->threads.team, &bench));
-    TRY(study_variant_choose(&w->shape, o->mode));
-    w->mr = o->mr;
-    w->np = o->np;
-    TRY(study_tile(w->shape.v, &w->mr, &w->np));
-    study_note(w->out, "micro_kernel_rows", json_integer(w->mr));
-    study_note(w->out, "micro_kernel_panels", json_integer(w->np));
-    TRY(tune_bench_shape(w->bench, &w->shape));
-    TRY(make_job(w));
-    TRY(sweep(w, w->out));
-    TRY(report_loss(w, w->out));
-    report_sweep(w, w->out);
+    FRAME_CLOSE(c->f, mem_free, c->job.partial); /*??*/
+    FRAME_CLOSE(c->f, study_threads_close, &c->threads);
+    FRAME_CLOSE(c->f, tune_bench_close, &c->bench);
+    TRY(study_matrix_parse(o->matrix, o->m, &c->shape));
+    TRY(list_slices(c));
+    TRY(study_threads_open(&c->threads, o->threads, 0));
+    TRY(tune_bench_open(&c->bench, c->threads.team, &bench));
+    TRY(study_variant_choose(&c->shape, o->mode));
+    c->mr = o->mr;
+    c->np = o->np;
+    TRY(study_tile(c->shape.v, &c->mr, &c->np));
+    study_note(c->out, "micro_kernel_rows", json_integer(c->mr));
+    study_note(c->out, "micro_kernel_panels", json_integer(c->np));
+    TRY(tune_bench_shape(c->bench, &c->shape));
+    TRY(make_job(c));
+    TRY(sweep(c));
+    TRY(report_loss(c));
+    report_sweep(c);
     return OK;
-}
-
-static void end(struct cell *w)
-{
-    study_compare_close(&w->rounds);
-    tune_bench_close(&w->bench);
-    study_threads_close(&w->threads);
-    mem_free(w->a);
-    mem_free(w->job.c);
-    mem_free(w->job.partial);
-    mem_free(w->scratch);
 }
 
 STUDY(block_thread, "the best slice of one thread compared with that of all threads");

@@ -21,10 +21,10 @@
 #include "base/stats_interval.h"
 #include "baselines/bench_program.h"
 #include "baselines/server.h"
-#include "experiments/study/support/compare.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/logit_error.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 #include "format/format.h"
 #include "model/cost.h"
 
@@ -34,87 +34,78 @@
 #define PROMPT_TOK  64 /* of a prompt by which errors are measured */
 #define SEED        1
 
-struct opts {
-    char *model, *systems, *isa;
-    int64_t max_prompt_tok, max_batch, n_output_tok, rounds, error_prompts;
-    double read_s, peak_s, limit_s;
-};
-
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    OPT_ROW(STR, systems, "sandwich llama.cpp ik_llama.cpp",
-            "Engines, separated by blanks: names in baselines/systems/, or paths of such "
-            "files. The first is held against the others."),
-    OPT_ROW(STR, isa, "", "Instruction set to stay within, such as avx2. Empty: any."),
-    OPT_ROW(INT, max_prompt_tok, "4096", "Longest prompt that is measured.", .min = 16,
-            .max = 4096),
-    OPT_ROW(INT, max_batch, "16", "Most sequences that are decoded together.", .min = 1,
-            .max = 16),
-    OPT_ROW(INT, n_output_tok, "32", "Tokens that each sequence decodes.", .min = 1,
-            .max = 4096),
-    OPT_ROW(INT, rounds, "3", "Rounds of all engines and the roof, in turn.", .min = 2,
-            .max = ROUNDS_MAX),
-    OPT_ROW(INT, error_prompts, "32",
-            "Prompts of 64 random tokens by which errors are measured. 0: they are not.",
-            .min = 0, .max = STUDY_LOGIT_PROMPTS_MAX),
-    OPT_ROW(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",
-            .min = 0.01, .max = 60),
-    OPT_ROW(F64, peak_s, "0.2", "Time of one measurement of the peak.", .unit = "s",
-            .min = 0.01, .max = 60),
-    OPT_ROW(F64, limit_s, "600", "A bench program that runs for longer is ended.",
-            .unit = "s", .min = 1, .max = 86400),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    X(STR, systems, "sandwich llama.cpp ik_llama.cpp",                                   \
+      "Engines, separated by blanks: names in baselines/systems/, or paths of such "     \
+      "files. The first is held against the others.")                                    \
+    X(STR, isa, "", "Instruction set to stay within, such as avx2. Empty: any.")         \
+    X(INT, max_prompt_tok, "4096", "Longest prompt that is measured.", .min = 16,        \
+      .max = 4096)                                                                       \
+    X(INT, max_batch, "16", "Most sequences that are decoded together.", .min = 1,       \
+      .max = 16)                                                                         \
+    X(INT, n_output_tok, "32", "Tokens that each sequence decodes.", .min = 1,           \
+      .max = 4096)                                                                       \
+    X(INT, rounds, "3", "Rounds of all engines and the roof, in turn.", .min = 2,        \
+      .max = ROUNDS_MAX)                                                                 \
+    X(INT, error_prompts, "32",                                                          \
+      "Prompts of 64 random tokens by which errors are measured. 0: they are not.",      \
+      .min = 0, .max = STUDY_LOGIT_PROMPTS_MAX)                                          \
+    X(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",      \
+      .min = 0.01, .max = 60)                                                            \
+    X(F64, peak_s, "0.2", "Time of one measurement of the peak.", .unit = "s",           \
+      .min = 0.01, .max = 60)                                                            \
+    X(F64, limit_s, "600", "A bench program that runs for longer is ended.",             \
+      .unit = "s", .min = 1, .max = 86400)
 
 /* What is measured: prompts of a number of tokens, decode of a number of sequences. */
-#define PROMPTS(X) X(16) X(128) X(512) X(4096)
-#define BATCHES(X) X(1) X(4) X(8) X(16)
-#define COUNT(n)   +1
+#define PROMPTS(Y, X) Y(X, 16) Y(X, 128) Y(X, 512) Y(X, 4096)
+#define BATCHES(Y, X) Y(X, 1) Y(X, 4) Y(X, 8) Y(X, 16)
+#define COUNT(X, n)   +1
 enum {
-    N_PROMPTS = 0 PROMPTS(COUNT),
-    N_BATCHES = 0 BATCHES(COUNT),
+    N_PROMPTS = 0 PROMPTS(COUNT, ),
+    N_BATCHES = 0 BATCHES(COUNT, ),
     N_POINTS = N_PROMPTS + N_BATCHES
 };
-#define VALUE(n) n,
-static const int64_t points[N_POINTS] = {PROMPTS(VALUE) BATCHES(VALUE)};
+#define VALUE(X, n) n,
+static const int64_t points[N_POINTS] = {PROMPTS(VALUE, ) BATCHES(VALUE, )};
 
-#define METRICS(point, what)                                                             \
-    {"tok_s_" point, "tok/s", "higher", what ": the first engine"},                      \
-        {"rival_tok_s_" point, "tok/s", "", what ": the fastest of the others"},         \
-        {"over_rival_" point, "x", "higher", what ": the first engine / that one"},      \
-        {"over_again_" point, "x", "", what ": A/A, the first engine / itself again"},   \
-        {"detectable_frac_" point, "", "",                                               \
-         what ": smallest difference that this A/A could have seen"},                    \
-        {"roof_tok_s_" point, "tok/s", "", what ": what peak and bandwidth allow"},      \
-        {"roof_frac_" point, "", "higher", what ": the first engine / the roof"},        \
-        {"rival_roof_frac_" point, "", "", what ": the fastest other / the roof"},
-#define PROMPT_METRICS(n) METRICS("p" #n, "a prompt of " #n " tokens")
-#define BATCH_METRICS(n)  METRICS("b" #n, "decode of " #n " sequences")
+#define POINT_RESULTS(X, point, what)                                                    \
+    X(tok_s_##point, "tok/s", HIGHER, what ": the first engine")                         \
+    X(rival_tok_s_##point, "tok/s", 0, what ": the fastest of the others")               \
+    X(over_rival_##point, "x", HIGHER, what ": the first engine / that one")             \
+    X(over_again_##point, "x", 0, what ": A/A, the first engine / itself again")         \
+    X(detectable_frac_##point, "", 0,                                                    \
+      what ": smallest difference that this A/A could have seen")                        \
+    X(roof_tok_s_##point, "tok/s", 0, what ": what peak and bandwidth allow")            \
+    X(roof_frac_##point, "", HIGHER, what ": the first engine / the roof")               \
+    X(rival_roof_frac_##point, "", 0, what ": the fastest other / the roof")
+#define PROMPT_RESULTS(X, n) POINT_RESULTS(X, p##n, "a prompt of " #n " tokens")
+#define BATCH_RESULTS(X, n)  POINT_RESULTS(X, b##n, "decode of " #n " sequences")
 
-static const struct study_metric metrics[] = {
-    PROMPTS(PROMPT_METRICS) BATCHES(BATCH_METRICS){
-        "over_rival", "x", "higher",
-        "the first engine / the fastest other at each point, geometric mean"},
-    {"over_again", "x", "", "A/A: the first engine / itself again, likewise"},
-    {"detectable_frac", "", "", "smallest difference that this A/A could have seen"},
-    {"least_over_rival", "x", "higher", "the same at the point where it is least"},
-    {"least_over_again", "x", "", "A/A: 1 / (1 + the largest detectable_frac_*)"},
-    {"n_behind", "", "lower", "points at which another engine is faster"},
-    {"logit_error", "", "lower",
-     "RMS error of the first engine's logits against exact arithmetic / their standard "
-     "deviation"},
-    {"rival_logit_error", "", "", "the least of the others' errors"},
-    {"logit_error_over_rival", "x", "lower",
-     "the first engine's error / that one, geometric mean of the prompts"},
-    {"read_gbps", "GB/s", "", "read bandwidth, the largest of the rounds"},
-    {"peak_gflops", "GFLOP/s", "", "peak of the products, the largest of the rounds"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    PROMPTS(PROMPT_RESULTS, X)                                                           \
+    BATCHES(BATCH_RESULTS, X)                                                            \
+    X(over_rival, "x", HIGHER,                                                           \
+      "the first engine / the fastest other at each point, geometric mean")              \
+    X(over_again, "x", 0, "A/A: the first engine / itself again, likewise")              \
+    X(detectable_frac, "", 0, "smallest difference that this A/A could have seen")       \
+    X(least_over_rival, "x", HIGHER, "the same at the point where it is least")          \
+    X(least_over_again, "x", 0, "A/A: 1 / (1 + the largest detectable_frac_*)")          \
+    X(n_behind, "", LOWER, "points at which another engine is faster")                   \
+    X(logit_error, "", LOWER,                                                            \
+      "RMS error of the first engine's logits against exact arithmetic / their "         \
+      "standard deviation")                                                              \
+    X(rival_logit_error, "", 0, "the least of the others' errors")                       \
+    X(logit_error_over_rival, "x", LOWER,                                                \
+      "the first engine's error / that one, geometric mean of the prompts")              \
+    X(read_gbps, "GB/s", 0, "read bandwidth, the largest of the rounds")                 \
+    X(peak_gflops, "GFLOP/s", 0, "peak of the products, the largest of the rounds")
+
+FRAME_TYPES;
 
 static const struct study_aa aa[] = {
     {"over_rival", "over_again"}, {"least_over_rival", "least_over_again"}, {0}};
-
-enum { GBPS, PEAK };
 
 struct engine {
     char name[NAME_CHARS];
@@ -124,15 +115,14 @@ struct engine {
     struct study_logit_errors errors;
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct engines {
+    FRAME_CELL;
     struct study_threads threads;
     struct format_file *file;
     enum kern_precision precision;
     struct engine engines[SYSTEMS_MAX];
     int n_engines;
-    struct study_compare rounds; /* the engines, the first again, the roof */
+    double tok_s[SYSTEMS_MAX + 1][N_POINTS]; /* of the engines, and the first again */
     struct study_logit_error exact;
 };
 
@@ -145,12 +135,12 @@ static int n_of(const int64_t *of, int n, int64_t most)
     return k;
 }
 
-static int n_prompts(const struct cell *c)
+static int n_prompts(const struct engines *c)
 {
     return n_of(points, N_PROMPTS, c->o->max_prompt_tok);
 }
 
-static int n_batches(const struct cell *c)
+static int n_batches(const struct engines *c)
 {
     return n_of(points + N_PROMPTS, N_BATCHES, c->o->max_batch);
 }
@@ -168,7 +158,7 @@ static int measure_prompts(struct engine *e, int setting, int n, double *tok_s)
     return sut_bench_prefill(e->bench, setting, points, n, tok_s);
 }
 
-static int measure_decode(struct cell *c, struct engine *e, int setting, double *tok_s)
+static int measure_decode(struct engines *c, struct engine *e, int setting, double *tok_s)
 {
     return sut_bench_decode(e->bench, setting, points + N_PROMPTS, n_batches(c),
                             c->o->n_output_tok, tok_s + N_PROMPTS);
@@ -184,7 +174,7 @@ static double mean_speed(const double *tok_s, int n)
     return exp(sum / n);
 }
 
-static void note_setting(struct cell *c, const struct engine *e)
+static void note_setting(struct engines *c, const struct engine *e)
 {
     json_t *d = json_pack("{s:s, s:s, s:s}", "version", sut_bench_version(e->bench),
                           "prompts", sut_bench_setting(e->bench, e->prompt_setting),
@@ -194,7 +184,7 @@ static void note_setting(struct cell *c, const struct engine *e)
 }
 
 /* Try every setting once. One that fails is out; ERR_STATE: all fail, with the last reason. */
-static int choose_settings(struct cell *c, struct engine *e)
+static int choose_settings(struct engines *c, struct engine *e)
 {
     double prompt_best = 0, decode_best = 0, tok_s[N_POINTS];
     char why[256] = "no speed was printed";
@@ -228,7 +218,7 @@ static int choose_settings(struct cell *c, struct engine *e)
 }
 
 /* *out: left as it is where the engine is not installed, which is noted. */
-static int open_engine(struct cell *c, const char *system)
+static int engines_open_engine(struct engines *c, const char *system)
 {
     struct engine *e = &c->engines[c->n_engines];
     const char *base = strrchr(system, '/');
@@ -254,7 +244,7 @@ static int open_engine(struct cell *c, const char *system)
     return choose_settings(c, e);
 }
 
-static int open_engines(struct cell *c)
+static int open_engines(struct engines *c)
 {
     char *names = mem_strdup(MEM_HARNESS, c->o->systems), *at = names, *name;
     int rc = OK;
@@ -263,7 +253,7 @@ static int open_engines(struct cell *c)
         if (*name && c->n_engines == SYSTEMS_MAX)
             rc = err_set(ERR_ARG, "study.systems: expected at most %d", SYSTEMS_MAX);
         else if (*name)
-            rc = open_engine(c, name);
+            rc = engines_open_engine(c, name);
     }
     mem_free(names);
     if (rc == OK && c->n_engines < 2)
@@ -275,7 +265,7 @@ static int open_engines(struct cell *c)
 /* ---- errors ---- */
 
 /* By the probabilities that its server tells. */
-static int error_of_server(struct cell *c, struct engine *e)
+static int error_of_server(struct engines *c, struct engine *e)
 {
     const struct sut_server_opts o = {
         .system = e->system, .model = c->o->model, .ctx_tok = 2 * PROMPT_TOK, .slots = 1};
@@ -289,7 +279,7 @@ static int error_of_server(struct cell *c, struct engine *e)
 }
 
 /* Of every engine; why one is unknown is noted. */
-static int measure_errors(struct cell *c)
+static int measure_errors(struct engines *c)
 {
     char key[NAME_CHARS + 16];
 
@@ -322,7 +312,7 @@ static int measure_errors(struct cell *c)
 
 /* ---- the roof ---- */
 
-static double roof_tok_s(const struct cell *c, int point, double gbps, double gflops)
+static double roof_tok_s(const struct engines *c, int point, double gbps, double gflops)
 {
     const struct model_cost_types types = {c->file->config.weight_type, KERN_KV_F16};
     double n = (double)points[point], ctx = ((double)c->o->n_output_tok + 1) / 2;
@@ -336,38 +326,38 @@ static double roof_tok_s(const struct cell *c, int point, double gbps, double gf
     return n / (fmax(cost.flop / gflops, cost.read_bytes / gbps) * 1e-9);
 }
 
-static int measure_roof(struct cell *c, double *seconds)
+static int measure_roof(struct engines *c, double *seconds)
 {
     const char *type = kern_type_name(c->file->config.weight_type);
 
     *seconds = c->o->read_s + c->o->peak_s;
-    study_compare_put(&c->rounds, GBPS, study_read_gbps(&c->threads, 0, c->o->read_s));
-    study_compare_put(&c->rounds, PEAK,
-                      study_peak_now(&c->threads, type, kern_precision_name(c->precision),
-                                     c->o->peak_s));
+    frame_put(c->f, &c->r->read_gbps, study_read_gbps(&c->threads, 0, c->o->read_s));
+    frame_put(c->f, &c->r->peak_gflops,
+              study_peak_now(&c->threads, type, kern_precision_name(c->precision),
+                             c->o->peak_s));
     return OK;
 }
 
 /* ---- rounds ---- */
 
-static int again_of(const struct cell *c)
+static int again_of(const struct engines *c)
 {
     return c->n_engines;
 }
 
-static int roof_of(const struct cell *c)
+static int roof_of(const struct engines *c)
 {
     return c->n_engines + 1;
 }
 
-static int measure_points(struct cell *c, struct engine *e, double *tok_s)
+static int measure_points(struct engines *c, struct engine *e, double *tok_s)
 {
     TRY(measure_prompts(e, e->prompt_setting, n_prompts(c), tok_s));
     return measure_decode(c, e, e->decode_setting, tok_s);
 }
 
 /* Once more, should it fail in between: engines have crashed once in hours. The cell names it. */
-static int measure_engine(struct cell *c, struct engine *e, double *tok_s)
+static int measure_engine(struct engines *c, struct engine *e, double *tok_s)
 {
     char name[NAME_CHARS + 16];
     int rc = measure_points(c, e, tok_s);
@@ -380,13 +370,13 @@ static int measure_engine(struct cell *c, struct engine *e, double *tok_s)
     return measure_points(c, e, tok_s);
 }
 
-static int trial(void *arg, int i, struct measure_trial *t)
+static int engines_trial(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *c = arg;
+    struct engines *c = arg;
     double tok_s[N_POINTS];
 
     t->seconds = 1;
-    if (c->rounds.round == 0) /* every program warms up by itself */
+    if (c->f->round == 0) /* every program warms up by itself */
         return OK;
     if (i == roof_of(c))
         return measure_roof(c, &t->seconds);
@@ -395,7 +385,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     TRY(measure_engine(c, &c->engines[i == again_of(c) ? 0 : i], tok_s));
     t->seconds = 0;
     for (int k = 0; k < N_POINTS; k++) {
-        study_compare_put(&c->rounds, k, tok_s[k]);
+        frame_put(c->f, &c->tok_s[i][k], tok_s[k]);
         if (!isnan(tok_s[k]))
             t->seconds += (double)points[k] / tok_s[k];
     }
@@ -404,30 +394,29 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
 /* ---- what it comes to ---- */
 
-static double speed_of(const struct cell *c, int engine, int point)
-{
-    return study_compare_median(&c->rounds, engine, point);
-}
-
 /* The fastest but the first; -1: none has a speed there. */
-static int rival_at(const struct cell *c, int point)
+static int rival_at(const struct engines *c, int point)
 {
     int best = -1;
 
     for (int i = 1; i < c->n_engines; i++)
-        if (!isnan(speed_of(c, i, point)) &&
-            (best < 0 || speed_of(c, i, point) > speed_of(c, best, point)))
+        if (!isnan(c->tok_s[i][point]) &&
+            (best < 0 || c->tok_s[i][point] > c->tok_s[best][point]))
             best = i;
     return best;
 }
 
-static void put(const struct cell *c, const char *what, int point, double value)
+static double *at_point(const struct engines *c, const char *what, int point)
 {
-    char name[64], at[16];
+    char name[16];
 
-    point_name(point, at);
-    snprintf(name, sizeof(name), "%s_%s", what, at);
-    study_value(c->out, name, value, "not measured at this point");
+    point_name(point, name);
+    return frame_named(c->f, "%s_%s", what, name);
+}
+
+static void put(const struct engines *c, const char *what, int point, double value)
+{
+    frame_set(c->f, at_point(c, what, point), value, "not measured at this point");
 }
 
 /* Of the first engine to another one, or to itself again, over the points where both ran. */
@@ -440,53 +429,51 @@ struct ratio {
 
 /* logs[rounds], NULL where there is no ratio. Returns the smallest difference that this could have
  * seen, were it an A/A. */
-static double report_ratio(const struct cell *c, const char *name, const double *logs,
+static double report_ratio(const struct engines *c, double *x, const double *logs,
                            const char *why)
 {
-    size_t n = (size_t)c->rounds.n_rounds;
+    size_t n = (size_t)c->f->n_rounds;
     double mean = logs ? stats_mean(logs, n) : NAN;
     double half = logs ? stats_mean_half95(logs, n) : NAN;
     double lo = exp(mean - half), hi = exp(mean + half);
 
-    study_value_interval(c->out, name, exp(mean), lo, hi, why);
+    frame_set(c->f, x, exp(mean), why);
+    frame_interval(c->f, x, lo, hi);
     return stats_detectable_frac(lo, hi);
 }
 
 /* At one point, which joins `all`. other: -1: none is measured there. */
-static double report_at(const struct cell *c, const char *what, int point, int other,
+static double report_at(const struct engines *c, const char *what, int point, int other,
                         struct ratio *all)
 {
-    const double *ours = study_compare_part(&c->rounds, 0, point);
-    const double *theirs =
-        other < 0 ? NULL : study_compare_part(&c->rounds, other, point);
+    const double *ours = frame_each(c->f, &c->tok_s[0][point]);
+    const double *theirs = other < 0 ? NULL : frame_each(c->f, &c->tok_s[other][point]);
     double logs[ROUNDS_MAX] = {0}, ratio, detectable;
-    char name[64], at[16];
 
-    for (int r = 0; r < c->rounds.n_rounds; r++)
+    for (int r = 0; r < c->f->n_rounds; r++)
         logs[r] = theirs ? log(ours[r] / theirs[r]) : NAN;
-    point_name(point, at);
-    snprintf(name, sizeof(name), "%s_%s", what, at);
-    detectable = report_ratio(c, name, logs, "not measured at this point");
-    ratio = exp(stats_mean(logs, (size_t)c->rounds.n_rounds));
+    detectable =
+        report_ratio(c, at_point(c, what, point), logs, "not measured at this point");
+    ratio = exp(stats_mean(logs, (size_t)c->f->n_rounds));
     if (isnan(ratio))
         return NAN;
     all->n++;
     all->n_behind += ratio < 1;
     all->least = fmin(all->least, ratio);
     all->detectable_frac = fmax(all->detectable_frac, detectable);
-    for (int r = 0; r < c->rounds.n_rounds; r++)
+    for (int r = 0; r < c->f->n_rounds; r++)
         all->logs[r] += (logs[r] - all->logs[r]) / all->n;
     return detectable;
 }
 
-static void report_point(const struct cell *c, int point, double gbps, double gflops,
+static void report_point(const struct engines *c, int point, double gbps, double gflops,
                          struct ratio *over_rival, struct ratio *over_again)
 {
     int rival = rival_at(c, point);
     bool measured =
         point < N_PROMPTS ? point < n_prompts(c) : point - N_PROMPTS < n_batches(c);
-    double ours = measured ? speed_of(c, 0, point) : NAN;
-    double theirs = rival < 0 ? NAN : speed_of(c, rival, point);
+    double ours = measured ? c->tok_s[0][point] : NAN;
+    double theirs = rival < 0 ? NAN : c->tok_s[rival][point];
     double roof = roof_tok_s(c, point, gbps, gflops);
 
     put(c, "tok_s", point, ours);
@@ -499,20 +486,17 @@ static void report_point(const struct cell *c, int point, double gbps, double gf
         report_at(c, "over_again", point, again_of(c), over_again));
 }
 
-static void report_engine(const struct cell *c, int i)
+static void report_engine(const struct engines *c, int i)
 {
-    double tok_s[N_POINTS];
     char name[NAME_CHARS + 16];
 
-    for (int k = 0; k < N_POINTS; k++)
-        tok_s[k] = speed_of(c, i, k);
     snprintf(name, sizeof(name), "tok_s_of_%s", c->engines[i].name);
-    study_series(c->out, name, "tok/s", tok_s, N_POINTS);
+    study_series(c->out, name, "tok/s", c->tok_s[i], N_POINTS);
     snprintf(name, sizeof(name), "error_of_%s", c->engines[i].name);
     study_series(c->out, name, "", &c->engines[i].errors.rms, 1);
 }
 
-static void report_errors(const struct cell *c)
+static void report_errors(const struct engines *c)
 {
     const struct study_logit_errors *own = &c->engines[0].errors;
     const struct study_logit_errors *rival = &study_logit_unknown;
@@ -523,35 +507,33 @@ static void report_errors(const struct cell *c)
         if (isnan(rival->rms) || c->engines[i].errors.rms < rival->rms)
             rival = &c->engines[i].errors;
     over = study_logit_error_ratio(own, rival, c->exact.n_prompts, &lo, &hi);
-    study_value(c->out, "logit_error", own->rms, "not measured");
-    study_value(c->out, "rival_logit_error", rival->rms, none);
-    study_value_interval(c->out, "logit_error_over_rival", over, lo, hi, none);
+    frame_set(c->f, &c->r->logit_error, own->rms, "not measured");
+    frame_set(c->f, &c->r->rival_logit_error, rival->rms, none);
+    frame_set(c->f, &c->r->logit_error_over_rival, over, none);
+    frame_interval(c->f, &c->r->logit_error_over_rival, lo, hi);
 }
 
-static void report_all(const struct cell *c, const struct ratio *over_rival,
+static void report_all(const struct engines *c, const struct ratio *over_rival,
                        const struct ratio *over_again)
 {
     const char *none = "no point was measured";
     bool any = over_rival->n > 0;
 
-    report_ratio(c, "over_rival", any ? over_rival->logs : NULL, none);
-    study_value(c->out, "least_over_rival", any ? over_rival->least : NAN, none);
-    study_value(c->out, "n_behind", any ? over_rival->n_behind : NAN, none);
-    study_value(c->out, "detectable_frac",
-                report_ratio(c, "over_again", any ? over_again->logs : NULL, none), none);
-    study_value(c->out, "least_over_again", 1 / (1 + over_again->detectable_frac), none);
+    report_ratio(c, &c->r->over_rival, any ? over_rival->logs : NULL, none);
+    frame_set(c->f, &c->r->least_over_rival, any ? over_rival->least : NAN, none);
+    frame_set(c->f, &c->r->n_behind, any ? over_rival->n_behind : NAN, none);
+    frame_set(c->f, &c->r->detectable_frac,
+              report_ratio(c, &c->r->over_again, any ? over_again->logs : NULL, none),
+              none);
+    frame_set(c->f, &c->r->least_over_again, 1 / (1 + over_again->detectable_frac), none);
 }
 
-/* Of the rounds, in which the memory of a shared host may be slow or fast. */
-static double most_of_rounds(const struct cell *c, int part)
+static void engines_report(const struct engines *c)
 {
-    return stats_max(study_compare_part(&c->rounds, roof_of(c), part),
-                     (size_t)c->rounds.n_rounds);
-}
-
-static void report(const struct cell *c)
-{
-    double gbps = most_of_rounds(c, GBPS), gflops = most_of_rounds(c, PEAK);
+    /* The largest of the rounds, as the memory of a shared host may be slow or fast. */
+    double gbps = stats_max(frame_each(c->f, &c->r->read_gbps), (size_t)c->f->n_rounds);
+    double gflops =
+        stats_max(frame_each(c->f, &c->r->peak_gflops), (size_t)c->f->n_rounds);
     struct ratio over_rival = {.least = INFINITY, .detectable_frac = NAN};
     struct ratio over_again = over_rival;
 
@@ -561,12 +543,24 @@ static void report(const struct cell *c)
         report_engine(c, i);
     report_errors(c);
     report_all(c, &over_rival, &over_again);
-    study_value(c->out, "read_gbps", gbps, "cannot be measured");
-    study_value(c->out, "peak_gflops", gflops, "cannot be measured");
+    frame_set(c->f, &c->r->read_gbps, gbps, "cannot be measured");
+    frame_set(c->f, &c->r->peak_gflops, gflops, "cannot be measured");
 }
 
-static int run(struct cell *c)
+static void engines_close(struct engines *c)
 {
+    for (int i = 0; i < SYSTEMS_MAX; i++) {
+        sut_bench_close(&c->engines[i].bench);
+        mem_free(c->engines[i].system);
+    }
+    study_logit_error_close(&c->exact);
+    study_threads_close(&c->threads);
+    format_close(&c->file);
+}
+
+static int engines_run(struct engines *c)
+{
+    FRAME_CLOSE(c->f, engines_close, c);
     if (!c->o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
     TRY(format_open(&c->file, c->o->model));
@@ -578,22 +572,11 @@ static int run(struct cell *c)
     study_note_text(c->out, "precision", kern_precision_name(c->precision));
     TRY(open_engines(c));
     TRY(measure_errors(c));
-    c->rounds = (struct study_compare){.doing = "engines in turn", .from = 0.3};
-    TRY(study_compare(&c->rounds, c->out, roof_of(c) + 1, c->o->rounds, trial, c));
-    report(c);
+    c->f->progress = 0.3;
+    TRY(frame_rounds(c->f, "engines in turn", roof_of(c) + 1, c->o->rounds, engines_trial,
+                     c));
+    engines_report(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_compare_close(&c->rounds);
-    for (int i = 0; i < SYSTEMS_MAX; i++) {
-        sut_bench_close(&c->engines[i].bench);
-        mem_free(c->engines[i].system);
-    }
-    study_logit_error_close(&c->exact);
-    study_threads_close(&c->threads);
-    format_close(&c->file);
 }
 
 STUDY(engines, "this engine and others by their own bench programs, against one roof",

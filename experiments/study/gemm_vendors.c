@@ -7,104 +7,88 @@
 
 #include "base/mem.h"
 #include "baselines/gemm.h"
-#include "experiments/study/support/compare.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/schedules.h"
 #include "experiments/study/support/variant.h"
-
-struct opts {
-    char *matrix;
-    int64_t m, threads, cache_mb, sigma, rounds;
-    int type, weights; /* type: STUDY_F32 or STUDY_BF16 */
-    double cell_s, baseline_s, tune_s, max_gflop;
-};
 
 enum { COLD, WARM };
 #define SEED 1 /* of weights, activations and sampled elements */
 
-static const struct opt_row table[] = {
-    ROW_MATRIX_SPLIT,
-    OPT_ROW(ENUM, type, "f32",
-            "Type of the weights. bf16 is computed exactly and relaxed.",
-            .values = "f32|bf16"),
-    OPT_ROW(ENUM, weights, "cold",
-            "cold: weights rotate through copies larger than the last-level cache. "
-            "warm: one copy stays in the cache; weights that do not fit are left out.",
-            .values = "cold|warm"),
-    OPT_ROW(INT, m, "1", "Rows of activations.", .min = 1, .max = 65536),
-    ROW_THREADS(
-        "0",
-        "Number of threads, for our GEMM and the libraries. 0: all CPUs of the budget."),
-    OPT_ROW(F64, tune_s, "0",
-            "Time to search this engine's schedule first, per precision. A search begins "
-            "with what was found for fewer rows. 0: use the cost model.",
-            .unit = "s", .min = 0, .max = 3600),
-    OPT_ROW(
-        INT, sigma, "3",
-        "The first N numbers of rows of a matrix are searched from nothing, later ones "
-        "from the last N that were found.",
-        .min = 1, .max = STUDY_ROWS_MAX),
-    ROW_CACHE_MB,
-    OPT_ROW(INT, rounds, "15", "Largest number of rounds; at least three are run.",
-            .min = 3, .max = 99),
-    OPT_ROW(F64, cell_s, "1", "No further round is begun after this time.", .unit = "s",
-            .min = 0, .max = 3600),
-    OPT_ROW(F64, baseline_s, "0.4", "Time for each library to find its best setting.",
-            .unit = "s", .min = 0, .max = 3600),
-    OPT_ROW(F64, max_gflop, "1e9", "Larger products are left out.", .unit = "GFLOP",
-            .min = 0, .max = 1e9),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MATRIX_SPLIT(X)                                                               \
+    X(ENUM, type, "f32", "Type of the weights. bf16 is computed exactly and relaxed.",   \
+      .values = "f32|bf16")                                                              \
+    X(ENUM, weights, "cold",                                                             \
+      "cold: weights rotate through copies larger than the last-level cache. warm: one " \
+      "copy stays in the cache; weights that do not fit are left out.",                  \
+      .values = "cold|warm")                                                             \
+    X(INT, m, "1", "Rows of activations.", .min = 1, .max = 65536)                       \
+    OPTION_THREADS(                                                                      \
+        X, "0",                                                                          \
+        "Number of threads, for our GEMM and the libraries. 0: all CPUs of the budget.") \
+    X(F64, tune_s, "0",                                                                  \
+      "Time to search this engine's schedule first, per precision. A search begins "     \
+      "with what was found for fewer rows. 0: use the cost model.",                      \
+      .unit = "s", .min = 0, .max = 3600)                                                \
+    X(INT, sigma, "3",                                                                   \
+      "The first N numbers of rows of a matrix are searched from nothing, later ones "   \
+      "from the last N that were found.",                                                \
+      .min = 1, .max = STUDY_ROWS_MAX)                                                   \
+    OPTION_CACHE_MB(X)                                                                   \
+    X(INT, rounds, "15", "Largest number of rounds; at least three are run.", .min = 3,  \
+      .max = 99)                                                                         \
+    X(F64, cell_s, "1", "No further round is begun after this time.", .unit = "s",       \
+      .min = 0, .max = 3600)                                                             \
+    X(F64, baseline_s, "0.4", "Time for each library to find its best setting.",         \
+      .unit = "s", .min = 0, .max = 3600)                                                \
+    X(F64, max_gflop, "1e9", "Larger products are left out.", .unit = "GFLOP", .min = 0, \
+      .max = 1e9)
 
-#define RATIO_TO(name)                                                                   \
-    {                                                                                    \
-        "ratio_vs_" name, "x", "", "time of it / ours, median over the rounds"           \
-    }
-/* Metrics of our own products, exact and relaxed. */
-#define OURS(suffix, how)                                                                \
-    {"gflops" suffix, "GFLOP/s", "higher", "ours" how ": tuned where it was tuned"},     \
-        {"ratio_tuned_vs_best" suffix, "x", "higher",                                    \
-         "time of the best baseline / ours" how                                          \
-         ", tuned schedule, median over the rounds"},                                    \
-        {"ratio_default_vs_best" suffix, "x", "",                                        \
-         "time of the best baseline / ours" how                                          \
-         ", cost model's schedule, median over the rounds"},                             \
-        {"ratio_tuned_vs_default" suffix, "x", "",                                       \
-         "time of the cost model's schedule / tuned, median over the rounds"},           \
-        RATIO_TO("onednn" suffix), RATIO_TO("openblas" suffix), RATIO_TO("blis" suffix), \
-        RATIO_TO("libxsmm" suffix),                                                      \
-        {"ratio_again" suffix, "x", "",                                                  \
-         "A/A: time of ours" how " in a second run of each round / in the first"},       \
-        {"detectable_frac" suffix, "", "",                                               \
-         "smallest difference from another that this A/A could have seen"},              \
-        {"roof_frac" suffix, "", "higher", "gflops" suffix " / roof_gflops" suffix},     \
-        {"peak_frac" suffix, "", "higher", "gflops" suffix " / peak_gflops" suffix},     \
-        {"error" suffix, "", "lower", "RMS error against float64, relative, ours" how},  \
-        {"gflops_default" suffix, "GFLOP/s", "", "ours" how ", cost model's schedule"},  \
-        {"gflops_tuned" suffix, "GFLOP/s", "", "ours" how ", tuned schedule"},           \
-        {"tuning_s" suffix, "s", "lower", "time of its search"},                         \
-        {"peak_gflops" suffix, "GFLOP/s", "", "peak of the machine card" how},           \
-    {                                                                                    \
-        "roof_gflops" suffix, "GFLOP/s", "", "min(peak, read bandwidth x intensity)" how \
-    }
-#define BASELINE(name)                                                                   \
-    {                                                                                    \
-        "gflops_" name, "GFLOP/s", "", "rate of " name " with its best setting"          \
-    }
-static const struct study_metric metrics[] = {
-    OURS("", ", exact"),
-    OURS("_relaxed", ", relaxed"),
-    {"gflops_best_baseline", "GFLOP/s", "", "the baseline with the lowest time"},
-    {"error_best_baseline", "", "", "its RMS error against float64, relative"},
-    BASELINE("onednn"),
-    BASELINE("openblas"),
-    BASELINE("blis"),
-    BASELINE("libxsmm"),
-    {"read_gbps", "GB/s", "", "read bandwidth, the better of before and after the cell"},
-    {"read_again_frac", "", "", "read bandwidth after the cell / before it"},
-    {"n_rounds", "", "", "measured rounds"},
-    {0},
-};
+#define RATIO_TO(X, library, suffix, some)                                               \
+    X(ratio_vs_##library##suffix, "x", some, "time of it / ours, median over the rounds")
+#define OUR_RESULTS(X, suffix, how, some)                                                \
+    X(gflops##suffix, "GFLOP/s", HIGHER | some, "ours" how ": tuned where it was tuned") \
+    X(ratio_tuned_vs_best##suffix, "x", HIGHER | some,                                   \
+      "time of the best baseline / ours" how ", tuned schedule, median over the rounds") \
+    X(ratio_default_vs_best##suffix, "x", some,                                          \
+      "time of the best baseline / ours" how                                             \
+      ", cost model's schedule, median over the rounds")                                 \
+    X(ratio_tuned_vs_default##suffix, "x", some,                                         \
+      "time of the cost model's schedule / tuned, median over the rounds")               \
+    RATIO_TO(X, onednn, suffix, some)                                                    \
+    RATIO_TO(X, openblas, suffix, some)                                                  \
+    RATIO_TO(X, blis, suffix, some)                                                      \
+    RATIO_TO(X, libxsmm, suffix, some)                                                   \
+    X(ratio_again##suffix, "x", some,                                                    \
+      "A/A: time of ours" how " in a second run of each round / in the first")           \
+    X(detectable_frac##suffix, "", some,                                                 \
+      "smallest difference from another that this A/A could have seen")                  \
+    X(roof_frac##suffix, "", HIGHER | some, "gflops" #suffix " / roof_gflops" #suffix)   \
+    X(peak_frac##suffix, "", HIGHER | some, "gflops" #suffix " / peak_gflops" #suffix)   \
+    X(error##suffix, "", LOWER | some, "RMS error against float64, relative, ours" how)  \
+    X(gflops_default##suffix, "GFLOP/s", some, "ours" how ", cost model's schedule")     \
+    X(gflops_tuned##suffix, "GFLOP/s", some, "ours" how ", tuned schedule")              \
+    X(tuning_s##suffix, "s", LOWER | some, "time of its search")                         \
+    X(peak_gflops##suffix, "GFLOP/s", some, "peak of the machine card" how)              \
+    X(roof_gflops##suffix, "GFLOP/s", some, "min(peak, read bandwidth x intensity)" how)
+#define BASELINE(X, library)                                                             \
+    X(gflops_##library, "GFLOP/s", 0, "rate of " #library " with its best setting")
+
+#define RESULTS(X)                                                                       \
+    OUR_RESULTS(X, , ", exact", 0)                                                       \
+    OUR_RESULTS(X, _relaxed, ", relaxed", SOME)                                          \
+    X(gflops_best_baseline, "GFLOP/s", 0, "the baseline with the lowest time")           \
+    X(error_best_baseline, "", 0, "its RMS error against float64, relative")             \
+    BASELINE(X, onednn)                                                                  \
+    BASELINE(X, openblas)                                                                \
+    BASELINE(X, blis)                                                                    \
+    BASELINE(X, libxsmm)                                                                 \
+    X(read_gbps, "GB/s", 0, "read bandwidth, the better of before and after the cell")   \
+    X(read_again_frac, "", 0, "read bandwidth after the cell / before it")               \
+    X(n_rounds, "", 0, "measured rounds")
+
+FRAME_TYPES;
 
 static const struct study_aa aa[] = {
     {"ratio_tuned_vs_best", "ratio_again"},
@@ -152,15 +136,13 @@ struct entry {
     int baseline; /* -1: ours */
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct gemm_vendors {
+    FRAME_CELL;
     struct cache *kept;
     struct series series[N_SERIES];
     int n_series;
     struct entry entries[3 * N_SERIES + LIBRARIES_MAX]; /* ours come first */
     int n_ours, n_entries;
-    struct study_compare rounds;
     double read_before, read_after;
 };
 
@@ -217,7 +199,8 @@ static int open_kept(struct cache *kept, const struct opts *o)
 
 /* --- ours */
 
-static int by_search(const struct cell *c, struct series *s, struct kern_schedule *out)
+static int by_search(const struct gemm_vendors *c, struct series *s,
+                     struct kern_schedule *out)
 {
     struct tune_opts tune;
     struct tune_cost cost = {0};
@@ -237,7 +220,7 @@ static int by_search(const struct cell *c, struct series *s, struct kern_schedul
 }
 
 /* The default's entry, and the tuned schedule's where it is another. */
-static int add_entries(struct cell *c, int i)
+static int add_entries(struct gemm_vendors *c, int i)
 {
     struct series *s = &c->series[i];
     const struct kern_mat *w = tune_bench_mat(s->bench);
@@ -261,7 +244,7 @@ static int add_entries(struct cell *c, int i)
     return OK;
 }
 
-static int enter_ours(struct cell *c, const struct tune_shape *shape)
+static int enter_ours(struct gemm_vendors *c, const struct tune_shape *shape)
 {
     c->n_series = c->o->type == STUDY_BF16 ? N_SERIES : 1;
     for (int i = 0; i < c->n_series; i++) {
@@ -286,7 +269,7 @@ static int ours(const struct series *s)
 /* --- the cell */
 
 /* Those that are here and compute such a shape. */
-static void enter_libraries(struct cell *c)
+static void enter_libraries(struct gemm_vendors *c)
 {
     const struct tune_shape *s = &c->series[0].shape;
 
@@ -312,9 +295,9 @@ static void nothing(void *arg, struct par_self *self)
 
 /* Our threads are woken before a run, as libraries wake theirs: parked ones must not be timed.
  * A library that fails leaves with its reason. */
-static int trial(void *arg, int i, struct measure_trial *t)
+static int gemm_vendors_trial(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *c = arg;
+    struct gemm_vendors *c = arg;
     struct cache *kept = c->kept;
     const struct entry *e = &c->entries[i];
 
@@ -332,23 +315,23 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
 #define READ_S 0.04 /* some ten trials of each order of reading */
 
-static double read_gbps(const struct cell *c)
+static double read_gbps(const struct gemm_vendors *c)
 {
     const struct study_threads *t = &c->kept->threads;
 
     return c->o->weights == COLD ? study_read_gbps(t, 4 * t->cache_bytes, READ_S) : NAN;
 }
 
-static int measure(struct cell *c)
+static int gemm_vendors_measure(struct gemm_vendors *c)
 {
     c->read_before = read_gbps(c);
-    c->rounds = (struct study_compare){.how = {.min_rounds = 3,
+    c->f->progress = 0.6;
+    TRY(frame_rounds_by(c->f, "in turn", c->n_entries,
+                        &(struct measure_opts){.min_rounds = 3,
                                                .max_rounds = (int)c->o->rounds,
                                                .budget_s = fmax(c->o->cell_s, 1e-9),
                                                .keep_all = true},
-                                       .doing = "in turn",
-                                       .from = 0.6};
-    TRY(study_compare(&c->rounds, c->out, c->n_entries, 0, trial, c));
+                        gemm_vendors_trial, c));
     c->read_after = read_gbps(c);
     for (int i = 0; i < c->n_series; i++) {
         struct series *s = &c->series[i];
@@ -362,7 +345,7 @@ static int measure(struct cell *c)
     return OK;
 }
 
-static int begin(struct cell *c, struct tune_shape *shape)
+static int begin(struct gemm_vendors *c, struct tune_shape *shape)
 {
     double bytes, gflop;
 
@@ -383,16 +366,16 @@ static int begin(struct cell *c, struct tune_shape *shape)
     return OK;
 }
 
-/* --- what is said */
+/* --- what is reported */
 
 /* GFLOP/s of an entry; NaN where it did not last. */
-static double rate_of(const struct cell *c, int entry)
+static double rate_of(const struct gemm_vendors *c, int entry)
 {
-    return study_gflops(&c->series[0].shape, c->rounds.time[entry].estimate);
+    return study_gflops(&c->series[0].shape, frame_seconds(c->f, entry));
 }
 
 /* The library with the lowest time; -1: there is none. */
-static int best_library(const struct cell *c)
+static int best_library(const struct gemm_vendors *c)
 {
     int best = -1;
 
@@ -403,7 +386,7 @@ static int best_library(const struct cell *c)
 }
 
 /* The entry of library i; -1: it does not compute this shape. */
-static int entry_of(const struct cell *c, int i)
+static int entry_of(const struct gemm_vendors *c, int i)
 {
     int k = c->n_entries - 1;
 
@@ -412,76 +395,68 @@ static int entry_of(const struct cell *c, int i)
     return k;
 }
 
-static void report(const struct cell *c, const char *name, const char *suffix,
-                   double value, const char *why)
-{
-    char metric[80];
-
-    snprintf(metric, sizeof(metric), "%s%s", name, suffix);
-    study_value(c->out, metric, value, why);
-}
-
 /* How many times as fast as `other` the entry `ours` is; either may be -1. */
-static void report_ratio(const struct cell *c, const char *name, const char *suffix,
-                         int ours, int other, const char *why)
+static void report_ratio(struct gemm_vendors *c, double *x, int ours, int other,
+                         const char *why)
 {
-    struct measure_report r = {.estimate = NAN, .lo = NAN, .hi = NAN};
-    char full[48];
-
+    *x = NAN;
     if (ours >= 0 && other >= 0)
-        measure_ratio(c->rounds.measure, other, ours, &r);
-    snprintf(full, sizeof(full), "%s%s", name, suffix);
-    study_value_interval(c->out, full, r.estimate, r.lo, r.hi, why);
+        frame_ratio(c->f, x, other, ours, 0);
+    frame_set(c->f, x, *x, why);
 }
 
 static const char not_tuned[] = "no time for tuning";
 static const char no_library[] = "no baseline computed this shape";
 
-static void report_ratios(const struct cell *c, const struct series *s,
+static void report_ratios(struct gemm_vendors *c, const struct series *s,
                           const char *suffix)
 {
     int best = best_library(c);
-    char name[64];
 
-    report_ratio(c, "ratio_tuned_vs_best", suffix, s->tuned_entry, best,
-                 best < 0 ? no_library : not_tuned);
-    report_ratio(c, "ratio_default_vs_best", suffix, s->entry, best, no_library);
-    report_ratio(c, "ratio_tuned_vs_default", suffix, s->tuned_entry, s->entry,
-                 not_tuned);
-    study_compare_again(&c->rounds, suffix, s->again, ours(s));
-    for (int i = 0; is_library(i); i++) {
-        snprintf(name, sizeof(name), "ratio_vs_%s", gemm_baseline_names[i]);
-        report_ratio(c, name, suffix, ours(s), entry_of(c, i), c->kept->why[i]);
-    }
+    report_ratio(c, frame_named(c->f, "ratio_tuned_vs_best%s", suffix), s->tuned_entry,
+                 best, best < 0 ? no_library : not_tuned);
+    report_ratio(c, frame_named(c->f, "ratio_default_vs_best%s", suffix), s->entry, best,
+                 no_library);
+    report_ratio(c, frame_named(c->f, "ratio_tuned_vs_default%s", suffix), s->tuned_entry,
+                 s->entry, not_tuned);
+    frame_again(c->f, suffix, s->again, ours(s));
+    for (int i = 0; is_library(i); i++)
+        report_ratio(c,
+                     frame_named(c->f, "ratio_vs_%s%s", gemm_baseline_names[i], suffix),
+                     ours(s), entry_of(c, i), c->kept->why[i]);
 }
 
-static void report_series(const struct cell *c, const char *name, const char *suffix,
+static void report_series(struct gemm_vendors *c, const char *name, const char *suffix,
                           int entry)
 {
     char full[64];
 
     snprintf(full, sizeof(full), "%s%s", name, suffix);
-    study_series(c->out, full, "s", study_compare_times(&c->rounds, entry),
-                 (size_t)c->rounds.n_rounds);
+    frame_times_series(c->f, full, entry);
 }
 
-static void report_ours(const struct cell *c, const struct series *s, const char *suffix)
+static void report_ours(struct gemm_vendors *c, const struct series *s,
+                        const char *suffix)
 {
     bool tuned = s->tuned_entry >= 0;
 
-    report(c, "gflops", suffix, rate_of(c, ours(s)), NULL);
-    report(c, "gflops_default", suffix, rate_of(c, s->entry), NULL);
-    report(c, "gflops_tuned", suffix, tuned ? rate_of(c, s->tuned_entry) : NAN,
-           not_tuned);
-    report(c, "tuning_s", suffix, s->tuning_s, "nothing was searched");
-    report(c, "error", suffix, s->error, "the result is not a number");
+    frame_set(c->f, frame_named(c->f, "gflops%s", suffix), rate_of(c, ours(s)),
+              "it did not last");
+    frame_set(c->f, frame_named(c->f, "gflops_default%s", suffix), rate_of(c, s->entry),
+              "it did not last");
+    frame_set(c->f, frame_named(c->f, "gflops_tuned%s", suffix),
+              tuned ? rate_of(c, s->tuned_entry) : NAN, not_tuned);
+    frame_set(c->f, frame_named(c->f, "tuning_s%s", suffix), s->tuning_s,
+              "nothing was searched");
+    frame_set(c->f, frame_named(c->f, "error%s", suffix), s->error,
+              "the result is not a number");
     report_ratios(c, s, suffix);
     report_series(c, "s_default", suffix, s->entry);
     if (tuned)
         report_series(c, "s_tuned", suffix, s->tuned_entry);
 }
 
-static void report_bounds(const struct cell *c, const struct series *s,
+static void report_bounds(struct gemm_vendors *c, const struct series *s,
                           const char *suffix)
 {
     const char *no_read = c->o->weights == WARM
@@ -495,18 +470,18 @@ static void report_bounds(const struct cell *c, const struct series *s,
     double rate = rate_of(c, ours(s));
     const char *no_roof = isnan(read) ? no_read : no_peak;
 
-    report(c, "peak_gflops", suffix, peak, no_peak);
-    report(c, "peak_frac", suffix, rate / peak, no_peak);
-    report(c, "roof_gflops", suffix, roof, no_roof);
-    report(c, "roof_frac", suffix, rate / roof, no_roof);
+    frame_set(c->f, frame_named(c->f, "peak_gflops%s", suffix), peak, no_peak);
+    frame_set(c->f, frame_named(c->f, "peak_frac%s", suffix), rate / peak, no_peak);
+    frame_set(c->f, frame_named(c->f, "roof_gflops%s", suffix), roof, no_roof);
+    frame_set(c->f, frame_named(c->f, "roof_frac%s", suffix), rate / roof, no_roof);
     if (s != &c->series[0])
         return;
-    study_value(c->out, "read_gbps", read, no_read);
-    study_value(c->out, "read_again_frac", c->read_after / c->read_before, no_read);
+    frame_set(c->f, &c->r->read_gbps, read, no_read);
+    frame_set(c->f, &c->r->read_again_frac, c->read_after / c->read_before, no_read);
 }
 
 /* Of those that did not last, the reason. */
-static void report_libraries(const struct cell *c)
+static void report_libraries(struct gemm_vendors *c)
 {
     json_t *lasted = json_object();
     int best = best_library(c);
@@ -516,7 +491,8 @@ static void report_libraries(const struct cell *c)
         int at = entry_of(c, i);
         double rate = at < 0 ? NAN : rate_of(c, at);
 
-        report(c, "gflops_", gemm_baseline_names[i], rate, c->kept->why[i]);
+        frame_set(c->f, frame_named(c->f, "gflops_%s", gemm_baseline_names[i]), rate,
+                  c->kept->why[i]);
         if (isnan(rate))
             continue;
         report_series(c, "s_", gemm_baseline_names[i], at);
@@ -526,19 +502,19 @@ static void report_libraries(const struct cell *c)
                       gemm_baseline_setting(r), "error", gemm_baseline_error(r)));
     }
     study_note(c->out, "baselines", lasted);
-    study_value(c->out, "n_rounds", c->rounds.n_rounds, NULL);
-    study_value(c->out, "gflops_best_baseline", best < 0 ? NAN : rate_of(c, best),
-                no_library);
-    study_value(c->out, "error_best_baseline",
-                best < 0
-                    ? NAN
-                    : gemm_baseline_error(c->kept->baselines[c->entries[best].baseline]),
-                best < 0 ? no_library : "the baseline states none");
+    c->r->n_rounds = c->f->n_rounds;
+    frame_set(c->f, &c->r->gflops_best_baseline, best < 0 ? NAN : rate_of(c, best),
+              no_library);
+    frame_set(c->f, &c->r->error_best_baseline,
+              best < 0
+                  ? NAN
+                  : gemm_baseline_error(c->kept->baselines[c->entries[best].baseline]),
+              best < 0 ? no_library : "the baseline states none");
     if (best >= 0)
         study_note_text(c->out, "best_baseline", c->entries[best].name);
 }
 
-static void note_ours(const struct cell *c)
+static void note_ours(const struct gemm_vendors *c)
 {
     json_t *list = json_array();
     char schedule[128];
@@ -556,7 +532,7 @@ static void note_ours(const struct cell *c)
     study_note(c->out, "ours", list);
 }
 
-static void note_particulars(const struct cell *c, const struct series *s,
+static void note_particulars(const struct gemm_vendors *c, const struct series *s,
                              const char *suffix)
 {
     const struct entry *e = &c->entries[ours(s)];
@@ -564,13 +540,13 @@ static void note_particulars(const struct cell *c, const struct series *s,
     char key[64];
 
     study_schedule_particulars(&s->shape, tune_bench_mat(s->bench), &e->schedule,
-                               c->rounds.time[ours(s)].estimate, &text);
+                               frame_seconds(c->f, ours(s)), &text);
     snprintf(key, sizeof(key), "particulars%s", suffix);
     study_note_text(c->out, key, text.rc == OK ? text.p : "");
     text_fini(&text);
 }
 
-static int run(struct cell *c)
+static int gemm_vendors_run(struct gemm_vendors *c)
 {
     struct tune_shape shape;
 
@@ -578,7 +554,7 @@ static int run(struct cell *c)
     TRY(begin(c, &shape));
     TRY(enter_ours(c, &shape));
     enter_libraries(c);
-    TRY(measure(c));
+    TRY(gemm_vendors_measure(c));
     for (int i = 0; i < c->n_series; i++) {
         report_ours(c, &c->series[i], suffixes[i]);
         report_bounds(c, &c->series[i], suffixes[i]);
@@ -588,11 +564,6 @@ static int run(struct cell *c)
     note_ours(c);
     study_note_machine(c->out, &c->kept->threads);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_compare_close(&c->rounds);
 }
 
 STUDY(gemm_vendors, "our GEMM compared with every library's, in turn in one run",

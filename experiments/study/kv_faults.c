@@ -5,52 +5,44 @@
 #include <stdio.h>
 
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/kv_fault_table.h"
-#include "experiments/study/support/rows.h"
-
-struct opts {
-    char *transport;
-    bool checksums;
-    int64_t n, threads, seed;
-};
+#include "experiments/study/support/options.h"
 
 static const char *transport_name(int i)
 {
     return cluster_transports[i] ? cluster_transports[i]->name : NULL;
 }
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, transport, "shm", "Transport.", .unit = "NAME", .names = transport_name),
-    OPT_ROW(BOOL, checksums, "true", "Compare a checksum of each layer."),
-    OPT_ROW(INT, n, "10000", "Faults.", .min = 1, .max = 10000000),
-    OPT_ROW(INT, threads, "64", "Pairs of ends at once; most of them wait.", .min = 1,
-            .max = 1024),
-    OPT_ROW(INT, seed, "1", "Seed of the faults and where they come.", .min = 0,
-            .max = INT64_MAX),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, transport, "shm", "Transport.", .unit = "NAME", .names = transport_name)      \
+    X(BOOL, checksums, "true", "Compare a checksum of each layer.")                      \
+    X(INT, n, "10000", "Faults.", .min = 1, .max = 10000000)                             \
+    X(INT, threads, "64", "Pairs of ends at once; most of them wait.", .min = 1,         \
+      .max = 1024)                                                                       \
+    X(INT, seed, "1", "Seed of the faults and where they come.", .min = 0,               \
+      .max = INT64_MAX)
 
-static const struct study_metric metrics[] = {
-    {"n_faults", "", "", "faults that were injected"},
-    {"n_silent", "", "lower",
-     "of these: not named, or wrong bytes were taken for right ones"},
-    {"n_lost", "", "lower", "of these: the prompt did not arrive afterwards"},
-    {"named_frac", "", "",
-     "share that an end named; slow and idle ends are to be borne, not named"},
-    {"named_p50", "ms", "lower", "from a fault's begin until it is named, median"},
-    {"named_p99", "ms", "lower", "99th percentile of the same"},
-    {"named_max", "ms", "lower", "the longest"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(n_faults, "", 0, "faults that were injected")                                      \
+    X(n_silent, "", LOWER,                                                               \
+      "of these: not named, or wrong bytes were taken for right ones")                   \
+    X(n_lost, "", LOWER, "of these: the prompt did not arrive afterwards")               \
+    X(named_frac, "", 0,                                                                 \
+      "share that an end named; slow and idle ends are to be borne, not named")          \
+    X(named_p50, "ms", LOWER, "from a fault's begin until it is named, median")          \
+    X(named_p99, "ms", LOWER, "99th percentile of the same")                             \
+    X(named_max, "ms", LOWER, "the longest")
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+FRAME_TYPES;
+
+struct kv_faults {
+    FRAME_CELL;
     struct study_fault_table t;
 };
 
 /* A list for each fault, by phase; NaN: there is no such case. */
-static void report_series(struct cell *c)
+static void report_series(struct kv_faults *c)
 {
     double v[3][STUDY_N_PHASES];
     static const char *const stems[3] = {"n", "silent", "worst_ms"};
@@ -78,7 +70,7 @@ static void report_series(struct cell *c)
     }
 }
 
-static int run(struct cell *c)
+static int kv_faults_run(struct kv_faults *c)
 {
     struct study_fault_opts o = {.checksums = c->o->checksums,
                                  .n = (int)c->o->n,
@@ -87,6 +79,7 @@ static int run(struct cell *c)
     const struct study_fault_count *all = &c->t.all;
     size_t n;
 
+    FRAME_CLOSE(c->f, study_fault_table_free, &c->t);
     if (o.n_threads > o.n)
         o.n_threads = o.n;
     TRY(cluster_transport_find(c->o->transport, &o.transport));
@@ -96,25 +89,18 @@ static int run(struct cell *c)
                        o.transport->name);
     TRY(study_fault_many(&c->t, &o));
     n = (size_t)all->n_named;
-    const struct study_number v[] = {
-        {"n_faults", all->n},
-        {"n_silent", all->n_silent},
-        {"n_lost", all->n_lost},
-        {"named_frac", (double)all->n_named / all->n},
-        {"named_p50", n ? stats_median(c->t.named_ms, n) : NAN},
-        {"named_p99", n ? stats_percentile(c->t.named_ms, n, 0.99) : NAN},
-        {"named_max", n ? stats_max(c->t.named_ms, n) : NAN},
-    };
-    STUDY_VALUES(c->out, v, "none was named");
+    c->r->n_faults = all->n;
+    c->r->n_silent = all->n_silent;
+    c->r->n_lost = all->n_lost;
+    c->r->named_frac = (double)all->n_named / all->n;
+    c->r->named_p50 = n ? stats_median(c->t.named_ms, n) : NAN;
+    c->r->named_p99 = n ? stats_percentile(c->t.named_ms, n, 0.99) : NAN;
+    c->r->named_max = n ? stats_max(c->t.named_ms, n) : NAN;
+    frame_why(c->f, "none was named");
     if (c->t.why[0])
         study_note_text(c->out, "first_silent_or_lost", c->t.why);
     report_series(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_fault_table_free(&c->t);
 }
 
 STUDY(kv_faults, "faults of a transport of keys and values: named, silent, lost");

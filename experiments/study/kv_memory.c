@@ -5,60 +5,49 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/serving.h"
 
 #define POINTS_MAX 64
 
-struct opts {
-    char *model;
-    int what, kv_type;
-    int64_t n_seqs, n_points, prompt_tok, ctx_tok;
-    double machine_gb;
-};
-
 enum { ENGINE, LLAMA2_70B, LLAMA2_70B_MHA, BLOOM_176B };
-static const struct opt_row table[] = {
-    OPT_ROW(
-        ENUM, what, "engine",
-        "engine: this engine, measured. The paper's models by their formula: "
-        "llama2-70b-mha has keys and values of all 64 heads, as splitwise-sim counts.",
-        .values = "engine|llama2-70b|llama2-70b-mha|bloom-176b"),
-    ROW_MODEL,
-    ROW_KV_TYPE("f32"),
-    OPT_ROW(INT, n_seqs, "32", "engine: the largest batch, in sequences.", .min = 2,
-            .max = 4096),
-    OPT_ROW(
-        INT, n_points, "8",
-        "engine: batches up to that, evenly. For each the engine is opened again, with "
-        "memory for this batch, and computes its prompts.",
-        .min = 2, .max = POINTS_MAX),
-    OPT_ROW(INT, prompt_tok, "256", "Prompt of each.", .unit = "tok", .min = 1,
-            .max = 65536),
-    OPT_ROW(INT, ctx_tok, "1149",
-            "Context of the sequences that are to fit: prompt and output of a median "
-            "conversation.",
-            .unit = "tok", .min = 1, .max = 1 << 20),
-    OPT_ROW(F64, machine_gb, "640", "Memory of the paper's machine.", .unit = "GB",
-            .min = 1, .max = 1e6),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    X(ENUM, what, "engine",                                                              \
+      "engine: this engine, measured. The paper's models by their formula: "             \
+      "llama2-70b-mha has keys and values of all 64 heads, as splitwise-sim counts.",    \
+      .values = "engine|llama2-70b|llama2-70b-mha|bloom-176b")                           \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_KV_TYPE(X, "f32")                                                             \
+    X(INT, n_seqs, "32", "engine: the largest batch, in sequences.", .min = 2,           \
+      .max = 4096)                                                                       \
+    X(INT, n_points, "8",                                                                \
+      "engine: batches up to that, evenly. For each the engine is opened again, with "   \
+      "memory for this batch, and computes its prompts.",                                \
+      .min = 2, .max = POINTS_MAX)                                                       \
+    X(INT, prompt_tok, "256", "Prompt of each.", .unit = "tok", .min = 1, .max = 65536)  \
+    X(INT, ctx_tok, "1149",                                                              \
+      "Context of the sequences that are to fit: prompt and output of a median "         \
+      "conversation.",                                                                   \
+      .unit = "tok", .min = 1, .max = 1 << 20)                                           \
+    X(F64, machine_gb, "640", "Memory of the paper's machine.", .unit = "GB", .min = 1,  \
+      .max = 1e6)
 
-static const struct study_metric metrics[] = {
-    {"kv_bytes_per_tok", "B", "", "keys and values of a token, by the formula"},
-    {"rss_bytes_per_tok", "B", "",
-     "growth of the resident memory with the tokens, by least squares"},
-    {"rss_over_formula", "", "", "rss_bytes_per_tok / kv_bytes_per_tok"},
-    {"rss_linear_r2", "", "higher",
-     "share of the variance of the resident memory that is linear in the tokens"},
-    {"used_over_formula", "", "",
-     "bytes that the engine counts as used / the formula's, all sequences"},
-    {"weights_gb", "GB", "", "weights"},
-    {"tokens_as_weights", "tok", "", "tokens whose keys and values are as large as them"},
-    {"batch_that_fits", "", "",
-     "sequences of ctx_tok that fit into machine_gb with the weights"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(kv_bytes_per_tok, "B", 0, "keys and values of a token, by the formula")            \
+    X(rss_bytes_per_tok, "B", 0,                                                         \
+      "growth of the resident memory with the tokens, by least squares")                 \
+    X(rss_over_formula, "", 0, "rss_bytes_per_tok / kv_bytes_per_tok")                   \
+    X(rss_linear_r2, "", HIGHER,                                                         \
+      "share of the variance of the resident memory that is linear in the tokens")       \
+    X(used_over_formula, "", 0,                                                          \
+      "bytes that the engine counts as used / the formula's, all sequences")             \
+    X(weights_gb, "GB", 0, "weights")                                                    \
+    X(tokens_as_weights, "tok", 0, "tokens whose keys and values are as large as them")  \
+    X(batch_that_fits, "", 0,                                                            \
+      "sequences of ctx_tok that fit into machine_gb with the weights")
+
+FRAME_TYPES;
 
 /* Table III; heads of keys and values, which it does not have, by the models' own files. */
 static const struct {
@@ -67,32 +56,27 @@ static const struct {
               [LLAMA2_70B_MHA] = {80, 8192, 69e9},
               [BLOOM_176B] = {70, 14336, 176e9}};
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct kv_memory {
+    FRAME_CELL;
     struct study_serving engine;
     double tok[POINTS_MAX], rss[POINTS_MAX], formula[POINTS_MAX];
 };
 
-static int run_formula(struct cell *c)
+static int run_formula(struct kv_memory *c)
 {
     int m = c->o->what;
     double kv = 2 * models[m].layers * models[m].kv_dim * 2,
            weights = 2 * models[m].parameters,
            fits = (c->o->machine_gb * 1e9 - weights) / kv / (double)c->o->ctx_tok;
-    const struct study_number v[] = {
-        {"kv_bytes_per_tok", kv},
-        {"weights_gb", weights * 1e-9},
-        {"tokens_as_weights", weights / kv},
-        {"batch_that_fits", floor(fmax(fits, 0))},
-    };
-    const struct study_number not_here[] = {{"rss_bytes_per_tok", NAN},
-                                            {"rss_over_formula", NAN},
-                                            {"rss_linear_r2", NAN},
-                                            {"used_over_formula", NAN}};
-
-    STUDY_VALUES(c->out, v, "arithmetic");
-    STUDY_VALUES(c->out, not_here, "such a model does not run here");
+    c->r->kv_bytes_per_tok = kv;
+    c->r->weights_gb = weights * 1e-9;
+    c->r->tokens_as_weights = weights / kv;
+    c->r->batch_that_fits = floor(fmax(fits, 0));
+    c->r->rss_bytes_per_tok = NAN;
+    c->r->rss_over_formula = NAN;
+    c->r->rss_linear_r2 = NAN;
+    c->r->used_over_formula = NAN;
+    frame_why(c->f, "such a model does not run here");
     for (int i = 0; i < POINTS_MAX; i++) {
         c->tok[i] = (double)(i + 1) * (double)c->o->ctx_tok;
         c->formula[i] = weights + kv * c->tok[i];
@@ -105,7 +89,7 @@ static int run_formula(struct cell *c)
 
 /* --- the engine */
 
-static int open_engine(struct cell *c, int64_t n_seqs)
+static int kv_memory_open_engine(struct kv_memory *c, int64_t n_seqs)
 {
     const struct opts *o = c->o;
     struct serve_opts so;
@@ -119,7 +103,7 @@ static int open_engine(struct cell *c, int64_t n_seqs)
 }
 
 /* One more sequence with its prompt computed. */
-static int add_sequence(struct cell *c, int64_t number)
+static int add_sequence(struct kv_memory *c, int64_t number)
 {
     TRY(study_serving_submit(&c->engine, (uint64_t)number + 1, c->o->prompt_tok, 16,
                              NULL));
@@ -143,12 +127,12 @@ static double line(const double *x, const double *y, int n, double *r2)
 }
 
 /* A batch: what it adds to the resident memory, with weights and all. */
-static int measure_batch(struct cell *c, int i, int64_t n_seqs,
+static int measure_batch(struct kv_memory *c, int i, int64_t n_seqs,
                          struct serve_kv_stat *stat)
 {
     double before = (double)mem_rss_bytes();
 
-    TRY(open_engine(c, n_seqs));
+    TRY(kv_memory_open_engine(c, n_seqs));
     for (int64_t k = 0; k < n_seqs; k++)
         TRY(add_sequence(c, k));
     c->tok[i] = (double)(n_seqs * c->o->prompt_tok);
@@ -157,31 +141,28 @@ static int measure_batch(struct cell *c, int i, int64_t n_seqs,
     return OK;
 }
 
-static void report_engine(struct cell *c, int n, double kv, double weights,
+static void report_engine(struct kv_memory *c, int n, double kv, double weights,
                           const struct serve_kv_stat *stat)
 {
     double r2, slope = line(c->tok, c->rss, n, &r2), first = c->rss[0] - kv * c->tok[0];
-    const struct study_number v[] = {
-        {"kv_bytes_per_tok", kv},
-        {"rss_bytes_per_tok", slope},
-        {"rss_over_formula", slope / kv},
-        {"rss_linear_r2", r2},
-        {"used_over_formula", (double)stat->used_bytes / (kv * c->tok[n - 1])},
-        {"weights_gb", weights * 1e-9},
-        {"tokens_as_weights", weights / kv},
-        {"batch_that_fits", NAN},
-    };
-
+    c->r->kv_bytes_per_tok = kv;
+    c->r->rss_bytes_per_tok = slope;
+    c->r->rss_over_formula = slope / kv;
+    c->r->rss_linear_r2 = r2;
+    c->r->used_over_formula = (double)stat->used_bytes / (kv * c->tok[n - 1]);
+    c->r->weights_gb = weights * 1e-9;
+    c->r->tokens_as_weights = weights / kv;
+    c->r->batch_that_fits = NAN;
+    frame_why(c->f, "of the paper's machine");
     for (int i = 0; i < n; i++)
         c->formula[i] = first + kv * c->tok[i];
-    STUDY_VALUES(c->out, v, "of the paper's machine");
     study_series(c->out, "batch_tok", "tok", c->tok, (size_t)n);
     study_series(c->out, "rss_bytes", "B", c->rss, (size_t)n);
     study_series(c->out, "formula_bytes", "B", c->formula, (size_t)n);
     study_evidence(c->out, "model", "kv_bytes_per_tok tokens_as_weights formula_bytes");
 }
 
-static int run_engine(struct cell *c)
+static int run_engine(struct kv_memory *c)
 {
     const struct opts *o = c->o;
     double kv = 0, weights = 0;
@@ -205,14 +186,10 @@ static int run_engine(struct cell *c)
     return OK;
 }
 
-static int run(struct cell *c)
+static int kv_memory_run(struct kv_memory *c)
 {
+    FRAME_CLOSE(c->f, study_serving_close, &c->engine);
     return c->o->what == ENGINE ? run_engine(c) : run_formula(c);
-}
-
-static void end(struct cell *c)
-{
-    study_serving_close(&c->engine);
 }
 
 STUDY(kv_memory,

@@ -8,10 +8,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/series.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/compare.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/kv_stream.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/serving.h"
 #include "format/format.h"
 
@@ -23,73 +22,60 @@
 enum { STATIC, S3, ODMA, PAGED, N_ALLOCS };
 static const char *const allocs[N_ALLOCS] = {"static", "s3", "odma", "paged"};
 
-struct opts {
-    char *model, *fit;
-    int precision, kv_type;
-    int64_t budget_seqs, clients, n_requests, max_tok, rounds, seed;
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_PRECISION(X)                                                                  \
+    OPTION_KV_TYPE(X, "f32")                                                             \
+    X(STR, fit, "alpaca", "Fit of the trace from which lengths are drawn.")              \
+    X(INT, n_requests, "128", "Number of requests in a round.", .min = 1, .max = 100000) \
+    X(INT, clients, "24",                                                                \
+      "Clients, each of which sends its next request when one was answered.", .min = 1,  \
+      .max = CLIENTS_MAX)                                                                \
+    X(INT, budget_seqs, "8", "Memory for keys and values, in sequences of the longest.", \
+      .min = 1, .max = CLIENTS_MAX)                                                      \
+    X(INT, max_tok, "0",                                                                 \
+      "Longest sequence, prompt and output; longer ones are cut. 0: it holds 95 % of "   \
+      "the requests, or what the model is made for.",                                    \
+      .unit = "tok", .min = 0, .max = 1 << 20)                                           \
+    X(INT, rounds, "3",                                                                  \
+      "Rounds, each of all allocators; a quarter of one comes first and does not "       \
+      "count.",                                                                          \
+      .min = 1, .max = 99)                                                               \
+    X(INT, seed, "1", "Seed of the lengths.", .min = 1, .max = 1 << 30)
 
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    ROW_PRECISION,
-    ROW_KV_TYPE("f32"),
-    OPT_ROW(STR, fit, "alpaca", "Fit of the trace from which lengths are drawn."),
-    OPT_ROW(INT, n_requests, "128", "Number of requests in a round.", .min = 1,
-            .max = 100000),
-    OPT_ROW(INT, clients, "24",
-            "Clients, each of which sends its next request when one was answered.",
-            .min = 1, .max = CLIENTS_MAX),
-    OPT_ROW(INT, budget_seqs, "8",
-            "Memory for keys and values, in sequences of the longest.", .min = 1,
-            .max = CLIENTS_MAX),
-    OPT_ROW(INT, max_tok, "0",
-            "Longest sequence, prompt and output; longer ones are cut. 0: it holds "
-            "95 % of the requests, or what the model is made for.",
-            .unit = "tok", .min = 0, .max = 1 << 20),
-    OPT_ROW(INT, rounds, "3",
-            "Rounds, each of all allocators; a quarter of one comes first and does not "
-            "count.",
-            .min = 1, .max = 99),
-    OPT_ROW(INT, seed, "1", "Seed of the lengths.", .min = 1, .max = 1 << 30),
-    {0},
-};
+#define ALLOC_RESULTS(X, alloc)                                                          \
+    X(tps_##alloc, "tok/s", HIGHER,                                                      \
+      "tokens generated a second while there are requests to send, with " #alloc)        \
+    X(utilization_##alloc, "", HIGHER,                                                   \
+      "bytes of keys and values / bytes of reserved memory, mean over that time")        \
+    X(utilization_outer_##alloc, "", HIGHER,                                             \
+      "bytes of keys and values / bytes of all memory, mean over that time")             \
+    X(tokens_per_step_##alloc, "tok", HIGHER, "tokens generated / steps")                \
+    X(overflow_frac_##alloc, "", LOWER,                                                  \
+      "times that a request outgrew its memory / requests")                              \
+    X(preempted_per_request_##alloc, "", LOWER, "preemptions / requests")                \
+    X(recomputed_frac_##alloc, "", LOWER, "tokens computed again / tokens generated")    \
+    X(migrated_frac_##alloc, "", LOWER,                                                  \
+      "bytes copied to other memory / bytes of keys and values that were computed")      \
+    X(alloc_frac_##alloc, "", LOWER, "time in the allocator / time")                     \
+    X(migrate_frac_##alloc, "", LOWER, "time of copies / time")                          \
+    X(alloc_per_s_##alloc, "1/s", HIGHER,                                                \
+      "calls of the allocator / the time that they take")
 
-#define METRICS_OF(alloc)                                                                \
-    {"tps_" alloc, "tok/s", "higher",                                                    \
-     "tokens generated a second while there are requests to send, with " alloc},         \
-        {"utilization_" alloc, "", "higher",                                             \
-         "bytes of keys and values / bytes of reserved memory, mean over that time"},    \
-        {"utilization_outer_" alloc, "", "higher",                                       \
-         "bytes of keys and values / bytes of all memory, mean over that time"},         \
-        {"tokens_per_step_" alloc, "tok", "higher", "tokens generated / steps"},         \
-        {"overflow_frac_" alloc, "", "lower",                                            \
-         "times that a request outgrew its memory / requests"},                          \
-        {"preempted_per_request_" alloc, "", "lower", "preemptions / requests"},         \
-        {"recomputed_frac_" alloc, "", "lower",                                          \
-         "tokens computed again / tokens generated"},                                    \
-        {"migrated_frac_" alloc, "", "lower",                                            \
-         "bytes copied to other memory / bytes of keys and values that were computed"},  \
-        {"alloc_frac_" alloc, "", "lower", "time in the allocator / time"},              \
-        {"migrate_frac_" alloc, "", "lower", "time of copies / time"},                   \
-    {                                                                                    \
-        "alloc_per_s_" alloc, "1/s", "higher",                                           \
-            "calls of the allocator / the time that they take"                           \
-    }
+#define RESULTS(X)                                                                       \
+    ALLOC_RESULTS(X, static)                                                             \
+    ALLOC_RESULTS(X, s3)                                                                 \
+    ALLOC_RESULTS(X, odma)                                                               \
+    ALLOC_RESULTS(X, paged)                                                              \
+    X(tps_odma_over_static, "", HIGHER, "by the rounds in which both ran")               \
+    X(tps_odma_over_s3, "", HIGHER, "by the rounds in which both ran")                   \
+    X(tps_odma_over_paged, "", HIGHER, "by the rounds in which both ran")                \
+    X(utilization_gain, "", HIGHER, "utilization_odma - utilization_static")             \
+    X(predict_frac, "", LOWER, "time in the predictor / time, with odma")                \
+    X(max_tok, "tok", 0, "the longest sequence")                                         \
+    X(kv_budget_mib, "MiB", 0, "memory for keys and values")
 
-static const struct study_metric metrics[] = {
-    METRICS_OF("static"),
-    METRICS_OF("s3"),
-    METRICS_OF("odma"),
-    METRICS_OF("paged"),
-    {"tps_odma_over_static", "", "higher", "by the rounds in which both ran"},
-    {"tps_odma_over_s3", "", "higher", "by the rounds in which both ran"},
-    {"tps_odma_over_paged", "", "higher", "by the rounds in which both ran"},
-    {"utilization_gain", "", "higher", "utilization_odma - utilization_static"},
-    {"predict_frac", "", "lower", "time in the predictor / time, with odma"},
-    {"max_tok", "tok", "", "the longest sequence"},
-    {"kv_budget_mib", "MiB", "", "memory for keys and values"},
-    {0},
-};
+FRAME_TYPES;
 
 /* What was seen of an engine while there were requests to send, in all rounds that count. */
 struct observation {
@@ -102,26 +88,24 @@ struct observation {
 struct cell;
 
 struct engine {
-    struct cell *f;
+    struct kv_serving *c;
     struct study_serving serving;
     int64_t n_sent, n_tok;
     bool failed; /* a request did not end with all of its tokens */
     struct observation seen;
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct kv_serving {
+    FRAME_CELL;
     struct study_kv_stream stream; /* has o->n_requests */
     int64_t budget_bytes;
     struct engine engines[N_ALLOCS];
-    struct study_compare rounds;
 };
 
 /* --- one round of one engine */
 
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
+static void kv_serving_on_token(void *ctx, int64_t request, int32_t id,
+                                const float *logits, enum serve_finish finish)
 {
     struct engine *e = ctx;
 
@@ -132,10 +116,10 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
 
 static int send_next(struct engine *e)
 {
-    const struct kv_example *q = &e->f->stream.requests[e->n_sent];
+    const struct kv_example *q = &e->c->stream.requests[e->n_sent];
 
     return study_serving_submit(&e->serving,
-                                (uint64_t)(e->f->o->n_requests + e->n_sent++),
+                                (uint64_t)(e->c->o->n_requests + e->n_sent++),
                                 q->prompt_tok, q->output_tok, NULL);
 }
 
@@ -159,7 +143,7 @@ static void look(struct engine *e, double step_s)
 /* n requests. *seconds: a token's while there are requests to send. */
 static int serve_all(struct engine *e, int64_t n, double *seconds)
 {
-    const struct opts *o = e->f->o;
+    const struct opts *o = e->c->o;
     uint64_t t0 = clock_ns(), t1 = t0;
     struct observation *s = &e->seen;
 
@@ -193,32 +177,35 @@ static int serve_all(struct engine *e, int64_t n, double *seconds)
     return OK;
 }
 
-static int trial(void *arg, int i, struct measure_trial *t)
+static int kv_serving_trial(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *f = arg;
-    struct engine *e = &f->engines[i];
+    struct kv_serving *c = arg;
+    struct engine *e = &c->engines[i];
 
-    if (f->rounds.round == 0) { /* it warms up */
-        TRY(serve_all(e, (f->o->n_requests - 1) / WARM_UP + 1, &t->seconds));
+    if (c->f->round == 0) { /* it warms up */
+        TRY(serve_all(e, (c->o->n_requests - 1) / WARM_UP + 1, &t->seconds));
         e->seen = (struct observation){0};
         serve_kv_stat(e->serving.serve, &e->seen.before);
         return OK;
     }
-    return serve_all(e, f->o->n_requests, &t->seconds);
+    return serve_all(e, c->o->n_requests, &t->seconds);
 }
 
 /* --- what is reported */
 
-static void report_alloc(struct study_cell *c, const struct cell *f, int i)
+static void report_alloc(struct kv_serving *c, int i)
 {
-    const struct observation *s = &f->engines[i].seen;
+    const struct observation *s = &c->engines[i].seen;
     const struct serve_kv_stat *a = &s->before, *b = &s->after;
     double n = (double)s->n_requests, tok = (double)s->all_tok;
     double alloc_s = b->alloc_s - a->alloc_s;
-    int64_t token_bytes = f->budget_bytes / (f->o->budget_seqs * f->stream.max_tok);
+    int64_t token_bytes = c->budget_bytes / (c->o->budget_seqs * c->stream.max_tok);
     double recomputed = (double)(b->n_recomputed_tok - a->n_recomputed_tok);
-    const struct study_number all[] = {
-        {"tps", 1 / f->rounds.time[i].estimate},
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {
+        {"tps", 1 / frame_seconds(c->f, i)},
         {"utilization", s->inner_s / s->seconds},
         {"utilization_outer", s->outer_s / s->seconds},
         {"tokens_per_step", (double)s->n_tok / (double)s->n_steps},
@@ -233,58 +220,51 @@ static void report_alloc(struct study_cell *c, const struct cell *f, int i)
     };
     char name[64];
 
-    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
-        snprintf(name, sizeof(name), "%s_%s", all[k].name, allocs[i]);
-        study_value(c, name, all[k].value, "there were fewer requests than clients");
-    }
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++)
+        frame_set(c->f, frame_named(c->f, "%s_%s", all[k].name, allocs[i]), all[k].value,
+                  "there were fewer requests than clients");
     snprintf(name, sizeof(name), "utilization_over_time_%s", allocs[i]);
-    study_series(c, name, "", s->inner.mean, (size_t)s->inner.n);
+    study_series(c->out, name, "", s->inner.mean, (size_t)s->inner.n);
     snprintf(name, sizeof(name), "utilization_outer_over_time_%s", allocs[i]);
-    study_series(c, name, "", s->outer.mean, (size_t)s->outer.n);
+    study_series(c->out, name, "", s->outer.mean, (size_t)s->outer.n);
 }
 
-static void report(struct study_cell *c, const struct cell *f)
+static void kv_serving_report(struct kv_serving *c)
 {
-    static const struct {
-        const char *name;
-        int over;
-    } ratios[] = {{"tps_odma_over_static", STATIC},
-                  {"tps_odma_over_s3", S3},
-                  {"tps_odma_over_paged", PAGED}};
-    const struct observation *odma = &f->engines[ODMA].seen;
-    const struct observation *fixed = &f->engines[STATIC].seen;
+    const struct observation *odma = &c->engines[ODMA].seen;
+    const struct observation *fixed = &c->engines[STATIC].seen;
 
     for (int i = 0; i < N_ALLOCS; i++)
-        report_alloc(c, f, i);
-    for (int i = 0; i < 3; i++)
-        study_compare_ratio(&f->rounds, ratios[i].name, ratios[i].over, ODMA, 0);
-    study_value(c, "utilization_gain",
-                odma->inner_s / odma->seconds - fixed->inner_s / fixed->seconds,
-                "there were fewer requests than clients");
-    study_value(c, "predict_frac",
-                (odma->after.predict_s - odma->before.predict_s) / odma->all_s, "");
-    study_value(c, "max_tok", (double)f->stream.max_tok, "");
-    study_value(c, "kv_budget_mib", (double)f->budget_bytes / (1 << 20), "");
+        report_alloc(c, i);
+    frame_ratio(c->f, &c->r->tps_odma_over_static, STATIC, ODMA, 0);
+    frame_ratio(c->f, &c->r->tps_odma_over_s3, S3, ODMA, 0);
+    frame_ratio(c->f, &c->r->tps_odma_over_paged, PAGED, ODMA, 0);
+    frame_set(c->f, &c->r->utilization_gain,
+              odma->inner_s / odma->seconds - fixed->inner_s / fixed->seconds,
+              "there were fewer requests than clients");
+    c->r->predict_frac = (odma->after.predict_s - odma->before.predict_s) / odma->all_s;
+    c->r->max_tok = (double)c->stream.max_tok;
+    c->r->kv_budget_mib = (double)c->budget_bytes / (1 << 20);
 }
 
 /* --- the cell */
 
 /* In the memory that has been found, or in that of one sequence. */
-static int open_engine(struct cell *f, int i)
+static int kv_serving_open_engine(struct kv_serving *c, int i)
 {
-    const struct opts *o = f->o;
-    struct study_serving *e = &f->engines[i].serving;
+    const struct opts *o = c->o;
+    struct study_serving *e = &c->engines[i].serving;
     struct serve_opts so;
 
-    f->engines[i].f = f;
-    e->on_token = on_token;
-    e->ctx = &f->engines[i];
+    c->engines[i].c = c;
+    e->on_token = kv_serving_on_token;
+    e->ctx = &c->engines[i];
     TRY(study_serving_opts(&so, o->model, "continuous"));
     so.precision = o->precision;
     so.kv_type = o->kv_type;
-    so.max_tok = f->stream.max_tok;
-    so.max_seqs = f->budget_bytes > 0 ? o->clients : 1;
-    so.kv_budget = f->budget_bytes;
+    so.max_tok = c->stream.max_tok;
+    so.max_seqs = c->budget_bytes > 0 ? o->clients : 1;
+    so.kv_budget = c->budget_bytes;
     so.kv_relearn = RELEARN;
     mem_free(so.kv_alloc);
     so.kv_alloc = mem_strdup(MEM_OTHER, allocs[i]);
@@ -304,45 +284,45 @@ static int find_limit(const char *model, int64_t *limit_tok)
 }
 
 /* The bytes of budget_seqs slots of the longest sequence. */
-static int find_budget(struct cell *f)
+static int find_budget(struct kv_serving *c)
 {
     struct serve_kv_stat kv;
 
-    TRY(open_engine(f, STATIC));
-    serve_kv_stat(f->engines[STATIC].serving.serve, &kv);
-    f->budget_bytes = kv.pool_bytes * f->o->budget_seqs;
-    study_serving_close(&f->engines[STATIC].serving);
+    TRY(kv_serving_open_engine(c, STATIC));
+    serve_kv_stat(c->engines[STATIC].serving.serve, &kv);
+    c->budget_bytes = kv.pool_bytes * c->o->budget_seqs;
+    study_serving_close(&c->engines[STATIC].serving);
     return OK;
 }
 
-static int run(struct cell *f)
+static void kv_serving_close(struct kv_serving *c)
 {
-    const struct opts *o = f->o;
+    for (int i = 0; i < N_ALLOCS; i++)
+        study_serving_close(&c->engines[i].serving);
+    study_kv_stream_close(&c->stream);
+}
+
+static int kv_serving_run(struct kv_serving *c)
+{
+    const struct opts *o = c->o;
     struct study_kv_stream_opts so = {.sources = o->fit,
                                       .n_requests = o->n_requests,
                                       .seed = o->seed,
                                       .max_tok = o->max_tok,
                                       .align_tok = ALIGN_TOK};
 
+    FRAME_CLOSE(c->f, kv_serving_close, c);
     if (!o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
     TRY(find_limit(o->model, &so.limit_tok));
-    TRY(study_kv_stream_open(&f->stream, &so));
-    TRY(find_budget(f));
+    TRY(study_kv_stream_open(&c->stream, &so));
+    TRY(find_budget(c));
     for (int i = 0; i < N_ALLOCS; i++)
-        TRY(open_engine(f, i));
-    f->rounds = (struct study_compare){.doing = "requests by allocator, in turn"};
-    TRY(study_compare(&f->rounds, f->out, N_ALLOCS, o->rounds, trial, f));
-    report(f->out, f);
+        TRY(kv_serving_open_engine(c, i));
+    TRY(frame_rounds(c->f, "requests by allocator, in turn", N_ALLOCS, o->rounds,
+                     kv_serving_trial, c));
+    kv_serving_report(c);
     return OK;
-}
-
-static void end(struct cell *f)
-{
-    study_compare_close(&f->rounds);
-    for (int i = 0; i < N_ALLOCS; i++)
-        study_serving_close(&f->engines[i].serving);
-    study_kv_stream_close(&f->stream);
 }
 
 STUDY(kv_serving, "the engine under load with memory for keys and values that is short");

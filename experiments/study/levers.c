@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/clock_limit.h"
 #include "experiments/study/support/elasticity.h"
 #include "experiments/study/support/gemm.h"
@@ -259,9 +260,8 @@ static void report_median(struct levers *c, const char *what, const char *name,
         e = study_estimate_median(v, c->f->n_rounds);
         study_series(c->out, key, "", v, (size_t)c->f->n_rounds);
     }
-    *x = e.value;
+    frame_set(c->f, x, e.value, known ? "no round could be solved" : c->why_no_clock);
     frame_interval(c->f, x, e.lo, e.hi);
-    frame_why(c->f, x, known ? "no round could be solved" : c->why_no_clock);
 }
 
 static void report_elasticities(struct levers *c)
@@ -285,8 +285,7 @@ static void report_elasticities(struct levers *c)
     }
     report_median(c, "sum", "", rounds->sum, true);
     report_median(c, "rest", "", rounds->rest, true);
-    c->r->lever = lever;
-    frame_why(c->f, &c->r->lever, "no round could be solved");
+    frame_set(c->f, &c->r->lever, lever, "no round could be solved");
     mem_free(rounds);
 }
 
@@ -297,9 +296,10 @@ static void report_speed(const struct levers *c)
     c->r->step_ms = seconds * 1e3;
     c->r->step_gflops = c->work.cost[LEVER_BASE].flop / seconds * 1e-9;
     c->r->step_gbps = c->work.cost[LEVER_BASE].bytes / seconds * 1e-9;
-    frame_why(c->f, NULL, "no step was timed");
-    c->r->tokens_per_s = c->work.phase ? (double)c->work.n_tok / seconds : NAN;
-    frame_why(c->f, &c->r->tokens_per_s, "a control computes no tokens");
+    frame_why(c->f, "no step was timed");
+    frame_set(c->f, &c->r->tokens_per_s,
+              c->work.phase ? (double)c->work.n_tok / seconds : NAN,
+              "a control computes no tokens");
 }
 
 /* ---- the cell ---- */

@@ -12,49 +12,41 @@
 
 #include "base/home.h"
 #include "base/mem.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/engine.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 #include "format/fill.h"
 #include "kernels/quant.h"
 #include "model/sampler.h"
 
-struct opts {
-    char *model, *scheme;
-    int precision;
-    int64_t n_tok, seed;
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, model, NULL,                                                                  \
+      "Model file with f32, f16 or bf16 weights, also below $SANDWICH_DATA.")            \
+    X(STR, scheme, "w4c",                                                                \
+      "How the matrices are rounded: q8_0, q4_0, q4_1, q4_k, w4b64, w4b128, w4c or "     \
+      "w8c. none: they are kept as they are.")                                           \
+    OPTION_PRECISION(X)                                                                  \
+    X(INT, n_tok, "256", "Tokens of the text.", .min = 2, .max = 65536)                  \
+    X(INT, seed, "1", "Seed of the text.")
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, model, NULL,
-            "Model file with f32, f16 or bf16 weights, also below $SANDWICH_DATA."),
-    OPT_ROW(STR, scheme, "w4c",
-            "How the matrices are rounded: q8_0, q4_0, q4_1, q4_k, w4b64, w4b128, w4c or "
-            "w8c. none: they are kept as they are."),
-    ROW_PRECISION,
-    OPT_ROW(INT, n_tok, "256", "Tokens of the text.", .min = 2, .max = 65536),
-    OPT_ROW(INT, seed, "1", "Seed of the text."),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(weight_error, "", LOWER,                                                           \
+      "root mean square error of the weights / root mean square of the weights")         \
+    X(weight_bits, "bit", LOWER, "bits of a weight in the file, scales included")        \
+    X(logit_error, "", LOWER,                                                            \
+      "root mean square error of the logits / their root mean square around the mean")   \
+    X(kl_mean, "nat", LOWER, "divergence of the next token's probabilities, mean")       \
+    X(kl_max, "nat", LOWER, "... of the worst token")                                    \
+    X(same_top_frac, "", HIGHER,                                                         \
+      "share of tokens with the same most probable successor")                           \
+    X(perplexity, "", 0, "of the text, by the rounded model")                            \
+    X(perplexity_ratio, "", LOWER, "perplexity / that of the unrounded model")           \
+    X(n_plain, "", 0, "matrices kept as f32, because their rows are not whole blocks")
 
-static const struct study_metric metrics[] = {
-    {"weight_error", "", "lower",
-     "root mean square error of the weights / root mean square of the weights"},
-    {"weight_bits", "bit", "lower", "bits of a weight in the file, scales included"},
-    {"logit_error", "", "lower",
-     "root mean square error of the logits / their root mean square around the mean"},
-    {"kl_mean", "nat", "lower", "divergence of the next token's probabilities, mean"},
-    {"kl_max", "nat", "lower", "... of the worst token"},
-    {"same_top_frac", "", "higher",
-     "share of tokens with the same most probable successor"},
-    {"perplexity", "", "", "of the text, by the rounded model"},
-    {"perplexity_ratio", "", "lower", "perplexity / that of the unrounded model"},
-    {"n_plain", "", "", "matrices kept as f32, because their rows are not whole blocks"},
-    {0},
-};
+FRAME_TYPES;
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct mnn_quant_error {
+    FRAME_CELL;
     struct format_file *file, rounded;
     struct model_bench engine;
     struct model_phase *phase;
@@ -70,7 +62,7 @@ struct cell {
 
 /* Quantised rows to `to`, or, where they are not whole blocks, the f32 numbers that blocks
  * would give if the last weight were repeated to the end. */
-static int round_tensor(struct cell *f, const struct kern_quant_scheme *s,
+static int round_tensor(struct mnn_quant_error *c, const struct kern_quant_scheme *s,
                         struct format_tensor *t, char **to)
 {
     const struct kern_quant *q = kern_quant_of(s->type);
@@ -82,42 +74,42 @@ static int round_tensor(struct cell *f, const struct kern_quant_scheme *s,
 
     out.data = *to;
     out.type = plain ? KERN_F32 : s->type;
-    f->n_plain += plain;
+    c->n_plain += plain;
     for (int64_t r = 0; r < t->rows; r++) {
         char *blocks = plain ? *to + (size_t)t->cols * sizeof(float) : *to;
 
-        kern_row_to_f32(t->type, f->row, (const char *)t->data + (size_t)r * row_bytes,
+        kern_row_to_f32(t->type, c->row, (const char *)t->data + (size_t)r * row_bytes,
                         t->cols);
         for (int64_t i = t->cols; i < whole; i++)
-            f->row[i] = f->row[t->cols - 1];
-        TRY(kern_quantize(s, blocks, f->row, whole));
-        kern_quant_to_f32(q, f->back, blocks, whole);
+            c->row[i] = c->row[t->cols - 1];
+        TRY(kern_quantize(s, blocks, c->row, whole));
+        kern_quant_to_f32(q, c->back, blocks, whole);
         for (int64_t i = 0; i < t->cols; i++) {
-            double e = (double)f->row[i] - (double)f->back[i];
+            double e = (double)c->row[i] - (double)c->back[i];
 
-            f->error2 += e * e;
-            f->weight2 += (double)f->row[i] * (double)f->row[i];
+            c->error2 += e * e;
+            c->weight2 += (double)c->row[i] * (double)c->row[i];
         }
-        f->n_bits +=
+        c->n_bits +=
             8 * (double)kern_type_size(s->type, whole) * (double)t->cols / (double)whole;
         if (plain)
-            memcpy(*to, f->back, (size_t)t->cols * sizeof(float));
+            memcpy(*to, c->back, (size_t)t->cols * sizeof(float));
         *to += kern_type_size(out.type, t->cols);
     }
-    f->n_weights += (double)(t->rows * t->cols);
+    c->n_weights += (double)(t->rows * t->cols);
     *t = out;
     return OK;
 }
 
 /* The i-th matrix of a model; NULL after the last. Vectors are left out. */
-static struct format_tensor *matrix_at(struct format_file *f, int i)
+static struct format_tensor *matrix_at(struct format_file *c, int i)
 {
     const int per_layer = FORMAT_N_ROLES - FORMAT_ATTN_NORM;
 
     if (i < FORMAT_ATTN_NORM)
-        return &f->global[i];
+        return &c->global[i];
     i -= FORMAT_ATTN_NORM;
-    return i < per_layer * f->config.n_layers ? &f->layer[i / per_layer][i % per_layer]
+    return i < per_layer * c->config.n_layers ? &c->layer[i / per_layer][i % per_layer]
                                               : NULL;
 }
 
@@ -126,66 +118,68 @@ static bool is_matrix(const struct format_tensor *t)
     return t->data && t->rows > 1;
 }
 
-static int round_model(struct cell *f, const struct kern_quant_scheme *s)
+static int round_model(struct mnn_quant_error *c, const struct kern_quant_scheme *s)
 {
     size_t all = 0, cols = 0, layers;
     struct format_tensor *t;
     char *to;
 
-    f->rounded = *f->file;
-    f->rounded.layer = NULL;
-    TRY(format_fill_layers(&f->rounded));
-    layers = (size_t)f->file->config.n_layers * sizeof(f->rounded.layer[0]);
-    memcpy(f->rounded.layer, f->file->layer, layers);
-    for (int i = 0; (t = matrix_at(&f->rounded, i)) != NULL; i++) {
+    c->rounded = *c->file;
+    c->rounded.layer = NULL;
+    TRY(format_fill_layers(&c->rounded));
+    layers = (size_t)c->file->config.n_layers * sizeof(c->rounded.layer[0]);
+    memcpy(c->rounded.layer, c->file->layer, layers);
+    for (int i = 0; (t = matrix_at(&c->rounded, i)) != NULL; i++) {
         if (!is_matrix(t))
             continue;
         if (kern_type_quantised(t->type))
             return err_set(ERR_ARG, "%s: expected f32, f16 or bf16 weights, found %s",
-                           f->file->path, kern_type_name(t->type));
+                           c->file->path, kern_type_name(t->type));
         /* one row more: blocks that are read back */
         all += (size_t)(t->rows + 1) * (size_t)(t->cols + KERN_QUANT_MAX) * sizeof(float);
         cols = (size_t)t->cols > cols ? (size_t)t->cols : cols;
     }
-    f->bytes = mem_new(MEM_OTHER, all, 1);
-    f->row = mem_new(MEM_OTHER, cols + KERN_QUANT_MAX, sizeof(float));
-    f->back = mem_new(MEM_OTHER, cols + KERN_QUANT_MAX, sizeof(float));
-    if (!f->bytes || !f->row || !f->back)
+    c->bytes = mem_new(MEM_OTHER, all, 1);
+    c->row = mem_new(MEM_OTHER, cols + KERN_QUANT_MAX, sizeof(float));
+    c->back = mem_new(MEM_OTHER, cols + KERN_QUANT_MAX, sizeof(float));
+    if (!c->bytes || !c->row || !c->back)
         return ERR_NOMEM;
-    to = f->bytes;
-    for (int i = 0; s && (t = matrix_at(&f->rounded, i)) != NULL; i++)
+    to = c->bytes;
+    for (int i = 0; s && (t = matrix_at(&c->rounded, i)) != NULL; i++)
         if (is_matrix(t))
-            TRY(round_tensor(f, s, t, &to));
-    format_fill_types(&f->rounded);
+            TRY(round_tensor(c, s, t, &to));
+    format_fill_types(&c->rounded);
     return OK;
 }
 
 /* ---- the text, token by token ---- */
 
-static int open_engine(struct cell *f, const struct format_file *file,
-                       const struct opts *o, enum kern_precision precision)
+static int mnn_quant_error_open_engine(struct mnn_quant_error *c,
+                                       const struct format_file *file,
+                                       const struct opts *o,
+                                       enum kern_precision precision)
 {
     const struct model_phase_opts p = {.n_ranks = 1};
     struct model_phase_opts all = p;
 
-    TRY(model_bench_open(&f->engine, file,
+    TRY(model_bench_open(&c->engine, file,
                          &(struct model_bench_opts){.precision = precision,
                                                     .n_seqs = 1,
                                                     .step_tok = 1,
                                                     .max_tok = o->n_tok + 1,
                                                     .seed = (uint64_t)o->seed}));
-    all.n_threads = f->engine.budget.n;
-    return model_phase_open(&f->phase, f->engine.model, &all);
+    all.n_threads = c->engine.budget.n;
+    return model_phase_open(&c->phase, c->engine.model, &all);
 }
 
-static void close_engine(struct cell *f)
+static void close_engine(struct mnn_quant_error *c)
 {
-    model_phase_close(&f->phase);
-    model_bench_close(&f->engine);
+    model_phase_close(&c->phase);
+    model_bench_close(&c->engine);
 }
 
 /* Logits after each token, to out[n_tok][vocab]; with a sampler, of a text that it draws. */
-static int read_text(struct cell *f, const struct opts *o, float *out)
+static int read_text(struct mnn_quant_error *f, const struct opts *o, float *out)
 {
     int64_t vocab = f->file->config.vocab;
 
@@ -254,9 +248,10 @@ static double add_token(struct totals *t, const float *a, const float *b, int64_
     return kl;
 }
 
-static int report(const struct cell *f, const struct opts *o, struct study_cell *c)
+static int mnn_quant_error_report(const struct mnn_quant_error *c, const struct opts *o,
+                                  struct study_cell *out)
 {
-    int64_t vocab = f->file->config.vocab;
+    int64_t vocab = c->file->config.vocab;
     double n = (double)o->n_tok, *kl = mem_new(MEM_OTHER, (size_t)o->n_tok, sizeof(*kl));
     struct totals t = {0};
 
@@ -264,28 +259,25 @@ static int report(const struct cell *f, const struct opts *o, struct study_cell 
         return ERR_NOMEM;
     for (int64_t i = 0; i < o->n_tok; i++)
         kl[i] =
-            add_token(&t, f->want + i * vocab, f->got + i * vocab, vocab, f->ids[i + 1]);
+            add_token(&t, c->want + i * vocab, c->got + i * vocab, vocab, c->ids[i + 1]);
 
-    const struct study_number all[] = {
-        {"weight_error", f->weight2 > 0 ? sqrt(f->error2 / f->weight2) : 0},
-        {"weight_bits", f->n_weights > 0 ? f->n_bits / f->n_weights : NAN},
-        {"logit_error", sqrt(t.error2 / t.spread2)},
-        {"kl_mean", t.kl / n},
-        {"kl_max", t.kl_max},
-        {"same_top_frac", (double)t.same / n},
-        {"perplexity", exp(t.nll / n)},
-        {"perplexity_ratio", exp((t.nll - t.nll_base) / n)},
-        {"n_plain", f->n_plain},
-    };
-
-    STUDY_VALUES(c, all, "the weights are not rounded");
-    study_series(c, "kl_each", "nat", kl, (size_t)o->n_tok);
-    study_engine_report(c, &f->engine);
+    c->r->weight_error = c->weight2 > 0 ? sqrt(c->error2 / c->weight2) : 0;
+    c->r->weight_bits = c->n_weights > 0 ? c->n_bits / c->n_weights : NAN;
+    c->r->logit_error = sqrt(t.error2 / t.spread2);
+    c->r->kl_mean = t.kl / n;
+    c->r->kl_max = t.kl_max;
+    c->r->same_top_frac = (double)t.same / n;
+    c->r->perplexity = exp(t.nll / n);
+    c->r->perplexity_ratio = exp((t.nll - t.nll_base) / n);
+    c->r->n_plain = c->n_plain;
+    frame_why(c->f, "the weights are not rounded");
+    study_series(out, "kl_each", "nat", kl, (size_t)o->n_tok);
+    study_engine_report(out, &c->engine);
     mem_free(kl);
     return OK;
 }
 
-static int open_file(struct cell *f, const char *model)
+static int open_file(struct mnn_quant_error *c, const char *model)
 {
     char path[600];
 
@@ -294,51 +286,53 @@ static int open_file(struct cell *f, const char *model)
     if (access(home_data(path, sizeof(path), model), R_OK) != 0)
         return err_set(ERR_NOTFOUND, "%s: no such file here or below $SANDWICH_DATA",
                        model);
-    return format_open(&f->file, path);
+    return format_open(&c->file, path);
 }
 
-static int run(struct cell *f)
+static void mnn_quant_error_close(struct mnn_quant_error *c)
 {
-    const struct opts *o = f->o;
+    sampler_close(&c->sampler);
+    close_engine(c);
+    mem_free(c->rounded.layer);
+    mem_free(c->bytes);
+    mem_free(c->row);
+    mem_free(c->back);
+    mem_free(c->want);
+    mem_free(c->got);
+    mem_free(c->ids);
+    format_close(&c->file);
+}
+
+static int mnn_quant_error_run(struct mnn_quant_error *c)
+{
+    const struct opts *o = c->o;
     const struct sampler_opts draw = {.temperature = 1, .top_p = 1, .seed = o->seed};
     const struct kern_quant_scheme *s = NULL;
     size_t n;
 
-    TRY(open_file(f, o->model));
+    FRAME_CLOSE(c->f, mnn_quant_error_close, c);
+    TRY(open_file(c, o->model));
     if (strcmp(o->scheme, "none") != 0)
         TRY(kern_quant_scheme_find(o->scheme, &s));
-    n = (size_t)o->n_tok * (size_t)f->file->config.vocab;
-    f->want = mem_new(MEM_OTHER, n, sizeof(float));
-    f->got = mem_new(MEM_OTHER, n, sizeof(float));
-    f->ids = mem_new(MEM_OTHER, (size_t)o->n_tok + 1, sizeof(int32_t));
-    if (!f->want || !f->got || !f->ids)
+    n = (size_t)o->n_tok * (size_t)c->file->config.vocab;
+    c->want = mem_new(MEM_OTHER, n, sizeof(float));
+    c->got = mem_new(MEM_OTHER, n, sizeof(float));
+    c->ids = mem_new(MEM_OTHER, (size_t)o->n_tok + 1, sizeof(int32_t));
+    if (!c->want || !c->got || !c->ids)
         return ERR_NOMEM;
-    TRY(round_model(f, s));
-    f->ids[0] = f->file->config.bos_id > 0 ? f->file->config.bos_id : 0;
-    TRY(open_engine(f, f->file, o, KERN_EXACT));
-    TRY(sampler_open(&f->sampler, &draw, f->file->config.vocab,
-                     model_kern(f->engine.model)));
-    TRY(read_text(f, o, f->want));
-    sampler_close(&f->sampler);
-    close_engine(f);
-    study_progress(f->out, 0.5, "models");
-    TRY(open_engine(f, &f->rounded, o, (enum kern_precision)o->precision));
-    TRY(read_text(f, o, f->got));
-    return report(f, o, f->out);
-}
-
-static void end(struct cell *f)
-{
-    sampler_close(&f->sampler);
-    close_engine(f);
-    mem_free(f->rounded.layer);
-    mem_free(f->bytes);
-    mem_free(f->row);
-    mem_free(f->back);
-    mem_free(f->want);
-    mem_free(f->got);
-    mem_free(f->ids);
-    format_close(&f->file);
+    TRY(round_model(c, s));
+    c->ids[0] = c->file->config.bos_id > 0 ? c->file->config.bos_id : 0;
+    TRY(mnn_quant_error_open_engine(c, c->file, o, KERN_EXACT));
+    TRY(sampler_open(&c->sampler, &draw, c->file->config.vocab,
+                     model_kern(c->engine.model)));
+    TRY(read_text(c, o, c->want));
+    sampler_close(&c->sampler);
+    close_engine(c);
+    study_progress(c->out, 0.5, "models");
+    TRY(mnn_quant_error_open_engine(c, &c->rounded, o,
+                                    (enum kern_precision)o->precision));
+    TRY(read_text(c, o, c->got));
+    return mnn_quant_error_report(c, o, c->out);
 }
 
 STUDY(mnn_quant_error, "what rounding the weights costs: logits, divergence, perplexity");

@@ -6,71 +6,62 @@
 #include <stdio.h>
 
 #include "cpu/cpu.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/tile_formula.h"
 #include "experiments/study/support/tuning.h"
 
-struct opts {
-    char *matrix;
-    int type;
-    int64_t m, registers, rounds, cache_mb, seed;
-    double budget_s;
-};
-
 enum { W4A8, W4C, BF16, F32 };
 
-static const struct opt_row table[] = {
-    ROW_MATRIX_SPLIT,
-    OPT_ROW(ENUM, type, "w4a8",
-            "Weights and activations: q4_0 or the paper's w4c, with 8 bits, or bf16 or "
-            "f32 with f32.",
-            .values = "w4a8|w4c|bf16|f32"),
-    OPT_ROW(INT, m, "560", "Rows of activations.", .min = 1, .max = 65536),
-    OPT_ROW(INT, registers, "0",
-            "Vector registers in the formula. 0: those of the variant's instruction set.",
-            .min = 0, .max = 256),
-    OPT_ROW(INT, rounds, "9",
-            "Rounds in which the formula's tile, the best ones and the tuner's schedule "
-            "are measured again, in turn.",
-            .min = 3, .max = 99),
-    OPT_ROW(F64, budget_s, "3", "Measuring time of the tuner. 0: no limit.", .unit = "s",
-            .min = 0, .max = 1e6),
-    ROW_CACHE_MB,
-    OPT_ROW(INT, seed, "1", "Seed of weights, activations and the tuner's choices."),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MATRIX_SPLIT(X)                                                               \
+    X(ENUM, type, "w4a8",                                                                \
+      "Weights and activations: q4_0 or the paper's w4c, with 8 bits, or bf16 or f32 "   \
+      "with f32.",                                                                       \
+      .values = "w4a8|w4c|bf16|f32")                                                     \
+    X(INT, m, "560", "Rows of activations.", .min = 1, .max = 65536)                     \
+    X(INT, registers, "0",                                                               \
+      "Vector registers in the formula. 0: those of the variant's instruction set.",     \
+      .min = 0, .max = 256)                                                              \
+    X(INT, rounds, "9",                                                                  \
+      "Rounds in which the formula's tile, the best ones and the tuner's schedule are "  \
+      "measured again, in turn.",                                                        \
+      .min = 3, .max = 99)                                                               \
+    X(F64, budget_s, "3", "Measuring time of the tuner. 0: no limit.", .unit = "s",      \
+      .min = 0, .max = 1e6)                                                              \
+    OPTION_CACHE_MB(X)                                                                   \
+    X(INT, seed, "1", "Seed of weights, activations and the tuner's choices.")
 
-static const struct study_metric metrics[] = {
-    {"formula_over_best", "", "higher",
-     "rate of the formula's tile / rate of the best tile, by rounds in turn"},
-    {"formula_over_tuned", "", "higher",
-     "rate of the formula's tile / rate of the tuner's schedule, which also chose its "
-     "slice"},
-    {"formula_gflops", "GFLOP/s", "higher", "rate of the formula's tile"},
-    {"best_gflops", "GFLOP/s", "higher", "rate of the best tile"},
-    {"tuned_gflops", "GFLOP/s", "higher", "rate of the tuner's schedule"},
-    {"formula_rows", "", "", "rows of the formula's tile"},
-    {"formula_cols", "", "", "columns of the formula's tile"},
-    {"best_rows", "", "", "rows of the best tile"},
-    {"best_cols", "", "", "columns of the best tile"},
-    {"tuned_rows", "", "", "rows of the tuner's tile"},
-    {"tuned_cols", "", "", "columns of the tuner's tile"},
-    {"ideal_rows", "", "",
-     "rows of the formula's tile among all sizes, whether the engine has it or not"},
-    {"ideal_cols", "", "", "columns of the same tile"},
-    {"registers", "", "", "vector registers in the formula"},
-    {"n_tiles", "", "", "tiles measured"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(formula_over_best, "", HIGHER,                                                     \
+      "rate of the formula's tile / rate of the best tile, by rounds in turn")           \
+    X(formula_over_tuned, "", HIGHER,                                                    \
+      "rate of the formula's tile / rate of the tuner's schedule, which also chose its " \
+      "slice")                                                                           \
+    X(formula_gflops, "GFLOP/s", HIGHER, "rate of the formula's tile")                   \
+    X(best_gflops, "GFLOP/s", HIGHER, "rate of the best tile")                           \
+    X(tuned_gflops, "GFLOP/s", HIGHER, "rate of the tuner's schedule")                   \
+    X(formula_rows, "", 0, "rows of the formula's tile")                                 \
+    X(formula_cols, "", 0, "columns of the formula's tile")                              \
+    X(best_rows, "", 0, "rows of the best tile")                                         \
+    X(best_cols, "", 0, "columns of the best tile")                                      \
+    X(tuned_rows, "", 0, "rows of the tuner's tile")                                     \
+    X(tuned_cols, "", 0, "columns of the tuner's tile")                                  \
+    X(ideal_rows, "", 0,                                                                 \
+      "rows of the formula's tile among all sizes, whether the engine has it or not")    \
+    X(ideal_cols, "", 0, "columns of the same tile")                                     \
+    X(registers, "", 0, "vector registers in the formula")                               \
+    X(n_tiles, "", 0, "tiles measured")
+
+FRAME_TYPES;
 
 /* The entries that are measured again: the formula's tile, the tuner's schedule, and the tiles
  * that were fastest the first time. */
 enum { FORMULA, TUNED, FIRST_FAST, N_FAST = 4, N_AGAIN = FIRST_FAST + N_FAST };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct mnn_tile {
+    FRAME_CELL;
     struct study_threads threads;
     struct tune_bench *bench;
     struct tune_shape shape;
@@ -105,74 +96,74 @@ static int registers_of(const struct kern_variant *v)
 }
 
 /* The cost model's slice for a tile: its choice for a variant that has no other. */
-static void slice(const struct cell *f, struct tune_mk tile, struct kern_schedule *s)
+static void slice(const struct mnn_tile *c, struct tune_mk tile, struct kern_schedule *s)
 {
-    struct kern_variant only = *f->shape.v;
+    struct kern_variant only = *c->shape.v;
 
     for (int np = 1; np <= KERN_NP_MAX; np++)
         only.rows[np - 1] = np == tile.np ? (uint8_t)tile.mr : 0;
-    kern_schedule_default(s, &only, tune_bench_mat(f->bench), f->shape.m, f->threads.n);
+    kern_schedule_default(s, &only, tune_bench_mat(c->bench), c->shape.m, c->threads.n);
 }
 
-static int list_tiles(struct cell *f)
+static int list_tiles(struct mnn_tile *c)
 {
-    f->formula = -1;
-    f->n_tiles = tune_mks(f->shape.v, f->shape.m, f->tiles);
-    for (int i = 0; i < f->n_tiles; i++) {
-        int64_t mr = f->tiles[i].mr, cols = f->tiles[i].np * KERN_PANEL;
-        const struct tune_mk *best = &f->tiles[f->formula < 0 ? i : f->formula];
+    c->formula = -1;
+    c->n_tiles = tune_mks(c->shape.v, c->shape.m, c->tiles);
+    for (int i = 0; i < c->n_tiles; i++) {
+        int64_t mr = c->tiles[i].mr, cols = c->tiles[i].np * KERN_PANEL;
+        const struct tune_mk *best = &c->tiles[c->formula < 0 ? i : c->formula];
 
-        slice(f, f->tiles[i], &f->schedules[i]);
-        if (study_tile_fits(&f->product, mr, cols) &&
-            study_tile_moved(&f->product, mr, cols) <=
-                study_tile_moved(&f->product, best->mr, best->np * KERN_PANEL))
-            f->formula = i;
+        slice(c, c->tiles[i], &c->schedules[i]);
+        if (study_tile_fits(&c->product, mr, cols) &&
+            study_tile_moved(&c->product, mr, cols) <=
+                study_tile_moved(&c->product, best->mr, best->np * KERN_PANEL))
+            c->formula = i;
     }
-    if (f->formula < 0)
+    if (c->formula < 0)
         return err_set(ERR_UNSUPPORTED, "no tile of %s fits into %d registers",
-                       f->shape.v->name, f->product.registers);
+                       c->shape.v->name, c->product.registers);
     return OK;
 }
 
-static int open_work(struct cell *f)
+static int open_work(struct mnn_tile *c)
 {
-    const struct opts *o = f->o;
+    const struct opts *o = c->o;
     struct tune_bench_opts bench = {.seed = o->seed};
 
-    TRY(study_matrix_parse(o->matrix, o->m, &f->shape));
-    TRY(study_threads_open(&f->threads, 0, o->cache_mb));
-    bench.cache_bytes = f->threads.cache_bytes;
-    f->shape.v = variant_of(o->type);
-    f->product = (struct study_tile_product){
+    TRY(study_matrix_parse(o->matrix, o->m, &c->shape));
+    TRY(study_threads_open(&c->threads, 0, o->cache_mb));
+    bench.cache_bytes = c->threads.cache_bytes;
+    c->shape.v = variant_of(o->type);
+    c->product = (struct study_tile_product){
         .e = o->m,
-        .h = f->shape.n,
-        .l = f->shape.k,
-        .registers = o->registers ? (int)o->registers : registers_of(f->shape.v),
-        .vec_cols = f->shape.v->isa ? f->shape.v->vec_cols : KERN_PANEL};
-    TRY(tune_bench_open(&f->bench, f->threads.team, &bench));
-    TRY(tune_bench_shape(f->bench, &f->shape));
-    return list_tiles(f);
+        .h = c->shape.n,
+        .l = c->shape.k,
+        .registers = o->registers ? (int)o->registers : registers_of(c->shape.v),
+        .vec_cols = c->shape.v->isa ? c->shape.v->vec_cols : KERN_PANEL};
+    TRY(tune_bench_open(&c->bench, c->threads.team, &bench));
+    TRY(tune_bench_shape(c->bench, &c->shape));
+    return list_tiles(c);
 }
 
 /* ---- measuring ---- */
 
 /* Add a tile to those that are measured again, unless it is there. */
-static void add(struct cell *f, const struct kern_schedule *s)
+static void add(struct mnn_tile *c, const struct kern_schedule *s)
 {
-    for (int i = 0; i < f->n_again; i++)
-        if (i != TUNED && tune_same(&f->again[i], s))
+    for (int i = 0; i < c->n_again; i++)
+        if (i != TUNED && tune_same(&c->again[i], s))
             return;
-    f->again[f->n_again++] = *s;
+    c->again[c->n_again++] = *s;
 }
 
-static int nth_fastest(const struct cell *f, int nth)
+static int nth_fastest(const struct mnn_tile *c, int nth)
 {
-    for (int i = 0; i < f->n_tiles; i++) {
+    for (int i = 0; i < c->n_tiles; i++) {
         int faster = 0;
 
-        for (int k = 0; k < f->n_tiles; k++)
-            faster += f->first[k].estimate < f->first[i].estimate ||
-                      (f->first[k].estimate == f->first[i].estimate && k < i);
+        for (int k = 0; k < c->n_tiles; k++)
+            faster += c->first[k].estimate < c->first[i].estimate ||
+                      (c->first[k].estimate == c->first[i].estimate && k < i);
         if (faster == nth)
             return i;
     }
@@ -181,107 +172,105 @@ static int nth_fastest(const struct cell *f, int nth)
 
 /* Every tile twice; then the fastest ones with the others: a maximum over many tiles flatters
  * itself. */
-static int measure_tiles(struct cell *f)
+static int measure_tiles(struct mnn_tile *c)
 {
-    const struct opts *o = f->o;
+    const struct opts *o = c->o;
     struct kern_schedule tuned;
 
-    TRY(tune_compare(f->bench, f->schedules, f->n_tiles, f->threads.n, 2, f->first));
-    study_progress(f->out, 0.5, "tune");
-    TRY(opt_init(tune_opt_table, &f->tune));
-    f->tune.budget_s = o->budget_s;
-    f->tune.seed = o->seed;
-    TRY(study_tune_on(f->bench, "sandwich", &f->tune, f->threads.n, &f->shape, 1,
+    TRY(tune_compare(c->bench, c->schedules, c->n_tiles, c->threads.n, 2, c->first));
+    study_progress(c->out, 0.5, "tune");
+    TRY(opt_init(tune_opt_table, &c->tune));
+    c->tune.budget_s = o->budget_s;
+    c->tune.seed = o->seed;
+    TRY(study_tune_on(c->bench, "sandwich", &c->tune, c->threads.n, &c->shape, 1,
                       &tuned));
-    f->again[FORMULA] = f->schedules[f->formula];
-    f->again[TUNED] = tuned;
-    f->n_again = FIRST_FAST;
-    for (int i = 0; i < N_FAST && i < f->n_tiles; i++)
-        add(f, &f->schedules[nth_fastest(f, i)]);
-    TRY(tune_compare(f->bench, f->again, f->n_again, f->threads.n, (int)o->rounds,
-                     f->times));
-    f->best = FORMULA;
-    for (int i = FIRST_FAST; i < f->n_again; i++)
-        if (f->times[i].estimate < f->times[f->best].estimate)
-            f->best = i;
+    c->again[FORMULA] = c->schedules[c->formula];
+    c->again[TUNED] = tuned;
+    c->n_again = FIRST_FAST;
+    for (int i = 0; i < N_FAST && i < c->n_tiles; i++)
+        add(c, &c->schedules[nth_fastest(c, i)]);
+    TRY(tune_compare(c->bench, c->again, c->n_again, c->threads.n, (int)o->rounds,
+                     c->times));
+    c->best = FORMULA;
+    for (int i = FIRST_FAST; i < c->n_again; i++)
+        if (c->times[i].estimate < c->times[c->best].estimate)
+            c->best = i;
     return OK;
 }
 
 /* ---- what is reported ---- */
 
-static void report(struct cell *f, struct study_cell *c)
+static void mnn_tile_report(struct mnn_tile *c)
 {
-    const struct kern_schedule *formula = &f->again[FORMULA], *best = &f->again[f->best],
-                               *tuned = &f->again[TUNED];
-    double formula_s = f->times[FORMULA].estimate, best_s = f->times[f->best].estimate,
-           tuned_s = f->times[TUNED].estimate;
+    const struct kern_schedule *formula = &c->again[FORMULA], *best = &c->again[c->best],
+                               *tuned = &c->again[TUNED];
+    double formula_s = c->times[FORMULA].estimate, best_s = c->times[c->best].estimate,
+           tuned_s = c->times[TUNED].estimate;
     int64_t ep, hp;
 
-    study_tile_best(&f->product, &ep, &hp);
-    const struct study_number all[] = {
-        {"formula_over_best", best_s / formula_s},
-        {"formula_over_tuned", tuned_s / formula_s},
-        {"formula_gflops", study_gflops(&f->shape, formula_s)},
-        {"best_gflops", study_gflops(&f->shape, best_s)},
-        {"tuned_gflops", study_gflops(&f->shape, tuned_s)},
-        {"formula_rows", formula->mr},
-        {"formula_cols", formula->np * KERN_PANEL},
-        {"best_rows", best->mr},
-        {"best_cols", best->np * KERN_PANEL},
-        {"tuned_rows", tuned->mr},
-        {"tuned_cols", tuned->np * KERN_PANEL},
-        {"ideal_rows", (double)ep},
-        {"ideal_cols", (double)hp},
-        {"registers", f->product.registers},
-        {"n_tiles", f->n_tiles},
-    };
-
-    STUDY_VALUES(c, all, "a time was not a number");
+    study_tile_best(&c->product, &ep, &hp);
+    c->r->formula_over_best = best_s / formula_s;
+    c->r->formula_over_tuned = tuned_s / formula_s;
+    c->r->formula_gflops = study_gflops(&c->shape, formula_s);
+    c->r->best_gflops = study_gflops(&c->shape, best_s);
+    c->r->tuned_gflops = study_gflops(&c->shape, tuned_s);
+    c->r->formula_rows = formula->mr;
+    c->r->formula_cols = formula->np * KERN_PANEL;
+    c->r->best_rows = best->mr;
+    c->r->best_cols = best->np * KERN_PANEL;
+    c->r->tuned_rows = tuned->mr;
+    c->r->tuned_cols = tuned->np * KERN_PANEL;
+    c->r->ideal_rows = (double)ep;
+    c->r->ideal_cols = (double)hp;
+    c->r->registers = c->product.registers;
+    c->r->n_tiles = c->n_tiles;
+    frame_why(c->f, "a time was not a number");
 }
 
-static void report_tiles(const struct cell *f, struct study_cell *c)
+static void report_tiles(const struct mnn_tile *c, struct study_cell *out)
 {
     double rows[TUNE_MKS_MAX], cols[TUNE_MKS_MAX], gflops[TUNE_MKS_MAX],
         moved[TUNE_MKS_MAX], fits[TUNE_MKS_MAX];
-    size_t n = (size_t)f->n_tiles;
+    size_t n = (size_t)c->n_tiles;
 
-    for (int i = 0; i < f->n_tiles; i++) {
-        int64_t mr = f->tiles[i].mr, width = f->tiles[i].np * KERN_PANEL;
+    for (int i = 0; i < c->n_tiles; i++) {
+        int64_t mr = c->tiles[i].mr, width = c->tiles[i].np * KERN_PANEL;
 
         rows[i] = (double)mr;
         cols[i] = (double)width;
-        gflops[i] = study_gflops(&f->shape, f->first[i].estimate);
-        moved[i] = study_tile_moved(&f->product, mr, width);
-        fits[i] = study_tile_fits(&f->product, mr, width);
+        gflops[i] = study_gflops(&c->shape, c->first[i].estimate);
+        moved[i] = study_tile_moved(&c->product, mr, width);
+        fits[i] = study_tile_fits(&c->product, mr, width);
     }
-    study_series(c, "tile_rows", "rows", rows, n);
-    study_series(c, "tile_cols", "columns", cols, n);
-    study_series(c, "tile_gflops", "GFLOP/s", gflops, n);
-    study_series(c, "tile_moved", "", moved, n);
-    study_series(c, "tile_fits", "", fits, n);
+    study_series(out, "tile_rows", "rows", rows, n);
+    study_series(out, "tile_cols", "columns", cols, n);
+    study_series(out, "tile_gflops", "GFLOP/s", gflops, n);
+    study_series(out, "tile_moved", "", moved, n);
+    study_series(out, "tile_fits", "", fits, n);
 }
 
-static int run(struct cell *f)
+static void mnn_tile_close(struct mnn_tile *c)
+{
+    opt_free(tune_opt_table, &c->tune);
+    tune_bench_close(&c->bench);
+    study_threads_close(&c->threads);
+}
+
+static int mnn_tile_run(struct mnn_tile *c)
 {
     char text[128];
 
-    TRY(open_work(f));
-    study_progress(f->out, 0.1, "tiles");
-    TRY(measure_tiles(f));
-    report(f, f->out);
-    report_tiles(f, f->out);
-    kern_schedule_print(&f->again[TUNED], text, sizeof(text));
-    study_note_text(f->out, "tuned", text);
-    study_note_text(f->out, "variant", f->shape.v->name);
-    study_note_machine(f->out, &f->threads);
+    FRAME_CLOSE(c->f, mnn_tile_close, c);
+    TRY(open_work(c));
+    study_progress(c->out, 0.1, "tiles");
+    TRY(measure_tiles(c));
+    mnn_tile_report(c);
+    report_tiles(c, c->out);
+    kern_schedule_print(&c->again[TUNED], text, sizeof(text));
+    study_note_text(c->out, "tuned", text);
+    study_note_text(c->out, "variant", c->shape.v->name);
+    study_note_machine(c->out, &c->threads);
     return OK;
-}
-
-static void end(struct cell *f)
-{
-    opt_free(tune_opt_table, &f->tune);
-    tune_bench_close(&f->bench);
-    study_threads_close(&f->threads);
 }
 
 STUDY(mnn_tile, "the tile of MNN-LLM's formula compared with the measured best one");

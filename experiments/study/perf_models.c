@@ -8,18 +8,12 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/points.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 
 #define SPLITS_MAX 1000
 #define POINTS_MAX 64
-
-struct opts {
-    char *source, *points, *perf;
-    int keep;
-    int64_t n_splits, seed;
-    double train_frac;
-};
 
 static const char *perf_name(int i)
 {
@@ -27,52 +21,47 @@ static const char *perf_name(int i)
 }
 
 enum { ALL, ONE_BATCH };
-static const struct opt_row table[] = {
-    ROW_POINTS_SOURCE("form"),
-    ROW_POINTS_FILE,
-    OPT_ROW(STR, perf, "table", "Performance model.", .names = perf_name),
-    OPT_ROW(ENUM, keep, "all",
-            "one_batch: without points whose outputs took over twice as long as their "
-            "prompt and tokens, so that the batch was not computed as one.",
-            .values = "all|one_batch"),
-    OPT_ROW(F64, train_frac, "0.8", "Share that is fitted.", .min = 0.1, .max = 0.95),
-    OPT_ROW(INT, n_splits, "200", "Random divisions.", .min = 2, .max = SPLITS_MAX),
-    OPT_ROW(INT, seed, "1", "Seed of the divisions.", .min = 1, .max = 1 << 30),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_POINTS_SOURCE(X, "form")                                                      \
+    OPTION_POINTS_FILE(X)                                                                \
+    X(STR, perf, "table", "Performance model.", .names = perf_name)                      \
+    X(ENUM, keep, "all",                                                                 \
+      "one_batch: without points whose outputs took over twice as long as their prompt " \
+      "and tokens, so that the batch was not computed as one.",                          \
+      .values = "all|one_batch")                                                         \
+    X(F64, train_frac, "0.8", "Share that is fitted.", .min = 0.1, .max = 0.95)          \
+    X(INT, n_splits, "200", "Random divisions.", .min = 2, .max = SPLITS_MAX)            \
+    X(INT, seed, "1", "Seed of the divisions.", .min = 1, .max = 1 << 30)
 
-#define ERRORS(stem, text)                                                               \
-    {stem "_prompt_mape", "%", "lower", "mean absolute error of prompts, " text},        \
-    {                                                                                    \
-        stem "_token_mape", "%", "lower", "mean absolute error of tokens, " text         \
-    }
-static const struct study_metric metrics[] = {
-    ERRORS("rows", "rows divided at random; mean of the divisions"),
-    ERRORS("points", "distinct points divided at random; mean of the divisions"),
-    ERRORS("step", "each step left out in turn, with all points of its prompt and batch"),
-    ERRORS("inner", "the same, less steps at the end of a range"),
-    {"rows_mape", "%", "lower", "mean of rows_prompt_mape and rows_token_mape"},
-    {"points_mape", "%", "lower", "mean of points_prompt_mape and points_token_mape"},
-    {"batch_prompt_mape", "%", "lower",
-     "batches of prompts, fitted on single prompts: prompt x batch"},
-    {"long_prompt_mape", "%", "lower",
-     "single prompts of over 2,048 tokens, fitted on shorter ones"},
-    {"batch_token_mape", "%", "lower",
-     "tokens of batches over 16, fitted on smaller ones"},
-    {"context_token_mape", "%", "lower",
-     "tokens after prompts of over 512 tokens, fitted on shorter ones"},
-    {"beyond_mape", "%", "lower", "mean of these four, where they are known"},
-    {"repeat_spread", "%", "",
-     "median over the points of (largest - smallest) / median of the repeats, tokens"},
-    {"n_rows", "", "", "rows"},
-    {"n_points", "", "", "distinct points"},
-    {"n_not_one_batch", "", "", "points that keep = one_batch leaves out"},
-    {0},
-};
+#define ERRORS(X, stem, text)                                                            \
+    X(stem##_prompt_mape, "%", LOWER, "mean absolute error of prompts, " text)           \
+    X(stem##_token_mape, "%", LOWER, "mean absolute error of tokens, " text)
+#define RESULTS(X)                                                                       \
+    ERRORS(X, rows, "rows divided at random; mean of the divisions")                     \
+    ERRORS(X, points, "distinct points divided at random; mean of the divisions")        \
+    ERRORS(X, step,                                                                      \
+           "each step left out in turn, with all points of its prompt and batch")        \
+    ERRORS(X, inner, "the same, less steps at the end of a range")                       \
+    X(rows_mape, "%", LOWER, "mean of rows_prompt_mape and rows_token_mape")             \
+    X(points_mape, "%", LOWER, "mean of points_prompt_mape and points_token_mape")       \
+    X(batch_prompt_mape, "%", LOWER,                                                     \
+      "batches of prompts, fitted on single prompts: prompt x batch")                    \
+    X(long_prompt_mape, "%", LOWER,                                                      \
+      "single prompts of over 2,048 tokens, fitted on shorter ones")                     \
+    X(batch_token_mape, "%", LOWER, "tokens of batches over 16, fitted on smaller ones") \
+    X(context_token_mape, "%", LOWER,                                                    \
+      "tokens after prompts of over 512 tokens, fitted on shorter ones")                 \
+    X(beyond_mape, "%", LOWER, "mean of these four, where they are known")               \
+    X(repeat_spread, "%", 0,                                                             \
+      "median over the points of (largest - smallest) / median of the repeats, tokens")  \
+    X(n_rows, "", 0, "rows")                                                             \
+    X(n_points, "", 0, "distinct points")                                                \
+    X(n_not_one_batch, "", 0, "points that keep = one_batch leaves out")
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+FRAME_TYPES;
+
+struct perf_models {
+    FRAME_CELL;
     const struct cluster_perf_kind *kind;
     struct cluster_point *rows, *points, *fitted; /* fitted: room for all rows */
     int n_rows, n_points;
@@ -99,8 +88,8 @@ static double expected(const struct cluster_perf *perf, const struct cluster_poi
 }
 
 /* Fit to the points that are not unseen, add the errors of those that are. */
-static int validate(struct errors *e, struct cell *c, const struct cluster_point *p,
-                    int n)
+static int validate(struct errors *e, struct perf_models *c,
+                    const struct cluster_point *p, int n)
 {
     struct cluster_perf perf = {.kind = c->kind};
     int n_fitted = 0;
@@ -139,7 +128,7 @@ static void divide(struct rng *rng, bool *unseen, int n, double train_frac)
     }
 }
 
-static void random_divisions(struct cell *c, const char *stem,
+static void random_divisions(struct perf_models *c, const char *stem,
                              const struct cluster_point *p, int n)
 {
     static double v[2][SPLITS_MAX];
@@ -163,12 +152,13 @@ static void random_divisions(struct cell *c, const char *stem,
     for (int what = PROMPT; what <= TOKEN; what++) {
         snprintf(name, sizeof(name), "%s_%s_mape", stem,
                  what == PROMPT ? "prompt" : "token");
-        study_value(c->out, name, stats_mean(v[what], (size_t)n_done), why);
+        frame_set(c->f, frame_named(c->f, "%s", name),
+                  stats_mean(v[what], (size_t)n_done), why);
         sum += stats_mean(v[what], (size_t)n_done) / 2;
         study_series(c->out, name, "%", v[what], (size_t)n_done);
     }
     snprintf(name, sizeof(name), "%s_mape", stem);
-    study_value(c->out, name, sum, why);
+    frame_set(c->f, frame_named(c->f, "%s", name), sum, why);
 }
 
 /* --- each step in turn: points that differ in the number of outputs only are of one step */
@@ -179,7 +169,7 @@ static bool is_one_step(const struct cluster_point *a, const struct cluster_poin
 }
 
 /* Has another point a longer prompt, another a shorter one, and another a larger batch? */
-static bool is_inner(const struct cell *c, int i)
+static bool is_inner(const struct perf_models *c, int i)
 {
     const struct cluster_point *p = c->points;
     bool shorter = false, longer = false, larger = false;
@@ -192,7 +182,7 @@ static bool is_inner(const struct cell *c, int i)
     return shorter && longer && larger;
 }
 
-static void one_out(struct cell *c)
+static void one_out(struct perf_models *c)
 {
     static const char *const names[2][2] = {{"step_prompt_mape", "step_token_mape"},
                                             {"inner_prompt_mape", "inner_token_mape"}};
@@ -220,8 +210,8 @@ static void one_out(struct cell *c)
     }
     for (int inner = 0; inner < 2; inner++)
         for (int what = PROMPT; what <= TOKEN; what++)
-            study_value(c->out, names[inner][what], mape(&all[inner], what),
-                        "no such step, or too few others to fit");
+            frame_set(c->f, frame_named(c->f, "%s", names[inner][what]),
+                      mape(&all[inner], what), "no such step, or too few others to fit");
     study_series(c->out, "prompt_error", "%", error[PROMPT], (size_t)c->n_points);
     study_series(c->out, "token_error", "%", error[TOKEN], (size_t)c->n_points);
 }
@@ -245,7 +235,7 @@ static int role(enum beyond which, const struct cluster_point *p)
     }
 }
 
-static void beyond(struct cell *c)
+static void beyond(struct perf_models *c)
 {
     static const struct {
         const char *name;
@@ -272,13 +262,13 @@ static void beyond(struct cell *c)
         }
         rc = validate(&e, c, part, n);
         v = rc == OK ? mape(&e, all[which].what) : NAN;
-        study_value(c->out, all[which].name, v,
-                    rc == OK ? "no point is beyond those fitted" : err_msg());
+        frame_set(c->f, frame_named(c->f, "%s", all[which].name), v,
+                  rc == OK ? "no point is beyond those fitted" : err_msg());
         if (!isnan(v))
             known[n_known++] = v;
     }
-    study_value(c->out, "beyond_mape", stats_mean(known, n_known),
-                "no point is beyond those fitted");
+    frame_set(c->f, &c->r->beyond_mape, stats_mean(known, n_known),
+              "no point is beyond those fitted");
     mem_free(part);
 }
 
@@ -289,7 +279,7 @@ static bool is_one_batch(const struct cluster_point *p)
     return !(p->e2e_ms > 2 * (p->prompt_ms + (double)p->output_tok * p->token_ms));
 }
 
-static double spread(const struct cell *c)
+static double spread(const struct perf_models *c)
 {
     double *v = mem_new(MEM_OTHER, (size_t)c->n_points, sizeof(*v)), median;
 
@@ -310,19 +300,20 @@ static double spread(const struct cell *c)
     return median;
 }
 
-static int read_points(struct cell *c)
+static int read_points(struct perf_models *c)
 {
     int n_all;
 
     TRY(study_points_read(&c->rows, &c->n_rows, c->o->source, c->o->points));
+    FRAME_CLOSE(c->f, mem_free, c->rows);
     n_all = c->n_rows;
     c->n_rows = 0;
     for (int i = 0; i < n_all; i++)
         if (c->o->keep == ALL || is_one_batch(&c->rows[i]))
             c->rows[c->n_rows++] = c->rows[i];
-    c->points = mem_new(MEM_OTHER, (size_t)n_all, sizeof(*c->points));
-    c->fitted = mem_new(MEM_OTHER, (size_t)n_all, sizeof(*c->fitted));
-    c->unseen = mem_new(MEM_OTHER, (size_t)n_all, sizeof(*c->unseen));
+    c->points = frame_new(c->f, (size_t)n_all, sizeof(*c->points));
+    c->fitted = frame_new(c->f, (size_t)n_all, sizeof(*c->fitted));
+    c->unseen = frame_new(c->f, (size_t)n_all, sizeof(*c->unseen));
     c->n_points = c->n_rows;
     memcpy(c->points, c->rows, (size_t)c->n_rows * sizeof(*c->points));
     cluster_points_join(c->points, &c->n_points);
@@ -331,7 +322,7 @@ static int read_points(struct cell *c)
                : err_set(ERR_LIMIT, "%s: more than %d points", c->o->source, POINTS_MAX);
 }
 
-static void report_points(struct cell *c)
+static void report_points(struct perf_models *c)
 {
     double v[5][POINTS_MAX];
     int n = c->n_points, n_not = 0;
@@ -351,16 +342,16 @@ static void report_points(struct cell *c)
     study_series(c->out, "output_tok", "tok", v[2], (size_t)n);
     study_series(c->out, "prompt_ms", "ms", v[3], (size_t)n);
     study_series(c->out, "token_ms", "ms", v[4], (size_t)n);
-    study_value(c->out, "n_rows", c->n_rows, NULL);
-    study_value(c->out, "n_points", c->n_points, NULL);
-    study_value(c->out, "n_not_one_batch", n_not, NULL);
-    study_value(c->out, "repeat_spread", spread(c), "no tokens");
+    c->r->n_rows = c->n_rows;
+    c->r->n_points = c->n_points;
+    c->r->n_not_one_batch = n_not;
+    frame_set(c->f, &c->r->repeat_spread, spread(c), "no tokens");
     study_evidence(c->out, study_points_evidence(c->o->source),
                    "prompt_tok batch output_tok prompt_ms token_ms n_rows n_points "
                    "n_not_one_batch repeat_spread");
 }
 
-static int run(struct cell *c)
+static int perf_models_run(struct perf_models *c)
 {
     TRY(cluster_perf_find(c->o->perf, &c->kind));
     TRY(read_points(c));
@@ -370,14 +361,6 @@ static int run(struct cell *c)
     one_out(c);
     beyond(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    mem_free(c->rows);
-    mem_free(c->points);
-    mem_free(c->fitted);
-    mem_free(c->unseen);
 }
 
 STUDY(perf_models,

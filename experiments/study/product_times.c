@@ -3,54 +3,46 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/profile.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 
-struct opts {
-    char *type;
-    int64_t n_threads, max_tok;
-    double min_ms;
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, type, "bf16", "Type of the weights.")                                         \
+    X(INT, n_threads, "1", "Threads.", .min = 1, .max = 1024)                            \
+    X(INT, max_tok, "1024", "Tokens of the largest product; a power of two.", .min = 1,  \
+      .max = 1024)                                                                       \
+    X(F64, min_ms, "10", "Each point is timed for at least so long.", .unit = "ms",      \
+      .min = 0, .max = 1e4)
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, type, "bf16", "Type of the weights."),
-    OPT_ROW(INT, n_threads, "1", "Threads.", .min = 1, .max = 1024),
-    OPT_ROW(INT, max_tok, "1024", "Tokens of the largest product; a power of two.",
-            .min = 1, .max = 1024),
-    OPT_ROW(F64, min_ms, "10", "Each point is timed for at least so long.", .unit = "ms",
-            .min = 0, .max = 1e4),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(line_start_us, "us", 0, "alpha of one line through all points")                    \
+    X(line_ns_per_kmac, "ns", 0, "beta, of 1000 weights times tokens")                   \
+    X(line_r2, "", 0, "r2 of the line")                                                  \
+    X(line_one_tok_error_frac, "", LOWER,                                                \
+      "median |predicted / measured - 1| of products of one token, by the line")         \
+    X(line_error_frac, "", LOWER,                                                        \
+      "the same of a fifth of all points, by a line fitted on the others")               \
+    X(regimes_start_us, "us", 0, "start of the model of two regimes")                    \
+    X(regimes_gbps, "GB/s", 0, "its bandwidth")                                          \
+    X(regimes_gflops, "GFLOP/s", 0, "its rate of computing")                             \
+    X(regimes_one_tok_error_frac, "", LOWER,                                             \
+      "median error of products of one token, by two regimes")                           \
+    X(regimes_error_frac, "", LOWER,                                                     \
+      "the same of a fifth of all points, by two regimes fitted on the others")          \
+    X(one_tok_ms, "ms", LOWER | SOME, "a product of one token with 4096 x 4096 weights") \
+    X(many_tok_ms, "ms", LOWER | SOME, "the same of the most tokens")                    \
+    X(n_points, "", 0, "points")
 
-static const struct study_metric metrics[] = {
-    {"line_start_us", "us", "", "alpha of one line through all points"},
-    {"line_ns_per_kmac", "ns", "", "beta, of 1000 weights times tokens"},
-    {"line_r2", "", "", "r2 of the line"},
-    {"line_one_tok_error_frac", "", "lower",
-     "median |predicted / measured - 1| of products of one token, by the line"},
-    {"line_error_frac", "", "lower",
-     "the same of a fifth of all points, by a line fitted on the others"},
-    {"regimes_start_us", "us", "", "start of the model of two regimes"},
-    {"regimes_gbps", "GB/s", "", "its bandwidth"},
-    {"regimes_gflops", "GFLOP/s", "", "its rate of computing"},
-    {"regimes_one_tok_error_frac", "", "lower",
-     "median error of products of one token, by two regimes"},
-    {"regimes_error_frac", "", "lower",
-     "the same of a fifth of all points, by two regimes fitted on the others"},
-    {"one_tok_ms", "ms", "lower", "a product of one token with 4096 x 4096 weights"},
-    {"many_tok_ms", "ms", "lower", "the same of the most tokens"},
-    {"n_points", "", "", "points"},
-    {0},
-};
+FRAME_TYPES;
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct product_times {
+    FRAME_CELL;
     struct study_profiles profiles;
 };
 
-static void report_points(struct cell *c, const struct hetero_profile_cpu *p)
+static void report_points(struct product_times *c, const struct hetero_profile_cpu *p)
 {
     size_t n = (size_t)p->fit.n_points;
     double *weights = mem_new(MEM_OTHER, 5 * n, sizeof(double)), *tok = weights + n;
@@ -63,9 +55,9 @@ static void report_points(struct cell *c, const struct hetero_profile_cpu *p)
         line[i] = hetero_line_s(&p->fit.line, &p->points[i]);
         regimes[i] = hetero_regimes_s(&p->fit.regimes, &p->points[i]);
         if (weights[i] == 4096.0 * 4096 && tok[i] == 1)
-            study_value(c->out, "one_tok_ms", 1e3 * s[i], NULL);
+            c->r->one_tok_ms = 1e3 * s[i];
         else if (weights[i] == 4096.0 * 4096 && (int64_t)tok[i] == c->o->max_tok)
-            study_value(c->out, "many_tok_ms", 1e3 * s[i], NULL);
+            c->r->many_tok_ms = 1e3 * s[i];
     }
     study_series(c->out, "weights", "", weights, n);
     study_series(c->out, "n_tok", "tok", tok, n);
@@ -75,7 +67,7 @@ static void report_points(struct cell *c, const struct hetero_profile_cpu *p)
     mem_free(weights);
 }
 
-static int run(struct cell *c)
+static int product_times_run(struct product_times *c)
 {
     struct study_profile_key key = {.n_threads = (int)c->o->n_threads,
                                     .max_tok = c->o->max_tok,
@@ -84,40 +76,32 @@ static int run(struct cell *c)
     const struct hetero_fit *f;
     struct study_threads threads;
 
+    FRAME_CLOSE(c->f, study_profiles_close, &c->profiles);
     if (c->o->max_tok & (c->o->max_tok - 1))
         return err_set(ERR_ARG, "study.max_tok: expected a power of two, found %lld",
                        (long long)c->o->max_tok);
     TRY(kern_type_parse(c->o->type, &key.type));
     TRY(study_profile_get(&c->profiles, &key, &p));
     f = &p->cpu[0].fit;
-    {
-        const struct study_number all[] = {
-            {"line_start_us", 1e6 * f->line.start_s},
-            {"line_ns_per_kmac", 1e12 * f->line.s_per_unit},
-            {"line_r2", f->line.r2},
-            {"line_one_tok_error_frac", f->line_one_tok},
-            {"line_error_frac", f->line_errors.median},
-            {"regimes_start_us", 1e6 * f->regimes.start_s},
-            {"regimes_gbps",
-             isfinite(f->regimes.bytes_per_s) ? 1e-9 * f->regimes.bytes_per_s : NAN},
-            {"regimes_gflops",
-             isfinite(f->regimes.macs_per_s) ? 2e-9 * f->regimes.macs_per_s : NAN},
-            {"regimes_one_tok_error_frac", f->regimes_one_tok},
-            {"regimes_error_frac", f->regimes_errors.median},
-            {"n_points", f->n_points}};
-
-        STUDY_VALUES(c->out, all, "no point is in that regime");
-    }
+    c->r->line_start_us = 1e6 * f->line.start_s;
+    c->r->line_ns_per_kmac = 1e12 * f->line.s_per_unit;
+    c->r->line_r2 = f->line.r2;
+    c->r->line_one_tok_error_frac = f->line_one_tok;
+    c->r->line_error_frac = f->line_errors.median;
+    c->r->regimes_start_us = 1e6 * f->regimes.start_s;
+    c->r->regimes_gbps =
+        isfinite(f->regimes.bytes_per_s) ? 1e-9 * f->regimes.bytes_per_s : NAN;
+    c->r->regimes_gflops =
+        isfinite(f->regimes.macs_per_s) ? 2e-9 * f->regimes.macs_per_s : NAN;
+    c->r->regimes_one_tok_error_frac = f->regimes_one_tok;
+    c->r->regimes_error_frac = f->regimes_errors.median;
+    c->r->n_points = f->n_points;
+    frame_why(c->f, "no point is in that regime");
     report_points(c, &p->cpu[0]);
     TRY(study_threads_open(&threads, c->o->n_threads, 0));
     study_note_machine(c->out, &threads);
     study_threads_close(&threads);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_profiles_close(&c->profiles);
 }
 
 STUDY(product_times, "products by tokens, and two models of how long they take");

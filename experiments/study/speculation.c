@@ -14,73 +14,60 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "experiments/study/support/compare.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/engine.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 
 #define DRAFT_MAX 32
 
-struct opts {
-    char *model;
-    int precision;
-    int64_t draft_tok, n_prompt_tok, n_output_tok, rounds, seed;
-    double draft_cost;
-    bool deterministic;
-};
-
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    ROW_PRECISION,
-    OPT_ROW(INT, draft_tok, "4", "Tokens that the draft proposes for each step.",
-            .min = 1, .max = DRAFT_MAX),
-    OPT_ROW(F64, draft_cost, "0",
-            "Time that a token of the draft is charged with, as a share of a step of one "
-            "row.",
-            .min = 0, .max = 10),
-    OPT_ROW(INT, n_prompt_tok, "64", "Prompt tokens.", .min = 1, .max = 65536),
-    OPT_ROW(INT, n_output_tok, "192", "Output tokens of a run.", .min = 8, .max = 65536),
-    OPT_ROW(INT, rounds, "5", "Rounds of all acceptances, in turn.", .min = 3, .max = 99),
-    OPT_ROW(BOOL, deterministic, "false",
-            "Compute the same bits in a step of several rows as in one of one row."),
-    OPT_ROW(INT, seed, "1", "Seed of the prompt and of what the draft gets wrong."),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_PRECISION(X)                                                                  \
+    X(INT, draft_tok, "4", "Tokens that the draft proposes for each step.", .min = 1,    \
+      .max = DRAFT_MAX)                                                                  \
+    X(F64, draft_cost, "0",                                                              \
+      "Time that a token of the draft is charged with, as a share of a step of one "     \
+      "row.",                                                                            \
+      .min = 0, .max = 10)                                                               \
+    X(INT, n_prompt_tok, "64", "Prompt tokens.", .min = 1, .max = 65536)                 \
+    X(INT, n_output_tok, "192", "Output tokens of a run.", .min = 8, .max = 65536)       \
+    X(INT, rounds, "5", "Rounds of all acceptances, in turn.", .min = 3, .max = 99)      \
+    X(BOOL, deterministic, "false",                                                      \
+      "Compute the same bits in a step of several rows as in one of one row.")           \
+    X(INT, seed, "1", "Seed of the prompt and of what the draft gets wrong.")
 
 /* Chances with which a proposed token is the model's. */
-#define CHANCES(X)     X(0) X(20) X(40) X(60) X(80) X(100)
-#define COUNT(percent) +1
-enum { N_CHANCES = 0 CHANCES(COUNT) };
-#define VALUE(percent) percent,
-static const int chances[] = {CHANCES(VALUE)}; /* in % */
-#define METRICS(percent)                                                                 \
-    {"speedup_a" #percent, "x", "higher",                                                \
-     "decode speed with a draft that is right " #percent " % of the time / without"},    \
-        {"predicted_a" #percent, "x", "", "the same as predicted, for its acceptance"},  \
-        {"acceptance_a" #percent, "", "", "its acceptance"},
+#define CHANCES(Y, X)     Y(X, 0) Y(X, 20) Y(X, 40) Y(X, 60) Y(X, 80) Y(X, 100)
+#define COUNT(X, percent) +1
+enum { N_CHANCES = 0 CHANCES(COUNT, ) };
+#define VALUE(X, percent) percent,
+static const int chances[] = {CHANCES(VALUE, )}; /* in % */
+#define CHANCE_RESULTS(X, percent)                                                       \
+    X(speedup_a##percent, "x", HIGHER,                                                   \
+      "decode speed with a draft that is right " #percent " % of the time / without")    \
+    X(predicted_a##percent, "x", 0, "the same as predicted, for its acceptance")         \
+    X(acceptance_a##percent, "", 0, "its acceptance")
 
-static const struct study_metric metrics[] = {
-    CHANCES(METRICS){"step_cost", "x", "lower",
-                     "time of a step of draft_tok + 1 rows / of one row"},
-    {"breakeven_predicted", "%", "lower",
-     "acceptance from which the draft pays, by the times of steps"},
-    {"breakeven_measured", "%", "lower", "the same, where the measured speeds cross 1"},
-    {"breakeven_error", "points", "lower", "|measured - predicted|"},
-    {"prediction_error", "%", "lower", "most |measured / predicted - 1| of a speed-up"},
-    {"n_different", "tok", "lower",
-     "output tokens that are not those of greedy decoding"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    CHANCES(CHANCE_RESULTS, X)                                                           \
+    X(step_cost, "x", LOWER, "time of a step of draft_tok + 1 rows / of one row")        \
+    X(breakeven_predicted, "%", LOWER,                                                   \
+      "acceptance from which the draft pays, by the times of steps")                     \
+    X(breakeven_measured, "%", LOWER, "the same, where the measured speeds cross 1")     \
+    X(breakeven_error, "points", LOWER, "|measured - predicted|")                        \
+    X(prediction_error, "%", LOWER, "most |measured / predicted - 1| of a speed-up")     \
+    X(n_different, "tok", LOWER, "output tokens that are not those of greedy decoding")
+
+FRAME_TYPES;
 
 /* What is timed in turn: without a draft, single steps of many rows, and each chance. */
 enum { PLAIN, STEPS, CHANCE_0, N_WAYS = CHANCE_0 + N_CHANCES };
-enum { ACCEPTANCE, DIFFERENT, N_PARTS };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct speculation {
+    FRAME_CELL;
     struct model_bench engine;
     struct model_phase *phase;
-    struct study_compare ways;
+    double acceptance[N_CHANCES], different[N_CHANCES]; /* of each chance */
     int32_t *prompt, *greedy; /* [n_prompt_tok], [n_output_tok + draft_tok + 1] */
     float *logits;            /* [draft_tok + 1, vocab] */
     struct model_chunk rows[DRAFT_MAX + 1];
@@ -88,7 +75,7 @@ struct cell {
     struct rng rng;
 };
 
-static int32_t argmax(const struct cell *c, int row)
+static int32_t argmax(const struct speculation *c, int row)
 {
     int vocab = model_config_of(c->engine.model)->vocab;
     const struct kern_variant *v = model_kern(c->engine.model)->v[KERN_ARGMAX];
@@ -98,7 +85,7 @@ static int32_t argmax(const struct cell *c, int row)
 
 /* A step of the n tokens in c->ids, the first at place pos of the sequence: rows of one sequence,
  * each of which attends to those before it. */
-static int step(struct cell *c, int n, int64_t pos)
+static int speculation_step(struct speculation *c, int n, int64_t pos)
 {
     for (int i = 0; i < n; i++)
         c->rows[i] = (struct model_chunk){.kv = &c->engine.steps.kv[0],
@@ -110,17 +97,17 @@ static int step(struct cell *c, int n, int64_t pos)
 }
 
 /* The prompt, in steps of one token: keys and values as steps leave them. */
-static int prefill(struct cell *c)
+static int prefill(struct speculation *c)
 {
     for (int64_t i = 0; i < c->o->n_prompt_tok; i++) {
         c->ids[0] = c->prompt[i];
-        TRY(step(c, 1, i));
+        TRY(speculation_step(c, 1, i));
     }
     return OK;
 }
 
 /* What greedy decoding gives, some tokens more than a run has, for the draft to propose. */
-static int find_greedy(struct cell *c)
+static int find_greedy(struct speculation *c)
 {
     int64_t n = c->o->n_output_tok + c->o->draft_tok + 1;
 
@@ -128,20 +115,20 @@ static int find_greedy(struct cell *c)
     for (int64_t i = 0; i < n; i++) {
         c->greedy[i] = argmax(c, 0);
         c->ids[0] = c->greedy[i];
-        TRY(step(c, 1, c->o->n_prompt_tok + i));
+        TRY(speculation_step(c, 1, c->o->n_prompt_tok + i));
     }
     return OK;
 }
 
 /* ---- what is timed: n_output_tok tokens after the first, which the prompt has given ---- */
 
-static int plain(struct cell *c, double *seconds)
+static int plain(struct speculation *c, double *seconds)
 {
     uint64_t t0 = clock_ns();
 
     c->ids[0] = c->greedy[0];
     for (int64_t i = 0; i < c->o->n_output_tok; i++) {
-        TRY(step(c, 1, c->o->n_prompt_tok + i));
+        TRY(speculation_step(c, 1, c->o->n_prompt_tok + i));
         c->ids[0] = argmax(c, 0);
     }
     *seconds = (double)(clock_ns() - t0) * 1e-9;
@@ -149,14 +136,14 @@ static int plain(struct cell *c, double *seconds)
 }
 
 /* Steps of all rows, as many tokens apart as a whole draft: the mean time of one. */
-static int steps(struct cell *c, double *seconds)
+static int steps(struct speculation *c, double *seconds)
 {
     int n = (int)c->o->draft_tok + 1, n_steps = 0;
     uint64_t t0 = clock_ns();
 
     for (int64_t i = 0; i < c->o->n_output_tok; i += n, n_steps++) {
         memcpy(c->ids, c->greedy + i, (size_t)n * sizeof(*c->ids));
-        TRY(step(c, n, c->o->n_prompt_tok + i));
+        TRY(speculation_step(c, n, c->o->n_prompt_tok + i));
         (void)argmax(c, 0);
     }
     *seconds = (double)(clock_ns() - t0) * 1e-9 / n_steps;
@@ -164,7 +151,7 @@ static int steps(struct cell *c, double *seconds)
 }
 
 /* From the place `at` in the output on: the model's tokens, wrong from some one on. */
-static void propose(struct cell *c, int64_t at, double chance)
+static void propose(struct speculation *c, int64_t at, double chance)
 {
     int vocab = model_config_of(c->engine.model)->vocab;
 
@@ -175,7 +162,7 @@ static void propose(struct cell *c, int64_t at, double chance)
     }
 }
 
-static int speculate(struct cell *c, double chance, double *seconds)
+static int speculate(struct speculation *c, int i, double *seconds)
 {
     int64_t at = 0, n_asked = 0, n_accepted = 0, n_different = 0;
     int32_t next = c->greedy[0];
@@ -184,9 +171,9 @@ static int speculate(struct cell *c, double chance, double *seconds)
     while (at < c->o->n_output_tok) {
         int k = 0;
 
-        propose(c, at, chance);
+        propose(c, at, chances[i] / 100.0);
         c->ids[0] = next;
-        TRY(step(c, (int)c->o->draft_tok + 1, c->o->n_prompt_tok + at));
+        TRY(speculation_step(c, (int)c->o->draft_tok + 1, c->o->n_prompt_tok + at));
         for (;; k++) { /* row k says what comes after the token k of this step */
             next = argmax(c, k);
             n_different += next != c->greedy[at + k + 1];
@@ -200,20 +187,18 @@ static int speculate(struct cell *c, double chance, double *seconds)
         at += k + 1;
     }
     *seconds = (double)(clock_ns() - t0) * 1e-9 * (double)c->o->n_output_tok / (double)at;
-    study_compare_put(&c->ways, ACCEPTANCE, (double)n_accepted / (double)n_asked);
-    study_compare_put(&c->ways, DIFFERENT, (double)n_different);
+    frame_put(c->f, &c->acceptance[i], (double)n_accepted / (double)n_asked);
+    frame_put(c->f, &c->different[i], (double)n_different);
     return OK;
 }
 
 /* All begin behind the prompt, whose keys and values stay. */
-static int trial(void *arg, int way, struct measure_trial *t)
+static int speculation_trial(void *arg, int way, struct measure_trial *t)
 {
-    struct cell *c = arg;
+    struct speculation *c = arg;
 
     if (way >= CHANCE_0)
-        return speculate(c, chances[way - CHANCE_0] / 100.0, &t->seconds);
-    study_compare_put(&c->ways, ACCEPTANCE, 0);
-    study_compare_put(&c->ways, DIFFERENT, 0);
+        return speculate(c, way - CHANCE_0, &t->seconds);
     return way == PLAIN ? plain(c, &t->seconds) : steps(c, &t->seconds);
 }
 
@@ -251,7 +236,7 @@ static double breakeven_of(int64_t k, double cost)
 }
 
 /* Where the speed-ups at rising acceptances first cross 1, on a line between two of them. */
-static double crossing(const double *a, const double *speedup)
+static double breakeven_between(const double *a, const double *speedup)
 {
     if (speedup[0] >= 1)
         return 0;
@@ -262,48 +247,39 @@ static double crossing(const double *a, const double *speedup)
     return NAN;
 }
 
-static void report(const struct cell *c)
+static void speculation_report(struct speculation *c)
 {
-    const struct study_compare *w = &c->ways;
     int64_t k = c->o->draft_tok;
-    double one = w->time[PLAIN].estimate / (double)c->o->n_output_tok, different = 0;
-    double step_cost = w->time[STEPS].estimate / one;
-    double charge = c->o->draft_cost * (double)k, cost = step_cost + charge, worst = 0;
-    double a[N_CHANCES], speedup[N_CHANCES], by_times, by_speeds;
-    char name[32];
+    double plain_s = frame_seconds(c->f, PLAIN);
+    double one = plain_s / (double)c->o->n_output_tok;
+    double charge = c->o->draft_cost * (double)k, worst = 0;
+    double speedup[N_CHANCES];
+    struct results *r = c->r;
 
+    r->step_cost = frame_seconds(c->f, STEPS) / one;
+    r->n_different = 0;
     for (int i = 0; i < N_CHANCES; i++) {
-        double s, n_steps, says;
+        double a = c->acceptance[i], expected = predicted(a, k, r->step_cost + charge);
+        double n_steps = (double)c->o->n_output_tok / expected_tok(a, k);
 
-        a[i] = study_compare_median(w, CHANCE_0 + i, ACCEPTANCE);
-        n_steps = (double)c->o->n_output_tok / expected_tok(a[i], k);
-        s = w->time[CHANCE_0 + i].estimate + n_steps * charge * one;
-        speedup[i] = w->time[PLAIN].estimate / s;
-        says = predicted(a[i], k, cost);
-        worst = fmax(worst, fabs(speedup[i] / says - 1));
-        different = fmax(different, study_compare_median(w, CHANCE_0 + i, DIFFERENT));
-        snprintf(name, sizeof(name), "speedup_a%d", chances[i]);
-        study_value(c->out, name, speedup[i], "a time was not a number");
-        snprintf(name, sizeof(name), "predicted_a%d", chances[i]);
-        study_value(c->out, name, says, "a time was not a number");
-        snprintf(name, sizeof(name), "acceptance_a%d", chances[i]);
-        study_value(c->out, name, a[i], NULL);
+        speedup[i] =
+            plain_s / (frame_seconds(c->f, CHANCE_0 + i) + n_steps * charge * one);
+        worst = fmax(worst, fabs(speedup[i] / expected - 1));
+        r->n_different = fmax(r->n_different, c->different[i]);
+        *frame_named(c->f, "speedup_a%d", chances[i]) = speedup[i];
+        *frame_named(c->f, "predicted_a%d", chances[i]) = expected;
+        *frame_named(c->f, "acceptance_a%d", chances[i]) = a;
     }
-    by_times = breakeven_of(k, cost);
-    by_speeds = crossing(a, speedup);
-    study_value(c->out, "step_cost", step_cost, "a time was not a number");
-    study_value(c->out, "breakeven_predicted", 100 * by_times,
-                "it pays at no acceptance");
-    study_value(c->out, "breakeven_measured", 100 * by_speeds,
-                "it pays at no acceptance");
-    study_value(c->out, "breakeven_error", 100 * fabs(by_speeds - by_times),
-                "it pays at no acceptance");
-    study_value(c->out, "prediction_error", 100 * worst, "a time was not a number");
-    study_value(c->out, "n_different", different, NULL);
+    r->prediction_error = 100 * worst;
+    frame_why(c->f, "a time was not a number");
+    r->breakeven_predicted = 100 * breakeven_of(k, r->step_cost + charge);
+    r->breakeven_measured = 100 * breakeven_between(c->acceptance, speedup);
+    r->breakeven_error = fabs(r->breakeven_measured - r->breakeven_predicted);
+    frame_why(c->f, "it pays at no acceptance");
     study_engine_report(c->out, &c->engine);
 }
 
-static int run(struct cell *c)
+static int speculation_run(struct speculation *c)
 {
     const struct opts *o = c->o;
     int64_t n_out = o->n_output_tok + o->draft_tok + 1;
@@ -317,33 +293,23 @@ static int run(struct cell *c)
                                         .seed = (uint64_t)o->seed};
     int vocab;
 
+    FRAME_CLOSE(c->f, model_bench_close, &c->engine);
+    FRAME_CLOSE(c->f, model_phase_close, &c->phase);
     TRY(study_engine_open(&c->engine, o->model, &eo));
     TRY(study_engine_phase(&c->engine, &c->phase, 1, c->engine.budget.n));
     vocab = model_config_of(c->engine.model)->vocab;
-    c->prompt = mem_new(MEM_HARNESS, (size_t)o->n_prompt_tok, sizeof(*c->prompt));
-    c->greedy = mem_new(MEM_HARNESS, (size_t)n_out, sizeof(*c->greedy));
-    c->logits = mem_new(MEM_HARNESS, (size_t)(o->draft_tok + 1) * (size_t)vocab,
-                        sizeof(*c->logits));
-    if (!c->prompt || !c->greedy || !c->logits)
-        return ERR_NOMEM;
+    c->prompt = frame_new(c->f, (size_t)o->n_prompt_tok, sizeof(*c->prompt));
+    c->greedy = frame_new(c->f, (size_t)n_out, sizeof(*c->greedy));
+    c->logits =
+        frame_new(c->f, (size_t)(o->draft_tok + 1) * (size_t)vocab, sizeof(*c->logits));
     rng_init(&c->rng, (uint64_t)o->seed, "draft");
     for (int64_t i = 0; i < o->n_prompt_tok; i++)
         c->prompt[i] = (int32_t)rng_below(&c->rng, (uint64_t)vocab);
     TRY(find_greedy(c));
-    c->ways = (struct study_compare){.doing = "all acceptances in turn"};
-    TRY(study_compare(&c->ways, c->out, N_WAYS, o->rounds, trial, c));
-    report(c);
+    TRY(frame_rounds(c->f, "all acceptances in turn", N_WAYS, o->rounds,
+                     speculation_trial, c));
+    speculation_report(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_compare_close(&c->ways);
-    model_phase_close(&c->phase);
-    model_bench_close(&c->engine);
-    mem_free(c->prompt);
-    mem_free(c->greedy);
-    mem_free(c->logits);
 }
 
 STUDY(speculation, "from which acceptance of a draft on speculative decoding pays");

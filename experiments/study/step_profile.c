@@ -37,7 +37,7 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, source, "engine",
             "engine: this host, measured; or published points: MODEL:HARDWARE:TP of the "
             "file, printed:a100, printed:h100, form, or a FILE.csv."),
-    ROW_POINTS_FILE,
+    OPTION_POINTS_FILE(OPT_ROW),
     ROW_MODEL,
     ROW_PRECISION,
     ROW_KV_TYPE("f32"),

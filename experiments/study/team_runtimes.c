@@ -13,73 +13,62 @@
 #include "base/stats.h"
 #include "base/thread.h"
 #include "cpu/cpu.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/compare.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/program.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 
 #define BUSY_MAX 64
 
-struct opts {
-    char *model;
-    int64_t threads, n_prompt_tok, n_output_tok, rounds, busy;
-};
-
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    ROW_THREADS("0", "Number of threads. 0: one for each core of the budget."),
-    OPT_ROW(INT, n_prompt_tok, "512", "Prompt tokens.", .unit = "tok", .min = 1,
-            .max = 65536),
-    OPT_ROW(INT, n_output_tok, "32", "Output tokens.", .unit = "tok", .min = 1,
-            .max = 65536),
-    OPT_ROW(INT, busy, "0",
-            "Threads of this program that compute at the same time and share the CPUs.",
-            .min = 0, .max = BUSY_MAX),
-    OPT_ROW(INT, rounds, "7", "Rounds of all settings, in turn.", .min = 3, .max = 99),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_THREADS(X, "0", "Number of threads. 0: one for each core of the budget.")     \
+    X(INT, n_prompt_tok, "512", "Prompt tokens.", .unit = "tok", .min = 1, .max = 65536) \
+    X(INT, n_output_tok, "32", "Output tokens.", .unit = "tok", .min = 1, .max = 65536)  \
+    X(INT, busy, "0",                                                                    \
+      "Threads of this program that compute at the same time and share the CPUs.",       \
+      .min = 0, .max = BUSY_MAX)                                                         \
+    X(INT, rounds, "7", "Rounds of all settings, in turn.", .min = 3, .max = 99)
 
 /* Name, kind, what is set in the environment. */
-#define SETTINGS(X)                                                                      \
-    X(pthread, "pthread", NULL, "the engine's threads")                                  \
-    X(openmp, "openmp", NULL, "OpenMP's, as they are")                                   \
-    X(openmp_active, "openmp", "OMP_WAIT_POLICY=active", "OpenMP's, which spin")         \
-    X(openmp_passive, "openmp", "OMP_WAIT_POLICY=passive",                               \
+#define SETTINGS(Y, X)                                                                   \
+    Y(X, pthread, "pthread", NULL, "the engine's threads")                               \
+    Y(X, openmp, "openmp", NULL, "OpenMP's, as they are")                                \
+    Y(X, openmp_active, "openmp", "OMP_WAIT_POLICY=active", "OpenMP's, which spin")      \
+    Y(X, openmp_passive, "openmp", "OMP_WAIT_POLICY=passive",                            \
       "OpenMP's, which sleep at once")
 
-#define ID(name, kind, variable, text) SETTING_##name,
-enum { SETTINGS(ID) N_SETTINGS };
+#define ID(X, name, kind, variable, text) SETTING_##name,
+enum { SETTINGS(ID, ) N_SETTINGS };
 
-#define ROW(name, kind, variable, text) {#name, kind, variable},
+#define ROW(X, name, kind, variable, text) {#name, kind, variable},
 static const struct {
     const char *name, *kind, *variable;
-} settings[] = {SETTINGS(ROW)};
+} settings[] = {SETTINGS(ROW, )};
 
-#define METRICS(name, kind, variable, text)                                              \
-    {"dispatch_us_" #name, "us", "lower", "beginning and end of a phase: " text},        \
-        {"barrier_us_" #name, "us", "lower", "a barrier of all threads: " text},         \
-        {"prefill_tok_s_" #name, "tok/s", "higher", "a prompt: " text},                  \
-        {"decode_tok_s_" #name, "tok/s", "higher", "tokens, one sequence: " text},
+#define SETTING_RESULTS(X, name, kind, variable, text)                                   \
+    X(dispatch_us_##name, "us", LOWER, "beginning and end of a phase: " text)            \
+    X(barrier_us_##name, "us", LOWER, "a barrier of all threads: " text)                 \
+    X(prefill_tok_s_##name, "tok/s", HIGHER, "a prompt: " text)                          \
+    X(decode_tok_s_##name, "tok/s", HIGHER, "tokens, one sequence: " text)
 
-static const struct study_metric metrics[] = {
-    SETTINGS(METRICS){"dispatch_openmp_over_pthread", "x", "",
-                      "time of a phase of OpenMP's threads over that of the engine's"},
-    {"decode_openmp_over_pthread", "x", "higher", "speed of tokens, likewise"},
-    {"prefill_openmp_over_pthread", "x", "higher", "speed of prompts, likewise"},
-    {"best_decode_openmp_over_pthread", "x", "higher",
-     "that of the best of OpenMP's settings"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    SETTINGS(SETTING_RESULTS, X)                                                         \
+    X(dispatch_openmp_over_pthread, "x", 0,                                              \
+      "time of a phase of OpenMP's threads over that of the engine's")                   \
+    X(decode_openmp_over_pthread, "x", HIGHER, "speed of tokens, likewise")              \
+    X(prefill_openmp_over_pthread, "x", HIGHER, "speed of prompts, likewise")            \
+    X(best_decode_openmp_over_pthread, "x", HIGHER,                                      \
+      "that of the best of OpenMP's settings")
 
-/* Numbers of a trial, in the order of METRICS. */
+FRAME_TYPES;
+
+/* Numbers of a trial. */
 enum { DISPATCH, BARRIER, PREFILL, DECODE, N_PARTS };
 static const char *const parts[] = {"dispatch_us", "barrier_us", "prefill_tok_s",
                                     "decode_tok_s"};
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
-    struct study_compare rounds;
+struct team_runtimes {
+    FRAME_CELL;
     pthread_t busy[BUSY_MAX];
     int n_busy;
     atomic_bool stop;
@@ -101,7 +90,7 @@ static char **environment(const char *variable)
     return env;
 }
 
-static int team_runtimes_bench(const struct cell *c, int setting,
+static int team_runtimes_bench(const struct team_runtimes *c, int setting,
                                const char *const *words, json_t **rows)
 {
     char threads[24], name[48], **env = environment(settings[setting].variable);
@@ -127,9 +116,15 @@ static double number(const json_t *rows, size_t i, const char *key)
     return json_is_number(x) ? json_number_value(x) : NAN;
 }
 
-static int trial(void *arg, int i, struct measure_trial *t)
+/* The result of a part of a setting. */
+static double *team_runtimes_part(const struct team_runtimes *c, int part, int setting)
 {
-    struct cell *c = arg;
+    return frame_named(c->f, "%s_%s", parts[part], settings[setting].name);
+}
+
+static int team_runtimes_trial(void *arg, int i, struct measure_trial *t)
+{
+    struct team_runtimes *c = arg;
     char prompt[24], output[24];
     const char *const ops[] = {"--ops", "--only", "dispatch,barrier", "-r", "5", NULL};
     const char *const steps[] = {"-m",          c->o->model, "-p", prompt,
@@ -140,13 +135,13 @@ static int trial(void *arg, int i, struct measure_trial *t)
     snprintf(prompt, sizeof(prompt), "%lld", (long long)c->o->n_prompt_tok);
     snprintf(output, sizeof(output), "%lld", (long long)c->o->n_output_tok);
     TRY(team_runtimes_bench(c, i, ops, &rows));
-    study_compare_put(&c->rounds, DISPATCH, 1 / number(rows, 0, "rate"));
-    study_compare_put(&c->rounds, BARRIER, 1 / number(rows, 1, "rate"));
+    frame_put(c->f, team_runtimes_part(c, DISPATCH, i), 1 / number(rows, 0, "rate"));
+    frame_put(c->f, team_runtimes_part(c, BARRIER, i), 1 / number(rows, 1, "rate"));
     json_decref(rows);
     TRY(team_runtimes_bench(c, i, steps, &rows));
-    study_compare_put(&c->rounds, PREFILL, number(rows, 0, "estimate_ts"));
+    frame_put(c->f, team_runtimes_part(c, PREFILL, i), number(rows, 0, "estimate_ts"));
     t->seconds = 1 / number(rows, 1, "estimate_ts");
-    study_compare_put(&c->rounds, DECODE, number(rows, 1, "estimate_ts"));
+    frame_put(c->f, team_runtimes_part(c, DECODE, i), number(rows, 1, "estimate_ts"));
     json_decref(rows);
     return OK;
 }
@@ -155,14 +150,14 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
 static void *compute(void *arg)
 {
-    const struct cell *c = arg;
+    const struct team_runtimes *c = arg;
 
     while (!atomic_load_explicit(&c->stop, memory_order_relaxed))
         ;
     return NULL;
 }
 
-static int start_busy(struct cell *c)
+static int start_busy(struct team_runtimes *c)
 {
     while (c->n_busy < c->o->busy) {
         TRY(thread_start(&c->busy[c->n_busy], 0, compute, c, "study.busy"));
@@ -174,58 +169,53 @@ static int start_busy(struct cell *c)
 /* ---- the cell ---- */
 
 /* Round by round: the median of a part of setting i over that of setting 0. */
-static double ratio(const struct study_compare *r, int part, int i)
+static double ratio(const struct team_runtimes *c, int part, int i)
 {
-    const double *a = study_compare_part(r, i, part);
-    const double *b = study_compare_part(r, SETTING_pthread, part);
+    const double *a = frame_each(c->f, team_runtimes_part(c, part, i));
+    const double *b = frame_each(c->f, team_runtimes_part(c, part, SETTING_pthread));
     double x[99];
 
-    for (int k = 0; k < r->n_rounds; k++)
+    for (int k = 0; k < c->f->n_rounds; k++)
         x[k] = a[k] / b[k];
-    return stats_median(x, (size_t)r->n_rounds);
+    return stats_median(x, (size_t)c->f->n_rounds);
 }
 
-static void report(const struct cell *c)
+static void team_runtimes_report(struct team_runtimes *c)
 {
-    const struct study_compare *r = &c->rounds;
     double best = 0;
     char name[64];
 
     for (int i = 0; i < N_SETTINGS; i++) {
         for (int part = 0; part < N_PARTS; part++) {
-            snprintf(name, sizeof(name), "%s_%s", parts[part], settings[i].name);
-            study_value(c->out, name, study_compare_median(r, i, part),
-                        "a trial gave no number");
             snprintf(name, sizeof(name), "%s_%s_by_round", parts[part], settings[i].name);
-            study_compare_series(r, name, part < PREFILL ? "us" : "tok/s", i, part);
+            frame_series(c->f, name, part < PREFILL ? "us" : "tok/s",
+                         team_runtimes_part(c, part, i));
         }
         if (i != SETTING_pthread)
-            best = fmax(best, ratio(r, DECODE, i));
+            best = fmax(best, ratio(c, DECODE, i));
     }
-    const struct study_number all[] = {
-        {"dispatch_openmp_over_pthread", ratio(r, DISPATCH, SETTING_openmp)},
-        {"decode_openmp_over_pthread", ratio(r, DECODE, SETTING_openmp)},
-        {"prefill_openmp_over_pthread", ratio(r, PREFILL, SETTING_openmp)},
-        {"best_decode_openmp_over_pthread", best}};
-
-    STUDY_VALUES(c->out, all, "a trial gave no number");
+    c->r->dispatch_openmp_over_pthread = ratio(c, DISPATCH, SETTING_openmp);
+    c->r->decode_openmp_over_pthread = ratio(c, DECODE, SETTING_openmp);
+    c->r->prefill_openmp_over_pthread = ratio(c, PREFILL, SETTING_openmp);
+    c->r->best_decode_openmp_over_pthread = best;
+    frame_why(c->f, "a trial gave no number");
 }
 
-static int run(struct cell *c)
-{
-    c->rounds = (struct study_compare){.doing = "all settings in turn"};
-    TRY(start_busy(c));
-    TRY(study_compare(&c->rounds, c->out, N_SETTINGS, c->o->rounds, trial, c));
-    report(c);
-    return OK;
-}
-
-static void end(struct cell *c)
+static void team_runtimes_close(struct team_runtimes *c)
 {
     atomic_store(&c->stop, true);
     for (int i = 0; i < c->n_busy; i++)
         pthread_join(c->busy[i], NULL);
-    study_compare_close(&c->rounds);
+}
+
+static int team_runtimes_run(struct team_runtimes *c)
+{
+    FRAME_CLOSE(c->f, team_runtimes_close, c);
+    TRY(start_busy(c));
+    TRY(frame_rounds(c->f, "all settings in turn", N_SETTINGS, c->o->rounds,
+                     team_runtimes_trial, c));
+    team_runtimes_report(c);
+    return OK;
 }
 
 STUDY(team_runtimes, "threads of the engine and of OpenMP's runtime");

@@ -12,59 +12,48 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/program.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 #include "plan/plan.h"
 
-struct opts {
-    char *model, *dir, *lengths;
-    int precision;
-    int64_t k, batch;
-    double budget_s;
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, model, "build/models/llama-160m-bf16.gguf", "Model file.", .unit = "FILE")    \
+    X(INT, k, "1", "Number of configurations that are tuned and replayed.", .min = 1,    \
+      .max = 16)                                                                         \
+    X(F64, budget_s, "90",                                                               \
+      "Time for each configuration. The whole run has k times as much, a fifth of "      \
+      "which is for the search.",                                                        \
+      .unit = "s", .min = 0.1, .max = 86400)                                             \
+    X(ENUM, precision, "relaxed", "Precision of the matrix products.",                   \
+      .values = KERN_PRECISIONS)                                                         \
+    X(INT, batch, "1", "Number of sequences in a decode step.", .min = 1, .max = 1024)   \
+    X(STR, lengths, NULL,                                                                \
+      "CSV file with one request per line: prompt tokens, output tokens. Default: "      \
+      "quantiles of the ShareGPT trace.",                                                \
+      .unit = "FILE")                                                                    \
+    X(STR, dir, "build/plans", "Folder of the plans that are made.", .unit = "PATH")
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, model, "build/models/llama-160m-bf16.gguf", "Model file.",
-            .unit = "FILE"),
-    OPT_ROW(INT, k, "1", "Number of configurations that are tuned and replayed.",
-            .min = 1, .max = 16),
-    OPT_ROW(F64, budget_s, "90",
-            "Time for each configuration. The whole run has k times as much, a fifth of "
-            "which is for the search.",
-            .unit = "s", .min = 0.1, .max = 86400),
-    OPT_ROW(ENUM, precision, "relaxed", "Precision of the matrix products.",
-            .values = KERN_PRECISIONS),
-    OPT_ROW(INT, batch, "1", "Number of sequences in a decode step.", .min = 1,
-            .max = 1024),
-    OPT_ROW(STR, lengths, NULL,
-            "CSV file with one request per line: prompt tokens, output tokens. Default: "
-            "quantiles of the ShareGPT trace.",
-            .unit = "FILE"),
-    OPT_ROW(STR, dir, "build/plans", "Folder of the plans that are made.",
-            .unit = "PATH"),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(spent_s, "s", LOWER, "wall time of search, tuning and replay together")            \
+    X(n_configs, "", 0, "configurations that were tuned and replayed")                   \
+    X(request_s, "s", LOWER,                                                             \
+      "time of a request of the trace with the chosen configuration and schedules")      \
+    X(first_s, "s", LOWER,                                                               \
+      "the same with the first configuration, the better of its tuned and default "      \
+      "schedules")                                                                       \
+    X(untuned_s, "s", LOWER,                                                             \
+      "the same with the first configuration and default schedules")                     \
+    X(gain_frac, "", HIGHER,                                                             \
+      "first_s / time of the fastest of the k - 1: all of them replayed in turn in one " \
+      "run")                                                                             \
+    X(gain_lo_frac, "", 0,                                                               \
+      "the same with the ends of the intervals that are nearer to each other: above 0 "  \
+      "the gain is beyond the noise")                                                    \
+    X(tuning_gain_frac, "", HIGHER,                                                      \
+      "untuned_s / first_s - 1: what tuning the first configuration gives")
 
-static const struct study_metric metrics[] = {
-    {"spent_s", "s", "lower", "wall time of search, tuning and replay together"},
-    {"n_configs", "", "", "configurations that were tuned and replayed"},
-    {"request_s", "s", "lower",
-     "time of a request of the trace with the chosen configuration and schedules"},
-    {"first_s", "s", "lower",
-     "the same with the first configuration, the better of its tuned and default "
-     "schedules"},
-    {"untuned_s", "s", "lower",
-     "the same with the first configuration and default schedules"},
-    {"gain_frac", "", "higher",
-     "first_s / time of the fastest of the k - 1: all of them replayed in turn in one "
-     "run"},
-    {"gain_lo_frac", "", "",
-     "the same with the ends of the intervals that are nearer to each other: above 0 the "
-     "gain is beyond the noise"},
-    {"tuning_gain_frac", "", "higher",
-     "untuned_s / first_s - 1: what tuning the first configuration gives"},
-    {0},
-};
+FRAME_TYPES;
 
 /* What an earlier cell found: fewer configurations than it was asked for are all there are. */
 struct cache {
@@ -73,29 +62,28 @@ struct cache {
     int n_configs;
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct topk_tuned {
+    FRAME_CELL;
     struct plan plan;
     char path[PATH_MAX], cache[PATH_MAX], unfinished[PATH_MAX];
 };
 
-static int make_paths(struct cell *w, const struct opts *o)
+static int make_paths(struct topk_tuned *c, const struct opts *o)
 {
     const char *slash = strrchr(o->model, '/');
-    int n = snprintf(w->path, sizeof(w->path), "%s/%s-top%lld.json", o->dir,
+    int n = snprintf(c->path, sizeof(c->path), "%s/%s-top%lld.json", o->dir,
                      slash ? slash + 1 : o->model, (long long)o->k);
 
     if (n < 0 || n > PATH_MAX - 32)
         return err_set(ERR_ARG, "study.dir: the path is too long");
-    snprintf(w->cache, sizeof(w->cache), "%.*s.schedules", PATH_MAX - 32, w->path);
-    snprintf(w->unfinished, sizeof(w->unfinished), "%.*s.unfinished", PATH_MAX - 32,
-             w->path);
+    snprintf(c->cache, sizeof(c->cache), "%.*s.schedules", PATH_MAX - 32, c->path);
+    snprintf(c->unfinished, sizeof(c->unfinished), "%.*s.unfinished", PATH_MAX - 32,
+             c->path);
     return file_make_dirs(o->dir);
 }
 
 /* From nothing: schedules of an earlier run would hide what they cost. */
-static int tune(const struct cell *w, const struct opts *o, double *spent_s)
+static int tune(const struct topk_tuned *c, const struct opts *o, double *spent_s)
 {
     char k[24], batch[24], budget[32], name[PATH_MAX];
     const char *argv[24] = {"sandwich",
@@ -112,9 +100,9 @@ static int tune(const struct cell *w, const struct opts *o, double *spent_s)
                             "--precision",
                             kern_precision_name(o->precision),
                             "--cache",
-                            w->cache,
+                            c->cache,
                             "--out",
-                            w->path,
+                            c->path,
                             o->lengths ? "--lengths" : NULL,
                             o->lengths};
     struct study_program p = {.name = name, .argv = argv};
@@ -126,9 +114,9 @@ static int tune(const struct cell *w, const struct opts *o, double *spent_s)
     snprintf(budget, sizeof(budget), "%.3gs", o->budget_s * (double)o->k);
     snprintf(name, sizeof(name), "sandwich plan --tune --model %s --top-k %s", o->model,
              k);
-    unlink(w->path);
-    unlink(w->cache);
-    unlink(w->unfinished);
+    unlink(c->path);
+    unlink(c->cache);
+    unlink(c->unfinished);
     rc = study_program_run(&p, NULL);
     *spent_s = (double)(clock_ns() - start) / 1e9;
     return rc;
@@ -142,9 +130,9 @@ static const struct plan_replay *faster(const struct plan_replay *a,
 }
 
 /* A configuration's default schedules come first, those tuned for it behind them. */
-static void report(struct study_cell *out, const struct plan *p, double spent_s,
-                   int n_configs)
+static void topk_tuned_report(struct topk_tuned *c, double spent_s, int n_configs)
 {
+    const struct plan *p = &c->plan;
     const struct plan_replay *untuned = &p->tries[0], *first = NULL, *best = NULL;
     double seconds[PLAN_TRIES_MAX], best_of[PLAN_TRIES_MAX], of[PLAN_TRIES_MAX];
     double tuned[PLAN_TRIES_MAX];
@@ -162,21 +150,19 @@ static void report(struct study_cell *out, const struct plan *p, double spent_s,
         tuned[i] = t->tuned;
         best_of[config] = best->seconds;
     }
-    const struct study_number all[] = {
-        {"spent_s", spent_s},
-        {"n_configs", n_configs},
-        {"request_s", p->tries[p->chosen_try].seconds},
-        {"first_s", first->seconds},
-        {"untuned_s", untuned->seconds},
-        {"gain_frac", first->seconds / best->seconds - 1},
-        {"gain_lo_frac", first == best ? 0 : first->lo / best->hi - 1},
-        {"tuning_gain_frac", untuned->seconds / first->seconds - 1}};
-
-    STUDY_VALUES(out, all, "there is one configuration, which was not replayed");
-    study_series(out, "try_s", "s", seconds, (size_t)p->n_tries);
-    study_series(out, "try_config", "", of, (size_t)p->n_tries);
-    study_series(out, "try_tuned", "", tuned, (size_t)p->n_tries);
-    study_series(out, "best_of_s", "s", best_of, (size_t)n_configs);
+    c->r->spent_s = spent_s;
+    c->r->n_configs = n_configs;
+    c->r->request_s = p->tries[p->chosen_try].seconds;
+    c->r->first_s = first->seconds;
+    c->r->untuned_s = untuned->seconds;
+    c->r->gain_frac = first->seconds / best->seconds - 1;
+    c->r->gain_lo_frac = first == best ? 0 : first->lo / best->hi - 1;
+    c->r->tuning_gain_frac = untuned->seconds / first->seconds - 1;
+    frame_why(c->f, "there is one configuration, which was not replayed");
+    study_series(c->out, "try_s", "s", seconds, (size_t)p->n_tries);
+    study_series(c->out, "try_config", "", of, (size_t)p->n_tries);
+    study_series(c->out, "try_tuned", "", tuned, (size_t)p->n_tries);
+    study_series(c->out, "best_of_s", "s", best_of, (size_t)n_configs);
 }
 
 static int note_tries(struct study_cell *out, const struct plan *p)
@@ -196,35 +182,31 @@ static int note_tries(struct study_cell *out, const struct plan *p)
     return OK;
 }
 
-static int run(struct cell *w)
+static int topk_tuned_run(struct topk_tuned *c)
 {
-    const struct opts *o = w->o;
-    struct cache *known = study_kept(w->out);
+    const struct opts *o = c->o;
+    struct cache *known = study_kept(c->out);
     double spent_s;
     int n_configs = 0;
 
+    FRAME_CLOSE(c->f, plan_fini, &c->plan);
     if (strcmp(known->model, o->model) == 0 && known->n_configs < known->k &&
         o->k > known->k)
         return err_set(ERR_NOTFOUND, "only %d configurations exist on this host",
                        known->n_configs);
-    TRY(make_paths(w, o));
-    study_progress(w->out, 0, "search, tuning and replay");
-    TRY(tune(w, o, &spent_s));
-    TRY(plan_read(&w->plan, w->path));
-    for (int i = 0; i < w->plan.n_tries; i++)
-        n_configs += !w->plan.tries[i].tuned;
+    TRY(make_paths(c, o));
+    study_progress(c->out, 0, "search, tuning and replay");
+    TRY(tune(c, o, &spent_s));
+    TRY(plan_read(&c->plan, c->path));
+    for (int i = 0; i < c->plan.n_tries; i++)
+        n_configs += !c->plan.tries[i].tuned;
     if (n_configs == 0)
-        return err_set(ERR_FORMAT, "%s: the plan does not state what was tried", w->path);
-    report(w->out, &w->plan, spent_s, n_configs);
+        return err_set(ERR_FORMAT, "%s: the plan does not state what was tried", c->path);
+    topk_tuned_report(c, spent_s, n_configs);
     snprintf(known->model, sizeof(known->model), "%s", o->model);
     known->k = o->k;
     known->n_configs = n_configs;
-    return note_tries(w->out, &w->plan);
-}
-
-static void end(struct cell *w)
-{
-    plan_fini(&w->plan);
+    return note_tries(c->out, &c->plan);
 }
 
 STUDY(topk_tuned, "the best configurations of this host, each tuned and replayed",

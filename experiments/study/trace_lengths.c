@@ -10,60 +10,51 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "datasets/dataset.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 
 #define N_QUANTILES 200
 
 enum { CONVERSATION, CODING };
-enum { PUBLISHED, FIT };
-struct opts {
-    int trace, source;
-    int64_t n, seed;
-};
+enum { FILE_OF_TRACE, FIT };
 
-static const struct opt_row table[] = {
-    OPT_ROW(ENUM, trace, "conversation", "Azure's trace of 2023.",
-            .values = "conversation|coding"),
-    OPT_ROW(
-        ENUM, source, "file",
-        "file: the published trace, also below $SANDWICH_DATA. fit: drawn from the fit "
-        "that is made of it.",
-        .values = "file|fit"),
-    OPT_ROW(INT, n, "20000", "fit: requests to draw.", .min = 10, .max = 10000000),
-    OPT_ROW(INT, seed, "1", "fit: seed of the lengths.", .min = 1, .max = 1 << 30),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    X(ENUM, trace, "conversation", "Azure's trace of 2023.",                             \
+      .values = "conversation|coding")                                                   \
+    X(ENUM, source, "file",                                                              \
+      "file: the published trace, also below $SANDWICH_DATA. fit: drawn from the fit "   \
+      "that is made of it.",                                                             \
+      .values = "file|fit")                                                              \
+    X(INT, n, "20000", "fit: requests to draw.", .min = 10, .max = 10000000)             \
+    X(INT, seed, "1", "fit: seed of the lengths.", .min = 1, .max = 1 << 30)
 
-#define LENGTHS(what)                                                                    \
-    {what "_p50_tok", "tok", "", what "s, median"},                                      \
-        {what "_p90_tok", "tok", "", what "s, p90"},                                     \
-        {what "_p99_tok", "tok", "", what "s, p99"},                                     \
-        {what "_most_tok", "tok", "", what "s, longest"},                                \
-        {what "_mean_tok", "tok", "", what "s, mean"},                                   \
-    {                                                                                    \
-        what "_ks", "", "lower",                                                         \
-            what "s as drawn: largest distance of the distribution from the file's "     \
-                 "(Kolmogorov-Smirnov)"                                                  \
-    }
-static const struct study_metric metrics[] = {
-    LENGTHS("prompt"),
-    LENGTHS("output"),
-    {"rank_correlation", "", "", "of prompt and output (Spearman)"},
-    {"ks_by_chance", "", "",
-     "distance that two samples of these sizes from one distribution exceed in 5 of 100 "
-     "cases"},
-    {"n_requests", "", "", "requests"},
-    {0},
-};
+#define LENGTH_RESULTS(X, what)                                                          \
+    X(what##_p50_tok, "tok", 0, #what "s, median")                                       \
+    X(what##_p90_tok, "tok", 0, #what "s, p90")                                          \
+    X(what##_p99_tok, "tok", 0, #what "s, p99")                                          \
+    X(what##_most_tok, "tok", 0, #what "s, longest")                                     \
+    X(what##_mean_tok, "tok", 0, #what "s, mean")                                        \
+    X(what##_ks, "", LOWER,                                                              \
+      #what "s as drawn: largest distance of the distribution from the file's "          \
+            "(Kolmogorov-Smirnov)")
+#define RESULTS(X)                                                                       \
+    LENGTH_RESULTS(X, prompt)                                                            \
+    LENGTH_RESULTS(X, output)                                                            \
+    X(rank_correlation, "", 0, "of prompt and output (Spearman)")                        \
+    X(ks_by_chance, "", 0,                                                               \
+      "distance that two samples of these sizes from one distribution exceed in 5 of "   \
+      "100 cases")                                                                       \
+    X(n_requests, "", 0, "requests")
+
+FRAME_TYPES;
 
 struct lengths {
     size_t n;
     double *prompt, *output; /* [n] */
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct trace_lengths {
+    FRAME_CELL;
     struct lengths here, file; /* file: to compare with */
 };
 
@@ -73,17 +64,18 @@ static const char *const paths[] = {
 static const char *const fits[] = {
     [CONVERSATION] = "azure_conv", [CODING] = "azure_code"};
 
-static int read_lengths(struct lengths *l, const struct opts *o, int source)
+static int read_lengths(struct trace_lengths *c, struct lengths *l, int source)
 {
+    const struct opts *o = c->o;
     struct dataset *d = NULL;
     struct dataset_opts so;
     int rc = opt_init(dataset_opt_table, &so);
 
     if (rc == OK)
-        rc = source == PUBLISHED
+        rc = source == FILE_OF_TRACE
                  ? opt_set(dataset_opt_table, &so, "path", paths[o->trace], "study")
                  : opt_set(dataset_opt_table, &so, "fit", fits[o->trace], "study");
-    so.n = source == PUBLISHED ? 0 : o->n;
+    so.n = source == FILE_OF_TRACE ? 0 : o->n;
     so.seed = o->seed;
     if (rc == OK)
         rc = dataset_open(&d, &so);
@@ -91,8 +83,8 @@ static int read_lengths(struct lengths *l, const struct opts *o, int source)
     if (rc != OK)
         return rc;
     l->n = (size_t)d->n_items;
-    l->prompt = mem_new(MEM_OTHER, l->n, sizeof(*l->prompt));
-    l->output = mem_new(MEM_OTHER, l->n, sizeof(*l->output));
+    l->prompt = frame_new(c->f, l->n, sizeof(*l->prompt));
+    l->output = frame_new(c->f, l->n, sizeof(*l->output));
     for (size_t i = 0; i < l->n; i++) {
         l->prompt[i] = (double)d->items[i].n_prompt;
         l->output[i] = (double)d->items[i].n_output;
@@ -136,7 +128,8 @@ static double distance(double *a, size_t n, double *b, size_t m)
     return most;
 }
 
-static void report(struct cell *c, const char *what, double *x, double *file)
+static void trace_lengths_report(struct trace_lengths *c, const char *what, double *x,
+                                 double *file)
 {
     size_t n = c->here.n;
     double quantiles[N_QUANTILES], ks = NAN;
@@ -150,51 +143,42 @@ static void report(struct cell *c, const char *what, double *x, double *file)
              {"mean_tok", stats_mean(x, n)}};
     char name[32];
 
-    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
-        snprintf(name, sizeof(name), "%s_%s", what, v[i].end);
-        study_value(c->out, name, v[i].value, "no request");
-    }
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+        frame_set(c->f, frame_named(c->f, "%s_%s", what, v[i].end), v[i].value,
+                  "no request");
     for (int i = 0; i < N_QUANTILES; i++)
         quantiles[i] = stats_percentile(x, n, (i + 0.5) / N_QUANTILES);
     snprintf(name, sizeof(name), "%s_tok", what);
     study_series(c->out, name, "tok", quantiles, N_QUANTILES);
     if (file)
         ks = distance(x, n, file, c->file.n);
-    snprintf(name, sizeof(name), "%s_ks", what);
-    study_value(c->out, name, ks, "of drawn lengths, where the file is there");
+    frame_set(c->f, frame_named(c->f, "%s_ks", what), ks,
+              "of drawn lengths, where the file is there");
 }
 
-static int run(struct cell *c)
+static int trace_lengths_run(struct trace_lengths *c)
 {
     double n, m;
 
-    if (c->o->source == PUBLISHED && !is_here(c->o->trace))
+    if (c->o->source == FILE_OF_TRACE && !is_here(c->o->trace))
         return err_set(ERR_NOTFOUND,
                        "%s is neither here nor below $SANDWICH_DATA (datasets/data.md "
                        "says where to get it)",
                        paths[c->o->trace]);
-    TRY(read_lengths(&c->here, c->o, c->o->source));
+    TRY(read_lengths(c, &c->here, c->o->source));
     if (c->o->source == FIT && is_here(c->o->trace))
-        TRY(read_lengths(&c->file, c->o, PUBLISHED));
-    study_value(c->out, "rank_correlation",
-                stats_spearman(c->here.prompt, c->here.output, c->here.n), "too few");
+        TRY(read_lengths(c, &c->file, FILE_OF_TRACE));
+    frame_set(c->f, &c->r->rank_correlation,
+              stats_spearman(c->here.prompt, c->here.output, c->here.n), "too few");
     n = (double)c->here.n;
     m = (double)c->file.n;
-    report(c, "prompt", c->here.prompt, c->file.prompt);
-    report(c, "output", c->here.output, c->file.output);
-    study_value(c->out, "ks_by_chance", m > 0 ? 1.358 * sqrt((n + m) / (n * m)) : NAN,
-                "of drawn lengths, where the file is there");
-    study_value(c->out, "n_requests", n, NULL);
-    study_evidence(c->out, c->o->source == PUBLISHED ? "published" : "model", NULL);
+    trace_lengths_report(c, "prompt", c->here.prompt, c->file.prompt);
+    trace_lengths_report(c, "output", c->here.output, c->file.output);
+    frame_set(c->f, &c->r->ks_by_chance, m > 0 ? 1.358 * sqrt((n + m) / (n * m)) : NAN,
+              "of drawn lengths, where the file is there");
+    c->r->n_requests = n;
+    study_evidence(c->out, c->o->source == FILE_OF_TRACE ? "published" : "model", NULL);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    mem_free(c->here.prompt);
-    mem_free(c->here.output);
-    mem_free(c->file.prompt);
-    mem_free(c->file.output);
 }
 
 STUDY(trace_lengths,

@@ -46,7 +46,8 @@ static int trial(void *arg, int way, struct measure_trial *t)
 {
     struct frame_sample *c = arg;
 
-    TRY(frame_rounds_within(c->f, 3, inner, c, &c->inner_s));
+    TRY(frame_rounds_within(c->f, &(struct measure_opts){MEASURE_EXACTLY(3)}, inner, c,
+                            &c->inner_s));
     t->seconds = way == SLOW ? 4 : 2;
     frame_put(c->f, &c->own[way], c->f->round * 10 + way);
     if (way == FAST)
@@ -69,7 +70,7 @@ static int frame_sample_run(struct frame_sample *c)
     if (c->o->what != UNSET)
         r->bytes = r->fast_s * 8;
     r->missing = NAN;
-    frame_why(c->f, NULL, "no such counter");
+    frame_why(c->f, "no such counter");
     *frame_named(c->f, "group_%s", c->o->what == UNKNOWN ? "b" : "a") = 7;
     frame_series(c->f, "own_slow", "s", &c->own[SLOW]);
     return OK;

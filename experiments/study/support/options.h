@@ -3,7 +3,6 @@
 #ifndef STUDY_OPTIONS_H
 #define STUDY_OPTIONS_H
 
-#include "experiments/frame/frame.h"
 #include "kernels/kv_type.h"
 
 /* What studies of the engine have in common. */

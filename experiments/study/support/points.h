@@ -14,13 +14,13 @@
 #include "cluster/perf.h"
 
 #define STUDY_POINTS_FILE "splitwise_perf/perf_model.csv"
-#define ROW_POINTS_SOURCE(default_)                                                      \
-    OPT_ROW(STR, source, default_,                                                       \
-            "Measured points: MODEL:HARDWARE:TP of the published file, printed:a100, "   \
-            "printed:h100, form, or a FILE.csv.")
-#define ROW_POINTS_FILE                                                                  \
-    OPT_ROW(STR, points, STUDY_POINTS_FILE,                                              \
-            "The published file, also below $SANDWICH_DATA.", .unit = "FILE")
+#define OPTION_POINTS_SOURCE(X, default_)                                                \
+    X(STR, source, default_,                                                             \
+      "Measured points: MODEL:HARDWARE:TP of the published file, printed:a100, "         \
+      "printed:h100, form, or a FILE.csv.")
+#define OPTION_POINTS_FILE(X)                                                            \
+    X(STR, points, STUDY_POINTS_FILE, "The published file, also below $SANDWICH_DATA.",  \
+      .unit = "FILE")
 
 /* All rows of a source, repeats as they are.   *out  [n]; mem_free().
  * ERR_NOTFOUND: the file is not here, or does not have it. */

@@ -5,7 +5,7 @@
 
 #include "base/opt.h"
 #include "experiments/load/study.h"
-#include "kernels/kv_type.h"
+#include "experiments/study/support/options.h"
 
 #define OPT_OF struct opts
 
@@ -35,32 +35,14 @@
                                        .end = end_cell,                                  \
                                        __VA_ARGS__}
 
-/* What studies of the engine have in common. */
-#define ROW_MODEL OPT_ROW(STR, model, NULL, "Model file.")
-#define ROW_PRECISION                                                                    \
-    OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",               \
-            .values = KERN_PRECISIONS)
-#define ROW_KV_TYPE(default_)                                                            \
-    OPT_ROW(ENUM, kv_type, default_, "Type of the cached keys and values.",              \
-            .values = KERN_KV_TYPES)
-
-/* What studies of GEMMs have in common (gemm.h, tuning.h). */
-#define ROW_MATRIX OPT_ROW(STR, matrix, NULL, "Matrix as \"NAME NxK\".")
-#define ROW_MATRIX_SPLIT                                                                 \
-    OPT_ROW(                                                                             \
-        STR, matrix, NULL,                                                               \
-        "Matrix as \"NAME NxK\", or \"NAME NxK/UNIT\" where it is split along K, or "    \
-        "of an architecture. Example: llama-3-8b/gate_up")
-#define ROW_MODE                                                                         \
-    OPT_ROW(ENUM, mode, "f32",                                                           \
-            "Type of the weights. relaxed: may err as bf16 activations would.",          \
-            .values = "f32|bf16|bf16_relaxed")
-#define ROW_THREADS(default_, text)                                                      \
-    OPT_ROW(INT, threads, default_, text, .min = 0, .max = CPU_MAX)
-#define ROW_CACHE_MB                                                                     \
-    OPT_ROW(INT, cache_mb, "0",                                                          \
-            "Cache size beyond which cold weights rotate. 0: the last-level cache.",     \
-            .unit = "MiB", .min = 0, .max = 1 << 20)
+#define ROW_MODEL                   OPTION_MODEL(OPT_ROW)
+#define ROW_PRECISION               OPTION_PRECISION(OPT_ROW)
+#define ROW_KV_TYPE(default_)       OPTION_KV_TYPE(OPT_ROW, default_)
+#define ROW_MATRIX                  OPTION_MATRIX(OPT_ROW)
+#define ROW_MATRIX_SPLIT            OPTION_MATRIX_SPLIT(OPT_ROW)
+#define ROW_MODE                    OPTION_MODE(OPT_ROW)
+#define ROW_THREADS(default_, text) OPTION_THREADS(OPT_ROW, default_, text)
+#define ROW_CACHE_MB                OPTION_CACHE_MB(OPT_ROW)
 #define ROWS_SHAPES(n_default)                                                           \
     ROW_MATRIX_SPLIT, ROW_MODE,                                                          \
         OPT_ROW(STR, ms, NULL,                                                           \
