@@ -13,6 +13,7 @@
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/gemm.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/topo.h"
 #include "measure/card.h"
 

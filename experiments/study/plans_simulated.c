@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "experiments/study/support/plan.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/simulated_serving.h"
 
 #define SEEDS_MAX 32

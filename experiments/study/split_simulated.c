@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/simulated_serving.h"
 
 #define NODES_MAX    8

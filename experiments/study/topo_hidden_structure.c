@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/topo.h"
 #include "simulate/any_cores.h"
 #include "simulate/random_machine.h"

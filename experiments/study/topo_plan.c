@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/stats_interval.h"
 #include "cpu/cpu.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/topo.h"
 #include "simulate/stream_fit.h"
 

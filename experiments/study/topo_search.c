@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/topo.h"
 
 enum { WHOLE, NO_GROUP, NO_REMOVE, NO_PRUNE, NO_HASH, RANDOM, ALL_CORES, EVEN_SPLIT };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/topo.h"
 
 struct opts {

@@ -4,8 +4,8 @@
 #ifndef STUDY_TOPO_H
 #define STUDY_TOPO_H
 
+#include "base/opt.h"
 #include "experiments/load/study.h"
-#include "experiments/study/support/rows.h"
 #include "format/config.h"
 #include "simulate/contention.h"
 #include "plan/trace.h"
