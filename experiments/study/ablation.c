@@ -405,6 +405,7 @@ static void report_plan(const struct ablation *c)
     const struct plan *p = &c->plan.plan;
     const struct model_cost_types types = {.weight = c->planner.model.weight_type,
                                            .kv = KERN_KV_F32};
+
     c->r->prefill_ranks = p->prefill.n_ranks;
     c->r->prefill_threads = p->prefill.n_threads;
     c->r->decode_ranks = p->decode.n_ranks;

@@ -203,6 +203,7 @@ static int64_t n_slices(const struct block_thread *c, const struct slice *s)
 static void report_slice(struct block_thread *c, const struct slice *s, const char *of)
 {
     *frame_named(c->f, "bm_%s", of) = (double)s->bm;
+
     *frame_named(c->f, "bn_%s", of) = (double)s->bn;
     *frame_named(c->f, "bk_%s", of) = (double)s->bk;
     *frame_named(c->f, "n_slices_%s", of) = (double)n_slices(c, s);

@@ -7,98 +7,95 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/counted/counted.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/study/support/options.h"
 
-struct opts {
-    char *model, *small_model;
-    int64_t batch, prompt_tok, steps, threads, ll_kb;
-    int phase;
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    X(ENUM, phase, "prefill", "Phase whose steps are counted.",                          \
+      .values = "prefill|decode")                                                        \
+    X(INT, batch, "1", "Number of sequences in a step.", .min = 1, .max = 64)            \
+    X(INT, prompt_tok, "128", "Prompt tokens of each sequence.", .min = 1, .max = 65536) \
+    X(INT, steps, "8", "Number of decode steps that are counted.", .min = 1,             \
+      .max = 4096)                                                                       \
+    OPTION_THREADS(X, "0", "Number of threads. 0: one per available CPU core.")          \
+    X(STR, small_model, NULL,                                                            \
+      "Model for callgrind, at batch 1. Without it nothing is simulated.")               \
+    X(INT, ll_kb, "1024",                                                                \
+      "Simulated last-level cache: a power of two, smaller than the model.",             \
+      .unit = "KiB", .min = 16, .max = 1 << 20)
+
+#define RESULTS(X)                                                                       \
+    X(ipc, "instr/cycle", HIGHER, "hardware: instructions per cycle")                    \
+    X(l3lpki, "", 0, "hardware: reads of the last-level cache per 1000 instructions")    \
+    X(dtlb_miss, "", 0, "hardware: page walks / loads")                                  \
+    X(rar, "", 0, "hardware: remote / all memory accesses")                              \
+    X(mclpki, "", 0, "hardware: lines from memory controllers per 1000 instructions")    \
+    X(mcipki, "", 0, "hardware: their standard deviation per 1000 instructions")         \
+    X(buspki, "", 0, "hardware: bus cycles per 1000 instructions")                       \
+    X(page_faults, "", 0, "kernel: page faults of all threads in the counted steps")     \
+    X(context_switches, "", 0,                                                           \
+      "kernel: context switches of all threads in the counted steps")                    \
+    X(task_clock_s, "s", 0, "kernel: CPU time of all threads in the counted steps")      \
+    X(sde_steps, "", 0, "engine through PAPI: steps counted")                            \
+    X(sde_tok, "tok", 0, "engine through PAPI: tokens put through the model")            \
+    X(sde_weight_bytes, "B", 0, "engine through PAPI: weights read")                     \
+    X(sde_kv_bytes, "B", 0, "engine through PAPI: keys and values read")                 \
+    X(sde_flop, "FLOP", 0, "engine through PAPI: floating-point operations")             \
+    X(sde_wait_s, "s", 0,                                                                \
+      "engine through PAPI: time that a thread waited for the others, the mean")         \
+    X(estimated_bytes_per_tok, "B/tok", MODEL,                                           \
+      "bytes of weights, keys and values read / tokens")                                 \
+    X(estimated_flop_per_byte, "FLOP/B", MODEL, "arithmetic intensity of the steps")     \
+    X(estimated_gbps, "GB/s", HIGHER,                                                    \
+      "bytes of weights, keys and values read / time in the step")                       \
+    X(estimated_gflops, "GFLOP/s", HIGHER,                                               \
+      "floating-point operations / time in the forward step")                            \
+    X(estimated_cycles_per_tok, "cycles/tok", LOWER,                                     \
+      "ticks of the constant clock (x86: time stamp counter, Arm: cntvct) of all "       \
+      "threads in the counted steps / tokens; not the core's own clock")                 \
+    X(estimated_tick_ghz, "GHz", 0, "rate of that clock, measured during the steps")     \
+    X(callgrind_ll_misses_per_tok, "lines/tok", SIMULATED,                               \
+      "simulated: lines of data read from memory per token of the small model")          \
+    X(callgrind_lines_per_tok, "lines/tok", SIMULATED,                                   \
+      "computed: lines that the weights of that model fill")                             \
+    X(callgrind_instructions_per_tok, "", SIMULATED,                                     \
+      "simulated: instructions per token, with avx2")                                    \
+    X(callgrind_ll_mpki, "", SIMULATED,                                                  \
+      "simulated: last-level misses per 1000 instructions")
+
+FRAME_TYPES;
+
+struct characterization {
+    FRAME_CELL;
+    struct study_counted counted;
 };
 
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    OPT_ROW(ENUM, phase, "prefill", "Phase whose steps are counted.",
-            .values = "prefill|decode"),
-    OPT_ROW(INT, batch, "1", "Number of sequences in a step.", .min = 1, .max = 64),
-    OPT_ROW(INT, prompt_tok, "128", "Prompt tokens of each sequence.", .min = 1,
-            .max = 65536),
-    OPT_ROW(INT, steps, "8", "Number of decode steps that are counted.", .min = 1,
-            .max = 4096),
-    ROW_THREADS("0", "Number of threads. 0: one per available CPU core."),
-    OPT_ROW(STR, small_model, NULL,
-            "Model for callgrind, at batch 1. Without it nothing is simulated."),
-    OPT_ROW(INT, ll_kb, "1024",
-            "Simulated last-level cache: a power of two, smaller than the model.",
-            .unit = "KiB", .min = 16, .max = 1 << 20),
-    {0},
-};
+/* --- what is reported */
 
-static const struct study_metric metrics[] = {
-    {"ipc", "instr/cycle", "higher", "hardware: instructions per cycle"},
-    {"l3lpki", "", "", "hardware: reads of the last-level cache per 1000 instructions"},
-    {"dtlb_miss", "", "", "hardware: page walks / loads"},
-    {"rar", "", "", "hardware: remote / all memory accesses"},
-    {"mclpki", "", "", "hardware: lines from memory controllers per 1000 instructions"},
-    {"mcipki", "", "", "hardware: their standard deviation per 1000 instructions"},
-    {"buspki", "", "", "hardware: bus cycles per 1000 instructions"},
-    {"page_faults", "", "", "kernel: page faults of all threads in the counted steps"},
-    {"context_switches", "", "",
-     "kernel: context switches of all threads in the counted steps"},
-    {"task_clock_s", "s", "", "kernel: CPU time of all threads in the counted steps"},
-    {"sde_steps", "", "", "engine through PAPI: steps counted"},
-    {"sde_tok", "tok", "", "engine through PAPI: tokens put through the model"},
-    {"sde_weight_bytes", "B", "", "engine through PAPI: weights read"},
-    {"sde_kv_bytes", "B", "", "engine through PAPI: keys and values read"},
-    {"sde_flop", "FLOP", "", "engine through PAPI: floating-point operations"},
-    {"sde_wait_s", "s", "",
-     "engine through PAPI: time that a thread waited for the others, the mean"},
-    {"estimated_bytes_per_tok", "B/tok", "",
-     "bytes of weights, keys and values read / tokens"},
-    {"estimated_flop_per_byte", "FLOP/B", "", "arithmetic intensity of the steps"},
-    {"estimated_gbps", "GB/s", "higher",
-     "bytes of weights, keys and values read / time in the step"},
-    {"estimated_gflops", "GFLOP/s", "higher",
-     "floating-point operations / time in the forward step"},
-    {"estimated_cycles_per_tok", "cycles/tok", "lower",
-     "ticks of the constant clock (x86: time stamp counter, Arm: cntvct) of all threads "
-     "in the counted steps / tokens; not the core's own clock"},
-    {"estimated_tick_ghz", "GHz", "", "rate of that clock, measured during the steps"},
-    {"callgrind_ll_misses_per_tok", "lines/tok", "",
-     "simulated: lines of data read from memory per token of the small model"},
-    {"callgrind_lines_per_tok", "lines/tok", "",
-     "computed: lines that the weights of that model fill"},
-    {"callgrind_instructions_per_tok", "", "",
-     "simulated: instructions per token, with avx2"},
-    {"callgrind_ll_mpki", "", "", "simulated: last-level misses per 1000 instructions"},
-    {0},
-};
-
-/* --- what is said */
-
-static void report(struct study_cell *out, const char *name,
-                   const struct counters_value *v, double unit)
+static void report_count(struct characterization *c, double *x,
+                         const struct counters_value *v, double unit)
 {
-    study_value(out, name, v->value * unit, v->why[0] ? v->why : NULL);
+    frame_set(c->f, x, v->value * unit, v->why);
 }
 
-static void report_hardware(const struct study_counted *w, struct study_cell *out)
+static void report_hardware(struct characterization *c)
 {
-    static const struct {
-        const char *name;
-        double unit;
-    } soft[STUDY_N_SOFT] = {
-        {"page_faults", 1}, {"context_switches", 1}, {"task_clock_s", 1e-9}};
+    const struct study_counted *w = &c->counted;
+    double *const soft[STUDY_N_SOFT] = {&c->r->page_faults, &c->r->context_switches,
+                                        &c->r->task_clock_s};
 
     for (int i = 0; i < COUNTERS_N_METRICS; i++)
-        report(out, metrics[i].name, &w->metrics[i], 1);
+        report_count(c, frame_named(c->f, "%s", metrics[i].name), &w->metrics[i], 1);
     for (int i = 0; i < STUDY_N_SOFT; i++)
-        report(out, soft[i].name, &w->soft[i], soft[i].unit);
+        report_count(c, soft[i], &w->soft[i], i == STUDY_TASK_NS ? 1e-9 : 1);
 }
 
 /* The events behind the seven metrics, and for how long of the time each really counted. */
-static void report_raw(const struct study_counted *w, struct study_cell *out)
+static void report_raw(struct characterization *c)
 {
+    const struct study_counted *w = &c->counted;
     double count[COUNTERS_EVENTS_MAX], enabled[COUNTERS_EVENTS_MAX];
     double running[COUNTERS_EVENTS_MAX];
     char names[COUNTERS_EVENTS_MAX * 33] = "";
@@ -113,60 +110,60 @@ static void report_raw(const struct study_counted *w, struct study_cell *out)
         at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i ? "|" : "",
                                w->list.events[i].name);
     }
-    study_note_text(out, "raw_events", names);
-    study_series(out, "raw_count", "", count, n);
-    study_series(out, "raw_enabled_ns", "ns", enabled, n);
-    study_series(out, "raw_running_ns", "ns", running, n);
+    study_note_text(c->out, "raw_events", names);
+    study_series(c->out, "raw_count", "", count, n);
+    study_series(c->out, "raw_enabled_ns", "ns", enabled, n);
+    study_series(c->out, "raw_running_ns", "ns", running, n);
 }
 
 /* The export of the engine's own totals. That they come back unchanged says nothing about
  * whether they are right. */
-static void report_sde(const struct study_counted *w, struct study_cell *out)
+static void report_sde(struct characterization *c)
 {
-    static const struct {
-        const char *name;
-        double unit;
-    } said[STUDY_N_TOTALS] = {{"sde_steps", 1},        {"sde_tok", 1},
-                              {"sde_weight_bytes", 1}, {"sde_kv_bytes", 1},
-                              {"sde_flop", 1},         {"sde_wait_s", 1e-9}};
+    double *const totals[STUDY_N_TOTALS] = {&c->r->sde_steps,        &c->r->sde_tok,
+                                            &c->r->sde_weight_bytes, &c->r->sde_kv_bytes,
+                                            &c->r->sde_flop,         &c->r->sde_wait_s};
 
     for (int i = 0; i < STUDY_N_TOTALS; i++)
-        report(out, said[i].name, &w->totals[i], said[i].unit);
+        report_count(c, totals[i], &c->counted.totals[i],
+                     totals[i] == &c->r->sde_wait_s ? 1e-9 : 1);
 }
 
-static void report_estimates(const struct study_counted *w, struct study_cell *out)
+static void report_estimates(struct characterization *c)
 {
+    const struct study_counted *w = &c->counted;
     const struct serve_totals *t = &w->own;
     double bytes = (double)(t->weight_bytes + t->kv_bytes), tok = (double)t->n_tok;
     double ns = (double)t->forward_ns, flop = (double)t->flop;
-    const struct study_number all[] = {{"estimated_bytes_per_tok", bytes / tok},
-                                       {"estimated_flop_per_byte", flop / bytes},
-                                       {"estimated_gbps", bytes / ns},
-                                       {"estimated_gflops", flop / ns},
-                                       {"estimated_cycles_per_tok", w->ticks / tok},
-                                       {"estimated_tick_ghz", w->tick_ghz}};
 
-    STUDY_VALUES(out, all, "this processor has no constant clock to read");
-    study_evidence(out, "model", "estimated_bytes_per_tok estimated_flop_per_byte");
+    c->r->estimated_bytes_per_tok = bytes / tok;
+    c->r->estimated_flop_per_byte = flop / bytes;
+    c->r->estimated_gbps = bytes / ns;
+    c->r->estimated_gflops = flop / ns;
+    c->r->estimated_cycles_per_tok = w->ticks / tok;
+    c->r->estimated_tick_ghz = w->tick_ghz;
+    frame_why(c->f, "this processor has no constant clock to read");
 }
 
-static void report_counted(const struct study_counted *w, struct study_cell *out)
+static void report_counted(struct characterization *c)
 {
-    report_hardware(w, out);
-    report_raw(w, out);
-    report_sde(w, out);
-    report_estimates(w, out);
-    study_note_text(out, "events", w->list.about);
-    study_note(out, "n_threads", json_integer(w->n_threads));
-    study_note(out, "n_passes", json_integer(w->n_passes));
+    const struct study_counted *w = &c->counted;
+    report_hardware(c);
+    report_raw(c);
+    report_sde(c);
+    report_estimates(c);
+    study_note_text(c->out, "events", w->list.about);
+    study_note(c->out, "n_threads", json_integer(w->n_threads));
+    study_note(c->out, "n_passes", json_integer(w->n_passes));
 }
 
-static void report_simulated(const struct opts *o, struct study_cell *out)
+static void report_simulated(struct characterization *c)
 {
+    const struct opts *o = c->o;
     struct study_simulated s = {NAN, NAN, NAN, NAN};
     char why[256] = "";
 
-    study_progress(out, 0.7, "callgrind");
+    study_progress(c->out, 0.7, "callgrind");
     if (o->batch > 1)
         snprintf(why, sizeof(why), "the simulation runs at batch 1");
     else if (!o->small_model)
@@ -175,23 +172,18 @@ static void report_simulated(const struct opts *o, struct study_cell *out)
                                  o->phase ? SERVE_DECODE : SERVE_PREFILL,
                                  o->ll_kb * 1024) != OK)
         snprintf(why, sizeof(why), "%.255s", err_msg());
-    const struct study_number all[] = {
-        {"callgrind_ll_misses_per_tok", s.ll_misses_per_tok},
-        {"callgrind_lines_per_tok", s.lines_per_tok},
-        {"callgrind_instructions_per_tok", s.instructions_per_tok},
-        {"callgrind_ll_mpki", s.ll_mpki}};
-
-    STUDY_VALUES(out, all, why);
-    study_evidence(out, "simulated",
-                   "callgrind_ll_misses_per_tok callgrind_lines_per_tok "
-                   "callgrind_instructions_per_tok callgrind_ll_mpki");
+    c->r->callgrind_ll_misses_per_tok = s.ll_misses_per_tok;
+    c->r->callgrind_lines_per_tok = s.lines_per_tok;
+    c->r->callgrind_instructions_per_tok = s.instructions_per_tok;
+    c->r->callgrind_ll_mpki = s.ll_mpki;
+    frame_why(c->f, why);
 }
 
 /* --- a cell */
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int characterization_run(struct characterization *c)
 {
-    const struct opts *o = opts;
+    const struct opts *o = c->o;
     const struct study_counted_opts co = {.model = o->model,
                                           .events = COUNTERS_EVENTS_DIR,
                                           .phase =
@@ -202,18 +194,10 @@ static int run(void *context, const void *opts, struct study_cell *out)
                                           .threads = o->threads,
                                           .seed = 1};
 
-    TRY(study_counted_run(context, &co, out));
-    report_counted(context, out);
-    report_simulated(o, out);
+    TRY(study_counted_run(&c->counted, &co, c->out));
+    report_counted(c);
+    report_simulated(c);
     return OK;
 }
 
-const struct study study_characterization = {
-    .name = "characterization",
-    .help = "prefill and decode under every counter there is",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct study_counted),
-    .metrics = metrics,
-    .run = run,
-};
+STUDY(characterization, "prefill and decode under every counter there is");

@@ -180,6 +180,7 @@ static void report_card(struct characterize *c)
         measure_card_range(c->card, "handoff_ns", 0, NULL);
     struct measure_card_range share = measure_card_range(c->card, "share_speed", 0, NULL);
     const char *doubt = measure_card_doubt(c->card, "", 0);
+
     c->r->read_gbps_1t = measure_card_read_gbps(c->card, 1);
     c->r->read_gbps_all = measure_card_read_gbps(c->card, n);
     c->r->peak_gflops_f32 = measure_card_peak_gflops(c->card, "f32", "exact", n);

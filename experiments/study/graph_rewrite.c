@@ -6,44 +6,38 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "graph/graph.h"
 
 enum { DIVISION, RECIPROCAL, POWER, LAYER_NORM };
 
-struct opts {
-    int norm;
-    char *passes;
-    int64_t n_tok, dim, n_heads, hidden, n_layers;
-};
+#define OPTIONS(X)                                                                       \
+    X(ENUM, norm, "division",                                                            \
+      "How the file spells a normalisation: RMSNorm by a division, by the reciprocal "   \
+      "of the root, or by a power of -0.5; LayerNorm by means and differences.",         \
+      .values = "division|reciprocal|power|layer_norm")                                  \
+    X(STR, passes, "all", "Passes that run, in this order, with commas; none; all.",     \
+      .unit = "NAMES")                                                                   \
+    X(INT, n_tok, "560", "Tokens, the dynamic size.", .min = 1, .max = 1 << 20)          \
+    X(INT, dim, "2048", "Size of the residual stream.", .min = 16, .max = 1 << 16)       \
+    X(INT, n_heads, "16", "Heads, which divide dim.", .min = 1, .max = 1024)             \
+    X(INT, hidden, "5504", "Size of the MLP.", .min = 16, .max = 1 << 18)                \
+    X(INT, n_layers, "24", "Blocks.", .min = 1, .max = 128)
 
-static const struct opt_row table[] = {
-    OPT_ROW(ENUM, norm, "division",
-            "How the file spells a normalisation: RMSNorm by a division, by the "
-            "reciprocal of "
-            "the root, or by a power of -0.5; LayerNorm by means and differences.",
-            .values = "division|reciprocal|power|layer_norm"),
-    OPT_ROW(STR, passes, "all", "Passes that run, in this order, with commas; none; all.",
-            .unit = "NAMES"),
-    OPT_ROW(INT, n_tok, "560", "Tokens, the dynamic size.", .min = 1, .max = 1 << 20),
-    OPT_ROW(INT, dim, "2048", "Size of the residual stream.", .min = 16, .max = 1 << 16),
-    OPT_ROW(INT, n_heads, "16", "Heads, which divide dim.", .min = 1, .max = 1024),
-    OPT_ROW(INT, hidden, "5504", "Size of the MLP.", .min = 16, .max = 1 << 18),
-    OPT_ROW(INT, n_layers, "24", "Blocks.", .min = 1, .max = 128),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(n_nodes, "", LOWER, "nodes of the graph")                                          \
+    X(n_operators, "", LOWER, "nodes that compute or move activations")                  \
+    X(n_copies, "", LOWER, "operators that only move elements")                          \
+    X(activation_mb, "MB", LOWER, "activations read and written, operator by operator")  \
+    X(copied_mb, "MB", LOWER, "of these by operators that only move elements")           \
+    X(nodes_left_frac, "", LOWER, "n_nodes / that of the file")                          \
+    X(activation_left_frac, "", LOWER, "activation_mb / that of the file")
 
-static const struct study_metric metrics[] = {
-    {"n_nodes", "", "lower", "nodes of the graph"},
-    {"n_operators", "", "lower", "nodes that compute or move activations"},
-    {"n_copies", "", "lower", "operators that only move elements"},
-    {"activation_mb", "MB", "lower",
-     "activations read and written, operator by operator"},
-    {"copied_mb", "MB", "lower", "of these by operators that only move elements"},
-    {"nodes_left_frac", "", "lower", "n_nodes / that of the file"},
-    {"activation_left_frac", "", "lower", "activation_mb / that of the file"},
-    {0},
+FRAME_TYPES;
+
+struct graph_rewrite {
+    FRAME_CELL;
 };
 
 /* ---- the file ---- */
@@ -209,16 +203,15 @@ static int find_passes(const struct graph_pass *out[PASSES_MAX], const char *nam
     return err_set(ERR_LIMIT, "passes: more than %d", PASSES_MAX - 1);
 }
 
-static int run(void *context, const void *opts, struct study_cell *c)
+static int graph_rewrite_run(struct graph_rewrite *c)
 {
-    const struct opts *o = opts;
+    const struct opts *o = c->o;
     const struct graph_pass *passes[PASSES_MAX];
     struct file f = {.o = o};
     struct graph g = {0};
     struct graph_cost before, after;
     int rc = write_file(&f);
 
-    (void)context;
     if (rc == OK && strcmp(o->passes, "all") != 0)
         rc = find_passes(passes, o->passes);
     if (rc == OK)
@@ -232,22 +225,15 @@ static int run(void *context, const void *opts, struct study_cell *c)
     graph_fini(&g);
     if (rc != OK)
         return rc;
-    study_value(c, "n_nodes", after.n_nodes, NULL);
-    study_value(c, "n_operators", after.n_operators, NULL);
-    study_value(c, "n_copies", after.n_copies, NULL);
-    study_value(c, "activation_mb", after.activation_bytes / 1e6, NULL);
-    study_value(c, "copied_mb", after.copied_bytes / 1e6, NULL);
-    study_value(c, "nodes_left_frac", (double)after.n_nodes / before.n_nodes, NULL);
-    study_value(c, "activation_left_frac",
-                after.activation_bytes / before.activation_bytes, NULL);
+    c->r->n_nodes = after.n_nodes;
+    c->r->n_operators = after.n_operators;
+    c->r->n_copies = after.n_copies;
+    c->r->activation_mb = after.activation_bytes / 1e6;
+    c->r->copied_mb = after.copied_bytes / 1e6;
+    c->r->nodes_left_frac = (double)after.n_nodes / before.n_nodes;
+    c->r->activation_left_frac = after.activation_bytes / before.activation_bytes;
     return OK;
 }
 
-const struct study study_graph_rewrite = {
-    .name = "graph_rewrite",
-    .help = "passes over a decoder's graph: nodes, copies and bytes that are left",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .metrics = metrics,
-    .run = run,
-};
+STUDY(graph_rewrite,
+      "passes over a decoder's graph: nodes, copies and bytes that are left");

@@ -68,6 +68,7 @@ static int run_formula(struct kv_memory *c)
     double kv = 2 * models[m].layers * models[m].kv_dim * 2,
            weights = 2 * models[m].parameters,
            fits = (c->o->machine_gb * 1e9 - weights) / kv / (double)c->o->ctx_tok;
+
     c->r->kv_bytes_per_tok = kv;
     c->r->weights_gb = weights * 1e-9;
     c->r->tokens_as_weights = weights / kv;
@@ -145,6 +146,7 @@ static void report_engine(struct kv_memory *c, int n, double kv, double weights,
                           const struct serve_kv_stat *stat)
 {
     double r2, slope = line(c->tok, c->rss, n, &r2), first = c->rss[0] - kv * c->tok[0];
+
     c->r->kv_bytes_per_tok = kv;
     c->r->rss_bytes_per_tok = slope;
     c->r->rss_over_formula = slope / kv;

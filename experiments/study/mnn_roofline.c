@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"
 #include "measure/card.h"
@@ -16,66 +16,61 @@ enum { PAPER, HOST };
 enum { W4A8, BF16 };
 enum { AS_PRINTED, CORRECTED };
 
-struct opts {
-    int machine, weights, counts;
-    int64_t n_prompt_tok, n_ctx_tok;
-};
+#define OPTIONS(X)                                                                       \
+    X(ENUM, machine, "paper", "Machine whose peaks and bandwidth are used.",             \
+      .values = "paper|host")                                                            \
+    X(ENUM, weights, "w4a8",                                                             \
+      "Weights: 4 bits with int8 products, or bf16 computed exactly.",                   \
+      .values = "w4a8|bf16")                                                             \
+    X(ENUM, counts, "as_printed",                                                        \
+      "as_printed: as the paper counts. corrected: one row through the output "          \
+      "projection, rates and counts both in 10^9, 200 l h of other bytes as in the "     \
+      "text.",                                                                           \
+      .values = "as_printed|corrected")                                                  \
+    X(INT, n_prompt_tok, "560", "Tokens of the prompt.", .min = 1, .max = 1 << 20)       \
+    X(INT, n_ctx_tok, "585", "Tokens before the decoded one.", .min = 1, .max = 1 << 20)
 
-static const struct opt_row table[] = {
-    OPT_ROW(ENUM, machine, "paper", "Machine whose peaks and bandwidth are used.",
-            .values = "paper|host"),
-    OPT_ROW(ENUM, weights, "w4a8",
-            "Weights: 4 bits with int8 products, or bf16 computed exactly.",
-            .values = "w4a8|bf16"),
-    OPT_ROW(ENUM, counts, "as_printed",
-            "as_printed: as the paper counts. corrected: one row through the output "
-            "projection, rates and counts both in 10^9, 200 l h of other bytes as in the "
-            "text.",
-            .values = "as_printed|corrected"),
-    OPT_ROW(INT, n_prompt_tok, "560", "Tokens of the prompt.", .min = 1, .max = 1 << 20),
-    OPT_ROW(INT, n_ctx_tok, "585", "Tokens before the decoded one.", .min = 1,
-            .max = 1 << 20),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(linear_prefill_gflop, "2^30", 0, "operations of the matrices for a prompt")        \
+    X(linear_decode_gflop, "2^30", 0, "operations of the matrices for a decoded token")  \
+    X(linear_prefill_gb, "2^30 B", 0, "bytes moved for the matrices, prompt")            \
+    X(linear_decode_gb, "2^30 B", 0, "bytes moved for the matrices, decoded token")      \
+    X(attention_prefill_gflop, "2^30", 0, "operations of attention for a prompt")        \
+    X(attention_decode_gflop, "2^30", 0, "operations of attention for a decoded token")  \
+    X(attention_prefill_gb, "2^30 B", 0, "bytes moved for attention, prompt")            \
+    X(attention_decode_gb, "2^30 B", 0, "bytes moved for attention, decoded token")      \
+    X(other_prefill_gb, "2^30 B", 0, "bytes moved by all other operators, prompt")       \
+    X(other_decode_gb, "2^30 B", 0, "bytes moved by all other operators, decoded token") \
+    X(prefill_flop_per_byte, "FLOP/B", 0,                                                \
+      "arithmetic intensity of the matrices, prompt")                                    \
+    X(decode_flop_per_byte, "FLOP/B", 0,                                                 \
+      "arithmetic intensity of the matrices, decoded token")                             \
+    X(prefill_tok_s, "tok/s", HIGHER, "upper bound of the speed of a prompt")            \
+    X(decode_tok_s, "tok/s", HIGHER, "upper bound of the speed of decode")               \
+    X(digits_linear_prefill_gflop, "2^30", 0, "linear_prefill_gflop to two digits")      \
+    X(digits_linear_decode_gflop, "2^30", 0, "linear_decode_gflop to two digits")        \
+    X(digits_prefill_tok_s, "tok/s", 0, "prefill_tok_s without decimals")                \
+    X(digits_decode_tok_s, "tok/s", 0, "decode_tok_s without decimals")                  \
+    X(printed_prefill_tok_s, "tok/s", 0, "prefill_tok_s as the paper prints it")         \
+    X(printed_decode_tok_s, "tok/s", 0, "decode_tok_s as the paper prints it")           \
+    X(n_slips, "", 0,                                                                    \
+      "number of things that do not add up in the paper; the note `slips` lists them")   \
+    X(slip_last_row_gflop, "2^30", 0,                                                    \
+      "linear_prefill_gflop with one row through the output projection")                 \
+    X(slip_text_other_gb, "2^30 B", 0,                                                   \
+      "other_prefill_gb by the text's 200 l h in place of 400 l h")                      \
+    X(slip_one_unit_prefill_tok_s, "tok/s", 0, "prefill_tok_s, work and rates in 10^9")  \
+    X(slip_one_unit_decode_tok_s, "tok/s", 0, "decode_tok_s, work and rates in 10^9")    \
+    X(reached_prefill_frac, "", 0, "speed that the paper measured / prefill_tok_s")      \
+    X(reached_decode_frac, "", 0, "speed that the paper measured / decode_tok_s")        \
+    X(linear_rate, "GFLOP/s", 0, "peak for the matrices")                                \
+    X(attention_rate, "GFLOP/s", 0, "peak for attention")                                \
+    X(gbps, "GB/s", 0, "bandwidth")
 
-static const struct study_metric metrics[] = {
-    {"linear_prefill_gflop", "2^30", "", "operations of the matrices for a prompt"},
-    {"linear_decode_gflop", "2^30", "", "operations of the matrices for a decoded token"},
-    {"linear_prefill_gb", "2^30 B", "", "bytes moved for the matrices, prompt"},
-    {"linear_decode_gb", "2^30 B", "", "bytes moved for the matrices, decoded token"},
-    {"attention_prefill_gflop", "2^30", "", "operations of attention for a prompt"},
-    {"attention_decode_gflop", "2^30", "", "operations of attention for a decoded token"},
-    {"attention_prefill_gb", "2^30 B", "", "bytes moved for attention, prompt"},
-    {"attention_decode_gb", "2^30 B", "", "bytes moved for attention, decoded token"},
-    {"other_prefill_gb", "2^30 B", "", "bytes moved by all other operators, prompt"},
-    {"other_decode_gb", "2^30 B", "",
-     "bytes moved by all other operators, decoded token"},
-    {"prefill_flop_per_byte", "FLOP/B", "",
-     "arithmetic intensity of the matrices, prompt"},
-    {"decode_flop_per_byte", "FLOP/B", "",
-     "arithmetic intensity of the matrices, decoded token"},
-    {"prefill_tok_s", "tok/s", "higher", "upper bound of the speed of a prompt"},
-    {"decode_tok_s", "tok/s", "higher", "upper bound of the speed of decode"},
-    {"digits_linear_prefill_gflop", "2^30", "", "linear_prefill_gflop to two digits"},
-    {"digits_linear_decode_gflop", "2^30", "", "linear_decode_gflop to two digits"},
-    {"digits_prefill_tok_s", "tok/s", "", "prefill_tok_s without decimals"},
-    {"digits_decode_tok_s", "tok/s", "", "decode_tok_s without decimals"},
-    {"printed_prefill_tok_s", "tok/s", "", "prefill_tok_s as the paper prints it"},
-    {"printed_decode_tok_s", "tok/s", "", "decode_tok_s as the paper prints it"},
-    {"n_slips", "", "",
-     "number of things that do not add up in the paper; the note `slips` lists them"},
-    {"slip_last_row_gflop", "2^30", "",
-     "linear_prefill_gflop with one row through the output projection"},
-    {"slip_text_other_gb", "2^30 B", "",
-     "other_prefill_gb by the text's 200 l h in place of 400 l h"},
-    {"slip_one_unit_prefill_tok_s", "tok/s", "", "prefill_tok_s, work and rates in 10^9"},
-    {"slip_one_unit_decode_tok_s", "tok/s", "", "decode_tok_s, work and rates in 10^9"},
-    {"reached_prefill_frac", "", "", "speed that the paper measured / prefill_tok_s"},
-    {"reached_decode_frac", "", "", "speed that the paper measured / decode_tok_s"},
-    {"linear_rate", "GFLOP/s", "", "peak for the matrices"},
-    {"attention_rate", "GFLOP/s", "", "peak for attention"},
-    {"gbps", "GB/s", "", "bandwidth"},
-    {0},
+FRAME_TYPES;
+
+struct mnn_roofline {
+    FRAME_CELL;
 };
 
 /* What the paper prints of its machine and its results. */
@@ -127,57 +122,50 @@ static struct study_roofline_machine machine_of(const struct opts *o, const json
     return m;
 }
 
-static void report_counts(struct study_cell *c, const struct study_roofline_work *p,
+static void report_counts(struct mnn_roofline *c, const struct study_roofline_work *p,
                           const struct study_roofline_work *d)
 {
     const double g = ROOFLINE_G;
-    const struct study_number all[] = {
-        {"linear_prefill_gflop", p->linear_flop / g},
-        {"linear_decode_gflop", d->linear_flop / g},
-        {"linear_prefill_gb", p->linear_bytes / g},
-        {"linear_decode_gb", d->linear_bytes / g},
-        {"attention_prefill_gflop", p->attention_flop / g},
-        {"attention_decode_gflop", d->attention_flop / g},
-        {"attention_prefill_gb", p->attention_bytes / g},
-        {"attention_decode_gb", d->attention_bytes / g},
-        {"other_prefill_gb", p->other_bytes / g},
-        {"other_decode_gb", d->other_bytes / g},
-        {"prefill_flop_per_byte", p->linear_flop / p->linear_bytes},
-        {"decode_flop_per_byte", d->linear_flop / d->linear_bytes},
-    };
 
-    STUDY_VALUES(c, all, "arithmetic");
+    c->r->linear_prefill_gflop = p->linear_flop / g;
+    c->r->linear_decode_gflop = d->linear_flop / g;
+    c->r->linear_prefill_gb = p->linear_bytes / g;
+    c->r->linear_decode_gb = d->linear_bytes / g;
+    c->r->attention_prefill_gflop = p->attention_flop / g;
+    c->r->attention_decode_gflop = d->attention_flop / g;
+    c->r->attention_prefill_gb = p->attention_bytes / g;
+    c->r->attention_decode_gb = d->attention_bytes / g;
+    c->r->other_prefill_gb = p->other_bytes / g;
+    c->r->other_decode_gb = d->other_bytes / g;
+    c->r->prefill_flop_per_byte = p->linear_flop / p->linear_bytes;
+    c->r->decode_flop_per_byte = d->linear_flop / d->linear_bytes;
 }
 
-static void report_bounds(struct study_cell *c, const struct opts *o,
-                          const struct study_roofline_work *p,
+static void report_bounds(struct mnn_roofline *c, const struct study_roofline_work *p,
                           const struct study_roofline_work *d)
 {
+    const struct opts *o = c->o;
     const char *why;
-    struct study_roofline_machine m = machine_of(o, study_machine(c), &why);
+    struct study_roofline_machine m = machine_of(o, study_machine(c->out), &why);
     double g = o->machine == PAPER && o->counts == AS_PRINTED ? ROOFLINE_G : 1e9;
     bool printed = o->machine == PAPER && o->weights == W4A8 && o->n_prompt_tok == 560 &&
                    o->n_ctx_tok == 585;
     double prefill = (double)o->n_prompt_tok / study_roofline_seconds(p, &m, g);
     double decode = 1 / study_roofline_seconds(d, &m, g);
-    const struct study_number bounds[] = {
-        {"prefill_tok_s", prefill},
-        {"decode_tok_s", decode},
-        {"linear_rate", m.linear_rate},
-        {"attention_rate", m.attention_rate},
-        {"gbps", m.gbps},
-    };
-    const struct study_number papers[] = {
-        {"printed_prefill_tok_s", printed ? PAPER_PREFILL_TOK_S : NAN},
-        {"printed_decode_tok_s", printed ? PAPER_DECODE_TOK_S : NAN},
-        {"reached_prefill_frac", printed ? PAPER_PREFILL_REACHED / prefill : NAN},
-        {"reached_decode_frac", printed ? PAPER_DECODE_REACHED / decode : NAN},
-    };
 
-    STUDY_VALUES(c, bounds, why);
+    c->r->prefill_tok_s = prefill;
+    c->r->decode_tok_s = decode;
+    c->r->linear_rate = m.linear_rate;
+    c->r->attention_rate = m.attention_rate;
+    c->r->gbps = m.gbps;
+    frame_why(c->f, why);
+    c->r->printed_prefill_tok_s = printed ? PAPER_PREFILL_TOK_S : NAN;
+    c->r->printed_decode_tok_s = printed ? PAPER_DECODE_TOK_S : NAN;
+    c->r->reached_prefill_frac = printed ? PAPER_PREFILL_REACHED / prefill : NAN;
+    c->r->reached_decode_frac = printed ? PAPER_DECODE_REACHED / decode : NAN;
+    frame_why(c->f, "the paper prints it for its own case only");
     if (o->machine != PAPER) /* the rates are of this machine's card */
-        study_evidence(c, "measured", "linear_rate attention_rate gbps");
-    STUDY_VALUES(c, papers, "the paper prints it for its own case only");
+        study_evidence(c->out, "measured", "linear_rate attention_rate gbps");
 }
 
 static double to_digits(double x, int n)
@@ -189,37 +177,34 @@ static double to_digits(double x, int n)
 
 /* The formulas to the digits that the paper prints, and what they give without each of
  * its slips that changes a number. */
-static void report_paper(struct study_cell *c, const struct opts *o,
-                         const struct study_roofline_model *m,
+static void report_paper(struct mnn_roofline *c, const struct study_roofline_model *m,
                          const struct study_roofline_work *p,
                          const struct study_roofline_work *d)
 {
+    const struct opts *o = c->o;
     const struct study_roofline_opts fixed = {.head_rows = 1, .other_factor = 200};
     double n = (double)o->n_prompt_tok, g = ROOFLINE_G;
     bool own = o->machine == PAPER && o->counts == AS_PRINTED && o->weights == W4A8;
     struct study_roofline_work f;
 
     study_roofline_prefill(&f, m, n, &fixed);
-    struct study_number all[] = {
-        {"digits_linear_prefill_gflop", to_digits(p->linear_flop / g, 2)},
-        {"digits_linear_decode_gflop", to_digits(d->linear_flop / g, 2)},
-        {"digits_prefill_tok_s", round(n / study_roofline_seconds(p, &paper, g))},
-        {"digits_decode_tok_s", round(1 / study_roofline_seconds(d, &paper, g))},
-        {"n_slips", sizeof(slips) / sizeof(slips[0])},
-        {"slip_last_row_gflop", f.linear_flop / g},
-        {"slip_text_other_gb", f.other_bytes / g},
-        {"slip_one_unit_prefill_tok_s", n / study_roofline_seconds(p, &paper, 1e9)},
-        {"slip_one_unit_decode_tok_s", 1 / study_roofline_seconds(d, &paper, 1e9)},
-    };
-
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !own; i++)
-        all[i].value = NAN;
-    STUDY_VALUES(c, all,
-                 "of the paper's own case only: its machine, w4a8, counts "
-                 "as printed");
+    c->r->n_slips = own ? sizeof(slips) / sizeof(slips[0]) : NAN;
+    c->r->digits_linear_prefill_gflop = own ? to_digits(p->linear_flop / g, 2) : NAN;
+    c->r->digits_linear_decode_gflop = own ? to_digits(d->linear_flop / g, 2) : NAN;
+    c->r->digits_prefill_tok_s =
+        own ? round(n / study_roofline_seconds(p, &paper, g)) : NAN;
+    c->r->digits_decode_tok_s =
+        own ? round(1 / study_roofline_seconds(d, &paper, g)) : NAN;
+    c->r->slip_last_row_gflop = own ? f.linear_flop / g : NAN;
+    c->r->slip_text_other_gb = own ? f.other_bytes / g : NAN;
+    c->r->slip_one_unit_prefill_tok_s =
+        own ? n / study_roofline_seconds(p, &paper, 1e9) : NAN;
+    c->r->slip_one_unit_decode_tok_s =
+        own ? 1 / study_roofline_seconds(d, &paper, 1e9) : NAN;
+    frame_why(c->f, "of the paper's own case only: its machine, w4a8, counts as printed");
 }
 
-static void report_slips(struct study_cell *c)
+static void report_slips(struct mnn_roofline *c)
 {
     json_t *list = json_array();
     bool whole = true;
@@ -228,14 +213,14 @@ static void report_slips(struct study_cell *c)
     for (size_t i = 0; i < sizeof(slips) / sizeof(slips[0]); i++)
         whole &= json_array_append_new(list, json_string(slips[i])) == 0;
     text = whole ? json_dumps(list, JSON_COMPACT) : NULL;
-    study_note_text(c, "slips", text);
+    study_note_text(c->out, "slips", text);
     free(text);
     json_decref(list);
 }
 
-static int run(void *context, const void *opts, struct study_cell *c)
+static int mnn_roofline_run(struct mnn_roofline *c)
 {
-    const struct opts *o = opts;
+    const struct opts *o = c->o;
     bool printed = o->counts == AS_PRINTED;
     struct study_roofline_model m = study_roofline_qwen_1_8b;
     struct study_roofline_opts count = {.head_rows =
@@ -243,23 +228,16 @@ static int run(void *context, const void *opts, struct study_cell *c)
                                         .other_factor = printed ? 400 : 200};
     struct study_roofline_work prefill, decode;
 
-    (void)context;
     m.weight_bytes = o->weights == BF16 ? 2 : m.weight_bytes;
     study_roofline_prefill(&prefill, &m, (double)o->n_prompt_tok, &count);
     study_roofline_decode(&decode, &m, (double)o->n_ctx_tok, &count);
     report_counts(c, &prefill, &decode);
-    report_bounds(c, o, &prefill, &decode);
-    report_paper(c, o, &m, &prefill, &decode);
+    report_bounds(c, &prefill, &decode);
+    report_paper(c, &m, &prefill, &decode);
     report_slips(c);
     return OK;
 }
 
-const struct study study_mnn_roofline = {
-    .name = "mnn_roofline",
-    .help = "MNN-LLM's roofline of Qwen-1.8B, to the printed digits, and this machine's",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .metrics = metrics,
-    .wants_machine = true,
-    .run = run,
-};
+STUDY(mnn_roofline,
+      "MNN-LLM's roofline of Qwen-1.8B, to the printed digits, and this machine's",
+      .wants_machine = true);
