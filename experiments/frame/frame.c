@@ -83,20 +83,23 @@ double *frame_named(struct frame *f, const char *format, ...)
     return &f->unknown;
 }
 
-void frame_set(struct frame *f, double *x, double value, const char *why)
+void frame_why(struct frame *f, const double *x, const char *why)
 {
-    int i = result_of(f, x);
+    for (int i = 0; i < f->n; i++) {
+        char *to = f->about[i].why;
 
-    *x = value;
-    if (i >= 0)
-        snprintf(f->about[i].why, sizeof(f->about[i].why), "%s", why);
+        if (x ? x == &f->results[i]
+              : is_set(&f->results[i]) && !isfinite(f->results[i]) && !*to)
+            snprintf(to, sizeof(f->about[i].why), "%s", why);
+    }
+    if (!x)
+        snprintf(f->why, sizeof(f->why), "%s", why);
 }
 
-void frame_why(struct frame *f, const char *why)
+void frame_set(struct frame *f, double *x, double value, const char *why)
 {
-    for (int i = 0; i < f->n; i++)
-        if (is_set(&f->results[i]) && !isfinite(f->results[i]) && !*f->about[i].why)
-            frame_set(f, &f->results[i], f->results[i], why);
+    *x = value;
+    frame_why(f, x, why);
 }
 
 void frame_interval(struct frame *f, const double *x, double lo, double hi)
@@ -121,7 +124,8 @@ static int report(struct frame *f, int i)
     if (!is_set(&f->results[i]))
         return f->flags[i] & SOME ? OK
                                   : err_set(ERR_STATE, "result %s was not set", m->name);
-    study_value_interval(f->cell, m->name, f->results[i], a->lo, a->hi, a->why);
+    study_value_interval(f->cell, m->name, f->results[i], a->lo, a->hi,
+                         *a->why ? a->why : f->why);
     if (f->flags[i] & EACH)
         frame_series(f, m->name, m->unit, &f->results[i]);
     for (int k = 0; k < 3; k++)

@@ -123,8 +123,9 @@ double *frame_named(struct frame *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* *x = value, which, where it is not a finite number, is missing for the reason `why`. */
 void frame_set(struct frame *f, double *x, double value, const char *why);
-/* The reason for all results that have been set so far, are missing and have none. */
-void frame_why(struct frame *f, const char *why);
+/* The reason why a result is missing, if it is not a finite number. x NULL: of all that are missing
+ * now, or will be at the end, and have no reason. */
+void frame_why(struct frame *f, const double *x, const char *why);
 /* The ends of its 95 % interval; not finite: it has none. */
 void frame_interval(struct frame *f, const double *x, double lo, double hi);
 
@@ -159,8 +160,8 @@ void frame_times_series(struct frame *f, const char *name, int i);
 /* *x is the time of a over the time of b, less `less`, with its 95 % interval, by the rounds in
  * which both ran: how many times as fast b is, or with 1 its gain. */
 void frame_ratio(struct frame *f, double *x, int a, int b, double less);
-/* The fastest alternative, or the first one that is not surely slower. */
-int frame_choose(const struct frame *f);
+/* The choice among the alternatives of the last rounds, as measure_choose() makes it. */
+int frame_choose(const struct frame *f, const int64_t *complexity);
 /* The A/A of alternative a, which ran in each round as alternative `again` as well. The times of
  * that are s_again<suffix>, their ratio is ratio_again<suffix>, and detectable_frac<suffix> is
  * the smallest difference from another that it could have seen. */
@@ -177,6 +178,7 @@ struct frame {
     double *results, unknown;
     struct frame_about *about; /* [n] of the results */
     int n;
+    char why[160];
     int rc;
     struct frame_var *vars; /* what was put */
     int n_vars, n_turns;

@@ -169,9 +169,9 @@ void frame_ratio(struct frame *f, double *x, int a, int b, double less)
     frame_interval(f, x, r.lo - less, r.hi - less);
 }
 
-int frame_choose(const struct frame *f)
+int frame_choose(const struct frame *f, const int64_t *complexity)
 {
-    return measure_choose(f->turns.measure, NULL, 0);
+    return measure_choose(f->turns.measure, complexity, 0);
 }
 
 void frame_again(struct frame *f, const char *suffix, int again, int a)

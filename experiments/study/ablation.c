@@ -312,7 +312,7 @@ static int keep(struct ablation *c, int step, int p)
     int kept;
 
     TRY(frame_rounds(c->f, NULL, 2, COMPARE_STEPS, one_step, &x));
-    kept = frame_choose(c->f) == 1;
+    kept = frame_choose(c->f, NULL) == 1;
     c->n_kept += kept;
     c->kept[step].phase[p] = x.both[kept];
     return OK;
@@ -414,7 +414,7 @@ static void report_plan(const struct ablation *c)
     c->r->token_bytes =
         model_cost_decode(&c->planner.model, types, (double)o->n_prompt_tok + 1, o->batch)
             .read_bytes;
-    frame_why(c->f, "a time was not a number");
+    frame_why(c->f, NULL, "a time was not a number");
     study_note(c->out, "plan", plan_to_json(p));
 }
 

@@ -206,7 +206,7 @@ static void batching_report(struct batching *c)
     for (int i = 0; i < FORWARD; i++)
         *frame_named(c->f, "%s_frac", classes[i]) = c->class_s[i] / c->class_s[FORWARD];
     frame_ratio(c->f, &r->batch_roof_frac, ROOF, DECODE, 0);
-    frame_why(c->f, "peak and bandwidth cannot be measured");
+    frame_why(c->f, NULL, "peak and bandwidth cannot be measured");
     frame_times_series(c->f, "roof_s", ROOF);
     frame_times_series(c->f, "step_s", DECODE);
     frame_series(c->f, "handoff_ns", "ns", &c->handoff_ns);

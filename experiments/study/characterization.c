@@ -142,7 +142,7 @@ static void report_estimates(struct characterization *c)
     c->r->estimated_gflops = flop / ns;
     c->r->estimated_cycles_per_tok = w->ticks / tok;
     c->r->estimated_tick_ghz = w->tick_ghz;
-    frame_why(c->f, "this processor has no constant clock to read");
+    frame_why(c->f, NULL, "this processor has no constant clock to read");
 }
 
 static void report_counted(struct characterization *c)
@@ -176,7 +176,7 @@ static void report_simulated(struct characterization *c)
     c->r->callgrind_lines_per_tok = s.lines_per_tok;
     c->r->callgrind_instructions_per_tok = s.instructions_per_tok;
     c->r->callgrind_ll_mpki = s.ll_mpki;
-    frame_why(c->f, why);
+    frame_why(c->f, NULL, why);
 }
 
 /* --- a cell */

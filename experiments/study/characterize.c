@@ -186,17 +186,17 @@ static void report_card(struct characterize *c)
     c->r->peak_gflops_f32 = measure_card_peak_gflops(c->card, "f32", "exact", n);
     c->r->peak_gflops_bf16 = measure_card_peak_gflops(c->card, "bf16", "exact", n);
     c->r->card_s = json_number_value(json_object_get(c->card, "duration_s"));
-    frame_why(c->f, doubt ? doubt : "the probe found no memory, or no time");
+    frame_why(c->f, NULL, doubt ? doubt : "the probe found no memory, or no time");
     c->r->latency_ns = last_latency(c->card, "huge");
     c->r->random_frac_4k_huge = random_frac(c, "huge");
     c->r->latency_small_ns = last_latency(c->card, "small");
     c->r->random_frac_4k = random_frac(c, "small");
-    frame_why(c->f, "the card says why: no such pages, or no memory");
+    frame_why(c->f, NULL, "the card says why: no such pages, or no memory");
     c->r->handoff_ns_min = handoff.least;
     c->r->handoff_ns_max = handoff.most;
     c->r->share_speed_min = share.least;
     c->r->allreduce_ns_4k = fastest_allreduce(c);
-    frame_why(c->f, "one CPU only, or no memory");
+    frame_why(c->f, NULL, "one CPU only, or no memory");
     report_taken(c);
 }
 
@@ -290,7 +290,7 @@ static void report_engine(struct characterize *c)
     r->prefill_gflops = prompt.flop / prefill_s * 1e-9;
     r->prefill_peak_frac = r->prefill_gflops / peak;
     r->prefill_flop_per_byte = prompt.flop / prompt.weight_bytes;
-    frame_why(c->f, "the card has no bound for it");
+    frame_why(c->f, NULL, "the card has no bound for it");
     frame_ratio(c->f, &r->decode_bandwidth_frac, READ, DECODE, 0);
     study_engine_report(c->out, &c->engine);
 }

@@ -298,7 +298,7 @@ static void report_servers(struct cold_start *c)
     frame_set(c->f, &r->ready_s, c->n_systems ? c->ready_s[0] : NAN,
               "the first server is not installed");
     r->rival_first_token_s = r->first_token_over_rival = NAN;
-    frame_why(c->f, "no other server is installed");
+    frame_why(c->f, NULL, "no other server is installed");
     if (fastest > 0) {
         r->rival_first_token_s = median_s(c, fastest + 1);
         frame_ratio(c->f, &r->first_token_over_rival, 1, fastest + 1, 0);
@@ -314,7 +314,7 @@ static void cold_start_report(struct cold_start *c)
     c->r->file_mb = bytes * 1e-6;
     c->r->weights_gbps = bytes * 1e-9 / c->weights_s;
     c->r->disk_frac = c->disk_bytes / bytes;
-    frame_why(c->f, "`sandwich run` did not report it");
+    frame_why(c->f, NULL, "`sandwich run` did not report it");
     report_servers(c);
 }
 

@@ -6,17 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/study/support/compare.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/raised.h"
-#include "experiments/study/support/rows.h"
-
-struct opts {
-    char *matrix;
-    int vectors, weights, form;
-    int64_t m, threads, cache_mb, rounds, tile_rows, tile_panels;
-    double cell_s;
-};
+#include "experiments/study/support/options.h"
 
 enum { COLD, WARM };
 enum { BITS, FAST };
@@ -26,50 +19,47 @@ static const int64_t distances[] = {4096, 16384, 65536};
 #define N_DISTANCES  (int)(sizeof(distances) / sizeof(*distances))
 #define TUNING_SHARE 0.5 /* of the time for a cell */
 
-static const struct opt_row table[] = {
-    ROW_MATRIX_SPLIT,
-    OPT_ROW(ENUM, vectors, "widest",
-            "The widest vectors of this processor, or those of AVX2.",
-            .values = STUDY_VECTORS),
-    OPT_ROW(
-        ENUM, form, "fast",
-        "Generated micro-kernels: bits: multiplications and additions are rounded as "
-        "in kernels/ref/. fast: fused multiply-adds, and several sums where there are "
-        "few, as those written by hand have them.",
-        .values = "bits|fast"),
-    OPT_ROW(ENUM, weights, "cold",
-            "cold: weights rotate through copies larger than the last-level cache. "
-            "warm: one copy stays in the cache; weights that do not fit are left out.",
-            .values = "cold|warm"),
-    OPT_ROW(INT, m, "1", "Rows of activations.", .min = 1, .max = 65536),
-    OPT_ROW(INT, tile_rows, "30", "Most rows of a generated tile.", .min = 1, .max = 30),
-    OPT_ROW(INT, tile_panels, "8", "Most panels of a generated tile.", .min = 1,
-            .max = KERN_NP_MAX),
-    ROW_THREADS("0", "Number of threads. 0: all CPUs of the budget."),
-    ROW_CACHE_MB,
-    OPT_ROW(INT, rounds, "15", "Largest number of rounds; at least three are run.",
-            .min = 3, .max = 99),
-    OPT_ROW(F64, cell_s, "0.5", "No further round is begun after this time.", .unit = "s",
-            .min = 0, .max = 3600),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MATRIX_SPLIT(X)                                                               \
+    X(ENUM, vectors, "widest",                                                           \
+      "The widest vectors of this processor, or those of AVX2.",                         \
+      .values = STUDY_VECTORS)                                                           \
+    X(ENUM, form, "fast",                                                                \
+      "Generated micro-kernels: bits: multiplications and additions are rounded as in "  \
+      "kernels/ref/. fast: fused multiply-adds, and several sums where there are few, "  \
+      "as those written by hand have them.",                                             \
+      .values = "bits|fast")                                                             \
+    X(ENUM, weights, "cold",                                                             \
+      "cold: weights rotate through copies larger than the last-level cache. warm: one " \
+      "copy stays in the cache; weights that do not fit are left out.",                  \
+      .values = "cold|warm")                                                             \
+    X(INT, m, "1", "Rows of activations.", .min = 1, .max = 65536)                       \
+    X(INT, tile_rows, "30", "Most rows of a generated tile.", .min = 1, .max = 30)       \
+    X(INT, tile_panels, "8", "Most panels of a generated tile.", .min = 1,               \
+      .max = KERN_NP_MAX)                                                                \
+    OPTION_THREADS(X, "0", "Number of threads. 0: all CPUs of the budget.")              \
+    OPTION_CACHE_MB(X)                                                                   \
+    X(INT, rounds, "15", "Largest number of rounds; at least three are run.", .min = 3,  \
+      .max = 99)                                                                         \
+    X(F64, cell_s, "0.5", "No further round is begun after this time.", .unit = "s",     \
+      .min = 0, .max = 3600)
 
-static const struct study_metric metrics[] = {
-    {"ratio", "x", "higher",
-     "time of the micro-kernel written by hand / time of the generated one, median over "
-     "the rounds"},
-    {"generated_gflops", "GFLOP/s", "higher", "rate of the generated one"},
-    {"handwritten_gflops", "GFLOP/s", "", "rate of the one written by hand"},
-    {"roof_gflops", "GFLOP/s", "", "min(peak, read bandwidth x intensity)"},
-    {"roof_frac", "", "higher", "generated_gflops / roof_gflops"},
-    {"error", "", "lower", "RMS error of the generated one against float64, relative"},
-    {"error_handwritten", "", "", "that of the one written by hand"},
-    {"tile_rows_used", "", "", "rows of the micro-kernel of both"},
-    {"tile_panels_used", "", "", "its panels"},
-    {"ahead_bytes", "B", "", "distance at which the generated one asks for weights"},
-    {"n_rounds", "", "", "measured rounds"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(ratio, "x", HIGHER,                                                                \
+      "time of the micro-kernel written by hand / time of the generated one, median "    \
+      "over the rounds")                                                                 \
+    X(generated_gflops, "GFLOP/s", HIGHER, "rate of the generated one")                  \
+    X(handwritten_gflops, "GFLOP/s", 0, "rate of the one written by hand")               \
+    X(roof_gflops, "GFLOP/s", 0, "min(peak, read bandwidth x intensity)")                \
+    X(roof_frac, "", HIGHER, "generated_gflops / roof_gflops")                           \
+    X(error, "", LOWER, "RMS error of the generated one against float64, relative")      \
+    X(error_handwritten, "", 0, "that of the one written by hand")                       \
+    X(tile_rows_used, "", 0, "rows of the micro-kernel of both")                         \
+    X(tile_panels_used, "", 0, "its panels")                                             \
+    X(ahead_bytes, "B", 0, "distance at which the generated one asks for weights")       \
+    X(n_rounds, "", 0, "measured rounds")
+
+FRAME_TYPES;
 
 enum { GENERATED, HANDWRITTEN, N };
 /* Those that are generated, one a distance, and that written by hand: each has its own copies of
@@ -88,13 +78,11 @@ struct cache {
     int64_t tile_rows, tile_panels;
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct dual_ir {
+    FRAME_CELL;
     struct cache *kept;
     struct tune_shape shape[N_KERNELS];
     struct kern_schedule schedule;
-    struct study_compare tuning, rounds;
     int at
         [N]; /* which kernels are compared: the fastest of those generated, and the last */
     double error[N];
@@ -168,7 +156,7 @@ static int open_kept(struct cache *kept, const struct opts *o)
 }
 
 /* The cost model's schedule for tiles that both have. */
-static void choose_schedule(struct cell *c)
+static void choose_schedule(struct dual_ir *c)
 {
     struct kern_variant both = *c->shape[N_DISTANCES].v;
     const struct kern_variant *generated = c->shape[0].v;
@@ -187,33 +175,33 @@ static void nothing(void *arg, struct par_self *self)
 
 static int trial_kernel(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *c = arg;
+    struct dual_ir *c = arg;
 
     par_team_run(c->kept->threads.team, c->kept->threads.n, nothing, NULL);
     return tune_run_once(c->kept->bench[i], &c->schedule, c->kept->threads.n,
                          &t->seconds);
 }
 
-static int trial(void *arg, int i, struct measure_trial *t)
+static int dual_ir_trial(void *arg, int i, struct measure_trial *t)
 {
-    struct cell *c = arg;
+    struct dual_ir *c = arg;
 
     return trial_kernel(arg, c->at[i], t);
 }
 
 /* The fastest distance; of near equals the shortest. */
-static int tune_distance(struct cell *c)
+static int tune_distance(struct dual_ir *c)
 {
-    c->tuning = (struct study_compare){
-        .how = {.max_rounds = (int)c->o->rounds,
-                .budget_s = fmax(TUNING_SHARE * c->o->cell_s, 1e-9)}};
-    TRY(study_compare(&c->tuning, NULL, N_DISTANCES, 0, trial_kernel, c));
-    c->at[GENERATED] = measure_choose(c->tuning.measure, distances, 0);
+    const struct measure_opts how = {.max_rounds = (int)c->o->rounds,
+                                     .budget_s = fmax(TUNING_SHARE * c->o->cell_s, 1e-9)};
+
+    TRY(frame_rounds_by(c->f, NULL, N_DISTANCES, &how, trial_kernel, c));
+    c->at[GENERATED] = frame_choose(c->f, distances);
     c->at[HANDWRITTEN] = N_DISTANCES;
     return OK;
 }
 
-static int open_shapes(struct cell *c)
+static int open_shapes(struct dual_ir *c)
 {
     double bytes;
 
@@ -234,67 +222,58 @@ static int open_shapes(struct cell *c)
     return tune_distance(c);
 }
 
-static void report(struct cell *c)
+static void dual_ir_report(struct dual_ir *c)
 {
     double gflops[N], roof, read = NAN;
     const struct study_threads *t = &c->kept->threads;
 
     for (int i = 0; i < N; i++)
-        gflops[i] = study_gflops(&c->shape[c->at[i]], c->rounds.time[i].estimate);
+        gflops[i] = study_gflops(&c->shape[c->at[i]], frame_seconds(c->f, i));
     if (c->o->weights == COLD)
         read = study_read_gbps(t, 4 * t->cache_bytes, 0.04);
     roof = study_peak_gflops(study_machine(c->out), STUDY_F32, t->n);
     if (c->o->weights == COLD)
         roof =
             study_roof_gflops(roof, study_memory_roof_gflops(STUDY_F32, c->o->m, read));
-    study_compare_ratio(&c->rounds, "ratio", HANDWRITTEN, GENERATED, 0);
-    const struct study_number all[] = {
-        {"generated_gflops", gflops[GENERATED]},
-        {"handwritten_gflops", gflops[HANDWRITTEN]},
-        {"error", c->error[GENERATED]},
-        {"error_handwritten", c->error[HANDWRITTEN]},
-        {"tile_rows_used", c->schedule.mr},
-        {"tile_panels_used", c->schedule.np},
-        {"ahead_bytes", (double)distances[c->at[GENERATED]]},
-        {"n_rounds", c->rounds.n_rounds}};
-    const struct study_number bounds[] = {{"roof_gflops", roof},
-                                          {"roof_frac", gflops[GENERATED] / roof}};
-
-    STUDY_VALUES(c->out, all, "a time was not a number");
-    STUDY_VALUES(c->out, bounds, "no trusted bound of this machine");
+    frame_ratio(c->f, &c->r->ratio, HANDWRITTEN, GENERATED, 0);
+    c->r->generated_gflops = gflops[GENERATED];
+    c->r->handwritten_gflops = gflops[HANDWRITTEN];
+    c->r->error = c->error[GENERATED];
+    c->r->error_handwritten = c->error[HANDWRITTEN];
+    c->r->tile_rows_used = c->schedule.mr;
+    c->r->tile_panels_used = c->schedule.np;
+    c->r->ahead_bytes = (double)distances[c->at[GENERATED]];
+    c->r->n_rounds = c->f->n_rounds;
+    frame_why(c->f, NULL, "a time was not a number");
+    c->r->roof_gflops = roof;
+    c->r->roof_frac = gflops[GENERATED] / roof;
+    frame_why(c->f, NULL, "no trusted bound of this machine");
     study_note_setting(c->out, t, STUDY_F32, c->shape[c->at[GENERATED]].v);
     study_note_text(c->out, "handwritten", c->shape[N_DISTANCES].v->name);
 }
 
-static int run(struct cell *c)
+static int dual_ir_run(struct dual_ir *c)
 {
-    static const char *const series[N] = {"s_generated", "s_handwritten"};
+    const struct measure_opts how = {.min_rounds = 3,
+                                     .max_rounds = (int)c->o->rounds,
+                                     .budget_s = fmax(c->o->cell_s, 1e-9),
+                                     .keep_all = true};
     double seconds;
 
     c->kept = study_kept(c->out);
     TRY(open_shapes(c));
-    c->rounds = (struct study_compare){.how = {.min_rounds = 3,
-                                               .max_rounds = (int)c->o->rounds,
-                                               .budget_s = fmax(c->o->cell_s, 1e-9),
-                                               .keep_all = true},
-                                       .series = series,
-                                       .doing = "in turn",
-                                       .from = 0.3};
-    TRY(study_compare(&c->rounds, c->out, N, 0, trial, c));
+    c->f->progress = 0.3;
+    TRY(frame_rounds_by(c->f, "in turn", N, &how, dual_ir_trial, c));
+    frame_times_series(c->f, "s_generated", GENERATED);
+    frame_times_series(c->f, "s_handwritten", HANDWRITTEN);
     for (int i = 0; i < N; i++) {
         struct tune_bench *b = c->kept->bench[c->at[i]];
 
         TRY(tune_run_once(b, &c->schedule, c->kept->threads.n, &seconds));
         TRY(study_gemm_error(b, &c->shape[c->at[i]], SEED, &c->error[i]));
     }
-    report(c);
+    dual_ir_report(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_compare_close(&c->tuning);
-    study_compare_close(&c->rounds);
 }
 
 STUDY(dual_ir, "micro-kernels generated from the reference against those written by hand",

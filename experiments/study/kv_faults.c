@@ -96,7 +96,7 @@ static int kv_faults_run(struct kv_faults *c)
     c->r->named_p50 = n ? stats_median(c->t.named_ms, n) : NAN;
     c->r->named_p99 = n ? stats_percentile(c->t.named_ms, n, 0.99) : NAN;
     c->r->named_max = n ? stats_max(c->t.named_ms, n) : NAN;
-    frame_why(c->f, "none was named");
+    frame_why(c->f, NULL, "none was named");
     if (c->t.why[0])
         study_note_text(c->out, "first_silent_or_lost", c->t.why);
     report_series(c);

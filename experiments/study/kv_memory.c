@@ -77,7 +77,7 @@ static int run_formula(struct kv_memory *c)
     c->r->rss_over_formula = NAN;
     c->r->rss_linear_r2 = NAN;
     c->r->used_over_formula = NAN;
-    frame_why(c->f, "such a model does not run here");
+    frame_why(c->f, NULL, "such a model does not run here");
     for (int i = 0; i < POINTS_MAX; i++) {
         c->tok[i] = (double)(i + 1) * (double)c->o->ctx_tok;
         c->formula[i] = weights + kv * c->tok[i];
@@ -155,7 +155,7 @@ static void report_engine(struct kv_memory *c, int n, double kv, double weights,
     c->r->weights_gb = weights * 1e-9;
     c->r->tokens_as_weights = weights / kv;
     c->r->batch_that_fits = NAN;
-    frame_why(c->f, "of the paper's machine");
+    frame_why(c->f, NULL, "of the paper's machine");
     for (int i = 0; i < n; i++)
         c->formula[i] = first + kv * c->tok[i];
     study_series(c->out, "batch_tok", "tok", c->tok, (size_t)n);

@@ -296,7 +296,7 @@ static void report_speed(const struct levers *c)
     c->r->step_ms = seconds * 1e3;
     c->r->step_gflops = c->work.cost[LEVER_BASE].flop / seconds * 1e-9;
     c->r->step_gbps = c->work.cost[LEVER_BASE].bytes / seconds * 1e-9;
-    frame_why(c->f, "no step was timed");
+    frame_why(c->f, NULL, "no step was timed");
     frame_set(c->f, &c->r->tokens_per_s,
               c->work.phase ? (double)c->work.n_tok / seconds : NAN,
               "a control computes no tokens");

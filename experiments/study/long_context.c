@@ -119,7 +119,7 @@ static void long_context_report(struct long_context *c)
     r->decode_gbps = 1e-9 * c->token.read_bytes / decode_s;
     r->decode_read_gbps = 1e-9 * c->token.read_bytes / frame_seconds(c->f, READ);
     r->kv_bytes_frac = c->token.kv_read_bytes / c->token.read_bytes;
-    frame_why(c->f, "no machine card with that bound");
+    frame_why(c->f, NULL, "no machine card with that bound");
     frame_ratio(c->f, &c->r->decode_bandwidth_frac, READ, DECODE, 0);
     frame_times_series(c->f, "read_s_each", READ);
     frame_times_series(c->f, "decode_s_each", DECODE);

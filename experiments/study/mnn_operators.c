@@ -238,7 +238,7 @@ static void mnn_operators_report(struct mnn_operators *c)
         study_engine_bound_tok_s(&c->engine, study_machine(c->out), c->o->phase == DECODE,
                                  c->n_tok, (enum kern_precision)c->o->precision);
     r->share_mad = stats_mad(frame_each(c->f, &r->share_linear), (size_t)c->f->n_rounds);
-    frame_why(c->f, "no machine card with that bound");
+    frame_why(c->f, NULL, "no machine card with that bound");
     frame_series(c->f, "share_linear_each", "", &r->share_linear);
     frame_series(c->f, "share_attention_each", "", &r->share_attention);
     frame_series(c->f, "share_memory_each", "", &r->share_memory);

@@ -270,7 +270,7 @@ static int mnn_quant_error_report(const struct mnn_quant_error *c, const struct 
     c->r->perplexity = exp(t.nll / n);
     c->r->perplexity_ratio = exp((t.nll - t.nll_base) / n);
     c->r->n_plain = c->n_plain;
-    frame_why(c->f, "the weights are not rounded");
+    frame_why(c->f, NULL, "the weights are not rounded");
     study_series(out, "kl_each", "nat", kl, (size_t)o->n_tok);
     study_engine_report(out, &c->engine);
     mem_free(kl);

@@ -158,12 +158,12 @@ static void report_bounds(struct mnn_roofline *c, const struct study_roofline_wo
     c->r->linear_rate = m.linear_rate;
     c->r->attention_rate = m.attention_rate;
     c->r->gbps = m.gbps;
-    frame_why(c->f, why);
+    frame_why(c->f, NULL, why);
     c->r->printed_prefill_tok_s = printed ? PAPER_PREFILL_TOK_S : NAN;
     c->r->printed_decode_tok_s = printed ? PAPER_DECODE_TOK_S : NAN;
     c->r->reached_prefill_frac = printed ? PAPER_PREFILL_REACHED / prefill : NAN;
     c->r->reached_decode_frac = printed ? PAPER_DECODE_REACHED / decode : NAN;
-    frame_why(c->f, "the paper prints it for its own case only");
+    frame_why(c->f, NULL, "the paper prints it for its own case only");
     if (o->machine != PAPER) /* the rates are of this machine's card */
         study_evidence(c->out, "measured", "linear_rate attention_rate gbps");
 }
@@ -201,7 +201,8 @@ static void report_paper(struct mnn_roofline *c, const struct study_roofline_mod
         own ? n / study_roofline_seconds(p, &paper, 1e9) : NAN;
     c->r->slip_one_unit_decode_tok_s =
         own ? 1 / study_roofline_seconds(d, &paper, 1e9) : NAN;
-    frame_why(c->f, "of the paper's own case only: its machine, w4a8, counts as printed");
+    frame_why(c->f, NULL,
+              "of the paper's own case only: its machine, w4a8, counts as printed");
 }
 
 static void report_slips(struct mnn_roofline *c)

@@ -224,7 +224,7 @@ static void mnn_tile_report(struct mnn_tile *c)
     c->r->ideal_cols = (double)hp;
     c->r->registers = c->product.registers;
     c->r->n_tiles = c->n_tiles;
-    frame_why(c->f, "a time was not a number");
+    frame_why(c->f, NULL, "a time was not a number");
 }
 
 static void report_tiles(const struct mnn_tile *c, struct study_cell *out)

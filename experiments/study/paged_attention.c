@@ -270,7 +270,7 @@ static void report_probe(const struct paged_attention *c)
         }
     c->r->sequential_gbps = probe_gbps(c, 0);
     c->r->random_frac_4k = probe_gbps(c, 4096) / c->r->sequential_gbps;
-    frame_why(c->f, "the probe found no such pages, or no memory");
+    frame_why(c->f, NULL, "the probe found no such pages, or no memory");
     study_series(c->out, "probe_bytes", "B", bytes, n);
     study_series(c->out, "probe_random_gbps", "GB/s", gbps, n);
 }
@@ -349,7 +349,7 @@ static void report_blocks(struct paged_attention *c)
     c->r->contiguous_gbps = (double)c->memory.bytes / step_s * 1e-9;
     c->r->kv_mb = (double)c->memory.bytes / (1 << 20);
     c->r->n_seqs = (double)c->n_seqs;
-    frame_why(c->f, "no round was undisturbed");
+    frame_why(c->f, NULL, "no round was undisturbed");
     study_series(c->out, "block_tok", "tok", tok, N_SIZES);
     study_series(c->out, "block_run_bytes", "B", bytes, N_SIZES);
     study_series(c->out, "over_contiguous", "x", over, N_SIZES);

@@ -166,7 +166,7 @@ static void phase_switch_report(struct phase_switch *c)
                                        (double)c->o->n_prompt_tok + 1, 1)
                          .read_bytes;
     r->decode_gbps = 1e-9 * r->token_bytes / c->later_s[DECODE_PLAN];
-    frame_why(c->f, "a time was not a number");
+    frame_why(c->f, NULL, "a time was not a number");
     frame_ratio(c->f, &r->speedup_vs_best_one_plan,
                 r->request_s_prefill_plan < r->request_s_decode_plan ? PREFILL_PLAN
                                                                      : DECODE_PLAN,

@@ -96,7 +96,7 @@ static int product_times_run(struct product_times *c)
     c->r->regimes_one_tok_error_frac = f->regimes_one_tok;
     c->r->regimes_error_frac = f->regimes_errors.median;
     c->r->n_points = f->n_points;
-    frame_why(c->f, "no point is in that regime");
+    frame_why(c->f, NULL, "no point is in that regime");
     report_points(c, &p->cpu[0]);
     TRY(study_threads_open(&threads, c->o->n_threads, 0));
     study_note_machine(c->out, &threads);

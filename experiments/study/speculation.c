@@ -271,11 +271,11 @@ static void speculation_report(struct speculation *c)
         *frame_named(c->f, "acceptance_a%d", chances[i]) = a;
     }
     r->prediction_error = 100 * worst;
-    frame_why(c->f, "a time was not a number");
+    frame_why(c->f, NULL, "a time was not a number");
     r->breakeven_predicted = 100 * breakeven_of(k, r->step_cost + charge);
     r->breakeven_measured = 100 * breakeven_between(c->acceptance, speedup);
     r->breakeven_error = fabs(r->breakeven_measured - r->breakeven_predicted);
-    frame_why(c->f, "it pays at no acceptance");
+    frame_why(c->f, NULL, "it pays at no acceptance");
     study_engine_report(c->out, &c->engine);
 }
 

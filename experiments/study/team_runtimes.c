@@ -198,7 +198,7 @@ static void team_runtimes_report(struct team_runtimes *c)
     c->r->decode_openmp_over_pthread = ratio(c, DECODE, SETTING_openmp);
     c->r->prefill_openmp_over_pthread = ratio(c, PREFILL, SETTING_openmp);
     c->r->best_decode_openmp_over_pthread = best;
-    frame_why(c->f, "a trial gave no number");
+    frame_why(c->f, NULL, "a trial gave no number");
 }
 
 static void team_runtimes_close(struct team_runtimes *c)

@@ -158,7 +158,7 @@ static void topk_tuned_report(struct topk_tuned *c, double spent_s, int n_config
     c->r->gain_frac = first->seconds / best->seconds - 1;
     c->r->gain_lo_frac = first == best ? 0 : first->lo / best->hi - 1;
     c->r->tuning_gain_frac = untuned->seconds / first->seconds - 1;
-    frame_why(c->f, "there is one configuration, which was not replayed");
+    frame_why(c->f, NULL, "there is one configuration, which was not replayed");
     study_series(c->out, "try_s", "s", seconds, (size_t)p->n_tries);
     study_series(c->out, "try_config", "", of, (size_t)p->n_tries);
     study_series(c->out, "try_tuned", "", tuned, (size_t)p->n_tries);

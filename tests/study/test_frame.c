@@ -70,7 +70,7 @@ static int frame_sample_run(struct frame_sample *c)
     if (c->o->what != UNSET)
         r->bytes = r->fast_s * 8;
     r->missing = NAN;
-    frame_why(c->f, "no such counter");
+    frame_why(c->f, NULL, "no such counter");
     *frame_named(c->f, "group_%s", c->o->what == UNKNOWN ? "b" : "a") = 7;
     frame_series(c->f, "own_slow", "s", &c->own[SLOW]);
     return OK;

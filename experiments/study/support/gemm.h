@@ -24,7 +24,7 @@ MUST int study_numbers_parse(const char *text, const char *what, int64_t *out, i
                              int *n);
 
 /* What weights are of and how exactly they are computed with: option `mode`. */
-enum study_mode { STUDY_F32, STUDY_BF16, STUDY_BF16_RELAXED }; /* ROW_MODE's order */
+enum study_mode { STUDY_F32, STUDY_BF16, STUDY_BF16_RELAXED }; /* OPTION_MODE's order */
 const char *study_mode_type(int mode);                         /* "f32", "bf16" */
 const char *study_mode_precision(int mode);                    /* "exact", "relaxed" */
 
