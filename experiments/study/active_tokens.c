@@ -4,6 +4,7 @@
  * Paper: Splitwise III-B, Fig. 4. */
 #include <math.h>
 
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/cluster.h"
 #include "experiments/study/support/served_load.h"
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/cluster.h"
 
 #define FEW_TOK   15   /* Fig. 17 */

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/cluster.h"
 
 enum { GOAL_RATE, GOAL_COST, GOAL_POWER, GOAL_FIXED };

@@ -9,6 +9,7 @@
 
 #include "base/name.h"
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/options.h"
 #include "experiments/study/support/tuning.h"
 #include "tune/search.h"

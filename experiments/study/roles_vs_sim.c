@@ -9,6 +9,7 @@
 #include "base/stats_interval.h"
 #include "cluster/cluster.h"
 #include "datasets/dataset.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/options.h"
 #include "experiments/study/support/pair_steps.h"
 #include "experiments/study/support/roles_run.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/options.h"
 #include "experiments/study/support/tuning.h"
