@@ -65,10 +65,4 @@ struct roles_link {
 };
 MUST int roles_link_set(struct serve *s, const struct roles_link *l);
 
-/* The shortest prompt from which on layer-wise transfers bring the second token sooner than serial
- * ones: prompts of 16, 32, ... tokens of both kinds in turn, over the link of the options.
- * INT64_MAX: there is none among those that take half a second at most. Sets it. */
-MUST int roles_link_measure(struct serve *s, const struct roles_opts *o,
-                            int64_t *serial_below_tok);
-
 #endif

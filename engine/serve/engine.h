@@ -204,14 +204,20 @@ MUST int serve_kv_numa_report(struct serve_engine *s);
 json_t *serve_describe_placement(struct serve_engine *s);
 
 /* The request is over; its memory is given back when the step is. */
-void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
-                   enum serve_finish why);
+static inline void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
+                                 enum serve_finish why)
+{
+    q->r.ended = true;
+    q->finish = why;
+    q->on_token(q->ctx, q->r.id, id, logits, why);
+}
 /* Open what requests need, after the model and s->lengths: the pool, the arrays of a batch and the
  * loop. close(): these and s->lengths; also after an error. ERR_NOMEM. */
 MUST int serve_requests_open(struct serve_engine *s);
 void serve_requests_close(struct serve_engine *s);
-/* Open the loop over the pool, which is open. ERR_NOMEM. */
-MUST int serve_loop_open(struct serve_engine *s);
+/* Open the loop over the pool, which is open. `drop`: as of sched/loop.h. ERR_NOMEM. */
+MUST int serve_loop_open(struct serve_engine *s,
+                         void (*drop)(void *ctx, struct sched_request *r));
 /* Add a step that took step_ns to what is reported of the use of memory. */
 void serve_count_memory(struct serve_engine *s, int64_t step_ns);
 

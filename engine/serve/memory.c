@@ -336,7 +336,8 @@ static void refuse(void *ctx, struct sched_request *r, int rc)
     serve_seq_end((struct serve_seq *)r, -1, NULL, SERVE_ERROR);
 }
 
-int serve_loop_open(struct serve_engine *s)
+int serve_loop_open(struct serve_engine *s,
+                    void (*drop)(void *ctx, struct sched_request *r))
 {
     const struct sched_loop_opts o = {.policy = s->policy,
                                       .alloc = {.free_tok = free_tok,
@@ -346,7 +347,7 @@ int serve_loop_open(struct serve_engine *s)
                                                 .grow = grow,
                                                 .release = release},
                                       .refuse = refuse,
-                                      .drop = serve_seq_drop,
+                                      .drop = drop,
                                       .ctx = s,
                                       .n_live = SERVE_VIEW_MAX,
                                       .max_seqs = s->api.o.max_seqs,

@@ -180,13 +180,6 @@ static int open_model(struct serve_engine *s, const struct serve_how *how)
     return rc;
 }
 
-void serve_number_threads(const struct plan *p, const struct plan_phase *f, int *threads)
-{
-    for (int i = 0; i < f->n_ranks * f->n_threads; i++)
-        for (threads[i] = 0; p->cpus[threads[i]] != f->cpus[i];)
-            threads[i]++;
-}
-
 static int open_phase(struct serve_engine *s, const struct plan_phase *f,
                       int64_t max_step_tok, struct model_phase **out)
 {
@@ -360,7 +353,7 @@ int serve_requests_open(struct serve_engine *s)
     s->new_ids = mem_new(MEM_OTHER, n, sizeof(*s->new_ids));
     if (!s->chunks || !s->logits || !s->new_ids)
         return ERR_NOMEM;
-    return serve_loop_open(s);
+    return serve_loop_open(s, serve_seq_drop);
 }
 
 void serve_requests_close(struct serve_engine *s)

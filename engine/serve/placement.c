@@ -24,6 +24,13 @@ static int node_of_cpu(const struct serve_engine *s, int cpu)
     return topo_node_of_cpu(s->machine, cpu);
 }
 
+void serve_number_threads(const struct plan *p, const struct plan_phase *f, int *threads)
+{
+    for (int i = 0; i < f->n_ranks * f->n_threads; i++)
+        for (threads[i] = 0; p->cpus[threads[i]] != f->cpus[i];)
+            threads[i]++;
+}
+
 int serve_numa_owners(struct serve_engine *s, struct serve_numa_owners *out)
 {
     const struct plan_phase *f = &s->plan.decode;

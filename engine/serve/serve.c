@@ -7,14 +7,6 @@
 #include "serve/draft.h"
 #include "serve/handoff.h"
 
-void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
-                   enum serve_finish why)
-{
-    q->r.ended = true;
-    q->finish = why;
-    q->on_token(q->ctx, q->r.id, id, logits, why);
-}
-
 static void end_canceled(struct serve_engine *s)
 {
     bool any = false;

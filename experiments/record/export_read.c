@@ -7,7 +7,7 @@
 #include "base/child.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "experiments/record/head.h"
+#include "experiments/record/refuse.h"
 
 #define TEXT_MAX     ((size_t)1 << 20)
 #define DOCUMENT_MAX ((size_t)64 << 20)

@@ -12,7 +12,8 @@
 #include "base/json.h"
 #include "base/name.h"
 #include "experiments/record/fields.h"
-#include "experiments/record/published.h"
+#include "experiments/record/refuse.h"
+#include "experiments/record/unpack.h"
 #include "experiments/record/verify.h"
 #include "measure/card.h"
 #include "measure/noise.h"
@@ -217,21 +218,6 @@ void record_head_end(json_t *head, const json_t *header, size_t n_attempts,
 }
 
 /* --- shares above their bound */
-
-void export_refuse(const char *name, json_t *number)
-{
-    const char *unit = json_str_at(number, "unit", "");
-    json_t *v = json_object_get(number, "value");
-    char why[96];
-
-    if (!metrics_exceeds_bound(name, unit, json_number_value(v), why))
-        return;
-    json_object_del(number, "lo");
-    json_object_del(number, "hi");
-    json_object_set(number, "refused", v);
-    json_object_set_new(number, "value", json_null());
-    json_object_set_new(number, "why", json_string(why));
-}
 
 /* The record's warnings say so. */
 static void refuse_headlines(json_t *head)

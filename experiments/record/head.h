@@ -59,10 +59,6 @@ bool export_is_timed(const char *evidence);
 /* Did something else use the machine during the run? */
 bool export_was_disturbed(const json_t *head);
 
-/* A number of a summary or of the headlines, {"value", "unit", "why" ...}: a share above what its
- * bound allows (metrics_exceeds_bound()) becomes null with the reason, and stays as "refused". */
-void export_refuse(const char *name, json_t *number);
-
 /* "AMD EPYC (family 25, model 17), 2 CPUs" */
 void export_put_machine(struct text *out, const json_t *head);
 

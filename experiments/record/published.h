@@ -14,8 +14,6 @@
 
 #include "base/err.h"
 
-#define RECORD_PACKED ".xz" /* the end of the name of a compressed record */
-
 /* As export_head(), of the newest of all machines. "published" is then its machine's folder.
  *   own  the head of a record: where there are published ones of its kind of machine, the newest of
  *        these; may be NULL */
@@ -24,9 +22,6 @@ MUST int export_published_head(json_t **out, const char *experiment, const json_
 bool export_is_same_machine(const json_t *published, const json_t *own);
 /* As export_list(), of all machines. */
 MUST int export_published_list(json_t **out, const char *experiment);
-/* A compressed record. *bytes: mem_free(), NULL on error. ERR_NOTFOUND; ERR_IO; ERR_FORMAT:
- * damaged, or of more than 1 GiB. */
-MUST int export_unpack(char **bytes, size_t *n, const char *path);
 /* Copy FILE.h5, compressed, and its head in place of an older record of this machine. *to:
  * mem_free(), the path of the copy; NULL on error. ERR_STATE: it is not to be published, and why:
  * a fault in it (verify.h), a smoke run, local changes, other settings, cells that failed, a

@@ -12,8 +12,8 @@
 #include "base/mem.h"
 #include "experiments/record/chain.h"
 #include "experiments/record/export_read.h"
-#include "experiments/record/published.h"
 #include "experiments/record/rule.h"
+#include "experiments/record/unpack.h"
 
 /* --- for rules */
 
