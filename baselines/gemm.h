@@ -44,9 +44,9 @@ const char *gemm_baseline_version(const struct gemm_baseline *r); /* "oneDNN 2.6
  * ERR_NOTFOUND: the baseline has no such type.  ERR_STATE: no setting computed it right. */
 MUST int gemm_baseline_shape(struct gemm_baseline *r, const char *type, int64_t m,
                              int64_t n, int64_t k, bool warm, double budget_s);
-/* Of the shape made ready: the setting kept ("core=SkylakeX op=gemm layout=NK", and
- * " (8 of 14 settings tried)" where budget_s did not reach for all), and the RMS error of
- * sampled elements against float64, relative to the RMS of the result. */
+/* The setting kept for the shape made ready ("core=SkylakeX op=gemm layout=NK", and " (8 of 14
+ * settings tried)" where budget_s did not reach for all), and the RMS error of sampled elements
+ * against float64, relative to the RMS of the result. */
 const char *gemm_baseline_setting(const struct gemm_baseline *r);
 double gemm_baseline_error(const struct gemm_baseline *r);
 /* Compute once more; the time by the child's own clock, its threads awake when it starts

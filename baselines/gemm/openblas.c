@@ -6,8 +6,8 @@
 #include "baselines/gemm/support/blas.h"
 #include "cpu/cpu.h"
 
-/* Of the core types in Debian's build only these differ in sgemm for a CPU with AVX2 or
- * AVX-512: Cooperlake's is SkylakeX's. Within a parallel region OpenBLAS computes alone. */
+/* Only these core types in Debian's build differ in sgemm for a CPU with AVX2 or AVX-512:
+ * Cooperlake's is SkylakeX's. Within a parallel region OpenBLAS computes alone. */
 static const struct gemm_setting settings[] = {
     BLAS_SETTINGS("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512), 0),
     BLAS_SETTINGS_SPLIT("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512),

@@ -9,8 +9,8 @@
 #include "topo/machine.h"
 
 #define N_SLICES 8
-/* Of each thread: its share of the cache several times over, and as small as that, since
- * every pair touches its memory again. */
+/* Each thread reads at least this: several times its share of the cache, but no more, since every
+ * pair touches its memory again. */
 #define PART_MIN  ((size_t)64 << 20)
 #define PAIRS_MAX 256 /* what the card has room for */
 

@@ -11,8 +11,8 @@
 
 #include "base/mem.h"
 
-/* What foreign input may cost: so much, and so much a byte. Our own records need a tenth
- * of it, even where columns of one repeated value compress well. */
+/* Limits on what foreign input may cost: a fixed part, and a part for each byte. Our own records
+ * need a tenth of it, even where columns of one repeated value compress well. */
 #define MEMORY_BYTES    ((size_t)512 << 20)
 #define TEXT_BYTES      ((size_t)64 << 20)
 #define BYTES_PER_BYTE  64
@@ -93,7 +93,7 @@ static void default_faults(void)
         signal(faults[i], SIG_DFL);
 }
 
-/* Its parent is told, and decides. */
+/* The parent gets the error, and decides. */
 static void exit_short_of_memory(void)
 {
     child_exit(ERR_NOMEM);

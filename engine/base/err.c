@@ -10,9 +10,8 @@
 /* Texts are built 4 longer: a character across the end is left out. */
 #define MSG_MAX 512
 
-/* What a message quotes may come from a hostile file. It is kept as utf8_show() writes it,
- * so that it stays one line, no control character reaches the terminal, and a record can
- * hold it as JSON. */
+/* A message may quote a hostile file. It is kept as utf8_show() writes it, so that it stays one
+ * line, no control character reaches the terminal, and a record can hold it as JSON. */
 static _Thread_local char message[MSG_MAX];
 
 int err_set(int code, const char *fmt, ...)

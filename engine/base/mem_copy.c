@@ -5,7 +5,7 @@
 #ifdef __SSE2__
 #include <immintrin.h>
 
-/* Of whole vectors to an aligned place; returns how many bytes. */
+/* Copy whole vectors to an aligned place; returns how many bytes. */
 static size_t copy_vectors(char *to, const char *from, size_t bytes)
 {
     size_t n = bytes / 64 * 64;

@@ -81,8 +81,8 @@ MUST int opt_seconds(double *out, const char *word, const char *where);
 /* All members with their present values; a new reference, NULL on ERR_NOMEM. */
 MUST json_t *opt_to_json(const struct opt_row *table, const void *s);
 
-/* What the help text of a program or verb holds besides its options. Lines of `examples`
- * and `exit_status` are indented by two spaces and end in a newline. */
+/* The parts of the help text of a program or verb besides its options. Lines of `examples` and
+ * `exit_status` are indented by two spaces and end in a newline. */
 struct opt_usage {
     const char *line;        /* "sandwich run --model FILE --prompt TEXT [options]" */
     const char *about;       /* what it does, in one or two sentences */

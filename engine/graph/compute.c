@@ -1,5 +1,5 @@
-/* What a graph computes, in f64: plain loops, the meaning of each operator. To add an operator: a
- * row of the table `meanings`, after its row in ops.c. */
+/* The meaning of each operator: plain loops that compute a graph in f64. To add an operator: a row
+ * of the table `meanings`, after its row in ops.c. */
 #include <math.h>
 #include <string.h>
 

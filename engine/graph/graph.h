@@ -47,7 +47,7 @@ struct graph_node {
     /* Given for an input, a weight and a const, else found from its inputs. */
     enum graph_type type;
     struct graph_shape shape;
-    /* What an i64 tensor of one axis, or of none, holds, as far as it follows from sizes:
+    /* The elements of an i64 tensor of one axis, or of none, as far as they follow from sizes:
      * GRAPH_DYNAMIC stands for the dynamic one. n_value -1: not known. */
     int n_value;
     int64_t value[GRAPH_RANK_MAX];

@@ -15,7 +15,7 @@
 
 /* ---- the key ---- */
 
-/* Of a file the first line, so that one may be written by an editor or by echo. */
+/* The key is the first line of the file, so that an editor or echo may write it. */
 static int read_key_file(struct http_access *a, const char *path)
 {
     char *text;
@@ -82,7 +82,7 @@ void http_access_close(struct http_access *a)
     a->key = NULL;
 }
 
-/* In a time that tells nothing about the key: every byte of the longer text is compared. */
+/* Every byte of the longer text is compared, so that the time reveals nothing about the key. */
 static bool same_key(const char *want, const char *got)
 {
     size_t n_want = strlen(want), n_got = strlen(got);
@@ -133,7 +133,8 @@ static bool is_address(const char *name, size_t n)
     return inet_pton(v6 ? AF_INET6 : AF_INET, text, raw) == 1;
 }
 
-/* Of "name:port"; the colons in brackets are an address's. 0: the rest is no port. */
+/* Length of the name in "name:port"; colons in brackets belong to an address. 0: the rest is no
+ * port. */
 static size_t name_bytes(const char *host)
 {
     size_t n = host[0] == '[' ? strcspn(host, "]") : strcspn(host, ":");

@@ -244,7 +244,7 @@ static int put_event(struct text *out, json_t *j)
 
 /* ---- the answers ---- */
 
-/* The text that may be told after the token `at`. */
+/* The end of the text that may be sent after the token `at`. */
 static size_t text_end(const struct http_answer *a, int64_t at, bool last,
                        enum http_finish f, size_t stop_at)
 {
@@ -281,7 +281,7 @@ static void take_token(struct http_answer *a, int64_t at, bool last, enum http_f
         a->n_chars += (a->text.p[i] & 0xc0) != 0x80;
 }
 
-/* What a stream that has not ended well ends with. */
+/* Write the end of a stream that has failed or was cut off. */
 static int put_failure(struct http_answer *a, struct text *out, enum http_finish f)
 {
     const char *why = f == HTTP_FAILED ? a->g->why : "the server is shutting down";

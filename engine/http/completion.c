@@ -17,7 +17,7 @@ void http_phase_set(struct http_exchange *x, enum http_phase phase)
     pthread_mutex_unlock(&x->h->lock);
 }
 
-/* What a browser wants to know before a page of an allowed origin may see the answer. */
+/* Add the headers that a browser requires before a page of an allowed origin may see the answer. */
 static void add_cors(const struct http_exchange *x, int status, struct MHD_Response *r)
 {
     const char *origin = http_access_cors(

@@ -9,7 +9,8 @@
  * in another way than in_place() expects. */
 #define STRICT_VERSION 0x00097600
 
-/* Of what http_frame_target() keeps, besides four times the length. No pointer is odd. */
+/* Bits of the value that http_frame_target() keeps, besides four times the length. No pointer is
+ * odd. */
 #define IS_TARGET 1u
 #define HAS_NUL   2u
 

@@ -64,7 +64,7 @@ struct http_gen {
     bool waiting, hung_up;
     char why[256]; /* HTTP_FAILED */
 
-    /* Of the stepping thread. */
+    /* Used by the stepping thread only. */
     struct http_stop stop;
     struct tok_stream stream;
     char *piece; /* [capacity] text of one token; only with stop strings */

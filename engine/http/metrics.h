@@ -40,7 +40,7 @@ struct http_metrics {
     double step_s[2]; /* of the engine in prefill and decode */
 };
 
-/* What is read when it is asked for. */
+/* Values that are read when the metrics are asked for. */
 struct http_gauges {
     int64_t n_requests, max_seqs, n_connections; /* requests: running or waiting */
     int64_t rss_bytes;

@@ -371,7 +371,7 @@ static const json_t *prompt_text(const struct http_request *r)
 int http_request_parse(struct http_request *r, enum http_api api, const char *body,
                        size_t n)
 {
-    /* What OpenAI's API defines where a key is absent. */
+    /* OpenAI's API defines these values for absent keys. */
     *r = (struct http_request){
         .api = api, .special = true, .sampling = {.temperature = 1, .top_p = 1}};
     TRY(json_read_text_nul(&r->body, body, n, WHERE));

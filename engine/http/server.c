@@ -19,7 +19,7 @@
 #include "http/frame.h"
 
 #define BACKLOG 256
-/* What the system holds for a client that does not read. */
+/* Bytes that the system holds for a client that does not read. */
 #define SEND_BYTES     (256 << 10)
 #define IDLE_NS        100000000 /* between two looks at *stop while there is nothing to do */
 #define LAST_WRITES_NS UINT64_C(2000000000) /* to write the end of what was cancelled */

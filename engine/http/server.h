@@ -17,7 +17,7 @@
 #include "http/metrics.h"
 #include "http/request.h"
 
-/* What a connection is waiting for, which decides its deadline. */
+/* A connection waits for one of these, which decides its deadline. */
 enum http_phase {
     HTTP_HEAD,    /* the header of a request */
     HTTP_BODY,    /* its body */

@@ -90,7 +90,7 @@ struct kern_attn_ahead {
     int64_t bytes;
 };
 
-/* Of `most` bytes, what is one after another in pieces of tokens [t, t + n). */
+/* How many bytes, at most `most`, lie one after another in pieces of the tokens [t, t + n). */
 static inline int64_t kern_attn_ahead_bytes(const struct kern_attn_args *a, int64_t most,
                                             int64_t t, int64_t n, size_t vec_bytes)
 {

@@ -94,11 +94,11 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
 #define FMA_LATENCY            4.0
 #define LOADS_PER_CYCLE        2.0
 #define SLICE_N_PANELS         8
-/* What the faster of reading and multiplying adds to the time of the slower one. It decides
- * between tiles that read equally long: of 8 rows, two panels take 0.84 of the time of one on Zen
- * 5 where memory is fast, and as long where it is slow. Where reading takes FEW_STREAMS_MIN times
- * as long as the multiply-adds alone, as many panels are read at a time as the processor likes
- * best (cpu_prefetch()): with one, Zen 4 takes 0.9 to 0.97 of the time. */
+/* The faster of reading and multiplying adds this share of its time to that of the slower one. It
+ * decides between tiles that read equally long: of 8 rows, two panels take 0.84 of the time of one
+ * on Zen 5 where memory is fast, and as long where it is slow. Where reading takes FEW_STREAMS_MIN
+ * times as long as the multiply-adds alone, as many panels are read at a time as the processor
+ * likes best (cpu_prefetch()): with one, Zen 4 takes 0.9 to 0.97 of the time. */
 #define OVERLAP_LOSS    0.1
 #define FEW_STREAMS_MIN 1.6
 /* A factor for each block after the first, which starts new sums and loads its rows of

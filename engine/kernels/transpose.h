@@ -50,7 +50,7 @@ static inline void kern_transpose4(char *dst, size_t stride, const char *const r
             memcpy(dst + 4 * i, row[i] + 4 * j, 4);
 }
 
-/* Of the 16 bytes from `at` on of each column c, word v goes to to + 64 v + 4 c. */
+/* Word v of the 16 bytes from `at` on of each column c goes to to + 64 v + 4 c. */
 static inline void kern_transpose_panel(uint8_t *to,
                                         const uint8_t *const column[KERN_PANEL], int at)
 {

@@ -42,7 +42,7 @@ struct kv_arena {
     const struct kv_bounds *bounds;
 };
 
-/* What is known of a sequence when it gets memory. */
+/* The lengths of a sequence that are known when it gets memory. */
 struct kv_need {
     int64_t
         prompt_tok;  /* tokens that it has: its prompt, after a preemption also those that
@@ -61,7 +61,7 @@ struct kv_extent {
     const int32_t *blocks;
 };
 
-/* What to copy before the next step, and the block that it leaves. */
+/* The copy to make before the next step, and the block that the sequence leaves. */
 struct kv_move {
     int64_t from_tok, to_tok, n_tok; /* n_tok 0: the sequence stayed where it was */
     int64_t old_id;                  /* -1: nothing to release */
@@ -112,7 +112,7 @@ MUST int kv_alloc_open(const struct kv_alloc *a, void **state,
                        const struct kv_arena *arena);
 /* ERR_ARG: not a power of two from 16 to 512. */
 MUST int kv_block_tok_check(int64_t block_tok);
-/* What every plug-in checks first. ERR_LIMIT: it can never have that much memory. */
+/* The check that every plug-in makes first. ERR_LIMIT: it can never have that much memory. */
 MUST int kv_need_check(const struct kv_need *need, int64_t max_tok);
 MUST int kv_want_check(int64_t want_tok, int64_t max_tok);
 /* Tokens that a sequence counts as when it gets memory: with a table of blocks, which grows as

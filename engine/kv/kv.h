@@ -37,7 +37,7 @@ struct kv_slot {
     void *base;      /* its memory; with `blocks` the first byte of all blocks */
     int64_t n_tok;   /* tokens reserved: these count towards the pool's limit */
     int64_t cap_tok; /* tokens it can hold, n_tok at least */
-    /* Of the keys or of the values in a head of a layer: of cap_tok tokens, with `blocks` of
+    /* Bytes of the keys or of the values in a head of a layer: of cap_tok tokens, with `blocks` of
      * block_tok. */
     size_t run_bytes;
     size_t head_stride, layer_stride; /* to the same of the next head or layer */

@@ -120,7 +120,7 @@ MUST int par_rank_barrier(struct par_rank *r);
 
 /* --- choosing an algorithm by message size */
 
-/* What par_comm_measure() found: the seconds of each algorithm for a message of `bytes`. */
+/* The results of par_comm_measure(): the seconds of each algorithm for a message of `bytes`. */
 struct par_timings {
     int n; /* number of sizes */
     struct par_timings_row {

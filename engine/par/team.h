@@ -21,7 +21,7 @@
 
 struct par_team;
 
-/* What a thread of the team knows about itself. Each is on a cache line of its own. */
+/* A thread's own view of its team. Each is on a cache line of its own. */
 struct par_self {
     int id;  /* 0 .. n-1 */
     int n;   /* threads in this phase */

@@ -45,9 +45,9 @@ struct plan_evaluator {
     /* Fill *out; it lives until close(out). */
     int (*open)(struct plan_evaluation *out, const struct plan_evaluator_opts *o);
     void (*close)(struct plan_evaluation *e);
-    /* Of an evaluator that prefill was searched with: from now on step() is asked, not
-     * measure(). Both configurations are lent until close(). *n_rows_max: the most rows
-     * of a step. ERR_UNSUPPORTED: no team of this host runs both. */
+    /* Prepare an evaluator that prefill was searched with for pairs of configurations: from now on
+     * step() is called, not measure(). Both configurations are lent until close(). *n_rows_max: the
+     * most rows of a step. ERR_UNSUPPORTED: no team of this host runs both. */
     int (*pair)(struct plan_evaluation *e, const struct topo_config *prefill,
                 const struct topo_config *decode, int64_t *n_rows_max);
     /* Seconds of one step after the mean context of the trace, phases in any order. */

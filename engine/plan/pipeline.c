@@ -46,8 +46,8 @@ struct pipeline {
     struct plan_pipeline_result *out;
     struct state state;
     uint64_t start_ns;
-    /* Of the replay. Alternative 2 i is candidate i with default schedules, 2 i + 1 with those
-     * tuned for it; list[] are those that exist. */
+    /* State of the replay. Alternative 2 i is candidate i with default schedules, 2 i + 1 with
+     * those tuned for it; list[] are those that exist. */
     int list[2 * PLAN_RANKED_MAX], n_list;
     int next[2 * PLAN_RANKED_MAX]; /* the next trial of an earlier run */
     struct measure *measure;

@@ -49,7 +49,8 @@ struct plan {
     /* Schedules of the matrix products of both phases, of which plan_schedules() gives those
      * of a phase; NULL: none, the cost model chooses. Owned. */
     struct tune_cache *schedules;
-    /* What the final choice was made from, and why; n_tries = 0: no such choice. */
+    /* The replays that the final choice was made from, and its reason; n_tries = 0: no such
+     * choice. */
     int n_tries, chosen_try; /* chosen_try: its index */
     struct plan_replay tries[PLAN_TRIES_MAX];
     char why[600];

@@ -17,8 +17,8 @@ MUST int plan_workload(struct simulate_workload *out, const struct model_config 
 void plan_piece_workload(struct simulate_workload *out, const struct model_config *c,
                          struct model_cost_types types, int64_t n_tok, int64_t ctx_tok);
 
-/* What the operators allow: heads, KV heads, feed-forward units and blocks of quantised weights.
- * *c is lent to *out. */
+/* The limits that the operators set: heads, KV heads, feed-forward units and blocks of quantised
+ * weights. *c is lent to *out. */
 void plan_limits(struct topo_limits *out, const struct model_config *c, bool strict);
 
 #endif

@@ -46,8 +46,8 @@ struct roles_stat {
     struct serve_totals totals[SERVE_N_PHASES];
 };
 
-/* What all processes inherit. Machines are numbered from 0: prompt machines, token machines, mixed
- * ones. */
+/* The setup that all processes inherit. Machines are numbered from 0: prompt machines, token
+ * machines, mixed ones. */
 struct roles_setup {
     struct roles_spec spec;
     struct roles_opts o; /* lent */
@@ -58,7 +58,7 @@ struct roles_setup {
     bool is_joined; /* the machines were not started by the front */
     bool is_mpi;    /* but by mpirun */
     int mpi_index;  /* of this rank among the machines of its kind; -1: by when it came */
-    /* Of machines that have joined: their sockets. */
+    /* The sockets of machines that have joined. */
     int control[ROLES_MACHINES_ALL][2]; /* [0]: of the front */
     int link[ROLES_MACHINES_ALL][ROLES_MACHINES_ALL]
             [2]; /* [from][to] [0]: of the sender */

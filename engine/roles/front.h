@@ -13,7 +13,7 @@
 /* A request that has not ended, of the front alone: what machines have of it may be lost. */
 struct roles_pending {
     int64_t id; /* the caller's */
-    /* What the machines that compute it call it; -1: none does, until there are some. */
+    /* Its id on the machines that compute it; -1: no machine does yet. */
     int64_t attempt;
     int n_attempts;
     int prompt,
@@ -58,7 +58,7 @@ struct roles_machine_state {
     struct roles_stat stat, past; /* of its process, and of those before */
 };
 
-/* Of a transport from one machine to another. */
+/* A transport's connection from one machine to another. */
 struct roles_connection {
     int64_t number; /* 0: there is none; -1: it has failed too often */
     int n_open;     /* how many of both ends are */

@@ -81,7 +81,7 @@ struct machine {
     uint64_t stat_ns;
 };
 
-/* ---- what the front is told; with the lock held ---- */
+/* ---- messages to the front; with the lock held ---- */
 
 static void tell(struct machine *m, struct roles_message *head, const void *more)
 {
@@ -331,7 +331,7 @@ static void on_first(void *ctx, int64_t request, int32_t id, const float *logits
     pthread_mutex_unlock(&m->lock);
 }
 
-/* To the engine. An error is told. */
+/* Submit the request to the engine. An error is reported to the front. */
 static void submit(struct entry *e)
 {
     bool is_prompt = e->r.side == SERVE_PROMPT_SIDE;
@@ -537,8 +537,8 @@ static void close_older(struct end *x)
             close_end(old);
 }
 
-/* The end of connection `number` over `fd`, which is the function's, in place of an older one. The
- * front is told what becomes of it. */
+/* Open this end of connection `number` over `fd`, which the function takes over, in place of an
+ * older one. The front learns whether that succeeded. */
 static void open_end(struct machine *m, int peer, bool sends, int64_t number, int fd)
 {
     struct roles_message head = {
@@ -714,7 +714,7 @@ static void close_others(int fd)
     close_range((unsigned)fd + 1, ~0u, 0);
 }
 
-/* What was computed since, ten times a second, and when there is nothing to do. */
+/* Report what has been computed, ten times a second and when there is nothing to do. */
 static void tell_stat(struct machine *m, bool busy)
 {
     struct roles_message head = {.type = ROLES_STAT, .n_more = sizeof(m->stat)};

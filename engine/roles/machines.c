@@ -94,7 +94,7 @@ void roles_front_kv_stat(const struct serve *s, struct serve_kv_stat *out)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Of the stepping thread, which alone writes statistics. */
+/* Called by the stepping thread, which alone writes statistics. */
 const struct serve_totals *roles_front_totals(const struct serve *s,
                                               enum serve_phase phase)
 {

@@ -78,8 +78,8 @@ static bool may_have_ended(const struct roles_front *f, int machine)
     return false;
 }
 
-/* Of the machines that run and to which `from` has a connection, -1: of all that run and have
- * not perhaps ended. */
+/* Choose among the running machines to which `from` has a connection. from -1: among all running
+ * machines but those that may have ended. */
 static int choose(struct roles_front *f, enum cluster_pool kind, int from, int *machine)
 {
     int64_t threshold = kind == CLUSTER_PROMPT ? f->u.o.prompt_threshold_tok

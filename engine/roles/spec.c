@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 
-/* What all machines have in common: they send each other ids, keys and values. */
+/* Options that are the same on all machines, since they send each other ids, keys and values. */
 static const char *const common[] = {"model", "tokenizer", "pre_tokenizer", "kv_type",
                                      NULL};
 

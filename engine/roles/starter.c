@@ -116,7 +116,7 @@ int roles_starter(const struct roles_setup *u)
     struct starter s = {.u = u, .fd = u->starter[1]};
     int rc = OK;
 
-    /* What else the front has open is not this process's. */
+    /* Nothing else that the front has open belongs to this process. */
     if (s.fd > 3)
         close_range(3, (unsigned)s.fd - 1, 0);
     close_range((unsigned)s.fd + 1, ~0u, 0);

@@ -1,4 +1,5 @@
-/* What all implementations of serve.h share: options, tokenizer, the rules of a request. */
+/* The parts that all implementations of serve.h share: options, tokenizer, the rules of a
+ * request. */
 #include <string.h>
 
 #include "base/log.h"

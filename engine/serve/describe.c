@@ -171,7 +171,7 @@ static json_t *describe_plan(const struct serve_engine *s)
                      describe_phase(s, SERVE_DECODE), "policy", s->policy->name);
 }
 
-/* What decides under which phase a step runs, and how often it chose which. */
+/* The rule that decides under which phase a step runs, and how often it chose each. */
 static json_t *describe_choice(const struct serve_engine *s)
 {
     const struct serve_choice *c = &s->choice;
@@ -283,9 +283,9 @@ static json_t *points(const struct series *s)
     return json_pack("{s:I, s:o}", "steps_each", (json_int_t)s->each, "mean", a);
 }
 
-/* What the memory for keys and values was used for. utilization_inner: of the reserved memory
- * the share with keys and values, outer: of all memory; means over the time for which any was
- * reserved, and by steps. */
+/* The use of the memory for keys and values. utilization_inner: the share of the reserved memory
+ * that holds keys and values, outer: the share of all memory; both are means over the time for
+ * which any was reserved, and by steps. */
 static json_t *describe_kv(const struct serve_engine *s)
 {
     const struct serve_kv_use *u = &s->kv_use;
@@ -351,7 +351,7 @@ static json_t *describe_work(const struct serve_engine *s)
         describe_draft(s));
 }
 
-/* Of all ranks. */
+/* The threads of all ranks. */
 static int n_threads(const struct plan_phase *f)
 {
     return f->n_ranks * f->n_threads;

@@ -105,7 +105,8 @@ static void close_draft(void **state)
     *state = NULL;
 }
 
-/* What of the sequence it has read stays true: not the guesses that were not taken. */
+/* Prepare the sequence for guesses: the draft model forgets those that were not taken, and reserves
+ * memory if it has none yet. */
 static int prepare(struct draft_model *d, struct serve_seq *q)
 {
     const struct kv_need need = {.prompt_tok = d->max_tok};

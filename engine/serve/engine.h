@@ -43,8 +43,8 @@ struct serve_seq {
     serve_token_fn on_token;
     int64_t *n_reused; /* the caller's; NULL: nobody asks */
     void *ctx;
-    /* Of the present step: guesses behind the known ids; its first row of logits, its rows, and how
-     * many of them are taken. */
+    /* The sequence's part of the present step: the guesses behind its known ids; its first row of
+     * logits, its rows, and how many of them are taken. */
     int n_draft, row, n_rows, n_taken;
     /* With draft_adapt: guesses that the next step may have; if not positive, no guesses until one
      * more step than its size has passed. */
@@ -68,8 +68,8 @@ struct serve_kv_use {
     struct series inner, outer; /* by steps */
 };
 
-/* What opening an engine takes its time for, in this order. weights: reading and packing.
- * steps: their kernels, schedules, activations and processes. kv: memory for keys and values. */
+/* The phases of opening an engine, in this order. weights: reading and packing. steps: their
+ * kernels, schedules, activations and processes. kv: memory for keys and values. */
 #define SERVE_LOAD_PHASES(X) X(team) X(file) X(weights) X(steps) X(kv) X(tokenizer)
 #define SERVE_LOAD_ID(name)  SERVE_LOAD_##name,
 enum serve_load_phase { SERVE_LOAD_PHASES(SERVE_LOAD_ID) SERVE_LOAD_N };
@@ -100,7 +100,7 @@ struct serve_drafting {
     atomic_llong n_guessed, n_checked, n_right, ns;
 };
 
-/* What is known of the lengths of requests. lengths.c */
+/* The predictor of requests' lengths, and the buckets that learn from them. lengths.c */
 struct serve_lengths {
     const struct kv_predictor *predictor; /* NULL: none */
     void *state;

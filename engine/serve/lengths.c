@@ -6,7 +6,7 @@
 #include "kv/learn.h"
 #include "serve/engine.h"
 
-/* Of a prompt's text: a predictor reads no more. */
+/* A predictor reads this much of a prompt's text. */
 #define TEXT_BYTES 4096
 
 /* The numbers of ODMA 3.3 that the paper does not print. The study odma_replay varies them. */

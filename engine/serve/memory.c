@@ -38,7 +38,8 @@ static void give_up(struct serve_engine *s, struct serve_kept *k)
     kv_release(s->pool, &kv);
 }
 
-/* Of more than n_left, the one that was used least recently. false: there are no more. */
+/* Give up the least recently used kept sequence where there are more than n_left. false: there are
+ * not. */
 static bool give_up_oldest(struct serve_engine *s, int n_left)
 {
     struct serve_reuse *u = &s->reuse;

@@ -64,8 +64,8 @@ extern const struct opt_row serve_opt_table[];
 const char *serve_precision_name(const struct serve_opts *o); /* "exact" */
 const char *serve_kv_type_name(const struct serve_opts *o);   /* "f32" */
 
-/* What a rank is: a group of threads of this process, or a process of its own. This
- * process is then rank 0, and all ranks share the memory of the model (ranks/procs.h). */
+/* A rank is a group of threads of this process, or a process of its own. In the latter case this
+ * process is rank 0, and all ranks share the memory of the model (ranks/procs.h). */
 enum serve_rank_mode { SERVE_RANKS_THREADS, SERVE_RANKS_PROCESSES };
 
 /* The memory for keys and values that a request is given before its first step, where no
@@ -121,10 +121,10 @@ struct serve_request {
  * what the user calls max_seqs. */
 void serve_warn_one_seq(const struct serve_opts *o, const char *option);
 
-/* What the engine has done in each phase since it was opened. A step that contains part
- * of a prompt belongs to prefill. weight_bytes, kv_bytes (keys and values read) and flop
- * are the costs of the steps by model/cost.h. Written by serve_step() only. Lent, valid
- * until serve_close(), so that counters may read the members at any time. */
+/* Totals of the engine's work in each phase since it was opened. A step that contains part of a
+ * prompt belongs to prefill. weight_bytes, kv_bytes (keys and values read) and flop are the costs
+ * of the steps by model/cost.h. Written by serve_step() only. Lent, valid until serve_close(), so
+ * that counters may read the members at any time. */
 enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
 struct serve_totals {
     int64_t n_steps, n_tok; /* n_tok: tokens that steps computed */
@@ -138,9 +138,9 @@ struct serve_totals {
 struct serve_kv_stat {
     int64_t budget_tok, reserved_tok;
     int64_t pool_bytes, reserved_bytes, used_bytes; /* reserved: whole blocks */
-    /* What lack of memory has cost: requests that were preempted, each time counted, and tokens
-     * computed again; requests that outgrew their memory, each time counted, and the bytes
-     * copied for that. */
+    /* The cost of lack of memory: requests that were preempted, each time counted, and tokens
+     * computed again; requests that outgrew their memory, each time counted, and the bytes copied
+     * for that. */
     int64_t n_preempted, n_recomputed_tok, n_overflow, migrated_bytes;
     double migrate_s;
     int64_t n_alloc; /* calls of the allocator */
@@ -318,7 +318,7 @@ int serve_bos(const struct serve *s); /* token id; -1: none */
 /* Does the token end a text? By config.json and generation_config.json, by the GGUF file's
  * ids and by the tokenizer. */
 bool serve_is_stop(const struct serve *s, int32_t id);
-/* What was done between `before`, a copy of the totals, and now. */
+/* The work done between `before`, a copy of the totals, and now. */
 struct serve_totals serve_totals_since(const struct serve_totals *now,
                                        const struct serve_totals *before);
 

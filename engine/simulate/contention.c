@@ -241,7 +241,7 @@ MUST static int check_workload(const struct simulate_workload *w)
                          total);
 }
 
-/* What does not depend on the work: a configuration's layout and rates. */
+/* A configuration's layout and rates, which do not depend on the work. */
 struct step_rates {
     struct simulate_rates rates;
     double barrier_s;

@@ -59,9 +59,9 @@ static bool has_memory(const struct machine *m, int node)
     return !reported || m->pub->nodes[node].bytes > 0;
 }
 
-/* Of the nodes of a set of CPUs the one of the smallest set wins, and DRAM before
- * high-bandwidth memory next to it: that is where the kernel puts pages unless told
- * otherwise. -1: there is none, with memory if that is wanted. */
+/* Among the nodes of a set of CPUs the one of the smallest set wins, and DRAM before high-bandwidth
+ * memory next to it: the kernel puts pages there by default. -1: there is none, with memory if that
+ * is wanted. */
 static int local_node(const struct machine *m, hwloc_const_bitmap_t cpus, bool memory)
 {
     int best = -1, best_pus = INT_MAX;
@@ -413,8 +413,8 @@ static void clear_environment(void)
     }
 }
 
-/* What hwloc takes from the environment only. Where a cluster of cores is also a cache, it
- * would keep only the cache. */
+/* Set the options that hwloc takes from the environment only. By default it keeps only the cache
+ * where a cluster of cores is also a cache. */
 MUST static int set_environment(const struct topo_source *s)
 {
     const char *components = s->from == TOPO_FSROOT       ? "linux,stop"

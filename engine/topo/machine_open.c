@@ -19,7 +19,7 @@
 #define NO_FILE_BYTES (1 << 20)
 #define HOST_BYTES    (32 << 20)
 
-/* What the outside sees, and what is kept for topo_machine_xml(). */
+/* A machine as callers see it, and the XML that is kept for topo_machine_xml(). */
 struct machine {
     struct topo_machine pub;
     char *xml; /* of this host; NULL: another machine */

@@ -123,8 +123,8 @@ int topo_tree_group(struct topo_tree **out, const struct topo_tree *t, int n, in
     g->n_levels++;
     parent = &g->levels[depth - 1];
     parent->arity = arity / n;
-    /* What was removed before, seen in groups; where it is not a whole number of them the
-     * children that are left count as all. */
+    /* The original number of children is counted in groups; where that is not a whole number, the
+     * groups that are left count as all. */
     parent->original = parent->original % n == 0 ? parent->original / n : parent->arity;
     g->levels[depth] =
         (struct topo_level){.kinds = TOPO_GROUP, .arity = n, .original = n};

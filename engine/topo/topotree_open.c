@@ -177,8 +177,8 @@ static void report_why(struct reduction *r, int n_kept)
     }
 }
 
-/* Of levels that are not symmetric: reduce pu[] to the largest symmetric subset and state it
- * in the note. The levels must then be rebuilt. */
+/* Reduce pu[] of asymmetric levels to the largest symmetric subset and state it in the note. The
+ * levels must then be rebuilt. */
 static void reduce(struct build *b)
 {
     struct reduction r = {.b = b};

@@ -9,7 +9,7 @@
 
 #define NAME_CHARS 96
 
-/* Of a result. */
+/* The interval of a result, and the reason where the result is missing. */
 struct frame_about {
     double lo, hi; /* NaN: no interval */
     char why[160]; /* why it is missing */

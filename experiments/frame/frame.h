@@ -36,7 +36,7 @@ enum frame_flag {
     LOWER = 2,
     EACH = 4, /* the values of its rounds are a series, too, of the same name */
     SOME = 8, /* not every cell has it */
-    /* What it rests on where it is not what the job says. */
+    /* The evidence of the result, where it is not that of the job. */
     MODEL = 16,
     MEASURED = 32,
     SIMULATED = 64
@@ -147,12 +147,12 @@ MUST int frame_rounds_within(struct frame *f, const struct measure_opts *how,
  * alternative, and is put in all of its trials. A ratio of each round is put within the round, as a
  * ratio of medians is not the median of ratios. */
 void frame_put(struct frame *f, double *x, double value);
-/* What was put in each round, without those that warm up: [f->n_rounds]. */
+/* The values put in each round, without rounds that warm up: [f->n_rounds]. */
 const double *frame_each(const struct frame *f, const double *x);
 /* The same as a series of the cell; with EACH it is one of the result's name without a call. */
 void frame_series(struct frame *f, const char *name, const char *unit, const double *x);
 
-/* Of alternative i of the last rounds: the estimate of its time, and its times. */
+/* The estimate of the time of alternative i in the last rounds, and its times. */
 double frame_seconds(const struct frame *f, int i);
 const double *frame_times(const struct frame *f, int i); /* [f->n_rounds] */
 /* Its times as a series of the cell. */
@@ -196,7 +196,7 @@ struct frame {
     int n_closes;
 };
 
-/* What the macros call. */
+/* Called by the macros only. */
 void frame_open(struct frame *f, const struct study_metric *metrics, const int *flags,
                 void *results, struct study_cell *cell);
 MUST int frame_end(struct frame *f, int rc); /* of the run; returns that of the cell */

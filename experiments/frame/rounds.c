@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "base/stats_interval.h"
 
-/* What was put in the trials of an alternative. */
+/* The values that were put in the trials of an alternative. */
 struct frame_var {
     double *x, *v; /* v: [max_rounds + 1], from `skip` on those that count */
     int id, way, skip;

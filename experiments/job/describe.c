@@ -138,7 +138,7 @@ void job_describe(const struct job *j, FILE *f)
 
 /* --- every key there is */
 
-/* What is done with each table, and with each plug-in that is a value: "load.process",
+/* The calls made for each table, and for each plug-in that is a value: "load.process",
  * "poisson". */
 struct docs {
     void (*table)(struct docs *d, const char *section, const char *plugin,

@@ -22,7 +22,7 @@ struct job_section {
 };
 /* Both end with a NULL name. */
 extern const struct job_section job_serve_sections[], job_study_sections[];
-/* Of either kind; NULL: no such section. */
+/* A section of either kind; NULL: no such section. */
 const struct job_section *job_section_find(const char *name);
 
 /* The option table of a section; ERR_NOTFOUND when it names an unknown plug-in. */

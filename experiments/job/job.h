@@ -46,7 +46,7 @@ struct job_axis {
     char *name;                /* "load.rate_rps"; "case", "variant" */
     const char *section, *key; /* lent by `name`'s option table and the job */
     json_t *values;            /* the list; no value twice */
-    /* Of an axis of named settings: which list it is, and what each value lays over the
+    /* For an axis of named settings: its list, and the settings that each value lays over the
      * sections. `section` and `overlays` exclude each other; NULL where not given. */
     const struct job_overlay_kind *kind;
     json_t *overlays;

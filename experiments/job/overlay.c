@@ -18,7 +18,7 @@ const struct job_overlay_kind job_variants = {
     "another adapter. Of the sections' options an adapter of its own takes those that it "
     "has. Cells that differ in the variant only run one after the other."};
 
-/* Of the variants, the one that runs a second time. */
+/* The option `aa` names the variant that runs a second time. */
 static const struct job_overlay_kind job_aa = {"variants", "aa", ""};
 
 /* --- reading */

@@ -67,7 +67,7 @@ struct load_bracket {
     double low_rps, high_rps; /* NaN: none */
     enum load_search_state state;
 };
-/* What the trials of one seed say. */
+/* The bracket that the trials of one seed give. */
 struct load_bracket load_search_bracket(const struct load_search *s,
                                         const struct load_trial *t, size_t n, int seed);
 
@@ -75,7 +75,7 @@ struct load_bracket load_search_bracket(const struct load_search *s,
 bool load_search_next(const struct load_search *s, const struct load_trial *t, size_t n,
                       struct load_trial *next);
 
-/* What the search found. */
+/* The result of the search. */
 struct load_goodput {
     double rps; /* median over the seeds of the highest rate that holds */
     double low_rps,

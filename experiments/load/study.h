@@ -19,9 +19,9 @@
 
 struct study_cell; /* where a run leaves what it found */
 
-/* What a run reports, in any order. A report that cannot be kept (a name that is not in
- * the study's metrics, one that is given twice, no memory) fails the cell: its first error
- * is kept and the harness looks at it once, after run(). No caller has to.
+/* Functions with which a run reports its results, in any order. A report that cannot be kept (a
+ * name that is not in the study's metrics, one that is given twice, no memory) fails the cell: its
+ * first error is kept and the harness checks for it once, after run(). No caller has to.
  *
  * A number; one that is not finite needs `why`, the reason why it is missing. */
 void study_value(struct study_cell *c, const char *name, double value, const char *why);
@@ -40,9 +40,9 @@ void study_values(struct study_cell *c, const struct study_number *v, size_t n,
 /* A list (copied), with its unit. NULL is taken for ERR_NOMEM. */
 void study_series(struct study_cell *c, const char *name, const char *unit,
                   const double *v, size_t n);
-/* What numbers and lists rest on where it is not what the job's `evidence` says: a word of
- * metrics_evidence[] (metrics.h). `names`: those of some numbers and lists of this cell,
- * separated by blanks; NULL: of all others. A name that the cell does not report fails it. */
+/* Set the evidence of numbers and lists where it differs from the job's `evidence`. kind: a word of
+ * metrics_evidence[] (metrics.h). `names`: those of some numbers and lists of this cell, separated
+ * by blanks; NULL: of all others. A name that the cell does not report fails it. */
 void study_evidence(struct study_cell *c, const char *kind, const char *names);
 /* An attribute of the cell. Steals `value`; NULL is taken for ERR_NOMEM. */
 void study_note(struct study_cell *c, const char *key, json_t *value);
@@ -53,7 +53,7 @@ void study_progress(struct study_cell *c, double fraction, const char *what);
 /* The machine card of this run (read bandwidth, peaks); lent. NULL: there is none, or the
  * study does not say that it wants one. */
 const json_t *study_machine(const struct study_cell *c);
-/* What stays from cell to cell: struct study's kept_bytes, all zero in the first one. */
+/* Memory that is kept from cell to cell: struct study's kept_bytes, all zero in the first one. */
 void *study_kept(struct study_cell *c);
 
 struct study_metric {

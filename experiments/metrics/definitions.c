@@ -97,7 +97,7 @@ static size_t itl_samples(const struct metrics_work *w, double *out)
     return n;
 }
 
-/* Of all measured requests: one that failed meets no objective, however loose. */
+/* All measured requests count: one that failed meets no objective, however loose. */
 static size_t slo_scale_samples(const struct metrics_work *w, double *out)
 {
     const struct metrics_slo *slo = &w->in->slo;

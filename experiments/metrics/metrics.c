@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "measure/card.h"
 
-/* What a distribution is published as. q = 0: not a percentile. */
+/* The statistics as which a distribution is published. q = 0: not a percentile. */
 static const struct statistic {
     const char *prefix;
     double q;
@@ -126,7 +126,8 @@ static void sort_rows(struct metrics_work *w)
     w->duration_s = w->n_measured ? (double)(last - first) / 1e9 : NAN;
 }
 
-/* What `name` is published of: NULL if of nothing; *s: NULL for a single number. */
+/* The definition that `name` is published from; NULL: none. *s: its statistic, NULL for a single
+ * number. */
 static const struct metrics_def *definition(const char *name, const struct statistic **s)
 {
     char full[64];

@@ -146,8 +146,8 @@ struct metrics_def {
                       double *out); /* out NULL: count only */
 };
 extern const struct metrics_def metrics_defs[]; /* ends with a NULL name */
-/* What a cell publishes besides when it has searched its goodput (run/search.c); no
- * functions. Ends with a NULL name. */
+/* Further metrics of a cell that has searched its goodput (run/search.c); they have no functions.
+ * Ends with a NULL name. */
 #define METRICS_N_GOODPUT 4
 extern const struct metrics_def metrics_goodput_defs[METRICS_N_GOODPUT + 1];
 

@@ -15,7 +15,7 @@
 
 enum { UNKNOWN, KNOWN, LEFT_OUT };
 
-/* What is known of a request, of each walk. */
+/* A request, and its state and value in each walk. */
 struct request {
     int64_t arrival_ns;
     size_t place; /* among the arrivals */
@@ -203,7 +203,8 @@ static bool append_all(struct metrics_saturation *s, int w, double value)
     return false;
 }
 
-/* What is known of a request at t_ns: its value, or the least that it will be. */
+/* The value that a request has if its event comes at t_ns, and until then the least that it will
+ * be. */
 static double value_at(const struct metrics_saturation *s, const struct request *r, int w,
                        int64_t t_ns)
 {

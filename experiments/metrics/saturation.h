@@ -46,7 +46,7 @@
 enum metrics_walk { METRICS_WALK_TTFT, METRICS_WALK_CONCURRENCY, METRICS_N_WALKS };
 const char *metrics_walk_name(enum metrics_walk w); /* "ttft", "concurrency" */
 
-/* What was found, at the first event at which it was. */
+/* The saturation that was found, as it was at the first event that showed it. */
 struct metrics_saturated {
     bool found;
     enum metrics_walk walk;         /* that exceeded its bound first */

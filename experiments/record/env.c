@@ -252,8 +252,8 @@ static json_t *files_json(const struct env_file *files)
     return obj;
 }
 
-/* Of the kernel's parameters those that change what is measured. Others tell of the machine's owner
- * only: names of disks and hosts, what it starts. Words behind "--" are not the kernel's. */
+/* The kernel's parameters that change what is measured. Others concern the machine's owner only:
+ * names of disks and hosts, programs that it starts. Words behind "--" are not the kernel's. */
 json_t *env_parameters_json(const char *command_line)
 {
     static const char *const kept[] = {"amd_pstate",

@@ -17,7 +17,7 @@ json_t *env_read_json(const char *path);
  * {"unavailable"}. */
 json_t *env_field_json(const char *path, const char *key);
 
-/* Of the kernel's command line the parameters that change what is measured: ["isolcpus=2-3"]. */
+/* The parameters of the kernel's command line that change what is measured: ["isolcpus=2-3"]. */
 json_t *env_parameters_json(const char *command_line);
 
 #endif

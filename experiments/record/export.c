@@ -378,7 +378,7 @@ static void json_full(const struct export_result *r, FILE *f)
 
 /* --- Markdown */
 
-/* What a reader looks for first; a cell that publishes none of these shows all it has. */
+/* The metrics that a reader wants first; a cell that publishes none of these shows all it has. */
 static const char *const shown[] = {
     "n_completed",           "mean_ttft_ms",           "p50_ttft_ms",
     "p99_ttft_ms",           "mean_tpot_ms",           "p50_tpot_ms",

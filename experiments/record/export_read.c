@@ -335,7 +335,7 @@ static void take_scalars(json_t *out, const char *prefix, const json_t *from)
     }
 }
 
-/* Of version 1 some are attributes in HDF5. */
+/* Records of version 1 have some of them as attributes of HDF5. */
 static json_t *cell_attributes(const struct export_result *r, hid_t cell)
 {
     char *text = read_text(r, cell, "attributes_json");

@@ -29,11 +29,11 @@ struct record_column {
 };
 extern const struct record_column record_columns[]; /* ends with a NULL name */
 
-/* What a JSON document of the root is ("/job_json"); "" for one the table does not know.
+/* The meaning of a JSON document of the root ("/job_json"); "" for one the table does not know.
  */
 const char *record_field_meaning(const char *path);
-/* What a summary metric is, by its definition; its own name where none is known.
- * study: whose metric it is, NULL: of serving. *better: "higher", "lower" or "". */
+/* The meaning of a summary metric, by its definition; its own name where none is known. study:
+ * whose metric it is, NULL: of serving. *better: "higher", "lower" or "". */
 struct study;
 const char *record_metric_meaning(const char *name, const struct study *study,
                                   const char **better);

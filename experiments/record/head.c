@@ -35,7 +35,8 @@ static double miss(const json_t *warning)
                 json_number_value(json_object_get(warning, "threshold")));
 }
 
-/* Of each code the value that is farthest from its threshold, and in how many cells it is. */
+/* Keep for each code the value farthest from its threshold, and the number of cells that have
+ * it. */
 static void take_warnings(json_t *all, const json_t *of_cell)
 {
     json_t *seen = json_object(), *w, *worst;
@@ -105,7 +106,7 @@ void record_head_cell(json_t *head, const struct record_cell *c)
     json_object_set_new(json_object_get(head, LATEST), c->key, one);
 }
 
-/* Of each cell the last attempt. */
+/* Take the last attempt of each cell. */
 static void take_cells(json_t *head)
 {
     json_t *latest = json_object_get(head, LATEST), *one, *names;
@@ -263,7 +264,7 @@ static json_t *difference(json_t *head, const json_t *record)
     return NULL;
 }
 
-/* What `testbed verify` finds first; NULL: nothing, or the head is alone. New reference. */
+/* The first fault that `testbed verify` finds; NULL: none, or the head is alone. New reference. */
 static json_t *first_fault(json_t *head)
 {
     json_t *found = NULL, *fault;

@@ -17,7 +17,7 @@
 #include "experiments/record/unpack.h"
 
 #define FOLDER "results/published"
-/* Of a compressed record: it is part of every clone. */
+/* The limit on a compressed record, which is part of every clone. */
 #define BYTES_MAX      ((size_t)2560 << 10)
 #define HEAD_BYTES_MAX ((size_t)1 << 20)
 #define MACHINE_BYTES  96

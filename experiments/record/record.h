@@ -41,8 +41,8 @@ struct record_cell {
     size_t n_values;
     const struct metrics_series *series; /* also of experiments that serve nothing */
     size_t n_series;
-    /* What values and series rest on that do not name it themselves: a word of
-     * metrics_evidence[]. NULL: unknown. */
+    /* The evidence of values and series that do not name their own: a word of metrics_evidence[].
+     * NULL: unknown. */
     const char *evidence;
 };
 
@@ -55,9 +55,9 @@ struct record_headline {
     size_t n_left_out; /* cells it is not over, because theirs is missing */
     bool has_interval; /* 95 % of confidence that it is in [lo, hi] */
     double lo, hi;
-    /* Of the values it is made from, kinds joined by ", "; NULL: unknown. */
+    /* The evidence of the values it is made from, kinds joined by ", "; NULL: unknown. */
     const char *evidence;
-    /* Of a ratio in a job with an A/A: the smallest difference from 1 that could have been seen
+    /* For a ratio in a job with an A/A: the smallest difference from 1 that could have been seen
      * (metrics/compare.h), or why it is not known. All zero: there is no A/A. */
     bool has_detectable;
     double detectable_frac;

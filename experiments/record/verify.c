@@ -169,7 +169,7 @@ static double or_zero(double x)
     return isnan(x) ? 0 : x;
 }
 
-/* What the metrics of a cell are computed from. The reasons are not compared. */
+/* Set the input that the metrics of a cell are computed from. The reasons are not compared. */
 static void set_input(struct record_view *v, const struct metrics_row *rows,
                       size_t n_rows)
 {

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-/* Of FILE.h5, or FILE.h5.xz. *out: new reference, NULL on error.
+/* Verify FILE.h5, or FILE.h5.xz. *out: new reference, NULL on error.
  *   "faults"      [one line each: "FILE: /cells/0003/summary/little_l: expected ..., found ..."]
  *   "chained"     false: it is of a version that wrote no hashes
  *   "n_cells", "n_requests"
@@ -19,7 +19,7 @@
  * ERR_NOTFOUND; ERR_IO; ERR_FORMAT: damaged, not a record or not of this version. */
 MUST int export_verify(json_t **out, const char *path);
 
-/* What the rules say, one line each. */
+/* Print the rules, one line each. */
 void export_verify_docs(FILE *f);
 
 #endif

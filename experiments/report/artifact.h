@@ -33,8 +33,8 @@ void artifact_fini(struct artifact_list *l);
 /* Put the n items in their order. */
 void artifact_sort(struct artifact_item *v, size_t n);
 
-/* What has been run, to be taken up again: {name: {"minutes", "failed": why, absent: not}}.
- * A new reference. Empty where the file is absent or `path` is NULL. */
+/* The items that an earlier run has made: {name: {"minutes", "failed": why, absent: not}}. A new
+ * reference. Empty where the file is absent or `path` is NULL. */
 MUST int artifact_state_read(json_t **out, const char *path);
 
 #endif

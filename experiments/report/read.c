@@ -116,8 +116,8 @@ static void sort_hosts(json_t *sorted, json_t *hosts)
 
 /* --- all of it */
 
-/* Of a list, which is given back; rc: of the function that made it. *newest becomes a new
- * reference to the newest one, NULL where there is none. */
+/* Add the records of the list `paths`, which is released; rc: that of the function that made it.
+ * *newest becomes a new reference to the newest one, NULL where there is none. */
 static void add_records(json_t *hosts, struct report_experiment *e, int rc, json_t *paths,
                         const json_t *latest, json_t **newest)
 {

@@ -74,7 +74,7 @@ static double left_s(const struct bench *b)
     return ((double)b->end_ns - (double)clock_ns()) / 1e9;
 }
 
-/* What is left of a part that ends at this fraction of the budget. */
+/* The seconds left of a part that ends at this fraction of the budget. */
 static double until_s(const struct bench *b, double end_frac)
 {
     return left_s(b) + (end_frac - 1) * b->o->budget_s;
@@ -153,7 +153,7 @@ static void compute(struct trial *t, const struct bench *b, const struct run_res
     metrics_fini(&m);
 }
 
-/* What has not ended by then has missed its objectives. */
+/* A request that has not ended by then has missed its objectives. */
 static double timeout_s(const struct bench *b)
 {
     const struct run_bench_opts *o = b->o;

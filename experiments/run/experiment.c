@@ -196,7 +196,7 @@ static bool is_finished(const struct run_session *s, const struct job_cell *c)
 {
     enum record_state state;
 
-    /* What failed may work now; what is not possible here stays so. */
+    /* A cell that failed may work now; one that is not possible here stays so. */
     return journal_finished(s->journal, c->key, &state) && state != RECORD_FAILED;
 }
 

@@ -30,7 +30,7 @@ struct run_outcome {
 MUST int run_experiment(struct run_outcome *out, const struct job *j,
                         const struct run_options *o);
 
-/* What a dry run prints: cells, time, disk. */
+/* Print the plan of a dry run: cells, time, disk. */
 void run_plan_print(const struct job *j, FILE *f);
 
 #endif

@@ -107,8 +107,8 @@ static double aggregate(int over, const double *x, size_t n, char why[96])
     }
 }
 
-/* What one setting came to: the median over its repeats, of ratios their geometric mean. NaN
- * with a reason spoils it, unless such repeats are left out; then NaN is for "none is left". */
+/* The value of one setting: the median over its repeats, for ratios their geometric mean. NaN with
+ * a reason spoils it, unless such repeats are left out; then NaN is for "none is left". */
 static double over_repeats(const struct run_summary *s, const struct job_headline *h,
                            int setting, int column, double *x, size_t *n_left_out,
                            char why[96])
@@ -288,7 +288,7 @@ static double over_rates(const struct run_summary *s, const struct job_headline 
     return stats_median(x, (size_t)repeats);
 }
 
-/* What the chosen cells came to, each of which has a value for each axis that matters. */
+/* The value of the chosen cells, each of which has a value for each axis that matters. */
 static double over_cells(const struct run_summary *s, const struct job_headline *h,
                          const bool *chosen, int column, double *x,
                          struct record_headline *out, char why[96])
@@ -367,7 +367,7 @@ static int over_each_repeat(const struct run_summary *s, const struct job_headli
     return OK;
 }
 
-/* Of the chosen cells, each kind once. */
+/* Join the evidence of the chosen cells, each kind once. */
 static void join_evidence(const struct run_summary *s, const bool *chosen, int column,
                           char out[96])
 {
@@ -383,7 +383,7 @@ static void join_evidence(const struct run_summary *s, const bool *chosen, int c
     }
 }
 
-/* Of the one chosen cell, where the headline is its value. */
+/* Keep the interval of the one chosen cell, where the headline is its value. */
 static void keep_interval(const struct run_summary *s, const bool *chosen, int column,
                           struct record_headline *out)
 {
@@ -447,7 +447,8 @@ static int interval_of_again(const struct run_summary *s, const struct job_headl
     return rc;
 }
 
-/* What the A/A shows of a ratio to a variant, or of a ratio that a study measures. */
+/* Find the smallest difference that the A/A of a ratio to a variant, or of a ratio that a study
+ * measures, could have shown. */
 static int find_detectable(const struct run_summary *s, const struct job_headline *h,
                            const bool *chosen, int n_chosen, int column, double *x,
                            struct record_headline *out)

@@ -29,7 +29,7 @@ MUST int progress_open(struct progress **out, FILE *f, enum progress_mode mode,
                        uint64_t now_ns);
 void progress_close(struct progress **p); /* clears the live line; NULL is fine */
 
-/* What happens between the requests: "open sandwich", "tokenise". */
+/* Show an activity between the requests: "open sandwich", "tokenise". */
 void progress_note(struct progress *p, const char *text, uint64_t now_ns);
 /* A cell of this weight begins. */
 void progress_cell(struct progress *p, const char *key, size_t n_requests, double weight,

@@ -1,4 +1,4 @@
-/* What a person reads at the end: a line a cell, then the headlines. */
+/* The report that a person reads at the end: a line for each cell, then the headlines. */
 #include "experiments/run/session.h"
 
 #include <math.h>
@@ -144,7 +144,7 @@ static void free_rows(struct run_rows *r)
     *r = (struct run_rows){0};
 }
 
-/* What *out held before is freed. */
+/* Copy the cell's rows to *out, whose previous contents are freed. */
 static void keep_rows(struct run_rows *out, const struct record_cell *c)
 {
     const json_t *slo = json_object_get(c->attributes, "slo");
@@ -366,7 +366,7 @@ static void print_skipped(const struct run_summary *s, FILE *f)
     }
 }
 
-/* Of n neighbouring cells, those that are the same system as the first. */
+/* Print those of n neighbouring cells that are the same system as the first. */
 static void print_same(const struct run_summary *s, int first, int n, bool *named,
                        FILE *f)
 {

@@ -37,7 +37,7 @@ struct run_system {
 /* config: the job's "system" object of a cell, "adapter" included; copied. */
 MUST int run_system_open(struct run_system **out, const json_t *config);
 void run_system_close(struct run_system **s);
-/* What it says of itself; a new reference. */
+/* The system's description of itself; a new reference. */
 MUST int run_system_describe(struct run_system *s, json_t **out);
 bool run_system_has_bound(struct run_system *s);
 
@@ -63,7 +63,7 @@ MUST int run_requests_new(struct run_requests *out, struct run_system *s,
                           const struct load_opts *load, const struct load_seeds *seeds);
 void run_requests_fini(struct run_requests *r);
 
-/* What a cell left. */
+/* The results of a cell. */
 struct run_result {
     struct metrics_row *rows; /* [n], by their intended start */
     size_t n;

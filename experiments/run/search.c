@@ -14,7 +14,7 @@
 /* A share of 0.9 cannot be told from fewer. */
 #define MIN_REQUESTS 10
 
-/* What is kept of every trial, as series of the cell: the trial's own metrics. */
+/* The trial's own metrics that are kept of every trial, as series of the cell. */
 static const struct column {
     const char *series, *metric, *unit;
 } columns[] = {

@@ -274,7 +274,7 @@ static json_t *measured(const struct study_cell *c, const struct measure_noise *
                      "valid", 1);
 }
 
-/* What is simulated or computed does not depend on what else the machine did. */
+/* Simulated and computed values do not depend on what else the machine did. */
 static bool is_measured(const char *evidence)
 {
     return strncmp(evidence, "measured", strlen("measured")) == 0;

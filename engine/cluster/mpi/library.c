@@ -46,7 +46,7 @@ static void bcast(void *buf, int bytes)
     MPI_Bcast(buf, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 
-/* Of the two processes alone: others are not asked. */
+/* A communicator of this process and `peer`; the others need not take part in the call. */
 static MPI_Comm pair(int peer, int *other)
 {
     MPI_Group world, both;

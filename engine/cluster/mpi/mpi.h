@@ -9,7 +9,8 @@
 #include "cluster/mpi/library.h"
 #include "cluster/transport.h"
 
-/* Of this process, as mpirun says in the environment; -1: there is none. Calls nothing. */
+/* The rank of this process, as mpirun gives it in the environment; -1: there is none. Makes no call
+ * of MPI. */
 int cluster_mpi_rank(void);
 /* Load and initialize MPI, once, by all processes. text: [n] its name and version.
  * ERR_STATE: the process was not started by mpirun, or by one of a library that there is no shared

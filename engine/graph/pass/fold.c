@@ -1,6 +1,7 @@
-/* What follows from sizes alone, and what has only consts as inputs, becomes a const. Sizes for
- * a reshape may hold the dynamic one, which is written as -1: the size that is left. So MNN's
- * Shape, Gather, Unsqueeze, Concat become (1, -1, 16, 2, 64).   Paper: MNN-LLM III-B, III-C. */
+/* A node whose value follows from sizes alone, or whose inputs are all consts, becomes a const.
+ * Sizes for a reshape may hold the dynamic one, which is written as -1: the size that is left. So
+ * MNN's Shape, Gather, Unsqueeze, Concat become (1, -1, 16, 2, 64).   Paper: MNN-LLM III-B,
+ * III-C. */
 #include <math.h>
 
 #include "base/mem.h"

@@ -14,8 +14,8 @@
 
 #include "kernels/arm/codes_neon.h"
 
-/* What the sums of a row begin with: -zero sum(a) (kernels/panel.h), unless signed_codes()
- * has no zero. */
+/* The start value of the sums of a row: -zero sum(a) (kernels/panel.h), unless signed_codes() has
+ * no zero. */
 TILE_INLINE int32_t dot_start(const int32_t *a, const int h, const int i, const int mr)
 {
     return TYPE(MIN) || TYPE(BITS) == 8 ? 0 : a[(KERN_A_I8_SUM + h) * mr + i];

@@ -318,7 +318,8 @@ static void attn_values(const struct kern_attn_args *a, const float *s, int64_t 
     }
 }
 
-/* What is read after the tile [t, end): keys of the next one, or, where there is none, anything. */
+/* The address that is read after the tile [t, end): keys of the next tile, or anything after the
+ * last. */
 static const void *attn_next_tile(const struct kern_attn_args *a, int64_t t, int64_t end)
 {
     int64_t n = a->kv_hi - end < ATTN_KEYS ? a->kv_hi - end : ATTN_KEYS;

@@ -218,7 +218,8 @@ ATTN_INLINE void attn_small_rows(const struct kern_attn_piece *pieces, int64_t n
                    shrink + r, vecs, at_once);
 }
 
-/* What is read after the tile at t, which is the next one or anything, and how far ahead. */
+/* The address that is read after the tile at t, in the next tile or, after the last, anywhere, and
+ * how far ahead. */
 ATTN_INLINE struct kern_attn_ahead attn_small_ahead(const struct kern_attn_args *a,
                                                     int64_t t, const int hd)
 {

@@ -31,7 +31,7 @@ TILE_INLINE __m256i word_at(const int32_t *a)
     return _mm256_castps_si256(_mm256_broadcast_ss((const float *)a));
 }
 
-/* What the sums of row i begin with: -zero sum(a) (kernels/panel.h). */
+/* The start value of the sums of row i: -zero sum(a) (kernels/panel.h). */
 TILE_INLINE __m256i dot_start(const int32_t *a, const int h, const int i, const int mr)
 {
     return TYPE(MIN) ? _mm256_setzero_si256() : word_at(&a[(KERN_A_I8_SUM + h) * mr + i]);

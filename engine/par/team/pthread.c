@@ -5,8 +5,7 @@
 #include "par/spin.h"
 #include "par/team_parts.h"
 
-/* What a job word says: which job (never 0, never repeated) and how many threads it
- * wants. */
+/* A job word holds the job's number (never 0, never repeated) and how many threads it wants. */
 #define JOB_N_BITS  16
 #define JOB_N(word) ((int)((word) & ((1u << JOB_N_BITS) - 1)))
 

@@ -1,4 +1,4 @@
-/* What an untuned engine does: the cost model of kern_schedule_default(), no search. */
+/* The schedules of an untuned engine: the cost model of kern_schedule_default(), no search. */
 #include "tune/search.h"
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,

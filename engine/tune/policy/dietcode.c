@@ -161,7 +161,8 @@ static int batch(struct state *st, struct tune_search *q)
                     : rc;
 }
 
-/* What the pool's best cost for the shape on the bench; it is the best known. */
+/* Returns the lowest cost for the shape on the bench (its logarithm) by the measured costs of the
+ * pool's schedules; *s is that schedule. */
 static double best_of_pool(struct state *st, const struct tune_search *q,
                            struct kern_schedule *s)
 {

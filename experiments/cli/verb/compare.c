@@ -163,8 +163,8 @@ static void choose_dir(char *dir, size_t n, const char *job,
     log_info("records go to %s; --out with this folder continues the comparison", dir);
 }
 
-/* What a comparison of jobs left with its records in DIR/a and DIR/b: `name` of DIR. NULL:
- * a and b are others, or there is none. */
+/* The path of `name` in DIR, where a comparison of jobs has left it with its records in DIR/a and
+ * DIR/b. NULL: a and b are others, or there is none. */
 static const char *find_left(char *out, size_t n, const char *a, const char *b,
                              const char *name)
 {

@@ -22,7 +22,7 @@ static void expect(struct record_view *v, const char *place, double want, double
         record_fault(v, place, "expected %.9g by its trials, found %.9g", want, found);
 }
 
-/* What the series say of a trial is what its own cell says. */
+/* The series must have the same values of a trial as its own cell. */
 static void check_trial(struct record_view *v, const json_t *trial)
 {
     static const char *const metrics[] = {"slo_attainment_frac", "n_requests",
