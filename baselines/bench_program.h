@@ -43,7 +43,7 @@ MUST int sut_bench_open(struct sut_bench **out, const struct sut_bench_opts *o);
 void sut_bench_close(struct sut_bench **b);
 
 const char *
-sut_bench_version(const struct sut_bench *b);        /* "" where it tells none; lent */
+sut_bench_version(const struct sut_bench *b);        /* "" where it reports none; lent */
 int sut_bench_n_settings(const struct sut_bench *b); /* at least 1 */
 const char *sut_bench_setting(const struct sut_bench *b, int i); /* its name; lent */
 

@@ -254,8 +254,8 @@ static int make_ready(struct gemm_baseline *r, struct candidate *t)
     return rc;
 }
 
-/* Compute once and look whether the result is right. ERR_STATE: it is wrong. A time that
- * cannot be is ERR_FORMAT. Else an error of gemm_process_answer(). */
+/* Compute once and check whether the result is right. ERR_STATE: it is wrong. A time that cannot be
+ * is ERR_FORMAT. Else an error of gemm_process_answer(). */
 static int run_once(struct candidate *t, const struct gemm_case *c, double limit_s,
                     double *seconds)
 {

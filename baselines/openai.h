@@ -56,7 +56,7 @@ struct sut_openai_stream {                  /* all zero: at its beginning, but n
     int64_t n_prompt, n_completion;         /* as the server counts; 0: not stated */
     int64_t n_events[SUT_OPENAI_N_SOURCES]; /* that held tokens */
     int64_t n_tok_event_max;
-    int64_t n_late; /* tokens that only the final count told of */
+    int64_t n_late; /* tokens that only the final count included */
     char finish[24];
     bool done; /* [DONE] came */
 };

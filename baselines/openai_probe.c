@@ -227,8 +227,8 @@ static bool took_ids(struct sut_openai_probe *p, const struct attempt *a)
     return true;
 }
 
-/* With fewer and fewer fields beyond the standard. ERR_UNSUPPORTED: refused each time, with
- * the first refusal. */
+/* Try with fewer and fewer fields beyond the standard. ERR_UNSUPPORTED: refused each time, with the
+ * first refusal. */
 static int try_fields(struct sut_openai_probe *p, const struct sut_http_opts *http,
                       struct attempt *a)
 {

@@ -48,8 +48,8 @@ struct sut_plan {
 };
 
 /* Find the plan, or make it, which shows its progress on standard error. ERR_ARG: no such
- * instruction set. ERR_NOTFOUND: no such model, or the program `sandwich` is not there.
- * ERR_IO: it failed, and has said why. */
+ * instruction set. ERR_NOTFOUND: no such model, or the program `sandwich` is not there. ERR_IO: it
+ * failed, and has reported why. */
 MUST int sut_plan_get(struct sut_plan *out, const struct sut_plan_request *r);
 
 #endif

@@ -44,8 +44,8 @@ struct sut_server_opts {
 };
 
 /* Start it and wait until it is ready. *out: sut_server_stop(). ERR_UNSUPPORTED: it is not
- * installed, or does not tell its version. ERR_IO: it ended, with its last line; more lines
- * are logged. ERR_LIMIT: it is not ready in time. ERR_FORMAT: the file is wrong. */
+ * installed, or does not report its version. ERR_IO: it ended, with its last line; more lines are
+ * logged. ERR_LIMIT: it is not ready in time. ERR_FORMAT: the file is wrong. */
 MUST int sut_server_start(struct sut_server **out, const struct sut_server_opts *o);
 void sut_server_stop(struct sut_server **s);
 

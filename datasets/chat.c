@@ -124,7 +124,7 @@ static int read_messages(struct chat *c, const json_t *turns)
     return OK;
 }
 
-/* By its name without the number of a part, else by its first message. */
+/* A conversation is known by its name without the number of a part, else by its first message. */
 static uint64_t conversation_of(const json_t *record, const json_t *turns,
                                 const struct dataset_chat_form *form)
 {

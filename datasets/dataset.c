@@ -257,7 +257,7 @@ static const char *unwanted(const struct dataset_opts *o, const struct dataset_i
                : dataset_filtered(o, it->n_prompt, it->n_output);
 }
 
-/* Not in the window, or unwanted. */
+/* Is the item outside the window, or unwanted? */
 static bool is_left_out(struct dataset *d, const struct dataset_opts *o,
                         const struct dataset_item *it, bool *full)
 {

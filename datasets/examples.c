@@ -35,7 +35,7 @@ static bool is_held_out(const struct dataset_item *it, int64_t fold, int64_t fol
     return (int64_t)((mixed >> 32) % (uint64_t)folds) + 1 == fold;
 }
 
-/* Those that are held out, or those that are not. */
+/* Add the items that are held out, or those that are not. */
 static int add(struct dataset_examples *x, int64_t *n, const struct dataset *d,
                const struct tok *t, int64_t fold, int64_t folds, bool held_out)
 {

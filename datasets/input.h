@@ -38,7 +38,7 @@ MUST int dataset_input_element(struct dataset_input *in, char **text, size_t *n)
 /* After a piece that was refused with the code `refusal`, by the calls above or by its reader:
  * make the next call go on behind it. In a list of which a quote or bracket is missing, that is
  * the next object that begins with the first key of the list's first record; the message of
- * err_msg() then tells in which line. Whatever begins otherwise is left out up to there.
+ * err_msg() then names the line. Whatever begins otherwise is left out up to there.
  * `refusal`: where the next record begins cannot be found, or the file ends within the list,
  * so that nobody knows how many are missing. Other codes: as above. */
 MUST int dataset_input_resume(struct dataset_input *in, int refusal);

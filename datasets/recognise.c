@@ -19,7 +19,7 @@ bool dataset_is_one_of(const char *words, const char *name, bool any_case)
     return false;
 }
 
-/* By the names that only this format has. */
+/* Find the reader by the names that only its format has. */
 static const struct dataset_reader *reader_of(const char *name, bool is_json)
 {
     for (int i = 0; dataset_readers[i]; i++)

@@ -16,8 +16,7 @@
 #include "roles/roles.h"
 #include "serve/serve.h"
 
-#define IDLE_NS                                                                          \
-    100000000 /* how long an idle engine sleeps before it looks about itself */
+#define IDLE_NS 100000000 /* how long an idle engine sleeps before it checks for work */
 
 /* The engine's options, then the adapter's own. */
 struct sandwich_opts {

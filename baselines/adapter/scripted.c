@@ -1,5 +1,5 @@
-/* A system that does what it was told: programmed delays, stalls and failures, and a log
- * of when it reported each event. It proves that the harness reports what happened.
+/* A system that follows a script: programmed delays, stalls and failures, and a log of when it
+ * reported each event. It proves that the harness reports what happened.
  *
  * One thread serves all requests from a fixed table; `slots` of them at once, the rest
  * wait in order. Times are absolute: a late wake-up shifts one event, not those after it.

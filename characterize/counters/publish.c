@@ -6,8 +6,8 @@
 
 #include "characterize/counters/counters.h"
 
-/* PAPI 7.0 does not survive an event that is unregistered and registered again, so a name
- * once told to it stays, and what changes is where its number is. */
+/* PAPI 7.0 does not survive an event that is unregistered and registered again, so a name once
+ * registered stays, and only the address of its number changes. */
 static struct slot {
     char name[COUNTERS_NAME_MAX];
     const int64_t *total; /* NULL: withdrawn */

@@ -46,7 +46,7 @@ MUST int file_make_parents(const char *path);
 
 /* write() until all n bytes are written; -1 with errno set. */
 MUST int file_write_all(int fd, const void *bytes, size_t n);
-/* So that the names of new files in the folder survive a power cut. */
+/* Write the folder to disk, so that the names of new files in it survive a power cut. */
 MUST int file_sync_dir(const char *dir);
 /* The same for the folder of `path`. */
 MUST int file_sync_parent(const char *path);

@@ -106,7 +106,8 @@ static bool is_suffix(const char *s)
     return strcmp(s, ".tmp") == 0;
 }
 
-/* Not locked, thus of no living process. Where there are no locks it stays. */
+/* Remove the file if it is not locked and thus belongs to no living process. Where there are no
+ * locks it stays. */
 static void remove_if_stale(const char *path)
 {
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;

@@ -43,7 +43,7 @@ static void add_word(struct hash_stream *s, const unsigned char *at)
     s->n_bytes += 8;
 }
 
-/* As many words as there are sums, from the first on; returns behind the last. */
+/* Add rows of as many words as there are sums; returns the place behind the last. */
 static const unsigned char *add_rows(struct hash_stream *s, const unsigned char *at,
                                      const unsigned char *end)
 {

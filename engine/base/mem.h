@@ -62,8 +62,8 @@ MUST void *mem_map_shared(enum mem_tag tag, size_t bytes);
 /* The same. *fd: the file, which other processes can map when it was sent to them; the caller's to
  * close, also after mem_unmap(). -1 on error. */
 MUST void *mem_map_shared_fd(enum mem_tag tag, size_t bytes, int *fd);
-/* As memcpy(), for what this processor will not read soon: past the caches where it can be, so
- * that others keep their data there. Others see all of it before what the thread writes next. */
+/* Like memcpy(), for data that this processor will not read soon: past the caches where it can be,
+ * so that others keep their data there. Others see all of it before what the thread writes next. */
 void mem_copy_stream(void *to, const void *from, size_t bytes);
 void mem_unmap(enum mem_tag tag, void *p, size_t bytes);
 

@@ -1,7 +1,7 @@
-/* base/stats_sequence.h - a 95 % confidence sequence: intervals of a mean that all hold it at
- * once, so that one may look after every value and end when the interval is narrow enough. An
- * interval for a number of values that was fixed before, such as Student's, would then be too
- * narrow: of many looks some go astray.
+/* base/stats_sequence.h - a 95 % confidence sequence: intervals of a mean that all hold it at once,
+ * so that one may check after every value and end when the interval is narrow enough. An interval
+ * for a number of values that was fixed before, such as Student's, would then be too narrow: some
+ * of many checks go wrong.
  *
  * Which: Robbins' mixture of normal distributions, for a variance that is not known. With t
  * from n values, the likelihood ratio of "the mean is d deviations away, d normal with

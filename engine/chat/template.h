@@ -50,7 +50,7 @@ struct chat_input {
     bool too_long; /* out: it failed because of max_bytes */
 };
 
-/* A conversation as text, whose parts tell where control tokens may be. */
+/* A conversation as text, whose parts mark where control tokens may be. */
 struct chat_prompt {
     struct text text;
     struct tok_part *parts; /* [n_parts], together text.n bytes */

@@ -24,7 +24,7 @@ bool chat_is_space(int32_t code);
 enum chat_case { CHAT_UPPER, CHAT_LOWER, CHAT_TITLE, CHAT_CAPITALIZE, CHAT_TITLE_FILTER };
 struct chat_str chat_case(struct chat_run *r, struct chat_str s, enum chat_case how);
 enum { CHAT_LEFT = 1, CHAT_RIGHT = 2, CHAT_BOTH = 3 };
-/* Without the characters of `set` (NULL: whitespace) at its ends. */
+/* s without the characters of `set` (NULL: whitespace) at its ends. */
 struct chat_str chat_strip(struct chat_str s, const struct chat_str *set, int sides);
 struct chat_list *chat_lines(struct chat_run *r, struct chat_str s);
 /* The first place of `part` at or after `from`; SIZE_MAX: none. */

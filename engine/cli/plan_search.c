@@ -96,7 +96,7 @@ static int open_model(struct cli_plan_job *j)
 
     if (!f->model)
         return err_set(ERR_ARG, "--model is needed to plan for %s", f->machine);
-    /* No architecture has a slash in its name: a file that is not there is said to be. */
+    /* No architecture has a slash in its name: a file that is not there is reported as missing. */
     j->model_is_file = strchr(f->model, '/') || access(f->model, F_OK) == 0;
     if (j->model_is_file) {
         rc = format_open(&file, f->model);
@@ -115,7 +115,8 @@ static int open_model(struct cli_plan_job *j)
     return OK;
 }
 
-/* Only the engine can tell of this host, and it needs weights, kept as they are. */
+/* Plans for this host are measured by the engine, which needs a file's weights, as it stores
+ * them. */
 static int check_host(const struct cli_plan_job *j)
 {
     if (!j->model_is_file)

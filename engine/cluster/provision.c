@@ -101,7 +101,7 @@ static int most_token(const struct cluster_provision_opts *o, int p)
     return t;
 }
 
-/* As many of these as are not worse than the best so far. */
+/* The most machines, at most `most`, with which the result is not worse than the best so far. */
 static int most_not_worse(const struct search *s, int p, int most)
 {
     double best = badness(s->o, &s->best) * (1 + 1e-9);

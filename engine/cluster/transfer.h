@@ -21,7 +21,7 @@ struct cluster_transfer {
     bool layer_wise;
 };
 
-/* From the start of the prompt's computation, on idle links. */
+/* When the transfer ends, counted from the start of the prompt's computation, on idle links. */
 double cluster_transfer_finish_ns(const struct cluster_transfer *t);
 /* The part of it for which the request waits after the prompt is computed. */
 double cluster_transfer_visible_ns(const struct cluster_transfer *t);

@@ -106,7 +106,7 @@ static int on_piece(struct cluster_receiver *r, const struct cluster_message *m)
     return forget(r, m->transfer);
 }
 
-/* Not all of it is there. */
+/* Set an error if not all of it is there. */
 static void check_complete(const struct cluster_receiver *r, struct incoming *in)
 {
     for (int l = 0; l < r->o.shape.n_layers && !in->bad[0]; l++)

@@ -114,7 +114,7 @@ static struct outgoing *next_work(const struct cluster_sender *s, struct cluster
     return best;
 }
 
-/* Until the emulated link has delivered, or the end is closed. */
+/* Wait until the emulated link has delivered, or the end is closed. */
 static void wait_until(struct cluster_sender *s, uint64_t due_ns)
 {
     const struct timespec t = {.tv_sec = (time_t)(due_ns / 1000000000),

@@ -171,9 +171,9 @@ static int cgroup_dir(char *out, size_t n, size_t *mount_len, const char *root,
     rc = find_mount(root, controller, version, point, part, sizeof(point));
     if (rc != OK)
         return rc;
-    /* A container may see only its own part of the tree mounted: the member's path then
-     * begins with that part. A path that leaves the mounted part ("/..") tells nothing,
-     * and the mount point itself is the nearest known ancestor. */
+    /* A container may see only its own part of the tree mounted: the member's path then begins with
+     * that part. A path that leaves the mounted part ("/..") reveals nothing, and the mount point
+     * itself is the nearest known ancestor. */
     len = strcmp(part, "/") == 0 ? 0 : strlen(part);
     if (strncmp(path, part, len) != 0 || (path[len] != '/' && path[len] != '\0'))
         rest = "";

@@ -1,9 +1,9 @@
 /* cpu/usage.h - what the CPUs of this process have done so far, for whom, and how fast: two
- * readings, before and after a measurement, tell what else the machine did meanwhile.
+ * readings, before and after a measurement, show what else the machine did meanwhile.
  *
- * Everything is from /proc, /sys and the control group. What a machine does not report is
- * unknown (-1, NaN or ""), never 0. A reading looks at each process once, which takes some
- * 10 us a process: keep it out of timed code.   Threads: any. */
+ * Everything is from /proc, /sys and the control group. What a machine does not report is unknown
+ * (-1, NaN or ""), never 0. A reading visits each process once, which takes some 10 us a process:
+ * keep it out of timed code.   Threads: any. */
 #ifndef CPU_USAGE_H
 #define CPU_USAGE_H
 

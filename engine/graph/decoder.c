@@ -292,7 +292,7 @@ static int check_angles(struct graph_decoder *d, const double *cosines,
     return OK;
 }
 
-/* For as many tokens. Whatever gives them may depend on how many there are. */
+/* Check the part with n_tok tokens, since its values may depend on how many there are. */
 static int check_part(struct graph_decoder *d, const struct graph *part, int64_t n_tok,
                       graph_fill_fn fill, void *ctx)
 {

@@ -121,7 +121,7 @@ extern const struct graph_pass *const graph_passes[];
  *   n_changes  [number of passes] how often each did something, may be NULL */
 MUST int graph_rewrite_by(struct graph *g, const struct graph_pass *const *passes,
                           int *n_changes);
-/* By all passes. */
+/* Rewrite the graph by all passes. */
 MUST int graph_rewrite(struct graph *g, int *n_changes);
 
 /* The cost of a graph that is run node by node, each reading its inputs and writing its result in

@@ -124,7 +124,7 @@ static int one_axis(const struct job *j, int input, int64_t otherwise, int64_t *
 
 /* ---- conversions ---- */
 
-/* As many inputs as ours has. */
+/* Our operator j->arg with all inputs of the node. */
 static int same(const struct job *j)
 {
     const struct graph_op *op = graph_op_find(j->arg);
@@ -477,7 +477,7 @@ static int negation(const struct job *j)
     return put(j, "sub", zero, j->in[0], j->out);
 }
 
-/* With its inputs the other way round. */
+/* Our operator j->arg with the node's two inputs swapped. */
 static int swapped(const struct job *j)
 {
     return put(j, j->arg, j->in[1], j->in[0], j->out);

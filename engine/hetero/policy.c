@@ -11,7 +11,7 @@
     {                                                                                    \
         __VA_ARGS__                                                                      \
     }
-/* From the models' configurations. */
+/* These numbers are from the models' configurations. */
 const struct hetero_model *const hetero_models[] = {
     MODEL("llama-2-70b", 80, 1, 1, 8192, 28672, 0, 2 * 8192 * (8192 + 1024), 32000 * 8192,
           HETERO_INT4),

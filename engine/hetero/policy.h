@@ -34,7 +34,7 @@ struct hetero_case {
     int64_t n_tok;        /* of the step: 1 decodes, more are a prompt's */
     int n_units;          /* slices of a matrix, as in struct hetero_layer */
     bool as_printed;
-    /* For ablations of policy scheinfer. */
+    /* These serve ablations of the policy scheinfer. */
     double fixed_cg;   /* CG's share of what is not GG; below 0: the best */
     bool whole_layers; /* a layer's GG is nothing or all */
     bool no_takeover;  /* the CPU computes CC for all tokens of a prompt */

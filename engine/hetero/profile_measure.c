@@ -236,7 +236,7 @@ static int run_pair(struct device *d, const struct pair_job *j, bool with_cpu,
     return OK;
 }
 
-/* As long as each other, and long enough to time. */
+/* Make both sides take equally long, and long enough to time. */
 static int balance(struct device *d, struct pair_job *j, double min_s)
 {
     double cpu_s = 0, link_s, unused;

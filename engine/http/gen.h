@@ -47,7 +47,7 @@ struct http_gen {
     int64_t id, n_prompt, max_new, n_top;
     int64_t n_reused; /* of the prompt, taken from a sequence before it */
     int64_t n_echo;   /* the first tokens are the prompt's: n_prompt, or 0 */
-    int64_t n_scored; /* of these, the last ones, which the engine tells of */
+    int64_t n_scored; /* of these, the last ones, which the engine scores */
     bool logprobs, wake_at_end;
     void (*wake)(void *ctx); /* the reader's; once after a false http_gen_ready() */
     void (*on_end)(struct http_gen *g); /* with the last token, on the stepping thread */

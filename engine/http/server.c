@@ -21,7 +21,7 @@
 #define BACKLOG 256
 /* Bytes that the system holds for a client that does not read. */
 #define SEND_BYTES     (256 << 10)
-#define IDLE_NS        100000000 /* between two looks at *stop while there is nothing to do */
+#define IDLE_NS        100000000 /* between two checks of *stop while there is nothing to do */
 #define LAST_WRITES_NS UINT64_C(2000000000) /* to write the end of what was cancelled */
 #define TICK_NS        50000000
 

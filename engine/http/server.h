@@ -41,7 +41,7 @@ struct http_exchange {
     struct http *h;
     struct MHD_Connection *connection;
     struct http_conn *conn;
-    int refused;     /* a status: known from the header, told after the body */
+    int refused;     /* a status: known from the header, sent after the body */
     const char *bad; /* with status 400: what is wrong with its framing */
     char param[40];
     struct text body;

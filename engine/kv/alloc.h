@@ -73,7 +73,7 @@ struct kv_alloc_stat {
     int64_t reserved_tok; /* tokens of blocks that sequences have */
     int64_t n_live;       /* blocks, or with paged tables, that are reserved */
     int64_t
-        n_visited; /* list nodes, words and blocks that operations looked at: the bound of
+        n_visited; /* list nodes, words and blocks that operations visited: the bound of
                           an operation's work that a test checks */
 };
 

@@ -16,8 +16,8 @@
 /* The feature that is always 1. */
 #define CONSTANT KV_LEARN_N_HASHED
 
-/* How much weights are shrunk towards 0, so predictions towards the mean: from hardly to
- * nearly all the way. How much the texts of a data set tell differs by that much. */
+/* How much weights are shrunk towards 0, so predictions towards the mean: from hardly to nearly all
+ * the way. Data sets differ by that much in how well their texts predict lengths. */
 static const double lambdas[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1};
 #define N_LAMBDAS ((int)(sizeof(lambdas) / sizeof(lambdas[0])))
 

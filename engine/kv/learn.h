@@ -1,14 +1,13 @@
 /* kv/learn.h - a length predictor that is learned from answered requests.
  *
- * A request is described by features of its prompt: hashed words and pairs of words, its
- * length, signs of code, lists and questions, and the word that it begins with, which
- * tells what is asked for. Ridge regression on them gives the logarithm of the output's
- * length, and for each of KV_LEARN_CLASSES classes of equally many training outputs a score.
- * The uncertainty is the entropy of the scores, 1 where all classes are equally likely.
- * How strongly weights are shrunk is what predicts the last fifth of the examples best from
- * the others. The same examples give the same predictor.   Paper: ODMA 3.2, with ridge
- * regression in place of a small Transformer.   Threads: a predictor is immutable once
- * trained. */
+ * A request is described by features of its prompt: hashed words and pairs of words, its length,
+ * signs of code, lists and questions, and the word that it begins with, which shows what is asked
+ * for. Ridge regression on them gives the logarithm of the output's length, and for each of
+ * KV_LEARN_CLASSES classes of equally many training outputs a score. The uncertainty is the entropy
+ * of the scores, 1 where all classes are equally likely. How strongly weights are shrunk is what
+ * predicts the last fifth of the examples best from the others. The same examples give the same
+ * predictor.   Paper: ODMA 3.2, with ridge regression in place of a small Transformer.   Threads: a
+ * predictor is immutable once trained. */
 #ifndef KV_LEARN_H
 #define KV_LEARN_H
 

@@ -5,8 +5,8 @@
  * neighbours. A sequence gets the beginning of the shortest free run that holds it, and may
  * grow into the free run on its right. No run in use ever moves.
  *
- * Reserving, growing and releasing take constant time: free runs of each length are in a list,
- * and a tree of bits tells the next length that has one.
+ * Reserving, growing and releasing take constant time: free runs of each length are in a list, and
+ * a tree of bits finds the next length that has one.
  *
  * The paper names size classes, and blocks returned to their own class (alloc/odma_paper.c); here
  * the classes are the buckets' bounds as they are. Dividing superblocks into equal blocks of a

@@ -199,7 +199,7 @@ static double seconds_of(const struct measure *m, const double *seconds, int i)
     return r.estimate;
 }
 
-/* By m, or where it is NULL by seconds[n]. */
+/* Choose by m, or where it is NULL by seconds[n]. */
 static int choose(const struct measure *m, const double *seconds, int n,
                   const int64_t *complexity, double margin_frac)
 {
@@ -328,8 +328,8 @@ static int one_round(struct run *r, bool count)
     return rc;
 }
 
-/* One that is surely slower than the fastest, round by round and as a whole, is not looked
- * at any more. */
+/* Leave out each alternative that is surely slower than the fastest, round by round and as a
+ * whole. */
 static void leave_out_slower(struct measure *m)
 {
     int best = measure_choose(m, NULL, 0);

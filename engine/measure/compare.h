@@ -16,9 +16,9 @@
  *         15     1.8    7.2    1.0    6.1   2.5 18    17   43      1.0  13
  *         31     0.2    6.5    0.4    6.0   0.6 17    13   46      0.1  10
  *
- * The smallest is as good there, but of many trials a single lucky one decides it. Whether
- * two differ at all is told by the rounds' ratios, which no drift touches: measure_ratio().
- * A trial in which a thread lost its CPU is set apart where it took longer than every other.
+ * The smallest is as good there, but of many trials a single lucky one decides it. Whether two
+ * differ at all is decided by the rounds' ratios, which no drift touches: measure_ratio(). A trial
+ * in which a thread lost its CPU is set apart where it took longer than every other.
  *   Threads: one caller for each `struct measure`. */
 #ifndef MEASURE_COMPARE_H
 #define MEASURE_COMPARE_H

@@ -88,7 +88,7 @@ static void report(const struct measure *m, int n_colls, size_t bytes,
     }
 }
 
-/* By this rank's clock. */
+/* Measure all algorithms by this rank's clock. */
 static int measure_all(struct trial *t, struct measure *m, int n_colls,
                        struct par_choice *out, struct par_timings *timings)
 {

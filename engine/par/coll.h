@@ -67,7 +67,7 @@ struct par_rank {
     uint64_t spin_ns;
     uint64_t epoch[PAR_COLLS_MAX]; /* one counter for each algorithm, 0 at first */
     struct par_choice choice;      /* the same on all ranks */
-    uint64_t n_published;       /* words that rank 0 has told the others (par/choice.c) */
+    uint64_t n_published;       /* words that rank 0 has sent the others (par/choice.c) */
     uint64_t n_barriers;        /* calls of par_rank_barrier() */
     uint64_t n_waits, n_sleeps; /* waits that did not end at once; how often one slept */
     uint64_t wait_ns;           /* how long they took, as struct par_thread_stat counts */

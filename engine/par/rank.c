@@ -303,7 +303,7 @@ pid_t par_ranks_pid(struct par_ranks *p, int rank)
     return pid;
 }
 
-/* Those that can still end by themselves. */
+/* The number of ranks that can still end by themselves. */
 static int n_able(const struct par_ranks *p)
 {
     int n = 0;

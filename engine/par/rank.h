@@ -41,7 +41,7 @@ struct par_ranks_opts {
      * and may be called more than once. NULL: they are only killed at close. */
     void (*abort)(void *mem);
     void *mem;
-    /* Start no thread: par_ranks_check() and par_ranks_wait() look at the ranks themselves, for a
+    /* Start no thread: par_ranks_check() and par_ranks_wait() check the ranks themselves, for a
      * caller that must be able to fork() again. */
     bool no_watcher;
 };

@@ -24,7 +24,7 @@
 
 void par_futex_wait(atomic_uint *word, unsigned value)
 {
-    /* EINTR, EAGAIN and spurious wake-ups all lead to the caller's next look at its word
+    /* EINTR, EAGAIN and spurious wake-ups all lead to the caller's next check of its word
      */
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }

@@ -47,9 +47,9 @@ struct par_team_kind {
      * called. ERR_NOMEM, ERR_IO. */
     int (*start)(struct par_team *t);
     void (*stop)(struct par_team *t);
-    /* As par_team_run(), for n > 1. */
+    /* Like par_team_run(), for n > 1. */
     void (*run)(struct par_team *t, int n, par_fn fn, void *arg);
-    /* As par_barrier(), for phases of several threads. NULL: the teams' own. */
+    /* Like par_barrier(), for phases of several threads. NULL: the teams' own. */
     void (*barrier)(struct par_self *self);
 };
 extern const struct par_team_kind *const par_team_kinds[];

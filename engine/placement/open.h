@@ -51,8 +51,8 @@ MUST int model_open(struct model **out, const struct format_file *f,
                     struct par_team *team, const struct model_opts *o);
 void model_close(struct model **m);
 
-/* On which memory nodes the packed weights are, compared with the nodes of their owners.
- * The bytes of a row are the sum of its first four members. */
+/* A report of the memory nodes that the packed weights are on, compared with the nodes of their
+ * owners. The bytes of a row are the sum of its first four members. */
 enum model_weight_kind { /* a matrix by its enum model_mat, or one of: */
                          MODEL_WEIGHT_EMBED = MODEL_N_MATS,
                          MODEL_WEIGHT_NORMS, /* and biases */
@@ -64,9 +64,8 @@ struct model_numa_row {
     int64_t elsewhere_bytes; /* on another */
     int64_t absent_bytes;    /* not in memory */
     int64_t shared_bytes;    /* read from all nodes, or from an unknown one */
-    /* Those of the local and elsewhere bytes that are in large pages that owners on several nodes
-     * share, and the part of these on another node than the owner's, which is
-     * unavoidable. */
+    /* The part of the local and elsewhere bytes that is in large pages that owners on several nodes
+     * share, and the part of these on another node than the owner's, which is unavoidable. */
     int64_t mixed_bytes, mixed_elsewhere_bytes;
 };
 struct model_numa_report {
@@ -82,7 +81,7 @@ MUST int model_numa_report_get(const struct model *m, struct model_numa_report *
  * with an empty pool, before its pages are touched. A kernel that refuses gives a warning.
  * ERR_STATE: the pool is in use. ERR_NOMEM. */
 MUST int model_kv_bind(const struct model *m, struct kv_pool *pool);
-/* On which nodes they are, as in a row of model_numa_report_get(). */
+/* Find the nodes that keys and values are on, as in a row of model_numa_report_get(). */
 MUST int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
                            struct model_numa_row *out);
 #endif

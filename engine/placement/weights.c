@@ -367,7 +367,7 @@ static int check_router(const struct model *m, const struct format_file *f, int 
     return rc;
 }
 
-/* That this process has read from disks so far. */
+/* Bytes that this process has read from disks so far. */
 static int64_t disk_bytes(void)
 {
     struct rusage u;

@@ -142,9 +142,9 @@ static int by_estimate(const void *a, const void *b)
     return x->trial - y->trial;
 }
 
-/* Sets v[].ties and returns the index of the choice. A step's gain is had in every step, so
- * that no sure one is too small. Where the budget ended the comparison before its rounds tell
- * anything, a difference beyond the noise of a measurement counts. */
+/* Sets v[].ties and returns the index of the choice. A step's gain is had in every step, so that no
+ * sure one is too small. Where the budget ended the comparison before its rounds show anything, a
+ * difference beyond the noise of a measurement counts. */
 static int choose(struct decision *d, const struct plan_trials *s,
                   const struct measure *m, const double *seconds, const int64_t *order)
 {

@@ -1,4 +1,4 @@
-/* plan/evaluator.h - plug-ins that tell how long a configuration takes.
+/* plan/evaluator.h - plug-ins that find how long a configuration takes.
  *
  * One file in plan/evaluator/ ends in one `const struct plan_evaluator
  * plan_evaluator_<stem>`: `contention` asks the simulator, `measured` runs the engine on

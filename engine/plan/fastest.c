@@ -34,7 +34,7 @@ static bool first_of_core(const struct topo_machine *m, const int *pus, int n, i
     return true;
 }
 
-/* By node, those of a node in their order. */
+/* Sort by node and keep the order within a node. */
 static void sort_by_node(const struct topo_machine *m, int *pus, int n)
 {
     for (int i = 1; i < n; i++) {

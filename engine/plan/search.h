@@ -41,7 +41,7 @@ struct plan_search_opts {
     void *progress_ctx;
 };
 
-/* At least as many as the paper's k. */
+/* The most candidates that are ranked, at least the paper's k. */
 #define PLAN_RANKED_MAX 16
 
 struct plan_search_result {

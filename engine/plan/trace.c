@@ -112,7 +112,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* In place: sorted. */
+/* Sorts prompts[] in place. */
 static void prompts_of(struct plan_points *out, int64_t *prompts, int64_t n)
 {
     struct parts p;

@@ -24,7 +24,7 @@ struct report {
     struct par_thread_stat threads[CPU_MAX];
 };
 
-/* In shared memory. */
+/* The part of the state that is in shared memory. */
 struct control {
     struct par_flag
         go[PAR_RANKS_MAX]; /* the step that a rank is to run; written by rank 0 */
@@ -145,7 +145,7 @@ static void report(struct model_procs *p, int rc, uint64_t step)
     par_flag_set(&p->self, &r->done, step);
 }
 
-/* Until it is told to end, or another rank has failed. */
+/* Serve steps until this rank is told to end, or another one has failed. */
 static int serve_steps(struct model_procs *p)
 {
     struct par_flag *go = &p->control->go[p->rank];
@@ -209,7 +209,7 @@ static void abort_all(struct model_procs *p)
     }
 }
 
-/* By the thread that watches the children, again and again. */
+/* Called again and again by the thread that watches the children. */
 static void abort_comms(void *mem)
 {
     struct model_procs *p = mem;

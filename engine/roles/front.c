@@ -72,9 +72,9 @@ static void *write_all(void *arg)
 
 static int read_one(struct roles_front *f, int machine);
 
-/* The prompt machine has said the first token before the token machine could have its own, and
- * what it said is still to be read; so is why it has dropped a request, before the token machine
- * can say that it was. */
+/* The prompt machine has sent the first token before the token machine could have its own, and its
+ * message is still to be read; so is its reason for dropping a request, before the token machine
+ * can report that it was dropped. */
 static void read_prompt_machine(struct roles_front *f, int64_t attempt)
 {
     for (;;) {
@@ -492,7 +492,7 @@ static int starter_main(void *arg, int rank)
     return roles_starter(&f->u);
 }
 
-/* So that a read from it ends, should it be stopped. By the thread that watches it. */
+/* Called by the thread that watches the starter: a read from it ends even where it is stopped. */
 static void abort_reads(void *mem)
 {
     const struct roles_front *f = mem;
@@ -621,7 +621,7 @@ static void on_probe_token(void *ctx, int64_t request, int32_t id, const float *
     p->finish = finish;
 }
 
-/* Until the second token. */
+/* Measure the time until the second token. */
 static int probe(struct serve *s, int64_t n_tok, uint64_t *ns)
 {
     int32_t *ids = mem_new(MEM_OTHER, (size_t)n_tok, sizeof(*ids));
@@ -720,7 +720,7 @@ static int measure_link(struct serve *s, const struct roles_opts *o)
     return OK;
 }
 
-/* Those that were started by others. */
+/* Wait for the machines that were started by others. */
 static int wait_for_machines(struct roles_front *f)
 {
     TRY(roles_check_joining(&f->u));

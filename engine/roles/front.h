@@ -20,7 +20,7 @@ struct roles_pending {
         token; /* machines; token -1: the prompt machine has it alone, or none does */
     int64_t prompt_tok;     /* of this attempt */
     bool decodes;           /* it has more than one new token */
-    bool has_first;         /* the prompt machine has told its token of this attempt */
+    bool has_first;         /* the prompt machine has sent its token of this attempt */
     bool has_more;          /* and the token machine one */
     struct serve_request r; /* as it came */
     int32_t *ids;  /* [n_prompt + max_new] the prompt, and what its client got so far */

@@ -90,7 +90,7 @@ static void tell(struct machine *m, struct roles_message *head, const void *more
         err_clear(); /* the reader says that the front has gone */
 }
 
-/* With a text. */
+/* Send a message with a text. */
 static void tell_why(struct machine *m, struct roles_message *head, const char *why)
 {
     char text[ROLES_TEXT_BYTES];
@@ -428,7 +428,7 @@ static void on_sent(void *ctx, uint64_t transfer, int rc)
 
 /* ---- the ends of transports; on the thread that reads ---- */
 
-/* On both ends as many as the one that offers may have. */
+/* Both ends have as many transfers as the one that offers may have. */
 static int most_transfers(const struct roles_setup *u, int receiver)
 {
     return (int)u->spec.engine[u->home[receiver]].max_seqs;
@@ -529,7 +529,7 @@ static void close_ends(struct machine *m, int peer)
             close_end(x);
 }
 
-/* Those before `x`. */
+/* Close the ends that `x` replaces. */
 static void close_older(struct end *x)
 {
     for (struct end *old = x->next; old; old = old->next)

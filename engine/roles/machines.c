@@ -137,7 +137,7 @@ static int open_connection(struct roles_front *f, int from, int to)
     return rc;
 }
 
-/* That a machine means; NULL: there is another one by now. */
+/* The connection that a machine's message means; NULL: there is another one by now. */
 static struct roles_connection *connection_of(struct roles_front *f, int machine,
                                               const struct roles_message *m)
 {

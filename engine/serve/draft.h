@@ -13,7 +13,7 @@
 
 #include "serve/engine.h"
 
-/* Who guesses. */
+/* A source of guesses. */
 struct serve_drafter {
     /* *state: closed with close(), also after an error. `from`: the option. */
     int (*open)(void **state, struct serve_engine *s, const char *from);

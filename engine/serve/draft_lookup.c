@@ -1,6 +1,6 @@
-/* Guesses that are looked up: what followed when the sequence last ended like this, in its prompt
- * or its output. They cost no step, and come true where an answer repeats what was said: code, a
- * document to summarise, lists. */
+/* Guesses by look-up: the tokens that followed when the sequence last ended like this, in its
+ * prompt or its output. They cost no step, and come true where an answer repeats earlier text:
+ * code, a document to summarise, lists. */
 #include "serve/draft.h"
 
 #include <string.h>

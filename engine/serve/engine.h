@@ -221,7 +221,7 @@ MUST int serve_loop_open(struct serve_engine *s,
 /* Add a step that took step_ns to what is reported of the use of memory. */
 void serve_count_memory(struct serve_engine *s, int64_t step_ns);
 
-/* As kv_reserve(), and gives up sequences that are kept where memory is short. */
+/* Like kv_reserve(), but gives up sequences that are kept where memory is short. */
 MUST int serve_kv_reserve(struct serve_engine *s, const struct kv_need *need,
                           struct kv_slot *out);
 void serve_reuse_close(struct serve_engine *s);

@@ -1,10 +1,10 @@
 /* serve/handoff.h - requests whose prompt is computed by one engine and whose tokens by another.
  *
  * A request is submitted to both. The prompt side computes the prompt and the first token. The
- * token side reserves memory, is told when the prompt's keys and values are in it, computes those
- * of the first token and goes on. How they get there is a transport's affair: both sides only lend
- * it their slots. Plans, ranks, threads and allocators may differ; the model and the type of keys
- * and values are the same.
+ * token side reserves memory, is notified when the prompt's keys and values are in it, computes
+ * those of the first token and goes on. How they get there is a transport's affair: both sides only
+ * lend it their slots. Plans, ranks, threads and allocators may differ; the model and the type of
+ * keys and values are the same.
  *
  *   prompt side                             token side
  *   serve_submit(max_new = 1)               serve_submit(max_new of the whole request)

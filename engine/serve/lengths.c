@@ -110,8 +110,8 @@ int serve_predict(struct serve_engine *s, struct serve_seq *q)
     return rc == OK ? OK : err_prefix(rc, "kv_predict");
 }
 
-/* By its prediction. That a request which ignores the end of text has exactly max_new tokens is
- * for the predictor to know. Of others max_new is a limit. */
+/* The need by the request's prediction. That a request which ignores the end of text has exactly
+ * max_new tokens is for the predictor to know. Of others max_new is a limit. */
 static struct kv_need predicted_need(const struct serve_engine *s,
                                      const struct serve_seq *q)
 {

@@ -18,11 +18,11 @@
  * odma_replay uses the same number. */
 #define MAX_AGE 256
 
-#define SHORTEST_TOK 16 /* fewer are computed as fast as they are looked for */
+#define SHORTEST_TOK 16 /* fewer are computed as fast as they are found */
 
 /* ---- what is kept ---- */
 
-/* Without its memory. */
+/* Drop a kept sequence from the list; its memory is not released. */
 static void forget(struct serve_reuse *u, struct serve_kept *k)
 {
     u->kept_tok -= k->kv.n_tok;

@@ -252,7 +252,7 @@ static int tuned_row(void *ctx, const struct kern_variant *v, const struct kern_
     return rc;
 }
 
-/* Those of the file asked for, otherwise the plan's. */
+/* Take the schedules of the file asked for, otherwise the plan's. */
 static int phase_schedules(struct serve_engine *s, struct model_phase *phase,
                            const struct plan_phase *f)
 {

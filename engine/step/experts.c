@@ -1,12 +1,12 @@
 /* A mixture of experts in place of the MLP: which experts each row has, their products, and the
  * weighted sum.
  *
- * The router's products tell each row's k experts. Rows are gathered by expert, so that an expert
- * multiplies all its rows at once, and every thread computes its own columns of all experts: of
- * (gate, up) in a first pass, of down in a second one. Since a thread has whole columns of down
- * it adds up what it computed itself, and the sum of a row is in the order of its experts'
- * weights, whatever rows are in the step. A shared expert is one more, which all rows have. Where
- * an accelerator computes a part (step/offload.h), its own sum is added to that of the CPU.
+ * The router's products determine each row's k experts. Rows are gathered by expert, so that an
+ * expert multiplies all its rows at once, and every thread computes its own columns of all experts:
+ * of (gate, up) in a first pass, of down in a second one. Since a thread has whole columns of down
+ * it adds up what it computed itself, and the sum of a row is in the order of its experts' weights,
+ * whatever rows are in the step. A shared expert is one more, which all rows have. Where an
+ * accelerator computes a part (step/offload.h), its own sum is added to that of the CPU.
  *   Threads: see step.h. */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* step/stored.h - tells that a layer's keys and values are stored, while the step goes on: who
- * sends them elsewhere need not wait for its end.   Paper: Splitwise IV-C. */
+/* step/stored.h - the report that a layer's keys and values are stored, while the step goes on: a
+ * caller that sends them elsewhere need not wait for its end.   Paper: Splitwise IV-C. */
 #ifndef STEP_STORED_H
 #define STEP_STORED_H
 

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "topo/machine_text.h"
 
-/* Kinds of CPU told apart; the most seen so far are five. */
+/* Kinds of CPU that are distinguished; the most seen so far are five. */
 #define KINDS_MAX 64
 /* Cores of one type are of one kind up to this ratio of their capacities: a chip's best
  * cores clock a little higher, and leaving the others out would cost more than it gains. */
@@ -126,7 +126,7 @@ static int nearest_node(const struct machine *m, hwloc_obj_t pu, int *assumed)
 struct kind {
     int efficiency;
     double capacity, mhz; /* the kernel's capacity; 0: unknown */
-    const char *type;     /* "IntelCore", ...; "": not told */
+    const char *type;     /* "IntelCore", ...; "": unknown */
 };
 
 static struct kind kind_at(hwloc_topology_t hw, int i)
@@ -153,8 +153,7 @@ static bool differ(double a, double b)
     return a > 0 && b > 0 && (a > KIND_RATIO * b || b > KIND_RATIO * a);
 }
 
-/* Clocks tell kinds apart among cores of a known type only: those of a uniform chip differ
- * too. */
+/* Clocks distinguish kinds among cores of a known type only: those of a uniform chip differ too. */
 static bool other_kind(const struct kind *a, const struct kind *b)
 {
     if (*a->type && *b->type && strcmp(a->type, b->type) != 0)

@@ -24,9 +24,9 @@ void tune_trial_shape(const struct tune_shape *s, const struct kern_mat *w,
 void tune_first_tile(const struct tune_search *q, struct tune_mk mk,
                      struct kern_schedule *s);
 
-/* From s, in place, on n_threads threads of the shape on the bench. *seconds: its time at
- * the end, never above that of its start; infinite when the start is not legal.
- * bound may be NULL. constant_step: one tile a step (scale-up as Roller does it). */
+/* Improve s in place, on n_threads threads, for the shape on the bench. *seconds: its time at the
+ * end, never above that of its start; infinite when the start is not legal. bound may be NULL.
+ * constant_step: one tile a step (scale-up as Roller does it). */
 MUST int tune_fast_start(struct tune_search *q, struct kern_schedule *s, int n_threads,
                          const struct tune_bound *bound, bool constant_step,
                          double *seconds);

@@ -417,8 +417,8 @@ static void choose_dir(struct compare_folders *f, const struct commits *c,
     compare_folders_fill(f);
 }
 
-/* Rounds until there is a verdict. The looks are at 6, 8, 10, 13 ... rounds: one after every
- * round would take longer than the rounds of a small job. */
+/* Rounds until there is a verdict. They are checked after 6, 8, 10, 13 ... rounds: a check after
+ * each round would take longer than the rounds of a small job. */
 static int decide(struct commits_step *s, const struct commits *c,
                   struct compare_rounds *r, const struct compare_folders *f)
 {

@@ -33,7 +33,7 @@ extern const struct opt_row commits_opt_table[];
 enum commits_verdict {
     COMMITS_SAME,    /* not worse by more than the margin */
     COMMITS_WORSE,   /* worse by more than the margin in at least one metric */
-    COMMITS_UNKNOWN, /* it could not be said within the limit of rounds */
+    COMMITS_UNKNOWN, /* it could not be decided within the limit of rounds */
     COMMITS_SKIPPED, /* it was not built or did not run */
 };
 const char *commits_verdict_name(enum commits_verdict v);

@@ -8,7 +8,8 @@
 
 #include "experiments/report/compare_report.h"
 
-/* In the folder of records whose rounds ended by what they showed: as many as were needed. */
+/* A file in the folder of records whose rounds ended by what they showed, as many as were
+ * needed. */
 #define COMPARE_ROUNDS_FILE "rounds.json"
 
 /* Where the records of a comparison of jobs are. */
@@ -17,7 +18,7 @@ struct compare_folders {
 };
 /* All others from f->dir. */
 void compare_folders_fill(struct compare_folders *f);
-/* Kept from the first round on: an interval of the records must allow for the looks.
+/* Kept from the first round on: an interval of the records must allow for the repeated checks.
  *   precision  NaN: the rounds ended by a verdict */
 MUST int compare_folders_keep(const struct compare_folders *f, int64_t n,
                               double precision, const char *stopped);

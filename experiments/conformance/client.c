@@ -282,7 +282,7 @@ static struct timespec time_at(uint64_t ns)
                              .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-/* Until all have ended or the time is over, with the lock held. */
+/* Wait until all have ended or the time is over, with the lock held. */
 static bool wait_all(struct conform_client *c, const struct conform_answer *a, int n,
                      uint64_t end_ns)
 {

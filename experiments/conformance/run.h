@@ -37,7 +37,8 @@ struct conform_outcome { /* of a relation */
     int64_t n_failed;        /* requests that ended with an error */
     char error[160];         /* of the first of them */
     char note[160];
-    /* That noise alone gives as many differences; they are more than noise. */
+    /* p: the probability that noise alone gives as many differences; wrong: they are more than
+     * noise. */
     double p[CONFORM_N_MODES];
     bool wrong[CONFORM_N_MODES];
 };

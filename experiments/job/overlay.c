@@ -144,7 +144,7 @@ static int unknown_name(const struct job_overlay_kind *k, const json_t *list,
     return rc;
 }
 
-/* Those of `list` that `wanted` names: one name, a list of names, or NULL for all. New
+/* Choose those of `list` that `wanted` names: one name, a list of names, or NULL for all. New
  * references in *names and *overlays. */
 static int choose(const struct job_overlay_kind *k, const json_t *list,
                   const json_t *wanted, json_t *names, json_t *overlays,

@@ -248,7 +248,7 @@ static void decide(struct compare_result *r, const struct compare_opts *o)
         r->verdict = COMPARE_WORSE;
 }
 
-/* Without the A/A. */
+/* Compare a and b, without the A/A. */
 static int compare_sides(struct compare_result *out, const struct compare_side *a,
                          const struct compare_side *b, const struct compare_opts *o)
 {
@@ -349,8 +349,8 @@ static int compare_again(struct compare_aa *out, const struct compare_side *a,
     return OK;
 }
 
-/* Is a verdict below what the A/A could have told apart? A second arm that knows nothing supports
- * none. */
+/* Withdraw a verdict on a difference that is smaller than the A/A could have shown. A second arm
+ * whose A/A has no interval supports no verdict. */
 static void doubt(struct compare_result *r, const struct compare_opts *o)
 {
     const bool arm = o->aa_source == COMPARE_AA_ARM;

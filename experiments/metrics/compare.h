@@ -13,7 +13,7 @@
  *
  * Where the restarts ended when the interval was narrow enough (`sequential`), the first of these
  * is a confidence sequence (base/stats_sequence.h) of the ratios of restart k of B and of A, since
- * Student's t is too narrow for who looks after each restart.
+ * Student's t is too narrow for a check after each restart.
  *
  * The A/A compares A with A again by the same rule, so that any difference it shows is noise.
  * The smallest difference that a comparison could have seen is the end of the A/A's interval

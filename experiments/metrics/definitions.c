@@ -500,7 +500,7 @@ static double offered_rate(const struct metrics_work *w, const char **why)
     return rate(&s, why, "all requests were intended at one moment");
 }
 
-/* Not those that the harness rejected or canceled. */
+/* Did the system end it? The harness rejected or canceled the others. */
 static bool ended(const struct metrics_row *r)
 {
     return r->status == METRICS_OK || r->status == METRICS_FAILED;

@@ -19,7 +19,7 @@
 
 enum metrics_status {
     METRICS_OK,       /* exactly the tokens asked for */
-    METRICS_FAILED,   /* the system said so, or ended with another number of tokens */
+    METRICS_FAILED,   /* the system reported it, or ended with another number of tokens */
     METRICS_TIMEOUT,  /* canceled by the harness */
     METRICS_REJECTED, /* not sent: too many outstanding, or the cell was ended */
 };

@@ -13,12 +13,12 @@
  * where the drift is 0, it is like |B|, the absolute value of a Brownian motion (Lévy 1948), and
  * below the capacity it is smaller. Robbins' normal mixture (1970) bounds |B| at all times at once,
  *     |B(n)| < sqrt(v (n + r) (2 ln(1/a) + ln((n + r)/r)))  for all n, with probability 1 - a,
- * so that looking after every request raises no further alarm. The variance v of a step is
- * measured (an asymptotic confidence sequence: Waudby-Smith et al. 2024) and is at least that
- * of the arrivals, over gaps and over runs of gaps, as the schedule of the cell has them: the
- * bursts of a trace are known before it runs. Half of the false alarms are given to each walk.
- * In addition the backlog, the requests in the system, must exceed the square root of the number
- * of arrivals, so that prompts that become longer at a low load are no saturation.
+ * so that a check after every request raises no further alarm. The variance v of a step is measured
+ * (an asymptotic confidence sequence: Waudby-Smith et al. 2024) and is at least that of the
+ * arrivals, over gaps and over runs of gaps, as the schedule of the cell has them: the bursts of a
+ * trace are known before it runs. Half of the false alarms are given to each walk. In addition the
+ * backlog, the requests in the system, must exceed the square root of the number of arrivals, so
+ * that prompts that become longer at a low load are no saturation.
  *
  * False alarms: at most METRICS_SATURATION_ALPHA of the cells whose rate is at or below the
  * capacity, whatever their length. The bound is asymptotic, and steps of service are taken as

@@ -79,7 +79,8 @@ void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
             fn(ctx, o.name);
 }
 
-/* Its own interval, or what its A/A could not have told from it where that is wider. */
+/* The value's own interval, or the range that its A/A could not have distinguished from it where
+ * that is wider. */
 static struct claim_range scaled(double factor, const json_t *headline)
 {
     const json_t *lo = json_object_get(headline, "lo"),

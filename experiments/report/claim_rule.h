@@ -53,7 +53,7 @@ void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
 /* Does a sound rule hold?
  *   headline   {name: {"value": number or null, "why", "lo", "hi", "detectable_frac"}} of a
  *              record; lo and hi, where present, are the value's interval, which reaches at least
- *              as far as the A/A could not have told apart
+ *              as far as the A/A could not have shown a difference
  *   tolerance  a comparison may be missed by this share of its right side
  *   found      gets every comparison with its numbers; what fails or is undecided is marked. For
  *              CLAIM_UNKNOWN and CLAIM_ABSENT it gets the reason. */

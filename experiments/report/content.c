@@ -240,7 +240,7 @@ static void put_coverage(struct text *out, const struct report *r)
 
 /* --- the page */
 
-/* Those of a paper with a record or a problem, or the others. */
+/* Put a paper's experiments that have a record or a problem, or the others. */
 static int put_experiments(struct text *out, const struct report *r, const char *paper,
                            bool recorded, const char *dir, int *n)
 {

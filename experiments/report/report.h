@@ -47,7 +47,7 @@ void report_fini(struct report *r);
 
 /* The head of one host's record; NULL: it has none. Lent. */
 const json_t *report_record_on(const json_t *host, const struct report_experiment *e);
-/* That of the first host that has one. */
+/* The record of the first host that has one. */
 const json_t *report_record(const struct report *r, const struct report_experiment *e);
 /* The one that `testbed check` judges. */
 const json_t *report_checked(const struct report *r, const struct report_experiment *e);
@@ -83,7 +83,7 @@ const char *report_label(const json_t *host);
 void report_put_number(struct text *out, const json_t *h);
 /* "a1bb4eb1c2 with changes, 2026-11-22" */
 void report_put_origin(struct text *out, const json_t *head);
-/* As of export_put_warnings(). */
+/* The same as of export_put_warnings(). */
 void report_put_warnings(struct text *out, const json_t *head);
 /* The verdict of one record, with what was found. `head` NULL: no record. */
 void report_put_verdict(struct text *out, const struct claim *c, const json_t *head);

@@ -50,7 +50,7 @@ double run_bound_scaled(double bound, double card, double before, double after)
     return isnan(share) ? bound : bound * share;
 }
 
-/* A wrong roof would flatter every number under it, so it is said once and not used. */
+/* A wrong roof would flatter every number under it, so it is reported once and not used. */
 static void warn_no_bound(const struct run_bound *b, struct run_session *s)
 {
     bool read = isnan(b->read_gbps), peak = isnan(b->peak_gflops);

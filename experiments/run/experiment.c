@@ -37,7 +37,7 @@ static size_t n_requests_of(const struct job_cell *c)
     return (size_t)(n + number_at(c, "load", "warmup_requests"));
 }
 
-/* By their own schedule where all cells have one, else by their requests; cells of a study
+/* Cells weigh by their own schedule where all have one, else by their requests; cells of a study
  * weigh alike. */
 static double weight_of(const struct job *j, const struct job_cell *c)
 {

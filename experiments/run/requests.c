@@ -99,7 +99,7 @@ static void append_synthetic(struct builder *b, const struct dataset_item *item)
     b->out->n_ids += (size_t)item->n_prompt;
 }
 
-/* At least one token each way, and both within the longest sequence. */
+/* Cut the request to the longest sequence, with at least one token each way. */
 static void fit(struct builder *b, struct sut_request *r)
 {
     int64_t n_prompt = r->n_prompt, n_output = r->n_output;

@@ -27,7 +27,7 @@
 struct flight {
     struct metrics_row *rows;
     int64_t **token_ns; /* [n] where each row's times go, n_output_tok each */
-    bool *ended;        /* [n] the adapter said so: its prompt is free again */
+    bool *ended;        /* [n] the adapter reported it: its prompt is free again */
     size_t n;
     int64_t first_request; /* the system-wide number of row 0 */
     uint64_t start_ns;
@@ -47,10 +47,10 @@ struct flight {
     bool finished;                         /* the load generator has returned */
 };
 
-/* ---- the system, and what it tells of requests ---- */
+/* ---- the system, and its reports on requests ---- */
 
-/* After an event that the detector of saturation was told: end the cell if it asks for that.
- * Lock held. */
+/* After an event that the detector of saturation has seen: end the cell if it asks for that. Lock
+ * held. */
 static void flight_saturation(struct flight *f)
 {
     if (f->end_saturated && !f->over && metrics_saturation_result(f->saturation)->found)

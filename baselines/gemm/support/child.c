@@ -166,7 +166,7 @@ static _Noreturn void refuse(void)
     _exit(0);
 }
 
-/* The shape of `j`, and where its result is looked at: of a shape that was checked. */
+/* Read the shape from `j`. */
 static int shape_read(const json_t *j, const struct gemm_setting *s)
 {
     const char *type, *threads = getenv("OMP_NUM_THREADS");

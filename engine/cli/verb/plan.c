@@ -195,7 +195,7 @@ static void show_progress(void *ctx, const struct plan_progress *p)
     fflush(stderr);
 }
 
-/* By the method alone. */
+/* Plan by the method alone. */
 static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
                      const struct cli_plan_progress *progress, bool live)
 {

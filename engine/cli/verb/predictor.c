@@ -500,7 +500,7 @@ static void print_text(const struct eval *v, const struct kv_learned_from *from)
 
 /* --- from begin to end */
 
-/* Those that are not too long; the longest is set where it is not given. */
+/* Choose the examples that are not too long; the longest is set where it is not given. */
 static int choose(struct eval *v, struct kv_example *e, int64_t n)
 {
     int64_t longest = v->flags->max_tok;

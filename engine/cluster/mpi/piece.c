@@ -9,7 +9,7 @@
 #include "cluster/mpi/impl.h"
 #include "kv/slot_runs.h"
 
-#define OUTSIDE_NS UINT64_C(200000) /* how long a target looks before it helps MPI on */
+#define OUTSIDE_NS UINT64_C(200000) /* how long a target polls before it helps MPI on */
 
 struct piece {
     struct cluster_mpi_end *e;

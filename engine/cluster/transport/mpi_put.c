@@ -1,5 +1,5 @@
-/* One-sided. The message that announces a piece comes before it; the receiver looks for the flag,
- * which the sender sets when a flush has said that all puts are there: puts are unordered. */
+/* One-sided puts. The message that announces a piece comes before it; the receiver polls the flag,
+ * which the sender sets when a flush has confirmed that all puts are there: puts are unordered. */
 #include "cluster/mpi/mpi.h"
 
 const struct cluster_transport cluster_transport_mpi_put = {

@@ -1,7 +1,7 @@
 /* ONNX files of decoders: the graph is read and rewritten (graph/), and has to be a decoder of the
  * Llama family (graph/decoder.h). Its weights are copied to f32, as [out, in]. An ONNX file has no
- * tokenizer, no tokens that end a text, and no longest context: up to how many
- * tokens its mask and its angles were looked at stands for that. */
+ * tokenizer, no tokens that end a text, and no longest context: the number of tokens up to which
+ * its mask and angles were checked stands for that. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -105,7 +105,7 @@ static const char source[] =
     "        (uint)((__global const ushort *)panel)[(k / 2 * 16 + c) * 2 + k % 2] << "
     "16);\n"
     "}\n"
-    /* As kern_form_code(), kern_form_weight(). */
+    /* The same as kern_form_code() and kern_form_weight(). */
     "int code(const struct gemm_args *a, bytes s, int k, int c) {\n"
     "    int j = k / 4, lane = 4 * c + k % 4, low;\n"
     "    if (a->bits == 8) return s[64 * j + lane];\n"

@@ -1,11 +1,10 @@
-/* From here on a step computes only the rows whose logits are wanted. */
+/* After this operator a step computes only the rows whose logits are wanted. */
 #include <string.h>
 
 #include "step/step.h"
 
-/* Copies the rows whose logits are wanted. Copies their
- * residual stream to x_last. w->rows tells where these rows are in the output of
- * attention. */
+/* Copies the residual stream of the rows whose logits are wanted to x_last. w->rows is set to where
+ * these rows are in the output of attention. */
 static void run(struct model_thread_ctx *w, const struct model_op *op)
 {
     const struct model *m = w->m;

@@ -22,7 +22,7 @@ static void check_tokens(struct record_view *v, size_t i)
         record_fault_row(v, "dispatch_ns", i,
                          "expected it sent before its first token, at %lld, found %lld",
                          (long long)first, (long long)r->dispatch_ns);
-    /* A canceled one is closed with the time at which the harness looked. */
+    /* A canceled one is closed with the time at which the harness noticed. */
     if (r->n_tok && r->status != METRICS_TIMEOUT &&
         r->done_ns < r->token_ns[r->n_tok - 1])
         record_fault_row(v, "done_ns", i,
