@@ -75,7 +75,7 @@ struct counters_meter {
     const struct counters_list *l;
     bool whole_machine;
     struct counters *papi, *perf;
-    /* Which names of `papi` and `perf` are an event's. */
+    /* The index of each event's name in `papi` and `perf`. */
     int papi_at[COUNTERS_EVENTS_MAX]; /* -1: not through PAPI */
     int perf_at[COUNTERS_EVENTS_MAX];
     int n_papi, n_perf;

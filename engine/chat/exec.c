@@ -390,7 +390,7 @@ static void check_named(struct chat_run *r, const struct chat_node *macro,
     }
 }
 
-/* Which call block a macro is called by, if it asks. */
+/* Bind the call block that a macro is called by, if the macro uses it. */
 static void bind_caller(struct chat_run *r, const struct chat_node *macro,
                         const struct chat_value *caller)
 {

@@ -1,4 +1,4 @@
-/* Which tensors a model has: their names in each naming, and their shapes. */
+/* The tensors of a model: their names in each naming, and their shapes. */
 #include <stdio.h>
 #include <string.h>
 

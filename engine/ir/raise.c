@@ -287,7 +287,7 @@ static bool is_loop(const struct ir_node *n, void *arg)
     return n->kind == IR_LOOP || n->kind == IR_FOR;
 }
 
-/* Which letter stands for the loop: M, N and K of a product, else that of its counter. */
+/* The letter that stands for the loop: M, N and K of a product, else that of its counter. */
 static char letter_of(const struct raiser *r, const struct ir_node *loop)
 {
     const struct ir_node *hi = loop->k[1];

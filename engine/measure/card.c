@@ -462,10 +462,9 @@ double measure_card_read_gbps(const json_t *card, int n_threads)
 double measure_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads)
 {
-    /* Which arithmetic each promise allows. Relaxed: an error no larger than activations
-     * in bf16 would make; f32 weights would have to be rounded too, so they gain nothing.
-     * With quantised weights ("q4_0", "w4c") a8 computes in integers; for the others
-     * it is relaxed. */
+    /* The arithmetic that each promise allows. Relaxed: an error no larger than activations in bf16
+     * would make; f32 weights would have to be rounded too, so they gain nothing. With quantised
+     * weights ("q4_0", "w4c") a8 computes in integers; for the others it is relaxed. */
     const bool quantised = strchr("qw", type[0]), a8 = strcmp(precision, "a8") == 0;
     static const struct {
         const char *type, *precision, *prefix;

@@ -1,4 +1,4 @@
-/* Which units a rank has, and its part of each matrix: a description of the same bytes. */
+/* The units of a rank, and its part of each matrix: a description of the same bytes. */
 #include <assert.h>
 
 #include "model/limits.h"

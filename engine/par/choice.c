@@ -1,4 +1,4 @@
-/* Which all-reduce for which size. All ranks must take the same one, so a table is only
+/* The choice of an all-reduce for each size. All ranks must take the same one, so a table is only
  * changed where all of them meet: rank 0's times decide, the others copy its table. */
 #include "base/clock.h"
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Which node a page goes to that several may want. */
+/* The choice of the node for a page that several nodes may want. */
 #include <assert.h>
 
 #include "base/mem.h"

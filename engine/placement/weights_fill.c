@@ -1,5 +1,5 @@
-/* From tensors of a file to panels: which row of which tensor each column is, and which
- * thread packs it. */
+/* From tensors of a file to panels: the tensor and row that each column is from, and the thread
+ * that packs it. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -106,7 +106,7 @@ static void tries_text(struct text *t, const struct plan *p)
         text_printf(t, "  why: %s\n", p->why);
 }
 
-/* Which phase a mixed batch is cheaper under, where both tables are there. */
+/* State the phase under which a mixed batch is cheaper, where both tables are there. */
 static void crossover_text(struct text *t, const struct plan *p)
 {
     const struct plan_costs *a = &p->decode.costs, *b = &p->prefill.costs;

@@ -1,4 +1,4 @@
-/* Which schedule multiplies which matrix of a rank, for each number of rows. */
+/* The schedules with which a rank multiplies its matrices, for each number of rows. */
 #include "base/mem.h"
 #include "ranks/phase.h"
 #include "step/context.h"
@@ -74,7 +74,7 @@ static int fill(const struct model_phase *p, int rank, enum model_mat which,
     return rc;
 }
 
-/* Which table serves a rank's part of a matrix; returns how many there are. */
+/* Number the tables that serve the ranks' parts of matrices; returns how many there are. */
 static int number_tables(const struct model_phase *p, int *table)
 {
     int n = 0;

@@ -319,7 +319,7 @@ static void on_first(void *ctx, int64_t request, int32_t id, const float *logits
     pthread_mutex_lock(&m->lock);
     e->ended = true;
     sender = e->end->sender; /* NULL: it is closed, or the process ends */
-    /* Where its transfer failed, the token machine says so, or the connection has failed. */
+    /* Where its transfer failed, the token machine reports it, or the connection has failed. */
     if (finish != SERVE_CANCELED || e->canceled)
         tell_token(e, id, finish == SERVE_LENGTH ? SERVE_RUNNING : finish);
     e->reported = true; /* the token machine says the rest */

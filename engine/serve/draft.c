@@ -1,4 +1,4 @@
-/* Which sequences get guesses, how many, and what became of them. */
+/* The sequences that get guesses, the number of these, and their outcome. */
 #include "serve/draft.h"
 
 #include <string.h>

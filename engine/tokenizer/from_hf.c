@@ -284,7 +284,7 @@ static int normalised_bit(const struct hf *h, const json_t *v, size_t i, int *bi
     return OK;
 }
 
-/* Which added tokens take the whitespace around them, or are those of normalised text. */
+/* Mark the added tokens that take the whitespace around them, or are those of normalised text. */
 static int set_strips(struct hf *h)
 {
     struct tok *t = h->t;

@@ -54,9 +54,9 @@ __attribute__((format(printf, 2, 3))) static void add_note(struct build *b,
 
 /* ---- the largest symmetric subset ---- */
 
-/* Which arities give the most PUs, if a node with fewer children than its level's arity
- * is left out and one with more loses the rest. Exact: every number of children that
- * occurs is tried, from the PUs up, unless even all nodes left could not beat the best. */
+/* The search for the arities that give the most PUs, if a node with fewer children than its level's
+ * arity is left out and one with more loses the rest. Exact: every number of children that occurs
+ * is tried, from the PUs up, unless even all nodes left could not beat the best. */
 struct reduction {
     const struct build *b;
     int *kids[LEVELS_MAX]; /* [level][block] children that can stay */

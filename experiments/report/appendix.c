@@ -70,7 +70,7 @@ static void put_record(struct text *out, const json_t *record)
     text_puts(out, ".");
 }
 
-/* How to run it, and the verdicts on its claims of that paper. */
+/* Put how to run the experiment, and the verdicts on its claims of that paper. */
 static int put_experiment(struct text *out, const struct claims *claims, size_t first,
                           int n_of[])
 {

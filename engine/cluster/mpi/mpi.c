@@ -13,7 +13,8 @@
 #include "cluster/mpi/impl.h"
 #include "cluster/wire.h"
 
-/* How each launcher says what a process is, and the library that it belongs to. */
+/* The variable with which each launcher states the rank of a process, and the library that it
+ * belongs to. */
 static const struct {
     const char *rank, *library;
 } launchers[] = {{"OMPI_COMM_WORLD_RANK", "mpi/openmpi.so"},

@@ -49,7 +49,7 @@ static double waste(int64_t items, int64_t parts)
     return (double)((items + parts - 1) / parts * parts) / (double)items;
 }
 
-/* How much longer the slice takes on the shape than its arithmetic says. */
+/* How much longer the slice takes on the shape than its arithmetic suggests. */
 static double log_fit(const struct kern_schedule *s, const struct tune_shape *shape,
                       const struct kern_mat *w)
 {
