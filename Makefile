@@ -164,7 +164,7 @@ $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,p
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
 $(call reg,load,$(wildcard experiments/load/process/*.c),experiments/load/load.h,load_process,load_processes,load_process)
 # A file may hold several studies of one question.
-STUDIES := $(sort $(shell sed -n 's/^STUDY.\([a-z0-9_]*\),.*/\1/p; \
+STUDIES := $(sort $(shell sed -n 's/^STUDY[A-Z_]*.\([a-z0-9_]*\),.*/\1/p; \
                 s/^const struct study study_\([a-z0-9_]*\) = {/\1/p' experiments/study/*.c))
 $(call reg,study,$(STUDIES),experiments/load/study.h,study,studies,study)
 $(call reg,study_int4,$(INT4_SRC),experiments/study/int4/int4.h,kern_variant,study_int4_variants,study_int4)

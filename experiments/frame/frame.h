@@ -81,7 +81,9 @@ enum frame_flag {
 
 /* The entry at the end of a study, whose cell is `struct <stem>` and whose function is
  * int <stem>_run(struct <stem> *). */
-#define STUDY(stem, text, ...)                                                           \
+#define STUDY(stem, text, ...) STUDY_NAMED(stem, stem, text, __VA_ARGS__)
+/* The same of a study with another name, where a struct of that name is the engine's. */
+#define STUDY_NAMED(name_, stem, text, ...)                                              \
     static int stem##_cell(void *context, const void *opts, struct study_cell *out)      \
     {                                                                                    \
         struct stem *c = context;                                                        \
@@ -95,14 +97,14 @@ enum frame_flag {
         c->out = out;                                                                    \
         return frame_end(&f, stem##_run(c));                                             \
     }                                                                                    \
-    const struct study study_##stem = {.name = #stem,                                    \
-                                       .help = text,                                     \
-                                       .opts = option_rows,                              \
-                                       .opts_bytes = sizeof(struct opts),                \
-                                       .context_bytes = sizeof(struct stem),             \
-                                       .metrics = metrics,                               \
-                                       .run = stem##_cell,                               \
-                                       __VA_ARGS__}
+    const struct study study_##name_ = {.name = #name_,                                  \
+                                        .help = text,                                    \
+                                        .opts = option_rows,                             \
+                                        .opts_bytes = sizeof(struct opts),               \
+                                        .context_bytes = sizeof(struct stem),            \
+                                        .metrics = metrics,                              \
+                                        .run = stem##_cell,                              \
+                                        __VA_ARGS__}
 
 /* ---- what is opened ---- */
 

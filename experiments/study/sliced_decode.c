@@ -6,63 +6,54 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/engine.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/profile.h"
-#include "experiments/study/support/rows.h"
 #include "hetero/offload.h"
 #include "hetero/plan.h"
 
 #define STEPS_MAX 256
 
-struct opts {
-    char *model;
-    int64_t n_threads, context, n_steps, budget_mb;
-    double link_gbps, cg_frac, gg_frac, min_ms;
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    X(INT, n_threads, "1",                                                               \
+      "Threads of the engine. The thread that copies has the budget's last CPU.",        \
+      .min = 1, .max = 1024)                                                             \
+    X(INT, context, "64", "Tokens before the ones that are timed.", .unit = "tok",       \
+      .min = 1, .max = 1 << 16)                                                          \
+    X(INT, n_steps, "12", "Steps that are timed; their lowest decile counts.", .min = 3, \
+      .max = STEPS_MAX)                                                                  \
+    X(INT, budget_mb, "1024", "Memory of the accelerator.", .unit = "MB", .min = 1,      \
+      .max = 1 << 20)                                                                    \
+    X(F64, link_gbps, "4", "Rate of the link.", .unit = "GB/s", .min = 0.01,             \
+      .max = 1000)                                                                       \
+    X(F64, cg_frac, "-1", "CG's share of what is not GG. -1: the best by the model.",    \
+      .min = -1, .max = 1)                                                               \
+    X(F64, gg_frac, "0", "GG's share. -1: the best within budget_mb.", .min = -1,        \
+      .max = 1)                                                                          \
+    X(F64, min_ms, "4", "Each point of the profile is timed for at least so long.",      \
+      .unit = "ms", .min = 0, .max = 1e4)
 
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    OPT_ROW(INT, n_threads, "1",
-            "Threads of the engine. The thread that copies has the budget's last CPU.",
-            .min = 1, .max = 1024),
-    OPT_ROW(INT, context, "64", "Tokens before the ones that are timed.", .unit = "tok",
-            .min = 1, .max = 1 << 16),
-    OPT_ROW(INT, n_steps, "12", "Steps that are timed; their lowest decile counts.",
-            .min = 3, .max = STEPS_MAX),
-    OPT_ROW(INT, budget_mb, "1024", "Memory of the accelerator.", .unit = "MB", .min = 1,
-            .max = 1 << 20),
-    OPT_ROW(F64, link_gbps, "4", "Rate of the link.", .unit = "GB/s", .min = 0.01,
-            .max = 1000),
-    OPT_ROW(F64, cg_frac, "-1",
-            "CG's share of what is not GG. -1: the best by the model.", .min = -1,
-            .max = 1),
-    OPT_ROW(F64, gg_frac, "0", "GG's share. -1: the best within budget_mb.", .min = -1,
-            .max = 1),
-    OPT_ROW(F64, min_ms, "4", "Each point of the profile is timed for at least so long.",
-            .unit = "ms", .min = 0, .max = 1e4),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(tokens_per_s, "tok/s", HIGHER, "measured")                                         \
+    X(predicted_tokens_per_s, "tok/s", 0, "by the plan, before anything was loaded")     \
+    X(predicted_lo, "tok/s", 0, "lower end of its 95 % interval")                        \
+    X(predicted_hi, "tok/s", 0, "upper end")                                             \
+    X(ratio, "", 0, "predicted / measured")                                              \
+    X(error_frac, "", LOWER, "|predicted / measured - 1|")                               \
+    X(inside, "", HIGHER, "1 where the measured speed is in the interval, else 0")       \
+    X(within_10, "", HIGHER, "1 where the error is at most a tenth, else 0")             \
+    X(cpu_only_tokens_per_s, "tok/s", 0, "the CPU alone, predicted")                     \
+    X(cg_frac, "", 0, "share of the MLPs' weights that is sent, mean of the layers")     \
+    X(gg_frac, "", 0, "share that stays on the accelerator")                             \
+    X(rounding_loss_frac, "", LOWER,                                                     \
+      "predicted loss of slices of whole units to slices of any size")
 
-static const struct study_metric metrics[] = {
-    {"tokens_per_s", "tok/s", "higher", "measured"},
-    {"predicted_tokens_per_s", "tok/s", "", "by the plan, before anything was loaded"},
-    {"predicted_lo", "tok/s", "", "lower end of its 95 % interval"},
-    {"predicted_hi", "tok/s", "", "upper end"},
-    {"ratio", "", "", "predicted / measured"},
-    {"error_frac", "", "lower", "|predicted / measured - 1|"},
-    {"inside", "", "higher", "1 where the measured speed is in the interval, else 0"},
-    {"within_10", "", "higher", "1 where the error is at most a tenth, else 0"},
-    {"cpu_only_tokens_per_s", "tok/s", "", "the CPU alone, predicted"},
-    {"cg_frac", "", "", "share of the MLPs' weights that is sent, mean of the layers"},
-    {"gg_frac", "", "", "share that stays on the accelerator"},
-    {"rounding_loss_frac", "", "lower",
-     "predicted loss of slices of whole units to slices of any size"},
-    {0},
-};
+FRAME_TYPES;
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct sliced_decode {
+    FRAME_CELL;
     struct model_bench bench;
     struct model_phase *phase;
     struct hetero_offload *offload;
@@ -81,7 +72,7 @@ static int read_config(struct model_config *out, const char *path)
     return OK;
 }
 
-static int make_plan(struct cell *c, const struct model_config *config)
+static int make_plan(struct sliced_decode *c, const struct model_config *config)
 {
     const struct opts *o = c->o;
     const struct study_profile_key key = {.type = config->weight_type,
@@ -104,7 +95,7 @@ static int make_plan(struct cell *c, const struct model_config *config)
     return hetero_plan_make(c->plan, &how);
 }
 
-static int open_engine(struct cell *c)
+static int open_engine(struct sliced_decode *c)
 {
     const struct model_bench_opts how = {
         .n_seqs = 1, .max_tok = c->o->context + 2, .step_tok = 16};
@@ -120,7 +111,7 @@ static int open_engine(struct cell *c)
     return hetero_offload_open(&c->offload, c->bench.model, &c->phase, 1, &o);
 }
 
-static int measure(struct cell *c, double *tokens_per_s)
+static int measure_steps(struct sliced_decode *c)
 {
     double s[STEPS_MAX];
 
@@ -131,59 +122,53 @@ static int measure(struct cell *c, double *tokens_per_s)
         if (i >= 0)
             s[i] = step_s - (hetero_offload_unreal_s(c->offload) - unreal_s);
     }
-    *tokens_per_s = 1 / stats_percentile(s, (size_t)c->o->n_steps, 0.1);
+    c->r->tokens_per_s = 1 / stats_percentile(s, (size_t)c->o->n_steps, 0.1);
     study_series(c->out, "step_s", "s", s, (size_t)c->o->n_steps);
     return OK;
 }
 
-static void report(struct cell *c, double tokens_per_s)
+static void sliced_decode_report(struct sliced_decode *c)
 {
     const struct hetero_plan *p = c->plan;
-    double cg = 0, gg = 0, ratio = p->tokens_per_s / tokens_per_s;
+    struct results *r = c->r;
 
+    frame_why(c->f, NULL, "the share is fixed");
+    r->predicted_tokens_per_s = p->tokens_per_s;
+    r->predicted_lo = p->lo;
+    r->predicted_hi = p->hi;
+    r->ratio = p->tokens_per_s / r->tokens_per_s;
+    r->error_frac = fabs(r->ratio - 1);
+    r->inside = p->lo <= r->tokens_per_s && r->tokens_per_s <= p->hi;
+    r->within_10 = r->error_frac <= 0.1;
+    r->cpu_only_tokens_per_s = p->cpu_only_tokens_per_s;
+    r->cg_frac = r->gg_frac = 0;
     for (int i = 0; i < p->n_layers; i++) {
-        cg += (double)p->units[i].cg / p->n_units / p->n_layers;
-        gg += (double)p->units[i].gg / p->n_units / p->n_layers;
+        r->cg_frac += (double)p->units[i].cg / p->n_units / p->n_layers;
+        r->gg_frac += (double)p->units[i].gg / p->n_units / p->n_layers;
     }
-    {
-        const struct study_number all[] = {
-            {"tokens_per_s", tokens_per_s},
-            {"predicted_tokens_per_s", p->tokens_per_s},
-            {"predicted_lo", p->lo},
-            {"predicted_hi", p->hi},
-            {"ratio", ratio},
-            {"error_frac", fabs(ratio - 1)},
-            {"inside", p->lo <= tokens_per_s && tokens_per_s <= p->hi},
-            {"within_10", fabs(ratio - 1) <= 0.1},
-            {"cpu_only_tokens_per_s", p->cpu_only_tokens_per_s},
-            {"cg_frac", cg},
-            {"gg_frac", gg},
-            {"rounding_loss_frac", p->rounding_loss_frac}};
-
-        STUDY_VALUES(c->out, all, "the share is fixed");
-    }
+    r->rounding_loss_frac = p->rounding_loss_frac;
 }
 
-static int run(struct cell *c)
-{
-    struct model_config config;
-    double tokens_per_s;
-
-    TRY(read_config(&config, c->o->model));
-    TRY(make_plan(c, &config));
-    TRY(open_engine(c));
-    study_engine_report(c->out, &c->bench);
-    TRY(measure(c, &tokens_per_s));
-    report(c, tokens_per_s);
-    return OK;
-}
-
-static void end(struct cell *c)
+static void sliced_decode_close(struct sliced_decode *c)
 {
     hetero_offload_close(&c->offload);
     model_phase_close(&c->phase);
     model_bench_close(&c->bench);
     mem_free(c->plan);
+}
+
+static int sliced_decode_run(struct sliced_decode *c)
+{
+    struct model_config config;
+
+    FRAME_CLOSE(c->f, sliced_decode_close, c);
+    TRY(read_config(&config, c->o->model));
+    TRY(make_plan(c, &config));
+    TRY(open_engine(c));
+    study_engine_report(c->out, &c->bench);
+    TRY(measure_steps(c));
+    sliced_decode_report(c);
+    return OK;
 }
 
 STUDY(sliced_decode,

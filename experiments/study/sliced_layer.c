@@ -8,64 +8,53 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/profile.h"
-#include "experiments/study/support/rows.h"
 #include "hetero/layer.h"
 
 #define COPIES     4 /* of the layer, in turn, so that weights are not in a cache */
 #define POINTS_MAX 64
 #define ROUNDS_MAX 32
 
-struct opts {
-    char *type;
-    int64_t n_threads, n_tok, dim, hidden, rounds, steps;
-    double link_gbps, gg_frac, min_ms;
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, type, "bf16", "Type of the weights.")                                         \
+    X(INT, n_threads, "1",                                                               \
+      "Threads of the CPU's half. The thread that copies has the budget's last CPU.",    \
+      .min = 1, .max = 1024)                                                             \
+    X(INT, n_tok, "1", "Tokens.", .min = 1, .max = 1024)                                 \
+    X(INT, dim, "2048", "Size of the residual stream.", .min = 256, .max = 16384)        \
+    X(INT, hidden, "5632", "Hidden units, a multiple of 512.", .min = 512, .max = 65536) \
+    X(INT, rounds, "5", "Runs of each point; the lowest decile counts.", .min = 1,       \
+      .max = ROUNDS_MAX)                                                                 \
+    X(INT, steps, "8", "CG is swept in that many steps.", .min = 1,                      \
+      .max = POINTS_MAX - 1)                                                             \
+    X(F64, link_gbps, "4", "Rate of the link.", .unit = "GB/s", .min = 0.01,             \
+      .max = 1000)                                                                       \
+    X(F64, gg_frac, "0", "Share of GG.", .min = 0, .max = 1)                             \
+    X(F64, min_ms, "4", "Each point of the profile is timed for at least so long.",      \
+      .unit = "ms", .min = 0, .max = 1e4)
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, type, "bf16", "Type of the weights."),
-    OPT_ROW(
-        INT, n_threads, "1",
-        "Threads of the CPU's half. The thread that copies has the budget's last CPU.",
-        .min = 1, .max = 1024),
-    OPT_ROW(INT, n_tok, "1", "Tokens.", .min = 1, .max = 1024),
-    OPT_ROW(INT, dim, "2048", "Size of the residual stream.", .min = 256, .max = 16384),
-    OPT_ROW(INT, hidden, "5632", "Hidden units, a multiple of 512.", .min = 512,
-            .max = 65536),
-    OPT_ROW(INT, rounds, "5", "Runs of each point; the lowest decile counts.", .min = 1,
-            .max = ROUNDS_MAX),
-    OPT_ROW(INT, steps, "8", "CG is swept in that many steps.", .min = 1,
-            .max = POINTS_MAX - 1),
-    OPT_ROW(F64, link_gbps, "4", "Rate of the link.", .unit = "GB/s", .min = 0.01,
-            .max = 1000),
-    OPT_ROW(F64, gg_frac, "0", "Share of GG.", .min = 0, .max = 1),
-    OPT_ROW(F64, min_ms, "4", "Each point of the profile is timed for at least so long.",
-            .unit = "ms", .min = 0, .max = 1e4),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(best_ms, "ms", LOWER, "least time over the shares of CG, measured")                \
+    X(cpu_alone_ms, "ms", LOWER, "time with nothing sent")                               \
+    X(best_speedup, "x", HIGHER, "cpu_alone_ms / best_ms")                               \
+    X(best_cg_frac, "", 0, "CG's share of the least time")                               \
+    X(planned_cg_frac, "", 0, "CG's share that the model takes for the best")            \
+    X(planned_loss_frac, "", LOWER, "measured time of that share / best_ms - 1")         \
+    X(error_frac, "", LOWER,                                                             \
+      "median |predicted / measured - 1|, with contention in the model")                 \
+    X(error_max_frac, "", LOWER, "the largest")                                          \
+    X(within_10_frac, "", HIGHER, "share of the sweep that is within 10 %")              \
+    X(error_no_contention_frac, "", LOWER, "median without contention in the model")     \
+    X(within_10_no_contention_frac, "", HIGHER, "share within 10 % without")             \
+    X(cpu_contention, "", 0, "how much longer products take while the link copies")      \
+    X(link_contention, "", 0, "how much longer copies take while the CPU computes")
 
-static const struct study_metric metrics[] = {
-    {"best_ms", "ms", "lower", "least time over the shares of CG, measured"},
-    {"cpu_alone_ms", "ms", "lower", "time with nothing sent"},
-    {"best_speedup", "x", "higher", "cpu_alone_ms / best_ms"},
-    {"best_cg_frac", "", "", "CG's share of the least time"},
-    {"planned_cg_frac", "", "", "CG's share that the model takes for the best"},
-    {"planned_loss_frac", "", "lower", "measured time of that share / best_ms - 1"},
-    {"error_frac", "", "lower",
-     "median |predicted / measured - 1|, with contention in the model"},
-    {"error_max_frac", "", "lower", "the largest"},
-    {"within_10_frac", "", "higher", "share of the sweep that is within 10 %"},
-    {"error_no_contention_frac", "", "lower", "median without contention in the model"},
-    {"within_10_no_contention_frac", "", "higher", "share within 10 % without"},
-    {"cpu_contention", "", "", "how much longer products take while the link copies"},
-    {"link_contention", "", "", "how much longer copies take while the CPU computes"},
-    {0},
-};
+FRAME_TYPES;
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct sliced_layer {
+    FRAME_CELL;
     struct study_threads threads;
     struct hetero_mlp mlps[COPIES];
     void *weights[COPIES];
@@ -77,7 +66,7 @@ struct cell {
         accel[POINTS_MAX], cpu[POINTS_MAX];
 };
 
-static int make_weights(struct cell *c, enum kern_type type)
+static int make_weights(struct sliced_layer *c, enum kern_type type)
 {
     struct kern_mat gate_up, down;
     size_t floats = (size_t)(c->o->n_tok * c->o->dim);
@@ -107,7 +96,7 @@ static int make_weights(struct cell *c, enum kern_type type)
     return OK;
 }
 
-static int measure_point(struct cell *c, int cg, int gg, int at)
+static int measure_point(struct sliced_layer *c, int cg, int gg, int at)
 {
     const struct hetero_units units = {cg, gg};
     struct hetero_device_opts o = {
@@ -137,7 +126,7 @@ static int measure_point(struct cell *c, int cg, int gg, int at)
     return OK;
 }
 
-static int sweep(struct cell *c)
+static int sweep(struct sliced_layer *c)
 {
     int n_units = c->model.n_units, gg = (int)lround(c->o->gg_frac * n_units);
     struct hetero_layer plain = c->model;
@@ -156,7 +145,7 @@ static int sweep(struct cell *c)
     return OK;
 }
 
-static void errors(const struct cell *c, const double *predicted, double *median,
+static void errors(const struct sliced_layer *c, const double *predicted, double *median,
                    double *most, double *within)
 {
     double e[POINTS_MAX];
@@ -171,37 +160,29 @@ static void errors(const struct cell *c, const double *predicted, double *median
     *within = (double)n / c->n_points;
 }
 
-static int report(struct cell *c)
+static int sliced_layer_report(struct sliced_layer *c)
 {
-    double error, most, within, plain_error, plain_most, plain_within;
     int best = 0, planned, n_units = c->model.n_units,
         gg = (int)lround(c->o->gg_frac * n_units);
     size_t n = (size_t)c->n_points;
+    struct results *r = c->r;
+    double plain_most;
 
     for (int i = 1; i < c->n_points; i++)
         best = c->measured[i] < c->measured[best] ? i : best;
     hetero_best_cg(&c->model, gg, &planned);
-    errors(c, c->predicted, &error, &most, &within);
-    errors(c, c->plain, &plain_error, &plain_most, &plain_within);
+    errors(c, c->predicted, &r->error_frac, &r->error_max_frac, &r->within_10_frac);
+    errors(c, c->plain, &r->error_no_contention_frac, &plain_most,
+           &r->within_10_no_contention_frac);
     TRY(measure_point(c, planned, gg, c->n_points)); /* behind the sweep */
-    {
-        const struct study_number all[] = {
-            {"best_ms", 1e3 * c->measured[best]},
-            {"cpu_alone_ms", 1e3 * c->measured[0]},
-            {"best_speedup", c->measured[0] / c->measured[best]},
-            {"best_cg_frac", c->cg[best]},
-            {"planned_cg_frac", (double)planned / n_units},
-            {"planned_loss_frac", c->measured[n] / c->measured[best] - 1},
-            {"error_frac", error},
-            {"error_max_frac", most},
-            {"within_10_frac", within},
-            {"error_no_contention_frac", plain_error},
-            {"within_10_no_contention_frac", plain_within},
-            {"cpu_contention", c->model.machine.cpu_contention},
-            {"link_contention", c->model.machine.link_contention}};
-
-        STUDY_VALUES(c->out, all, NULL);
-    }
+    r->best_ms = 1e3 * c->measured[best];
+    r->cpu_alone_ms = 1e3 * c->measured[0];
+    r->best_speedup = c->measured[0] / c->measured[best];
+    r->best_cg_frac = c->cg[best];
+    r->planned_cg_frac = (double)planned / n_units;
+    r->planned_loss_frac = c->measured[n] / c->measured[best] - 1;
+    r->cpu_contention = c->model.machine.cpu_contention;
+    r->link_contention = c->model.machine.link_contention;
     study_series(c->out, "cg", "", c->cg, n);
     study_series(c->out, "measured_s", "s", c->measured, n);
     study_series(c->out, "accel_s", "s", c->accel, n);
@@ -211,7 +192,16 @@ static int report(struct cell *c)
     return OK;
 }
 
-static int run(struct cell *c)
+static void sliced_layer_close(struct sliced_layer *c)
+{
+    for (int i = 0; i < COPIES; i++)
+        mem_unmap(MEM_WEIGHTS, c->weights[i], c->bytes);
+    mem_free(c->x);
+    mem_free(c->y);
+    study_threads_close(&c->threads);
+}
+
+static int sliced_layer_run(struct sliced_layer *c)
 {
     const struct opts *o = c->o;
     struct study_profile_key key = {.n_threads = (int)o->n_threads,
@@ -222,6 +212,7 @@ static int run(struct cell *c)
     const struct hetero_profile *p;
     double p95;
 
+    FRAME_CLOSE(c->f, sliced_layer_close, c);
     if (o->hidden % 512)
         return err_set(ERR_ARG, "study.hidden: expected a multiple of 512, found %lld",
                        (long long)o->hidden);
@@ -237,16 +228,7 @@ static int run(struct cell *c)
     c->model.n_gemms = HETERO_N_GEMMS;
     c->model.n_units = hetero_mlp_units(&c->mlps[0]);
     TRY(sweep(c));
-    return report(c);
-}
-
-static void end(struct cell *c)
-{
-    for (int i = 0; i < COPIES; i++)
-        mem_unmap(MEM_WEIGHTS, c->weights[i], c->bytes);
-    mem_free(c->x);
-    mem_free(c->y);
-    study_threads_close(&c->threads);
+    return sliced_layer_report(c);
 }
 
 STUDY(sliced_layer,

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/simulated_serving.h"
 
 #define NODES_MAX    8
@@ -17,87 +17,77 @@
 #define SEEDS_MAX    32
 #define NOTHING_KEPT "the engine that switches keeps the objectives at no rate"
 
-struct opts {
-    STUDY_TOPO_OPTS
-    int system;
-    int64_t nodes, cluster, prompt_lanes, decode_lanes, max_seqs, chunk_tok, n_seeds;
-    double ttft_factor, tpot_factor, contention;
-};
-
 enum { SPLIT, SWITCH, ONE_CONFIGURATION, MIXED, CHUNKED }; /* system */
 
-static const struct opt_row table[] = {
-    ROWS_TOPO("kunpeng920x4"),
-    OPT_ROW(ENUM, system, "split",
-            "split: prompt_lanes of the cores are a prompt machine, the rest a token "
-            "machine. "
-            "switch: one engine, prefill on all cores, decode on the best number. "
-            "one_configuration: one engine, all cores for both. mixed: the same with "
-            "prompts and tokens in one batch. chunked: the same with prompts in pieces.",
-            .values = "split|switch|one_configuration|mixed|chunked"),
-    OPT_ROW(INT, nodes, "2", "Memory nodes that are used, a rank on each.", .min = 1,
-            .max = NODES_MAX),
-    OPT_ROW(INT, cluster, "4", "Cores of a cluster, which a role has in equal parts.",
-            .min = 2, .max = 64),
-    OPT_ROW(INT, prompt_lanes, "0",
-            "split: cores of each cluster for prompts. 0: as many as are best.", .min = 0,
-            .max = 63),
-    OPT_ROW(INT, decode_lanes, "0",
-            "switch: cores of each cluster for decode. 0: as many as are fastest.",
-            .min = 0, .max = 64),
-    OPT_ROW(INT, max_seqs, "64", "Sequences of a machine.", .min = 1, .max = 1024),
-    OPT_ROW(INT, chunk_tok, "256", "chunked: tokens of a step.", .unit = "tok", .min = 1,
-            .max = 65536),
-    OPT_ROW(INT, n_seeds, "5", "Seeds of arrivals, each with a goodput of its own.",
-            .min = 2, .max = SEEDS_MAX),
-    OPT_ROW(
-        F64, ttft_factor, "3",
-        "Objective: TTFT / that of the request alone on all cores (Splitwise Table VI, "
-        "P90).",
-        .min = 1, .max = 1000),
-    OPT_ROW(F64, tpot_factor, "1.5", "The same of the time per later token.", .min = 1,
-            .max = 1000),
-    OPT_ROW(F64, contention, "1",
-            "Share of the computed contention of both roles that is simulated. 0: none.",
-            .min = 0, .max = 10),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTIONS_TOPO(X, "kunpeng920x4")                                                      \
+    X(ENUM, system, "split",                                                             \
+      "split: prompt_lanes of the cores are a prompt machine, the rest a token "         \
+      "machine. "                                                                        \
+      "switch: one engine, prefill on all cores, decode on the best number. "            \
+      "one_configuration: one engine, all cores for both. mixed: the same with "         \
+      "prompts and tokens in one batch. chunked: the same with prompts in pieces.",      \
+      .values = "split|switch|one_configuration|mixed|chunked")                          \
+    X(INT, nodes, "2", "Memory nodes that are used, a rank on each.", .min = 1,          \
+      .max = NODES_MAX)                                                                  \
+    X(INT, cluster, "4", "Cores of a cluster, which a role has in equal parts.",         \
+      .min = 2, .max = 64)                                                               \
+    X(INT, prompt_lanes, "0",                                                            \
+      "split: cores of each cluster for prompts. 0: as many as are best.", .min = 0,     \
+      .max = 63)                                                                         \
+    X(INT, decode_lanes, "0",                                                            \
+      "switch: cores of each cluster for decode. 0: as many as are fastest.", .min = 0,  \
+      .max = 64)                                                                         \
+    X(INT, max_seqs, "64", "Sequences of a machine.", .min = 1, .max = 1024)             \
+    X(INT, chunk_tok, "256", "chunked: tokens of a step.", .unit = "tok", .min = 1,      \
+      .max = 65536)                                                                      \
+    X(INT, n_seeds, "5", "Seeds of arrivals, each with a goodput of its own.", .min = 2, \
+      .max = SEEDS_MAX)                                                                  \
+    X(F64, ttft_factor, "3",                                                             \
+      "Objective: TTFT / that of the request alone on all cores (Splitwise Table VI, "   \
+      "P90).",                                                                           \
+      .min = 1, .max = 1000)                                                             \
+    X(F64, tpot_factor, "1.5", "The same of the time per later token.", .min = 1,        \
+      .max = 1000)                                                                       \
+    X(F64, contention, "1",                                                              \
+      "Share of the computed contention of both roles that is simulated. 0: none.",      \
+      .min = 0, .max = 10)
 
-static const struct study_metric metrics[] = {
-    {"goodput_rps", "/s", "higher",
-     "highest rate at which 90 % of the requests keep both objectives, mean over seeds"},
-    {"over_switch", "x", "higher",
-     "goodput_rps / that of one engine that switches, for the same arrivals: mean over "
-     "seeds"},
-    {"prompt_cores", "", "", "cores of prefill"},
-    {"token_cores", "", "", "cores of decode"},
-    {"prompt_ms", "ms", "lower", "a prompt of mean length, alone"},
-    {"token_ms", "ms", "lower", "a token step of one sequence, alone"},
-    {"slowdown", "x", "lower", "of both roles while both compute"},
-    {"ttft_kept", "", "higher",
-     "at 1.05 x the goodput: share of requests with their TTFT"},
-    {"tpot_kept", "", "higher", "at 1.05 x the goodput: share with their time per token"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(goodput_rps, "/s", HIGHER,                                                         \
+      "highest rate at which 90 % of the requests keep both objectives, mean over "      \
+      "seeds")                                                                           \
+    X(over_switch, "x", HIGHER,                                                          \
+      "goodput_rps / that of one engine that switches, for the same arrivals: mean "     \
+      "over "                                                                            \
+      "seeds")                                                                           \
+    X(prompt_cores, "", 0, "cores of prefill")                                           \
+    X(token_cores, "", 0, "cores of decode")                                             \
+    X(prompt_ms, "ms", LOWER, "a prompt of mean length, alone")                          \
+    X(token_ms, "ms", LOWER, "a token step of one sequence, alone")                      \
+    X(slowdown, "x", LOWER, "of both roles while both compute")                          \
+    X(ttft_kept, "", HIGHER, "at 1.05 x the goodput: share of requests with their TTFT") \
+    X(tpot_kept, "", HIGHER, "at 1.05 x the goodput: share with their time per token")
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+FRAME_TYPES;
+
+struct split_simulated {
+    FRAME_CELL;
     struct study_topo topo;
-    int pus[NODES_MAX][CORES_MAX];     /* of each memory node */
-    int n_pus;                         /* of one */
-    struct study_serving_engine whole; /* all cores: what objectives refer to */
+    int pus[NODES_MAX][CORES_MAX];               /* of each memory node */
+    int n_pus;                                   /* of one */
+    struct study_simulated_serving_engine whole; /* all cores: what objectives refer to */
     double slowdown;
 };
 
-static enum kern_type type_of(const struct cell *c)
+static enum kern_type type_of(const struct split_simulated *c)
 {
     return c->o->type ? KERN_BF16 : KERN_F32;
 }
 
 /* ---- times of steps ---- */
 
-static int find_nodes(struct cell *c)
+static int find_nodes(struct split_simulated *c)
 {
     const struct topo_tree *t = c->topo.tree;
     int level = study_topo_node_level(t);
@@ -118,7 +108,7 @@ static int find_nodes(struct cell *c)
 }
 
 /* A rank on each memory node, of the cores [lo, hi) of each cluster. */
-static int config_of(const struct cell *c, struct topo_tree **tree,
+static int config_of(const struct split_simulated *c, struct topo_tree **tree,
                      struct topo_config *out, int64_t lo, int64_t hi)
 {
     int pus[NODES_MAX * CORES_MAX], n = 0;
@@ -133,8 +123,8 @@ static int config_of(const struct cell *c, struct topo_tree **tree,
 }
 
 /* prefill on the cores [lo, hi) of each cluster, decode on [dlo, dhi). */
-static int open_engine(const struct cell *c, struct study_serving_engine *e,
-                       const int64_t lanes[4])
+static int open_engine(const struct split_simulated *c,
+                       struct study_simulated_serving_engine *e, const int64_t lanes[4])
 {
     struct topo_tree *trees[2] = {NULL, NULL};
     struct topo_config prefill, decode;
@@ -143,14 +133,16 @@ static int open_engine(const struct cell *c, struct study_serving_engine *e,
     if (rc == OK)
         rc = config_of(c, &trees[1], &decode, lanes[2], lanes[3]);
     if (rc == OK)
-        rc = study_serving_engine_open(e, &c->topo, type_of(c), &prefill, &decode, NULL);
+        rc = study_simulated_serving_engine_open(e, &c->topo, type_of(c), &prefill,
+                                                 &decode, NULL);
     mem_free(trees[0]);
     mem_free(trees[1]);
     return rc;
 }
 
 /* The engine whose decode has the fastest step of those with 1 to all cores of each cluster. */
-static int open_switch(const struct cell *c, struct study_serving_engine *e)
+static int open_switch(const struct split_simulated *c,
+                       struct study_simulated_serving_engine *e)
 {
     int64_t lo = c->o->decode_lanes > 0 ? c->o->decode_lanes : 1;
     int64_t hi = c->o->decode_lanes > 0 ? lo : c->o->cluster;
@@ -159,7 +151,7 @@ static int open_switch(const struct cell *c, struct study_serving_engine *e)
         return err_set(ERR_ARG, "study.decode_lanes: expected at most study.cluster, %d",
                        (int)c->o->cluster);
     for (int64_t k = lo; k <= hi; k++) {
-        struct study_serving_engine x = {0};
+        struct study_simulated_serving_engine x = {0};
 
         TRY(open_engine(c, &x, (const int64_t[]){0, c->o->cluster, 0, k}));
         if (k == lo || x.token_s < e->token_s)
@@ -171,46 +163,48 @@ static int open_switch(const struct cell *c, struct study_serving_engine *e)
 /* ---- objectives ---- */
 
 /* Against the request alone on all cores. */
-static struct study_serving_kept kept(void *ctx, const struct cluster_done *d)
+static struct study_simulated_serving_kept
+split_simulated_kept(void *ctx, const struct cluster_done *d)
 {
-    const struct cell *c = ctx;
+    const struct split_simulated *c = ctx;
 
-    return study_serving_kept_alone(&c->whole.perf, c->o->ttft_factor, c->o->tpot_factor,
-                                    d);
+    return study_simulated_serving_kept_alone(&c->whole.perf, c->o->ttft_factor,
+                                              c->o->tpot_factor, d);
 }
 
-static struct study_serving serving(struct cell *c,
-                                    const struct study_serving_engine *prompt,
-                                    const struct study_serving_engine *token)
+static struct study_simulated_serving
+serving(struct split_simulated *c, const struct study_simulated_serving_engine *prompt,
+        const struct study_simulated_serving_engine *token)
 {
-    return (struct study_serving){.topo = &c->topo,
-                                  .prompt = prompt,
-                                  .token = token,
-                                  .slowdown = token ? c->slowdown : 1,
-                                  .policy = "continuous",
-                                  .max_seqs = c->o->max_seqs,
-                                  .kept = kept,
-                                  .kept_ctx = c};
+    return (struct study_simulated_serving){.topo = &c->topo,
+                                            .prompt = prompt,
+                                            .token = token,
+                                            .slowdown = token ? c->slowdown : 1,
+                                            .policy = "continuous",
+                                            .max_seqs = c->o->max_seqs,
+                                            .kept = split_simulated_kept,
+                                            .kept_ctx = c};
 }
 
 /* ---- the cell ---- */
 
-struct result {
+struct outcome {
     double v[SEEDS_MAX], mean, ttft_kept, tpot_kept, slowdown;
-    struct study_serving_engine prompt, token;
+    struct study_simulated_serving_engine prompt, token;
 };
 
-static int measure(const struct cell *c, struct result *r, const struct study_serving *s)
+static int measure(const struct split_simulated *c, struct outcome *r,
+                   const struct study_simulated_serving *s)
 {
-    struct study_serving_counts n;
+    struct study_simulated_serving_counts n;
 
-    TRY(study_serving_goodputs(r->v, s, c->o->n_seeds, c->o->seed));
+    TRY(study_simulated_serving_goodputs(r->v, s, c->o->n_seeds, c->o->seed));
     r->mean = stats_mean(r->v, (size_t)c->o->n_seeds);
     r->ttft_kept = r->tpot_kept = NAN;
     r->slowdown = s->slowdown;
     if (!(r->mean > 0))
         return OK;
-    TRY(study_serving_run(&n, s, 1.05 * r->mean, (uint64_t)c->o->seed));
+    TRY(study_simulated_serving_run(&n, s, 1.05 * r->mean, (uint64_t)c->o->seed));
     r->ttft_kept = (double)n.n_ttft / (double)n.n;
     r->tpot_kept = (double)n.n_tpot / (double)n.n;
     return OK;
@@ -218,8 +212,9 @@ static int measure(const struct cell *c, struct result *r, const struct study_se
 
 /* The bandwidth that both roles ask for while they compute, over that of all of their cores. Both
  * get less in proportion to what they ask for. */
-static int find_slowdown(struct cell *c, const struct study_serving_engine *p,
-                         const struct study_serving_engine *t)
+static int find_slowdown(struct split_simulated *c,
+                         const struct study_simulated_serving_engine *p,
+                         const struct study_simulated_serving_engine *t)
 {
     int pus[NODES_MAX * CORES_MAX], n = 0;
     double gbps, want;
@@ -233,7 +228,7 @@ static int find_slowdown(struct cell *c, const struct study_serving_engine *p,
     return OK;
 }
 
-static int run_split(struct cell *c, struct result *best)
+static int split_simulated_roles(struct split_simulated *c, struct outcome *best)
 {
     int64_t lo = c->o->prompt_lanes > 0 ? c->o->prompt_lanes : 1;
     int64_t hi = c->o->prompt_lanes > 0 ? lo : c->o->cluster - 1, all = c->o->cluster;
@@ -243,8 +238,8 @@ static int run_split(struct cell *c, struct result *best)
                        "study.prompt_lanes: expected less than study.cluster, %d",
                        (int)all);
     for (int64_t k = lo; k <= hi; k++) {
-        struct result r = {0};
-        struct study_serving s;
+        struct outcome r = {0};
+        struct study_simulated_serving s;
 
         TRY(open_engine(c, &r.prompt, (const int64_t[]){0, k, 0, k}));
         TRY(open_engine(c, &r.token, (const int64_t[]){k, all, k, all}));
@@ -257,11 +252,11 @@ static int run_split(struct cell *c, struct result *best)
     return OK;
 }
 
-static int run_one(struct cell *c, struct result *r)
+static int split_simulated_one(struct split_simulated *c, struct outcome *r)
 {
     static const char *const policies[] = {"", "continuous", "continuous", "mixed",
                                            "chunked"};
-    struct study_serving s = serving(c, &r->prompt, NULL);
+    struct study_simulated_serving s = serving(c, &r->prompt, NULL);
 
     s.policy = policies[c->o->system];
     s.max_step_tok = c->o->system == CHUNKED ? c->o->chunk_tok : 0;
@@ -274,54 +269,52 @@ static int run_one(struct cell *c, struct result *r)
 }
 
 /* Seed by seed, since arrivals differ more than engines do. */
-static int compare(struct cell *c, const struct result *r)
+static int compare_switch(struct split_simulated *c, const struct outcome *r)
 {
-    struct result base = {0};
-    const struct study_serving s = serving(c, &base.prompt, NULL);
+    struct outcome base = {0};
+    const struct study_simulated_serving s = serving(c, &base.prompt, NULL);
     double ratio[SEEDS_MAX];
 
     TRY(open_switch(c, &base.prompt));
-    TRY(study_serving_goodputs(base.v, &s, c->o->n_seeds, c->o->seed));
+    TRY(study_simulated_serving_goodputs(base.v, &s, c->o->n_seeds, c->o->seed));
     for (int64_t i = 0; i < c->o->n_seeds; i++)
         ratio[i] = base.v[i] > 0 ? r->v[i] / base.v[i] : NAN;
-    study_serving_report_mean(c->out, "over_switch", ratio, c->o->n_seeds, NOTHING_KEPT);
+    study_simulated_serving_mean(c->f, &c->r->over_switch, ratio, c->o->n_seeds,
+                                 NOTHING_KEPT);
     return OK;
 }
 
-static void report(struct cell *c, const struct result *r)
+static void split_simulated_report(struct split_simulated *c, const struct outcome *from)
 {
-    const struct study_number v[] = {
-        {"prompt_cores", r->prompt.prompt_cores},
-        {"token_cores", r->token.token_cores},
-        {"prompt_ms", 1e3 * r->prompt.prompt_s},
-        {"token_ms", 1e3 * r->token.token_s},
-        {"slowdown", r->slowdown},
-        {"ttft_kept", r->ttft_kept},
-        {"tpot_kept", r->tpot_kept},
-    };
+    struct results *r = c->r;
 
-    study_serving_report_mean(c->out, "goodput_rps", r->v, c->o->n_seeds, NOTHING_KEPT);
-    STUDY_VALUES(c->out, v, "the objectives are not kept at any rate");
-    study_series(c->out, "goodputs", "/s", r->v, (size_t)c->o->n_seeds);
+    frame_why(c->f, NULL, "the objectives are not kept at any rate");
+    study_simulated_serving_mean(c->f, &r->goodput_rps, from->v, c->o->n_seeds,
+                                 NOTHING_KEPT);
+    r->prompt_cores = from->prompt.prompt_cores;
+    r->token_cores = from->token.token_cores;
+    r->prompt_ms = 1e3 * from->prompt.prompt_s;
+    r->token_ms = 1e3 * from->token.token_s;
+    r->slowdown = from->slowdown;
+    r->ttft_kept = from->ttft_kept;
+    r->tpot_kept = from->tpot_kept;
+    study_series(c->out, "goodputs", "/s", from->v, (size_t)c->o->n_seeds);
     study_topo_report(c->out, &c->topo);
 }
 
-static int run(struct cell *c)
+static int split_simulated_run(struct split_simulated *c)
 {
-    struct result r = {0};
+    struct outcome r = {0};
 
-    TRY(study_topo_open(&c->topo, &c->o->topo, NULL));
+    FRAME_CLOSE(c->f, study_topo_close, &c->topo);
+    TRY(study_topo_open(&c->topo, &STUDY_TOPO_OPTS, NULL));
     TRY(find_nodes(c));
     TRY(open_engine(c, &c->whole, (const int64_t[]){0, c->o->cluster, 0, c->o->cluster}));
-    TRY(c->o->system == SPLIT ? run_split(c, &r) : run_one(c, &r));
-    TRY(compare(c, &r));
-    report(c, &r);
+    TRY(c->o->system == SPLIT ? split_simulated_roles(c, &r)
+                              : split_simulated_one(c, &r));
+    TRY(compare_switch(c, &r));
+    split_simulated_report(c, &r);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_topo_close(&c->topo);
 }
 
 STUDY(split_simulated,

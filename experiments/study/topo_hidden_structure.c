@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/topo.h"
 #include "simulate/any_cores.h"
 #include "simulate/random_machine.h"
@@ -35,83 +35,71 @@ static const char *const suffixes[N_WAYS] = {
 
 #define PATIENCE 3 /* of early stopping; the paper gives none */
 
-struct opts {
-    STUDY_TOPO_OPTS
-    int64_t max_cores;
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, machine, "tiled:0.2",                                                         \
+      "KIND:FRACTION: a random machine, drawn with `seed`. What it hides carries less "  \
+      "by that fraction. Kinds: tiled, untiled, unequal, nested, crossed (clusters of "  \
+      "cores), slow_node, links, noisy. Or a shipped machine, FILE.xml or "              \
+      "synthetic:LEVELS.")                                                               \
+    OPTIONS_TOPO_WORK(X)                                                                 \
+    X(INT, max_cores, "32", "Most cores of a memory node of a random machine.",          \
+      .min = 8, .max = 32)
 
-static const struct opt_row table[] = {
-    OPT_ROW(
-        STR, machine, "tiled:0.2",
-        "KIND:FRACTION: a random machine, drawn with `seed`. What it hides carries less "
-        "by that fraction. Kinds: tiled, untiled, unequal, nested, crossed (clusters of "
-        "cores), slow_node, links, noisy. Or a shipped machine, FILE.xml or "
-        "synthetic:LEVELS."),
-    ROWS_TOPO_WORK,
-    OPT_ROW(INT, max_cores, "32", "Most cores of a memory node of a random machine.",
-            .min = 8, .max = 32),
-    {0},
-};
+#define WAYS(X, name, unit, better, text)                                                \
+    X(name, unit, better, text ": the search")                                           \
+    X(name##_trees, unit, better, text ": the search of trees alone")                    \
+    X(name##_no_group, unit, better, text ": ... without groups")                        \
+    X(name##_random, unit, better,                                                       \
+      text ": random trees, as many measurements as the search")                         \
+    X(name##_early_stop, unit, better,                                                   \
+      text ": the search of trees alone, stopped early with a patience of 3")            \
+    X(name##_paper, unit, better,                                                        \
+      text ": the paper's search: trees alone, traversed in topological order "          \
+           "against all parents, stopped early")                                         \
+    X(name##_all_cores, unit, better, text ": one rank of all PUs")                      \
+    X(name##_one_rank_per_node, unit, better, text ": one rank per memory node, all PUs")
 
-#define WAYS(name, unit, better, text)                                                   \
-    {name, unit, better, text ": the search"},                                           \
-        {name "_trees", unit, better, text ": the search of trees alone"},               \
-        {name "_no_group", unit, better, text ": ... without groups"},                   \
-        {name "_random", unit, better,                                                   \
-         text ": random trees, as many measurements as the search"},                     \
-        {name "_early_stop", unit, better,                                               \
-         text ": the search of trees alone, stopped early with a patience of 3"},        \
-        {name "_paper", unit, better,                                                    \
-         text ": the paper's search: trees alone, traversed in topological order "       \
-              "against all parents, stopped early"},                                     \
-        {name "_all_cores", unit, better, text ": one rank of all PUs"},                 \
-    {                                                                                    \
-        name "_one_rank_per_node", unit, better,                                         \
-            text ": one rank per memory node, "                                          \
-                 "all PUs"                                                               \
-    }
-static const struct study_metric metrics[] = {
-    WAYS("step_s", "s", "lower", "time of a step without noise"),
-    WAYS("within_2pct", "", "higher", "1: step_s is at most 2 % above best_s"),
-    {"best_s", "s", "lower", "time of a step with the best plan known, of any cores"},
-    {"best_of_trees_s", "s", "lower", "... with the best of all trees"},
-    {"gap_frac", "", "lower", "step_s / best_s - 1"},
-    {"gap_frac_trees", "", "lower", "... of the search of trees alone"},
-    {"gap_frac_paper", "", "lower", "... of the paper's search"},
-    {"gap_of_trees_frac", "", "lower",
-     "best_of_trees_s / best_s - 1: what trees cannot express"},
-    {"within_2pct_of_trees", "", "higher",
-     "1: step_s is at most 2 % above best_of_trees_s"},
-    {"latent", "", "", "1: the search claims that a level that no tool reports pays"},
-    {"latent_where_it_pays", "", "higher",
-     "latent, on machines where gain_of_groups is above 2 %"},
-    {"false_cluster", "", "lower", "latent, on machines that hide nothing"},
-    {"kept_frac", "", "",
-     "fraction of cores that the search of trees keeps, mean over the hidden clusters"},
-    {"kept_frac_min", "", "",
-     "fraction of cores kept in the hidden cluster that keeps least"},
-    {"kept_frac_max", "", "",
-     "fraction of cores kept in the hidden cluster that keeps most"},
-    {"best_kept_frac", "", "", "kept_frac of the best of all trees"},
-    {"gain_of_groups", "", "",
-     "best step of trees without groups / best_of_trees_s - 1, times without noise"},
-    {"noise_frac", "", "", "noise of one measurement as the search estimated it"},
-    {"true_noise_frac", "", "", "noise of one measurement as it was drawn, spikes apart"},
-    {"n_measurements", "", "lower", "measurements of the search"},
-    {"n_measurements_trees", "", "lower", "measurements of the search of trees alone"},
-    {"n_measurements_no_group", "", "lower", "measurements of the search without groups"},
-    {"n_measurements_random", "", "lower", "measurements of random trees"},
-    {"n_measurements_early_stop", "", "lower",
-     "measurements of the search stopped early"},
-    {"n_measurements_paper", "", "lower", "measurements of the paper's search"},
-    {"n_exhaustive", "", "", "number of all configurations of trees"},
-    {"n_any_cores", "", "", "number of other plans that were priced for best_s"},
-    {"search_s", "s", "lower",
-     "wall time of the search on this host, which only simulates its measurements"},
-    {"n_ranks", "", "", "ranks of the plan found"},
-    {"n_pus", "", "", "PUs of the machine"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    WAYS(X, step_s, "s", LOWER, "time of a step without noise")                          \
+    WAYS(X, within_2pct, "", HIGHER, "1: step_s is at most 2 % above best_s")            \
+    X(best_s, "s", LOWER, "time of a step with the best plan known, of any cores")       \
+    X(best_of_trees_s, "s", LOWER, "... with the best of all trees")                     \
+    X(gap_frac, "", LOWER, "step_s / best_s - 1")                                        \
+    X(gap_frac_trees, "", LOWER, "... of the search of trees alone")                     \
+    X(gap_frac_paper, "", LOWER, "... of the paper's search")                            \
+    X(gap_of_trees_frac, "", LOWER,                                                      \
+      "best_of_trees_s / best_s - 1: what trees cannot express")                         \
+    X(within_2pct_of_trees, "", HIGHER,                                                  \
+      "1: step_s is at most 2 % above best_of_trees_s")                                  \
+    X(latent, "", 0, "1: the search claims that a level that no tool reports pays")      \
+    X(latent_where_it_pays, "", HIGHER,                                                  \
+      "latent, on machines where gain_of_groups is above 2 %")                           \
+    X(false_cluster, "", LOWER, "latent, on machines that hide nothing")                 \
+    X(kept_frac, "", 0,                                                                  \
+      "fraction of cores that the search of trees keeps, mean over the hidden clusters") \
+    X(kept_frac_min, "", 0,                                                              \
+      "fraction of cores kept in the hidden cluster that keeps least")                   \
+    X(kept_frac_max, "", 0,                                                              \
+      "fraction of cores kept in the hidden cluster that keeps most")                    \
+    X(best_kept_frac, "", 0, "kept_frac of the best of all trees")                       \
+    X(gain_of_groups, "", 0,                                                             \
+      "best step of trees without groups / best_of_trees_s - 1, times without noise")    \
+    X(noise_frac, "", 0, "noise of one measurement as the search estimated it")          \
+    X(true_noise_frac, "", 0, "noise of one measurement as it was drawn, spikes apart")  \
+    X(n_measurements, "", LOWER, "measurements of the search")                           \
+    X(n_measurements_trees, "", LOWER, "measurements of the search of trees alone")      \
+    X(n_measurements_no_group, "", LOWER, "measurements of the search without groups")   \
+    X(n_measurements_random, "", LOWER, "measurements of random trees")                  \
+    X(n_measurements_early_stop, "", LOWER, "measurements of the search stopped early")  \
+    X(n_measurements_paper, "", LOWER, "measurements of the paper's search")             \
+    X(n_exhaustive, "", 0, "number of all configurations of trees")                      \
+    X(n_any_cores, "", 0, "number of other plans that were priced for best_s")           \
+    X(search_s, "s", LOWER | MEASURED,                                                   \
+      "wall time of the search on this host, which only simulates its measurements")     \
+    X(n_ranks, "", 0, "ranks of the plan found")                                         \
+    X(n_pus, "", 0, "PUs of the machine")
+
+FRAME_TYPES;
 
 /* --- a machine and its best */
 
@@ -200,8 +188,18 @@ static void forget(void *kept)
     memset(k, 0, sizeof(*k));
 }
 
-static int recall(struct cache *k, const struct opts *o)
+struct topo_hidden_structure {
+    FRAME_CELL;
+    struct plan_tree_result found[N_SEARCHES];
+    struct topo_config plan[N_WAYS];
+    double step_s[N_WAYS];
+    double best_s;     /* of all plans known, those of the searches included */
+    double noise_frac; /* as the search estimated it */
+};
+
+static int recall(struct cache *k, const struct topo_hidden_structure *c)
 {
+    const struct opts *o = c->o;
     char key[sizeof(k->key)];
     double strength;
     int kind;
@@ -213,7 +211,7 @@ static int recall(struct cache *k, const struct opts *o)
     if (strcmp(key, k->key) == 0)
         return OK;
     forget(k);
-    TRY(kind < 0 ? study_topo_open(&k->t, &o->topo, NULL)
+    TRY(kind < 0 ? study_topo_open(&k->t, &STUDY_TOPO_OPTS, NULL)
                  : open_random(k, o, kind, strength));
     TRY(find_best(k));
     memcpy(k->key, key, sizeof(key));
@@ -222,22 +220,13 @@ static int recall(struct cache *k, const struct opts *o)
 
 /* --- the plans */
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
-    struct plan_tree_result found[N_SEARCHES];
-    struct topo_config plan[N_WAYS];
-    double step_s[N_WAYS];
-    double best_s;     /* of all plans known, those of the searches included */
-    double noise_frac; /* as the search estimated it */
-};
-
 /* All searches have the same limits and repeats. Random trees get as many measurements as the
  * search made. */
-static int search(struct cell *w, int way, const struct cache *k, int64_t seed)
+static int hidden_search(struct topo_hidden_structure *c, int way, const struct cache *k,
+                         int64_t seed)
 {
     struct study_topo_asked asked = asked_of(k, seed, true);
-    struct plan_tree_result *f = &w->found[way];
+    struct plan_tree_result *f = &c->found[way];
     struct plan_tree_search_opts s;
 
     TRY(opt_init(plan_tree_search_opt_table, &s));
@@ -249,27 +238,28 @@ static int search(struct cell *w, int way, const struct cache *k, int64_t seed)
     s.patience = way == EARLY_STOP || way == PAPER ? PATIENCE : 0;
     s.traversal = way == PAPER ? PLAN_PAPER : PLAN_BEST_PARENT;
     if (way == RANDOM)
-        s.max_measurements = w->found[WHOLE].counts.n_measurements;
+        s.max_measurements = c->found[WHOLE].counts.n_measurements;
     TRY(study_topo_find(f, &asked, &s));
-    w->noise_frac = asked.noise_frac;
-    w->plan[way] = f->top[f->best].config;
+    c->noise_frac = asked.noise_frac;
+    c->plan[way] = f->top[f->best].config;
     return OK;
 }
 
-static int find_plans(struct cell *w, const struct cache *k, int64_t seed)
+static int find_plans(struct topo_hidden_structure *c, const struct cache *k,
+                      int64_t seed)
 {
     static const struct topo_limits none;
     const struct topo_tree *tree = k->t.tree;
 
     for (int way = 0; way < N_SEARCHES; way++)
-        TRY(search(w, way, k, seed));
-    TRY(topo_config_cut(&w->plan[ALL_CORES], tree, 0, &none));
-    TRY(topo_config_cut(&w->plan[ONE_PER_NODE], tree, study_topo_node_level(tree),
+        TRY(hidden_search(c, way, k, seed));
+    TRY(topo_config_cut(&c->plan[ALL_CORES], tree, 0, &none));
+    TRY(topo_config_cut(&c->plan[ONE_PER_NODE], tree, study_topo_node_level(tree),
                         &none));
-    w->best_s = k->any.seconds;
+    c->best_s = k->any.seconds;
     for (int way = 0; way < N_WAYS; way++) {
-        TRY(step_s(k, &w->plan[way], &w->step_s[way]));
-        w->best_s = fmin(w->best_s, w->step_s[way]);
+        TRY(step_s(k, &c->plan[way], &c->step_s[way]));
+        c->best_s = fmin(c->best_s, c->step_s[way]);
     }
     return OK;
 }
@@ -329,60 +319,52 @@ static bool hides_nothing(const struct study_topo *t)
     return params->n_domains == 0 && params->n_links == 0;
 }
 
-static void report_ways(const struct cell *w, struct study_cell *out)
-{
-    char name[64];
-
-    for (int way = 0; way < N_WAYS; way++) {
-        snprintf(name, sizeof(name), "step_s%s", suffixes[way]);
-        study_value(out, name, w->step_s[way], "");
-        snprintf(name, sizeof(name), "within_2pct%s", suffixes[way]);
-        study_value(out, name, w->step_s[way] <= (1 + WITHIN) * w->best_s, "");
-    }
-}
-
-static void report(const struct cache *k, const struct cell *w, struct study_cell *out)
+static void hidden_report(struct topo_hidden_structure *c, const struct cache *k)
 {
     const struct study_topo *t = &k->t;
-    const struct plan_tree_result *f = &w->found[WHOLE];
+    const struct plan_tree_result *f = &c->found[WHOLE];
     double gain = k->ungrouped.seconds / k->all.seconds - 1.0;
     bool nothing = hides_nothing(t);
-    struct kept_frac kept = count_kept(t, &w->plan[TREES]);
+    struct kept_frac kept = count_kept(t, &c->plan[TREES]);
     struct kept_frac best = count_kept(t, &k->all.config);
-    const struct study_number all[] = {
-        {"best_s", w->best_s},
-        {"best_of_trees_s", k->all.seconds},
-        {"gap_frac", w->step_s[WHOLE] / w->best_s - 1.0},
-        {"gap_frac_trees", w->step_s[TREES] / w->best_s - 1.0},
-        {"gap_frac_paper", w->step_s[PAPER] / w->best_s - 1.0},
-        {"gap_of_trees_frac", k->all.seconds / w->best_s - 1.0},
-        {"within_2pct_of_trees", w->step_s[WHOLE] <= (1 + WITHIN) * k->all.seconds},
-        {"latent", f->latent},
-        {"latent_where_it_pays", gain > WITHIN ? (double)f->latent : NAN},
-        {"false_cluster", nothing ? (double)f->latent : NAN},
-        {"kept_frac", kept.mean},
-        {"kept_frac_min", kept.least},
-        {"kept_frac_max", kept.most},
-        {"best_kept_frac", best.mean},
-        {"gain_of_groups", gain},
-        {"noise_frac", w->noise_frac},
-        {"true_noise_frac", simulate_params(t->sim)->noise_frac},
-        {"n_measurements", (double)f->counts.n_measurements},
-        {"n_measurements_trees", (double)w->found[TREES].counts.n_measurements},
-        {"n_measurements_no_group", (double)w->found[NO_GROUP].counts.n_measurements},
-        {"n_measurements_random", (double)w->found[RANDOM].counts.n_measurements},
-        {"n_measurements_early_stop", (double)w->found[EARLY_STOP].counts.n_measurements},
-        {"n_measurements_paper", (double)w->found[PAPER].counts.n_measurements},
-        {"n_exhaustive", (double)k->all.n_configs},
-        {"n_any_cores", (double)k->any.n_configs},
-        {"search_s", f->counts.wall_s},
-        {"n_ranks", w->plan[WHOLE].n_ranks},
-        {"n_pus", t->machine->n_pus}};
+    struct results *r = c->r;
 
-    report_ways(w, out);
-    STUDY_VALUES(out, all,
-                 nothing ? "nothing is hidden" : "does not apply to what is hidden");
-    study_evidence(out, "measured", "search_s"); /* of this host */
+    r->best_s = c->best_s;
+    r->best_of_trees_s = k->all.seconds;
+    r->gap_frac = c->step_s[WHOLE] / c->best_s - 1.0;
+    r->gap_frac_trees = c->step_s[TREES] / c->best_s - 1.0;
+    r->gap_frac_paper = c->step_s[PAPER] / c->best_s - 1.0;
+    r->gap_of_trees_frac = k->all.seconds / c->best_s - 1.0;
+    r->within_2pct_of_trees = c->step_s[WHOLE] <= (1 + WITHIN) * k->all.seconds;
+    r->latent = f->latent;
+    r->latent_where_it_pays = gain > WITHIN ? (double)f->latent : NAN;
+    r->false_cluster = nothing ? (double)f->latent : NAN;
+    r->kept_frac = kept.mean;
+    r->kept_frac_min = kept.least;
+    r->kept_frac_max = kept.most;
+    r->best_kept_frac = best.mean;
+    r->gain_of_groups = gain;
+    r->noise_frac = c->noise_frac;
+    r->true_noise_frac = simulate_params(t->sim)->noise_frac;
+    r->n_measurements = (double)f->counts.n_measurements;
+    r->n_measurements_trees = (double)c->found[TREES].counts.n_measurements;
+    r->n_measurements_no_group = (double)c->found[NO_GROUP].counts.n_measurements;
+    r->n_measurements_random = (double)c->found[RANDOM].counts.n_measurements;
+    r->n_measurements_early_stop = (double)c->found[EARLY_STOP].counts.n_measurements;
+    r->n_measurements_paper = (double)c->found[PAPER].counts.n_measurements;
+    r->n_exhaustive = (double)k->all.n_configs;
+    r->n_any_cores = (double)k->any.n_configs;
+    r->search_s = f->counts.wall_s;
+    r->n_ranks = c->plan[WHOLE].n_ranks;
+    r->n_pus = t->machine->n_pus;
+
+    frame_why(c->f, NULL,
+              nothing ? "nothing is hidden" : "does not apply to what is hidden");
+    for (int way = 0; way < N_WAYS; way++) {
+        *frame_named(c->f, "step_s%s", suffixes[way]) = c->step_s[way];
+        *frame_named(c->f, "within_2pct%s", suffixes[way]) =
+            c->step_s[way] <= (1 + WITHIN) * c->best_s;
+    }
 }
 
 /* Everything that a step's time follows from, so that the record alone can be checked. */
@@ -419,10 +401,10 @@ static void note_machine(const struct cache *k, struct study_cell *out)
     study_note_text(out, "machine", t->machine->name);
 }
 
-static void note_plans(const struct cache *k, const struct cell *w,
+static void note_plans(const struct cache *k, const struct topo_hidden_structure *c,
                        struct study_cell *out)
 {
-    const struct topo_tree *tree = w->plan[WHOLE].tree;
+    const struct topo_tree *tree = c->plan[WHOLE].tree;
     double *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
     char found[96], trees[96], any[96];
 
@@ -430,7 +412,7 @@ static void note_plans(const struct cache *k, const struct cell *w,
         pus[i] = tree->pus[i];
     study_series(out, "pus", "", pus, (size_t)tree->n_pus);
     mem_free(pus);
-    topo_config_print(&w->plan[WHOLE], found, sizeof(found));
+    topo_config_print(&c->plan[WHOLE], found, sizeof(found));
     topo_config_print(&k->all.config, trees, sizeof(trees));
     topo_config_print(&k->any.config, any, sizeof(any));
     study_note(out, "plans",
@@ -439,24 +421,24 @@ static void note_plans(const struct cache *k, const struct cell *w,
                          k->all.tree->steps, "best", any));
 }
 
-static int run(struct cell *w)
-{
-    const struct opts *o = w->o;
-    struct cache *k = study_kept(w->out);
-
-    TRY(recall(k, o));
-    TRY(find_plans(w, k, o->seed));
-    report(k, w, w->out);
-    note_machine(k, w->out);
-    note_plans(k, w, w->out);
-    study_note_text(w->out, "explain", w->found[WHOLE].explain);
-    return OK;
-}
-
-static void end(struct cell *w)
+static void hidden_close(struct topo_hidden_structure *c)
 {
     for (int way = 0; way < N_SEARCHES; way++)
-        plan_tree_result_free(&w->found[way]);
+        plan_tree_result_free(&c->found[way]);
+}
+
+static int topo_hidden_structure_run(struct topo_hidden_structure *c)
+{
+    struct cache *k = study_kept(c->out);
+
+    FRAME_CLOSE(c->f, hidden_close, c);
+    TRY(recall(k, c));
+    TRY(find_plans(c, k, c->o->seed));
+    hidden_report(c, k);
+    note_machine(k, c->out);
+    note_plans(k, c, c->out);
+    study_note_text(c->out, "explain", c->found[WHOLE].explain);
+    return OK;
 }
 
 STUDY(topo_hidden_structure,

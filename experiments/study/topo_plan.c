@@ -8,62 +8,53 @@
 #include "base/mem.h"
 #include "base/stats_interval.h"
 #include "cpu/cpu.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/topo.h"
 #include "simulate/stream_fit.h"
 
 #define ALTERNATIVES_MAX 8
 
-struct opts {
-    STUDY_TOPO_OPTS
-    char *plan, *alternatives;
-    int64_t ranks, n_bootstrap;
-    bool equal_nodes;
-};
+#define OPTIONS(X)                                                                       \
+    OPTIONS_TOPO(X, "kunpeng920x4")                                                      \
+    X(STR, plan, "all",                                                                  \
+      "NAME, or NAME@NODES for some memory nodes, then transformations of their "        \
+      "fundamental tree. Example: \"fast@0,2,4,6 group(4,1,3) remove(1,4)\"")            \
+    X(INT, ranks, "0", "Number of ranks. 0: one per memory node.", .min = 0,             \
+      .max = 100000)                                                                     \
+    X(BOOL, equal_nodes, "false",                                                        \
+      "All memory nodes are equally fast: which are slow is an assumption.")             \
+    X(INT, n_bootstrap, "0",                                                             \
+      "Price the plan with N bootstrapped fits of the machine's rates, too. Only "       \
+      "kunpeng920x4 has the measurements.",                                              \
+      .min = 0, .max = 100000)                                                           \
+    X(STR, alternatives, "",                                                             \
+      "Plans, separated by |, among which p_best says how often this one is fastest.")
 
-static const struct opt_row table[] = {
-    ROWS_TOPO("kunpeng920x4"),
-    OPT_ROW(STR, plan, "all",
-            "NAME, or NAME@NODES for some memory nodes, then transformations of their "
-            "fundamental tree. Example: \"fast@0,2,4,6 group(4,1,3) remove(1,4)\""),
-    OPT_ROW(INT, ranks, "0", "Number of ranks. 0: one per memory node.", .min = 0,
-            .max = 100000),
-    OPT_ROW(BOOL, equal_nodes, "false",
-            "All memory nodes are equally fast: which are slow is an assumption."),
-    OPT_ROW(INT, n_bootstrap, "0",
-            "Price the plan with N bootstrapped fits of the machine's rates, too. Only "
-            "kunpeng920x4 has the measurements.",
-            .min = 0, .max = 100000),
-    OPT_ROW(
-        STR, alternatives, "",
-        "Plans, separated by |, among which p_best says how often this one is fastest."),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(request_s, "s", LOWER,                                                             \
+      "time of a request of the trace: its prompt, then its output; its interval is "    \
+      "the "                                                                             \
+      "bootstrap's")                                                                     \
+    X(p_best, "", HIGHER,                                                                \
+      "share of the bootstrapped fits with which no alternative has a shorter request")  \
+    X(prefill_s, "s", LOWER, "mean prefill time of the trace's prompts")                 \
+    X(decode_s, "s", LOWER, "time of a token at the trace's mean context")               \
+    X(stream_gbps, "GB/s", HIGHER,                                                       \
+      "local bandwidth of the first memory node used, n x slowest thread (static "       \
+      "shares)")                                                                         \
+    X(n_ranks, "", 0, "ranks of the plan")                                               \
+    X(n_threads, "", 0, "threads of each rank")                                          \
+    X(kept_frac, "", 0, "PUs used / PUs of the machine")
 
-static const struct study_metric metrics[] = {
-    {"request_s", "s", "lower",
-     "time of a request of the trace: its prompt, then its output; its interval is the "
-     "bootstrap's"},
-    {"p_best", "", "higher",
-     "share of the bootstrapped fits with which no alternative has a shorter request"},
-    {"prefill_s", "s", "lower", "mean prefill time of the trace's prompts"},
-    {"decode_s", "s", "lower", "time of a token at the trace's mean context"},
-    {"stream_gbps", "GB/s", "higher",
-     "local bandwidth of the first memory node used, n x slowest thread (static shares)"},
-    {"n_ranks", "", "", "ranks of the plan"},
-    {"n_threads", "", "", "threads of each rank"},
-    {"kept_frac", "", "", "PUs used / PUs of the machine"},
-    {0},
-};
+FRAME_TYPES;
 
 struct plan {
     struct topo_tree *tree; /* owned */
     struct topo_config c;
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct topo_plan {
+    FRAME_CELL;
     struct study_topo topo;
     struct plan plan, alternatives[ALTERNATIVES_MAX];
     int n_alternatives;
@@ -141,15 +132,15 @@ static int open_plan(struct plan *out, const struct study_topo *t, const struct 
                         : topo_tree_n_nodes(out->tree, study_topo_node_level(out->tree)));
 }
 
-static int open_alternatives(struct cell *w, const struct opts *o)
+static int open_alternatives(struct topo_plan *c, const struct opts *o)
 {
     for (const char *at = o->alternatives ? o->alternatives : ""; *at;) {
         size_t n = strcspn(at, "|");
 
-        if (w->n_alternatives == ALTERNATIVES_MAX)
+        if (c->n_alternatives == ALTERNATIVES_MAX)
             return err_set(ERR_LIMIT, "study.alternatives: more than %d plans",
                            ALTERNATIVES_MAX);
-        TRY(open_plan(&w->alternatives[w->n_alternatives++], &w->topo, o, at, n));
+        TRY(open_plan(&c->alternatives[c->n_alternatives++], &c->topo, o, at, n));
         at += n + (at[n] == '|');
     }
     return OK;
@@ -158,19 +149,19 @@ static int open_alternatives(struct cell *w, const struct opts *o)
 /* --- how certain its price is */
 
 /* The request of every plan with other rates of the machine. */
-static int draw_once(struct cell *w, const struct simulate_machine_params *params,
+static int draw_once(struct topo_plan *c, const struct simulate_machine_params *params,
                      double *own, double *best)
 {
-    struct study_topo t = w->topo; /* lends everything but the simulator */
+    struct study_topo t = c->topo; /* lends everything but the simulator */
     double seconds;
     int rc;
 
     t.sim = NULL;
     TRY(simulate_machine_new(&t.sim, t.machine, params));
-    rc = study_topo_request_s(&t, &w->plan.c, &w->plan.c, own);
+    rc = study_topo_request_s(&t, &c->plan.c, &c->plan.c, own);
     *best = *own;
-    for (int i = 0; rc == OK && i < w->n_alternatives; i++) {
-        rc = study_topo_request_s(&t, &w->alternatives[i].c, &w->alternatives[i].c,
+    for (int i = 0; rc == OK && i < c->n_alternatives; i++) {
+        rc = study_topo_request_s(&t, &c->alternatives[i].c, &c->alternatives[i].c,
                                   &seconds);
         if (rc == OK)
             *best = fmin(*best, seconds);
@@ -193,9 +184,9 @@ static void forget(void *kept)
     *k = (struct fits){0};
 }
 
-static int recall(struct fits *k, const struct cell *w, const struct opts *o)
+static int recall(struct fits *k, const struct topo_plan *c, const struct opts *o)
 {
-    struct simulate_machine_params fitted = *simulate_params(w->topo.sim);
+    struct simulate_machine_params fitted = *simulate_params(c->topo.sim);
 
     if (k->seed == o->seed && k->n == o->n_bootstrap)
         return OK;
@@ -210,9 +201,10 @@ static int recall(struct fits *k, const struct cell *w, const struct opts *o)
     return OK;
 }
 
-static int bootstrap(struct cell *w, struct fits *k, const struct opts *o, double *p_best)
+static int bootstrap(struct topo_plan *c, struct fits *k)
 {
-    const struct simulate_machine_params *shipped = simulate_params(w->topo.sim);
+    const struct opts *o = c->o;
+    const struct simulate_machine_params *shipped = simulate_params(c->topo.sim);
     struct simulate_machine_params params;
     double own, best;
     int n_best = 0;
@@ -223,32 +215,32 @@ static int bootstrap(struct cell *w, struct fits *k, const struct opts *o, doubl
             "study.n_bootstrap: only kunpeng920x4 has the measurements that its "
             "rates were fitted to, not %s",
             o->machine);
-    w->draws = mem_new(MEM_OTHER, (size_t)o->n_bootstrap, sizeof(*w->draws));
-    TRY(recall(k, w, o));
+    c->draws = mem_new(MEM_OTHER, (size_t)o->n_bootstrap, sizeof(*c->draws));
+    TRY(recall(k, c, o));
     for (int i = 0; i < o->n_bootstrap; i++) {
         params = k->fits[i];
         memcpy(params.node_factor, shipped->node_factor, sizeof(params.node_factor));
-        TRY(draw_once(w, &params, &own, &best));
-        w->draws[i] = own;
+        TRY(draw_once(c, &params, &own, &best));
+        c->draws[i] = own;
         n_best += own <= best;
     }
-    *p_best = (double)n_best / (double)o->n_bootstrap;
+    c->r->p_best = (double)n_best / (double)o->n_bootstrap;
     return OK;
 }
 
 /* --- the report */
 
 /* Local bandwidth of the node of the tree's first PU. */
-static int stream(const struct cell *w, double *gbps)
+static int stream(const struct topo_plan *c, double *gbps)
 {
-    const struct topo_pu *all = w->topo.machine->pus;
-    const struct topo_tree *tree = w->plan.tree;
+    const struct topo_pu *all = c->topo.machine->pus;
+    const struct topo_tree *tree = c->plan.tree;
     int n = 0, rc, *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
 
     for (int i = 0; i < tree->n_pus; i++)
         if (all[tree->pus[i]].node == all[tree->pus[0]].node)
             pus[n++] = tree->pus[i];
-    rc = simulate_stream_gbps(w->topo.sim, pus, n, gbps);
+    rc = simulate_stream_gbps(c->topo.sim, pus, n, gbps);
     mem_free(pus);
     return rc;
 }
@@ -263,57 +255,54 @@ static int make_nodes_equal(struct study_topo *t)
     return simulate_machine_new(&t->sim, t->machine, &params);
 }
 
-static int open_all(struct cell *w, const struct opts *o)
+static int topo_plan_open(struct topo_plan *c)
 {
-    TRY(study_topo_open(&w->topo, &o->topo, NULL));
+    const struct opts *o = c->o;
+
+    TRY(study_topo_open(&c->topo, &STUDY_TOPO_OPTS, NULL));
     if (o->equal_nodes)
-        TRY(make_nodes_equal(&w->topo));
-    TRY(open_plan(&w->plan, &w->topo, o, o->plan, strlen(o->plan)));
-    return open_alternatives(w, o);
+        TRY(make_nodes_equal(&c->topo));
+    TRY(open_plan(&c->plan, &c->topo, o, o->plan, strlen(o->plan)));
+    return open_alternatives(c, o);
 }
 
-static int run(struct cell *w)
+static void topo_plan_close(struct topo_plan *c)
 {
-    const struct opts *o = w->o;
-    const struct topo_config *c = &w->plan.c;
-    double prefill_s, decode_s, request_s, gbps, p_best = NAN, lo, hi;
-    size_t n = (size_t)o->n_bootstrap;
+    for (int i = 0; i < c->n_alternatives; i++)
+        mem_free(c->alternatives[i].tree);
+    mem_free(c->plan.tree);
+    mem_free(c->draws);
+    study_topo_close(&c->topo);
+}
+
+static int topo_plan_run(struct topo_plan *c)
+{
+    const struct topo_config *config = &c->plan.c;
+    size_t n = (size_t)c->o->n_bootstrap;
+    struct results *r = c->r;
+    double lo, hi;
     char text[96];
 
-    TRY(open_all(w, o));
-    TRY(study_topo_step_s(&w->topo, c, TOPO_PREFILL, &prefill_s));
-    TRY(study_topo_step_s(&w->topo, c, TOPO_DECODE, &decode_s));
-    TRY(study_topo_request_s(&w->topo, c, c, &request_s));
-    TRY(stream(w, &gbps));
+    FRAME_CLOSE(c->f, topo_plan_close, c);
+    TRY(topo_plan_open(c));
+    TRY(study_topo_step_s(&c->topo, config, TOPO_PREFILL, &r->prefill_s));
+    TRY(study_topo_step_s(&c->topo, config, TOPO_DECODE, &r->decode_s));
+    TRY(study_topo_request_s(&c->topo, config, config, &r->request_s));
+    TRY(stream(c, &r->stream_gbps));
+    frame_set(c->f, &r->p_best, NAN, "n_bootstrap is 0");
     if (n)
-        TRY(bootstrap(w, study_kept(w->out), o, &p_best));
-    const struct study_number all[] = {
-        {"p_best", p_best},
-        {"prefill_s", prefill_s},
-        {"decode_s", decode_s},
-        {"stream_gbps", gbps},
-        {"n_ranks", c->n_ranks},
-        {"n_threads", c->n_threads},
-        {"kept_frac", (double)w->plan.tree->n_pus / w->topo.machine->n_pus}};
-
-    stats_percentile95(w->draws, n, &lo, &hi);
-    study_value_interval(w->out, "request_s", request_s, lo, hi, NULL);
-    STUDY_VALUES(w->out, all, "n_bootstrap is 0");
+        TRY(bootstrap(c, study_kept(c->out)));
+    r->n_ranks = config->n_ranks;
+    r->n_threads = config->n_threads;
+    r->kept_frac = (double)c->plan.tree->n_pus / c->topo.machine->n_pus;
+    stats_percentile95(c->draws, n, &lo, &hi);
+    frame_interval(c->f, &r->request_s, lo, hi);
     if (n)
-        study_series(w->out, "request_s_draws", "s", w->draws, n);
-    topo_config_print(c, text, sizeof(text));
-    study_note_text(w->out, "configuration", text);
-    study_topo_report(w->out, &w->topo);
+        study_series(c->out, "request_s_draws", "s", c->draws, n);
+    topo_config_print(config, text, sizeof(text));
+    study_note_text(c->out, "configuration", text);
+    study_topo_report(c->out, &c->topo);
     return OK;
-}
-
-static void end(struct cell *w)
-{
-    for (int i = 0; i < w->n_alternatives; i++)
-        mem_free(w->alternatives[i].tree);
-    mem_free(w->plan.tree);
-    mem_free(w->draws);
-    study_topo_close(&w->topo);
 }
 
 STUDY(topo_plan, "one way to use a simulated machine's cores, priced",

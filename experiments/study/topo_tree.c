@@ -4,34 +4,32 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "experiments/study/support/rows.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/topo.h"
 
-struct opts {
-    STUDY_TOPO_OPTS
-    char *steps, *sections;
-};
+#define OPTIONS(X)                                                                       \
+    OPTIONS_TOPO(X, "kunpeng920x4")                                                      \
+    X(STR, steps, "",                                                                    \
+      "Transformations of the fundamental tree, or \"found\": those that the search "    \
+      "finds for decode on the simulated machine. Example: \"group(4,1,3) "              \
+      "remove(1,4)\"")                                                                   \
+    X(STR, sections, "", "Cross-sections to look for in the tree. Example: \"8x18 48x3\"")
 
-static const struct opt_row table[] = {
-    ROWS_TOPO("kunpeng920x4"),
-    OPT_ROW(STR, steps, "",
-            "Transformations of the fundamental tree, or \"found\": those that the "
-            "search finds "
-            "for decode on the simulated machine. Example: \"group(4,1,3) remove(1,4)\""),
-    OPT_ROW(STR, sections, "",
-            "Cross-sections to look for in the tree. Example: \"8x18 48x3\""),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(n_levels, "", 0, "levels of the tree, machine and PUs included")                   \
+    X(n_pus, "", 0, "PUs that the tree keeps")                                           \
+    X(n_grouped, "", 0, "trees that groups make of this one, itself included")           \
+    X(n_removes, "", 0, "trees that removes make of this one, itself included")          \
+    X(n_configs, "", 0, "cross-sections that the model's operators allow")               \
+    X(n_configs_strict, "", 0, "those whose number of ranks divides the heads")          \
+    X(n_sections, "", HIGHER, "those of `sections` that the tree has")
 
-static const struct study_metric metrics[] = {
-    {"n_levels", "", "", "levels of the tree, machine and PUs included"},
-    {"n_pus", "", "", "PUs that the tree keeps"},
-    {"n_grouped", "", "", "trees that groups make of this one, itself included"},
-    {"n_removes", "", "", "trees that removes make of this one, itself included"},
-    {"n_configs", "", "", "cross-sections that the model's operators allow"},
-    {"n_configs_strict", "", "", "those whose number of ranks divides the heads"},
-    {"n_sections", "", "higher", "those of `sections` that the tree has"},
-    {0},
+FRAME_TYPES;
+
+struct tree_sections {
+    FRAME_CELL;
+    struct study_topo topo;
+    struct topo_tree *tree;
 };
 
 struct sections {
@@ -78,24 +76,26 @@ static int count_sections(int *found, const struct sections *s, int n, const cha
     return OK;
 }
 
-static int report(const struct study_topo *t, const struct topo_tree *tree,
-                  const char *wanted, struct study_cell *out)
+static int tree_sections_report(struct tree_sections *c)
 {
+    const struct topo_tree *tree = c->tree;
+    const char *wanted = c->o->sections;
+    struct study_cell *out = c->out;
+    struct results *r = c->r;
     struct sections s = {.n_allowed = 0};
     size_t n = (size_t)tree->n_levels;
     char *text = NULL;
     int n_sections;
 
-    cut_all(&s, t, tree);
+    cut_all(&s, &c->topo, tree);
     TRY(count_sections(&n_sections, &s, tree->n_levels, wanted ? wanted : ""));
-    const struct study_number all[] = {
-        {"n_levels", tree->n_levels},
-        {"n_pus", tree->n_pus},
-        {"n_grouped", (double)topo_tree_closure_count(tree)},
-        {"n_removes", (double)topo_tree_remove_count(tree)},
-        {"n_configs", s.n_allowed},
-        {"n_configs_strict", s.n_strict},
-        {"n_sections", n_sections}};
+    r->n_levels = tree->n_levels;
+    r->n_pus = tree->n_pus;
+    r->n_grouped = (double)topo_tree_closure_count(tree);
+    r->n_removes = (double)topo_tree_remove_count(tree);
+    r->n_configs = s.n_allowed;
+    r->n_configs_strict = s.n_strict;
+    r->n_sections = n_sections;
 
     study_topo_report_tree(out, tree);
     study_series(out, "section_ranks", "", s.ranks, n);
@@ -103,56 +103,49 @@ static int report(const struct study_topo *t, const struct topo_tree *tree,
     study_series(out, "attention_imbalance", "", s.attention, n);
     study_series(out, "ffn_imbalance", "", s.ffn, n);
     study_series(out, "allowed_strictly", "", s.strict, n);
-    STUDY_VALUES(out, all, "no number");
     study_note_text(out, "after", topo_tree_text(tree, &text) == OK ? text : NULL);
     mem_free(text);
     study_note_text(out, "steps", tree->steps);
     return OK;
 }
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
-    struct study_topo topo;
-    struct topo_tree *tree;
-};
-
 /* The tree of the plan that the search finds from noisy times. */
-static int find(struct cell *w)
+static int tree_sections_find(struct tree_sections *c)
 {
     struct study_topo_asked asked = {
-        .t = &w->topo, .phase = TOPO_DECODE, .seed = (uint64_t)w->o->seed, .noise = true};
+        .t = &c->topo, .phase = TOPO_DECODE, .seed = (uint64_t)c->o->seed, .noise = true};
     struct plan_tree_result found;
     struct plan_tree_search_opts s;
     int rc;
 
     TRY(opt_init(plan_tree_search_opt_table, &s));
-    s.seed = w->o->seed;
+    s.seed = c->o->seed;
     s.max_s = 0; /* the tree must not depend on how busy this host is */
     s.uneven = false;
     TRY(study_topo_find(&found, &asked, &s));
-    rc = topo_tree_copy(&w->tree, found.top[found.best].tree);
+    rc = topo_tree_copy(&c->tree, found.top[found.best].tree);
     plan_tree_result_free(&found);
     return rc;
 }
 
-static int run(struct cell *w)
+static void tree_sections_close(struct tree_sections *c)
 {
-    const struct opts *o = w->o;
+    mem_free(c->tree);
+    study_topo_close(&c->topo);
+}
 
-    TRY(study_topo_open(&w->topo, &o->topo, NULL));
-    TRY(strcmp(o->steps, "found") == 0
-            ? find(w)
-            : study_topo_steps(&w->tree, w->topo.tree, o->steps));
-    TRY(report(&w->topo, w->tree, o->sections, w->out));
-    study_topo_report(w->out, &w->topo);
+static int tree_sections_run(struct tree_sections *c)
+{
+    const char *steps = c->o->steps;
+
+    FRAME_CLOSE(c->f, tree_sections_close, c);
+    TRY(study_topo_open(&c->topo, &STUDY_TOPO_OPTS, NULL));
+    TRY(strcmp(steps, "found") == 0 ? tree_sections_find(c)
+                                    : study_topo_steps(&c->tree, c->topo.tree, steps));
+    TRY(tree_sections_report(c));
+    study_topo_report(c->out, &c->topo);
     return OK;
 }
 
-static void end(struct cell *w)
-{
-    mem_free(w->tree);
-    study_topo_close(&w->topo);
-}
-
-STUDY(topo_tree, "a TopoTree after some transformations, and its cross-sections");
+STUDY_NAMED(topo_tree, tree_sections,
+            "a TopoTree after some transformations, and its cross-sections");

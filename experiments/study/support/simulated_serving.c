@@ -14,10 +14,10 @@
 
 /* ---- times of steps ---- */
 
-int study_serving_prompt_s(const struct study_topo *t, enum kern_type type,
-                           const struct topo_config *f,
-                           const struct topo_config *placed_by, int64_t n_tok,
-                           double *seconds, double *bytes)
+int study_simulated_serving_prompt_s(const struct study_topo *t, enum kern_type type,
+                                     const struct topo_config *f,
+                                     const struct topo_config *placed_by, int64_t n_tok,
+                                     double *seconds, double *bytes)
 {
     const struct model_cost_types types = {type, KERN_KV_F32};
     struct simulate_workload w;
@@ -27,9 +27,9 @@ int study_serving_prompt_s(const struct study_topo *t, enum kern_type type,
     return simulate_seconds(t->sim, f, placed_by, &w, seconds);
 }
 
-int study_serving_token_s(const struct study_topo *t, enum kern_type type,
-                          const struct topo_config *f, int batch, double ctx_tok,
-                          double *seconds, double *bytes)
+int study_simulated_serving_token_s(const struct study_topo *t, enum kern_type type,
+                                    const struct topo_config *f, int batch,
+                                    double ctx_tok, double *seconds, double *bytes)
 {
     const struct model_cost_types types = {type, KERN_KV_F32};
     const struct plan_trace one = {.contexts = {.n = 1, .v = {{ctx_tok, 1}}}};
@@ -53,13 +53,15 @@ static int fit_perf(struct cluster_perf *perf, const struct study_topo *t,
     int n = 0;
 
     for (int i = 0; i < N_PROMPTS; i++) {
-        TRY(study_serving_prompt_s(t, type, prefill, placed_by, prompts[i], &s, &bytes));
+        TRY(study_simulated_serving_prompt_s(t, type, prefill, placed_by, prompts[i], &s,
+                                             &bytes));
         p[n++] = (struct cluster_point){prompts[i], 1, 1, 1e3 * s, NAN, NAN, NAN, NAN};
     }
     for (int i = 0; i < 2 * N_BATCHES; i++) {
         int ctx = i % 2 ? 1024 : 64;
 
-        TRY(study_serving_token_s(t, type, decode, batches[i / 2], ctx, &s, &bytes));
+        TRY(study_simulated_serving_token_s(t, type, decode, batches[i / 2], ctx, &s,
+                                            &bytes));
         p[n++] =
             (struct cluster_point){ctx, batches[i / 2], 1, NAN, 1e3 * s, NAN, NAN, NAN};
     }
@@ -67,18 +69,20 @@ static int fit_perf(struct cluster_perf *perf, const struct study_topo *t,
     return perf->kind->fit(perf, p, n);
 }
 
-int study_serving_engine_open(struct study_serving_engine *out,
-                              const struct study_topo *t, enum kern_type type,
-                              const struct topo_config *prefill,
-                              const struct topo_config *decode,
-                              const struct topo_config *placed_by)
+int study_simulated_serving_engine_open(struct study_simulated_serving_engine *out,
+                                        const struct study_topo *t, enum kern_type type,
+                                        const struct topo_config *prefill,
+                                        const struct topo_config *decode,
+                                        const struct topo_config *placed_by)
 {
     double ctx = t->prompt_tok + t->output_tok / 2;
 
     TRY(fit_perf(&out->perf, t, type, prefill, decode, placed_by));
-    TRY(study_serving_prompt_s(t, type, prefill, placed_by, (int64_t)t->prompt_tok,
-                               &out->prompt_s, &out->prompt_bytes));
-    TRY(study_serving_token_s(t, type, decode, 8, ctx, &out->token_s, &out->token_bytes));
+    TRY(study_simulated_serving_prompt_s(t, type, prefill, placed_by,
+                                         (int64_t)t->prompt_tok, &out->prompt_s,
+                                         &out->prompt_bytes));
+    TRY(study_simulated_serving_token_s(t, type, decode, 8, ctx, &out->token_s,
+                                        &out->token_bytes));
     out->prompt_cores = prefill->n_ranks * prefill->n_threads;
     out->token_cores = decode->n_ranks * decode->n_threads;
     return OK;
@@ -86,9 +90,9 @@ int study_serving_engine_open(struct study_serving_engine *out,
 
 /* ---- objectives ---- */
 
-struct study_serving_kept study_serving_kept_alone(const struct cluster_perf *alone,
-                                                   double ttft_factor, double tpot_factor,
-                                                   const struct cluster_done *d)
+struct study_simulated_serving_kept
+study_simulated_serving_kept_alone(const struct cluster_perf *alone, double ttft_factor,
+                                   double tpot_factor, const struct cluster_done *d)
 {
     struct cluster_work prompt = {.n_prompt_tok = d->n_prompt,
                                   .sum_prompt_sq =
@@ -97,7 +101,7 @@ struct study_serving_kept study_serving_kept_alone(const struct cluster_perf *al
     double first = (double)(d->first_ns - d->arrival_ns);
     double later = (double)(d->last_ns - d->first_ns);
 
-    return (struct study_serving_kept){
+    return (struct study_simulated_serving_kept){
         .ttft = first <= ttft_factor * (double)cluster_perf_step_ns(alone, &prompt),
         .tpot = later <= tpot_factor * (double)cluster_perf_step_ns(alone, &token) *
                              (double)(d->n_output - 1)};
@@ -106,8 +110,8 @@ struct study_serving_kept study_serving_kept_alone(const struct cluster_perf *al
 /* ---- a load ---- */
 
 struct load {
-    const struct study_serving *s;
-    struct study_serving_counts *counts;
+    const struct study_simulated_serving *s;
+    struct study_simulated_serving_counts *counts;
     double rate, t_s;
     int64_t n_left;
     struct rng arrivals, sizes;
@@ -130,7 +134,7 @@ static bool next_request(void *ctx, struct cluster_arrival *a)
 static void on_done(void *ctx, const struct cluster_done *d)
 {
     struct load *l = ctx;
-    struct study_serving_kept kept = {false, false};
+    struct study_simulated_serving_kept kept = {false, false};
 
     if (!d->refused)
         kept = l->s->kept(l->s->kept_ctx, d);
@@ -140,8 +144,9 @@ static void on_done(void *ctx, const struct cluster_done *d)
     l->counts->n_both += kept.ttft && kept.tpot;
 }
 
-int study_serving_run(struct study_serving_counts *out, const struct study_serving *s,
-                      double rate_rps, uint64_t seed)
+int study_simulated_serving_run(struct study_simulated_serving_counts *out,
+                                const struct study_simulated_serving *s, double rate_rps,
+                                uint64_t seed)
 {
     const struct cluster_contention x = {
         {{1, s->slowdown}, {s->slowdown, 1}}}; /* one of each kind */
@@ -151,7 +156,7 @@ int study_serving_run(struct study_serving_counts *out, const struct study_servi
     struct cluster_stat stat;
     struct cluster_opts o;
 
-    *out = (struct study_serving_counts){0};
+    *out = (struct study_simulated_serving_counts){0};
     rng_init(&l.arrivals, seed, "arrival");
     rng_init(&l.sizes, seed, "sample");
     for (int i = 0; i < 2; i++)
@@ -183,16 +188,18 @@ int study_serving_run(struct study_serving_counts *out, const struct study_servi
     return cluster_run(&stat, &o);
 }
 
-static int keeps(bool *out, const struct study_serving *s, double rate_rps, uint64_t seed)
+static int keeps(bool *out, const struct study_simulated_serving *s, double rate_rps,
+                 uint64_t seed)
 {
-    struct study_serving_counts c;
+    struct study_simulated_serving_counts c;
 
-    TRY(study_serving_run(&c, s, rate_rps, seed));
-    *out = (double)c.n_both >= STUDY_SERVING_TARGET_FRAC * (double)c.n;
+    TRY(study_simulated_serving_run(&c, s, rate_rps, seed));
+    *out = (double)c.n_both >= STUDY_SIMULATED_SERVING_TARGET_FRAC * (double)c.n;
     return OK;
 }
 
-int study_serving_goodput(double *out, const struct study_serving *s, uint64_t seed)
+int study_simulated_serving_goodput(double *out, const struct study_simulated_serving *s,
+                                    uint64_t seed)
 {
     double lo = 0, hi = 1e-3;
     bool kept = true;
@@ -204,7 +211,7 @@ int study_serving_goodput(double *out, const struct study_serving *s, uint64_t s
         lo = hi;
         hi *= 2;
     }
-    while (lo > 0 && hi > lo * (1 + STUDY_SERVING_TOLERANCE)) {
+    while (lo > 0 && hi > lo * (1 + STUDY_SIMULATED_SERVING_TOLERANCE)) {
         double mid = sqrt(lo * hi);
 
         TRY(keeps(&kept, s, mid, seed));
@@ -214,18 +221,19 @@ int study_serving_goodput(double *out, const struct study_serving *s, uint64_t s
     return OK;
 }
 
-int study_serving_goodputs(double *out, const struct study_serving *s, int64_t n,
-                           int64_t seed)
+int study_simulated_serving_goodputs(double *out, const struct study_simulated_serving *s,
+                                     int64_t n, int64_t seed)
 {
     for (int64_t i = 0; i < n; i++)
-        TRY(study_serving_goodput(&out[i], s, (uint64_t)(seed + i)));
+        TRY(study_simulated_serving_goodput(&out[i], s, (uint64_t)(seed + i)));
     return OK;
 }
 
-void study_serving_report_mean(struct study_cell *c, const char *name, const double *v,
-                               int64_t n, const char *why)
+void study_simulated_serving_mean(struct frame *f, double *x, const double *v, int64_t n,
+                                  const char *why)
 {
     double mean = stats_mean(v, (size_t)n), half = stats_mean_half95(v, (size_t)n);
 
-    study_value_interval(c, name, mean, mean - half, mean + half, why);
+    frame_set(f, x, mean, why);
+    frame_interval(f, x, mean - half, mean + half);
 }

@@ -4,52 +4,39 @@
 #ifndef STUDY_TOPO_H
 #define STUDY_TOPO_H
 
-#include "base/opt.h"
-#include "experiments/load/study.h"
+#include "experiments/frame/frame.h"
 #include "format/config.h"
 #include "simulate/contention.h"
 #include "plan/trace.h"
 #include "plan/tree_search.h"
 #include "simulate/exhaustive.h"
 
-/* Options that these studies share. A study's struct opts begins with
- * STUDY_TOPO_MEMBERS, so that the rows find them by their names, in a union with a
- * struct study_topo_opts, so that they can be handed on. */
-#define STUDY_TOPO_MEMBERS                                                               \
-    char *machine, *model, *fit;                                                         \
-    int type;                                                                            \
-    int64_t n_requests, seed;
+/* Options that these studies share, which study_topo_open() takes. */
+#define OPTIONS_TOPO(X, default_machine)                                                 \
+    X(STR, machine, default_machine,                                                     \
+      "host, a shipped machine, FILE.xml or synthetic:LEVELS. Files are also "           \
+      "searched in the folder hwloc of $SANDWICH_DATA.")                                 \
+    OPTIONS_TOPO_WORK(X)
+#define OPTIONS_TOPO_WORK(X)                                                             \
+    X(STR, model, "sheared-llama-1.3b", "Name of an architecture.")                      \
+    X(ENUM, type, "f32", "Type of the weights.", .values = "f32|bf16")                   \
+    X(STR, fit, "sharegpt", "Fit of the trace from which lengths are drawn.")            \
+    X(INT, n_requests, "400", "Number of requests to draw.", .min = 1, .max = 100000)    \
+    X(INT, seed, "1", "Seed of lengths, noise and the search.")
 struct study_topo_opts {
-    STUDY_TOPO_MEMBERS
+    OPTIONS_TOPO(FRAME_OPTION, "")
 };
-#define STUDY_TOPO_OPTS                                                                  \
-    union {                                                                              \
-        struct study_topo_opts topo;                                                     \
-        struct {                                                                         \
-            STUDY_TOPO_MEMBERS                                                           \
-        };                                                                               \
-    };
-#define ROWS_TOPO(default_machine)                                                       \
-    OPT_ROW(STR, machine, default_machine,                                               \
-            "host, a shipped machine, FILE.xml or synthetic:LEVELS. Files are also "     \
-            "searched in the folder hwloc of $SANDWICH_DATA."),                          \
-        ROWS_TOPO_WORK
-#define ROWS_TOPO_WORK                                                                   \
-    OPT_ROW(STR, model, "sheared-llama-1.3b", "Name of an architecture."),               \
-        OPT_ROW(ENUM, type, "f32", "Type of the weights.", .values = "f32|bf16"),        \
-        OPT_ROW(STR, fit, "sharegpt", "Fit of the trace from which lengths are drawn."), \
-        OPT_ROW(INT, n_requests, "400", "Number of requests to draw.", .min = 1,         \
-                .max = 100000),                                                          \
-        OPT_ROW(INT, seed, "1", "Seed of lengths, noise and the search.")
+#define STUDY_TOPO_OPTION(kind, name, ...) .name = c->o->name,
+/* The same out of the options of a study whose cell is `c`. */
+#define STUDY_TOPO_OPTS ((struct study_topo_opts){OPTIONS_TOPO(STUDY_TOPO_OPTION, "")})
 
 /* All of a cell. Zero before open. */
 struct study_topo {
     struct topo_machine *machine;
     struct simulate_machine *sim;
-    const char
-        *rates; /* where they come from: "of the machine"; "calibrated": this host's
-                          card, one thread and all; "assumed": nothing is known, round
-                          numbers stand in, no structure is hidden */
+    /* Where the rates come from: "of the machine"; "calibrated": this host's card, one thread and
+     * all; "assumed": nothing is known, round numbers stand in, no structure is hidden. */
+    const char *rates;
     struct topo_tree *tree; /* the fundamental one */
     char note[256];         /* what the tree leaves out, "" */
     struct model_config model;
