@@ -28,15 +28,6 @@ void study_value(struct study_cell *c, const char *name, double value, const cha
 /* The same with its 95 % interval [lo, hi]; ends that are not finite: it has none. */
 void study_value_interval(struct study_cell *c, const char *name, double value, double lo,
                           double hi, const char *why);
-/* Several, with the reason of those that are missing. */
-struct study_number {
-    const char *name;
-    double value;
-};
-void study_values(struct study_cell *c, const struct study_number *v, size_t n,
-                  const char *why);
-#define STUDY_VALUES(c, array, why)                                                      \
-    study_values(c, array, sizeof(array) / sizeof((array)[0]), why)
 /* A list (copied), with its unit. NULL is taken for ERR_NOMEM. */
 void study_series(struct study_cell *c, const char *name, const char *unit,
                   const double *v, size_t n);
@@ -76,12 +67,10 @@ struct study {
     const struct study_metric *metrics;
     const struct study_aa *aa; /* NULL: none */
     bool wants_machine;        /* have the machine card before the first cell */
-    /* One cell. `context`: its state, all zero; `opts`: the
+    /* One cell, which closes what it opens. `context`: its state, all zero; `opts`: the
      * struct, all defaults in. ERR_NOTFOUND: not possible here (skipped, with the message
      * as the reason); another error: the cell failed. */
     int (*run)(void *context, const void *opts, struct study_cell *c);
-    /* NULL, or: close what run() opened in its context, also after an error. */
-    void (*end)(void *context);
     /* NULL, or: give back what run() kept; after the last cell. */
     void (*close)(void *kept);
 };

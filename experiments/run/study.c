@@ -83,13 +83,6 @@ void study_value_interval(struct study_cell *c, const char *name, double value, 
         fail(c, rc);
 }
 
-void study_values(struct study_cell *c, const struct study_number *v, size_t n,
-                  const char *why)
-{
-    for (size_t i = 0; i < n; i++)
-        study_value(c, v[i].name, v[i].value, why);
-}
-
 void study_series(struct study_cell *c, const char *name, const char *unit,
                   const double *v, size_t n)
 {
@@ -239,11 +232,8 @@ static int run_it(struct study_cell *c, const struct job_cell *job_cell)
         goto out;
     json_object_del(given, "name");
     rc = opt_from_json(study->opts, opts, given, "study");
-    if (rc == OK) {
+    if (rc == OK)
         rc = study->run(context, opts, c);
-        if (study->end)
-            study->end(context);
-    }
     if (rc == OK && c->rc != OK)
         rc = err_set(c->rc, "%s", c->error);
     if (rc == OK)

@@ -77,7 +77,7 @@ struct product {
     struct kern_schedule found, kept;
 };
 
-/* What a request is computed with. */
+/* The phases that compute a request. */
 struct pairing {
     struct model_phase *phase[2]; /* prefill's, decode's */
 };

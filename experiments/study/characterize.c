@@ -1,4 +1,4 @@
-/* What a person measures first on a new CPU: the full machine card, the tree of what
+/* The first measurements on a new CPU: the full machine card, the tree of what
  * computes together, and where this engine's own prefill and decode stand below the
  * roof that the card found.   Paper: Sandwich 3.1, MNN-LLM V. */
 #include <math.h>
@@ -238,8 +238,8 @@ static int characterize_trial(void *arg, int i, struct measure_trial *t)
     if (i == PREFILL)
         return model_bench_steps_prefill(&c->engine.steps, c->phase, c->o->n_prompt_tok,
                                          &t->seconds);
-    /* What a token must read, at the bandwidth of now. A buffer of few caches would not do:
-     * what of it is still in the cache then passes for memory's bandwidth. */
+    /* The bytes that a token must read, at the bandwidth of now. A buffer of few caches would not
+     * do: what of it is still in the cache then passes for memory's bandwidth. */
     t->seconds = 1e-9 * c->token_bytes /
                  study_read_gbps(&threads, (size_t)c->o->read_mb << 20, c->o->read_s);
     return OK;

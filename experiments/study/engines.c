@@ -58,7 +58,7 @@
     X(F64, limit_s, "600", "A bench program that runs for longer is ended.",             \
       .unit = "s", .min = 1, .max = 86400)
 
-/* What is measured: prompts of a number of tokens, decode of a number of sequences. */
+/* The measured points: prompts of a number of tokens, decode of a number of sequences. */
 #define PROMPTS(Y, X) Y(X, 16) Y(X, 128) Y(X, 512) Y(X, 4096)
 #define BATCHES(Y, X) Y(X, 1) Y(X, 4) Y(X, 8) Y(X, 16)
 #define COUNT(X, n)   +1
@@ -278,7 +278,7 @@ static int error_of_server(struct engines *c, struct engine *e)
     return rc;
 }
 
-/* Of every engine; why one is unknown is noted. */
+/* Measures the errors of every engine; why one is unknown is noted. */
 static int measure_errors(struct engines *c)
 {
     char key[NAME_CHARS + 16];
@@ -419,7 +419,7 @@ static void put(const struct engines *c, const char *what, int point, double val
     frame_set(c->f, at_point(c, what, point), value, "not measured at this point");
 }
 
-/* Of the first engine to another one, or to itself again, over the points where both ran. */
+/* The ratio of the first engine to another one, or to itself again, where both ran. */
 struct ratio {
     double logs[ROUNDS_MAX]; /* the mean of each round */
     double least;

@@ -128,7 +128,7 @@ struct cache {
     char why[LIBRARIES_MAX][96];
 };
 
-/* What is timed: ours, on a bench, or a library's. */
+/* A product that is timed: ours, on a bench, or a library's. */
 struct entry {
     const char *name;
     struct tune_bench *bench; /* NULL: a library's */
@@ -480,7 +480,7 @@ static void report_bounds(struct gemm_vendors *c, const struct series *s,
     frame_set(c->f, &c->r->read_again_frac, c->read_after / c->read_before, no_read);
 }
 
-/* Of those that did not last, the reason. */
+/* Notes which libraries lasted, and why the others did not. */
 static void report_libraries(struct gemm_vendors *c)
 {
     json_t *lasted = json_object();

@@ -77,7 +77,7 @@ static const char *const allocs[N_ALLOCS] = {"static", "s3", "odma", "paged"};
 
 FRAME_TYPES;
 
-/* What was seen of an engine while there were requests to send, in all rounds that count. */
+/* Observations of an engine while there were requests to send, in all rounds that count. */
 struct observation {
     int64_t n_tok, n_steps, n_requests, all_tok; /* all_tok: with the last requests' */
     double seconds, all_s, inner_s, outer_s;     /* inner, outer: sums of share x time */

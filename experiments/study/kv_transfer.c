@@ -11,9 +11,10 @@
 #include "base/stats.h"
 #include "cluster/transfer.h"
 #include "cluster/transport.h"
+#include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/roles_run.h"
-#include "experiments/study/support/rows.h"
 #include "roles/roles.h"
 #include "serve/handoff.h"
 
@@ -24,67 +25,57 @@
 enum { ALONE, SERIAL, LAYER_WISE, N_WAYS };
 static const char *const way_names[N_WAYS] = {"alone", "serial", "layer"};
 
-struct opts {
-    char *model, *prompts, *transport;
-    int precision, kv_type;
-    double x_over_c;
-    int64_t output_tok, rounds;
-    bool checksums;
-};
-
 static const char *transport_name(int i)
 {
     return cluster_transports[i] ? cluster_transports[i]->name : NULL;
 }
 
-static const struct opt_row table[] = {
-    ROW_MODEL,
-    ROW_PRECISION,
-    ROW_KV_TYPE("bf16"),
-    OPT_ROW(STR, prompts, "32 64 128 256 512", "Lengths of prompts, ascending.",
-            .unit = "tok"),
-    OPT_ROW(F64, x_over_c, "0",
-            "Time that the emulated link needs for a layer of the prompt, over the time "
-            "that the prompt machine computes it. 0: as fast as it goes.",
-            .min = 0, .max = 1000),
-    OPT_ROW(STR, transport, "shm", "Transport.", .unit = "NAME", .names = transport_name),
-    OPT_ROW(BOOL, checksums, "true", "Compare a checksum of each layer."),
-    OPT_ROW(INT, output_tok, "6", "Tokens of each output.", .unit = "tok", .min = 4,
-            .max = OUTPUT_MAX),
-    OPT_ROW(INT, rounds, "5", "Rounds, each of all prompts all ways.", .min = 1,
-            .max = ROUNDS_MAX),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_PRECISION(X)                                                                  \
+    OPTION_KV_TYPE(X, "bf16")                                                            \
+    X(STR, prompts, "32 64 128 256 512", "Lengths of prompts, ascending.",               \
+      .unit = "tok")                                                                     \
+    X(F64, x_over_c, "0",                                                                \
+      "Time that the emulated link needs for a layer of the prompt, over the time "      \
+      "that the prompt machine computes it. 0: as fast as it goes.",                     \
+      .min = 0, .max = 1000)                                                             \
+    X(STR, transport, "shm", "Transport.", .unit = "NAME", .names = transport_name)      \
+    X(BOOL, checksums, "true", "Compare a checksum of each layer.")                      \
+    X(INT, output_tok, "6", "Tokens of each output.", .unit = "tok", .min = 4,           \
+      .max = OUTPUT_MAX)                                                                 \
+    X(INT, rounds, "5", "Rounds, each of all prompts all ways.", .min = 1,               \
+      .max = ROUNDS_MAX)
 
-static const struct study_metric metrics[] = {
-    {"alpha_serial", "ms", "lower", "fitted alpha of serial transfers"},
-    {"alpha_layer", "ms", "lower", "fitted alpha of layer-wise transfers"},
-    {"form_error_serial", "%", "lower",
-     "|measured / form - 1| of the visible time, serial, median over prompts"},
-    {"form_error_layer", "%", "lower", "the same, layer-wise"},
-    {"form_error_max", "%", "lower", "the most of all prompts and both ways"},
-    {"visible_serial", "ms", "lower", "visible time after the longest prompt, serial"},
-    {"visible_layer", "ms", "lower", "the same, layer-wise"},
-    {"visible_layer_frac", "%", "lower",
-     "visible time over that of the prompt, layer-wise, longest prompt"},
-    {"interference", "%", "lower",
-     "how much longer prompts take while their layers are sent, median over prompts"},
-    {"crossing_tok", "tok", "",
-     "shortest prompt from which on layer-wise brings the second token sooner"},
-    {"crossing_form_tok", "tok", "", "the same as the form predicts it"},
-    {"crossing_steps", "", "lower",
-     "prompts of the list between what is measured and predicted"},
-    {"second_serial", "%", "lower",
-     "second token later than without a transfer, longest prompt, serial"},
-    {"second_layer", "%", "lower", "the same, layer-wise"},
-    {"e2e_serial", "%", "lower",
-     "request longer than in one process, longest prompt, serial"},
-    {"e2e_layer", "%", "lower", "the same, layer-wise"},
-    {"x_layer", "ms", "", "time of the link for a layer of the longest prompt"},
-    {"c_layer", "ms", "", "time of the prompt machine for it"},
-    {"link_speed", "Gb/s", "", "speed of the emulated link, longest prompt"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(alpha_serial, "ms", LOWER, "fitted alpha of serial transfers")                     \
+    X(alpha_layer, "ms", LOWER, "fitted alpha of layer-wise transfers")                  \
+    X(form_error_serial, "%", LOWER,                                                     \
+      "|measured / form - 1| of the visible time, serial, median over prompts")          \
+    X(form_error_layer, "%", LOWER, "the same, layer-wise")                              \
+    X(form_error_max, "%", LOWER, "the most of all prompts and both ways")               \
+    X(visible_serial, "ms", LOWER, "visible time after the longest prompt, serial")      \
+    X(visible_layer, "ms", LOWER, "the same, layer-wise")                                \
+    X(visible_layer_frac, "%", LOWER,                                                    \
+      "visible time over that of the prompt, layer-wise, longest prompt")                \
+    X(interference, "%", LOWER,                                                          \
+      "how much longer prompts take while their layers are sent, median over prompts")   \
+    X(crossing_tok, "tok", 0,                                                            \
+      "shortest prompt from which on layer-wise brings the second token sooner")         \
+    X(crossing_form_tok, "tok", 0, "the same as the form predicts it")                   \
+    X(crossing_steps, "", LOWER,                                                         \
+      "prompts of the list between what is measured and predicted")                      \
+    X(second_serial, "%", LOWER,                                                         \
+      "second token later than without a transfer, longest prompt, serial")              \
+    X(second_layer, "%", LOWER, "the same, layer-wise")                                  \
+    X(e2e_serial, "%", LOWER,                                                            \
+      "request longer than in one process, longest prompt, serial")                      \
+    X(e2e_layer, "%", LOWER, "the same, layer-wise")                                     \
+    X(x_layer, "ms", 0, "time of the link for a layer of the longest prompt")            \
+    X(c_layer, "ms", 0, "time of the prompt machine for it")                             \
+    X(link_speed, "Gb/s", 0, "speed of the emulated link, longest prompt")
+
+FRAME_TYPES;
 
 /* Times of one request, in ms from when it was submitted. */
 struct times {
@@ -96,9 +87,8 @@ struct point {
     double first, second_gap, later_gap, e2e, visible, form, second_at, form_at;
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct kv_transfer {
+    FRAME_CELL;
     struct study_serving alone, roles;
     int64_t prompts[PROMPTS_MAX];
     int n;
@@ -119,8 +109,8 @@ struct request {
     enum serve_finish finish;
 };
 
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
+static void request_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                          enum serve_finish finish)
 {
     struct request *r = ctx;
 
@@ -130,14 +120,14 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
     r->finish = finish;
 }
 
-static int one(struct cell *c, struct study_serving *s, int64_t n_prompt, int64_t n_new,
-               struct times *out)
+static int one(struct kv_transfer *c, struct study_serving *s, int64_t n_prompt,
+               int64_t n_new, struct times *out)
 {
     struct request r = {.n = 0};
     double gaps[OUTPUT_MAX];
     uint64_t begin;
 
-    s->on_token = on_token;
+    s->on_token = request_token;
     s->ctx = &r;
     begin = clock_ns();
     TRY(study_serving_submit(s, (uint64_t)++c->n_requests, n_prompt, n_new, NULL));
@@ -157,7 +147,7 @@ static int one(struct cell *c, struct study_serving *s, int64_t n_prompt, int64_
 
 /* ---- opening ---- */
 
-static int engine_opts(const struct cell *c, struct serve_opts *so)
+static int engine_opts(const struct kv_transfer *c, struct serve_opts *so)
 {
     TRY(study_serving_opts(so, c->o->model, "fcfs"));
     so->precision = c->o->precision;
@@ -169,7 +159,7 @@ static int engine_opts(const struct cell *c, struct serve_opts *so)
 }
 
 /* The machines first: they are forked. */
-static int open_both(struct cell *c)
+static int open_both(struct kv_transfer *c)
 {
     struct serve_opts so;
     struct kv_shape shape;
@@ -189,7 +179,7 @@ static int open_both(struct cell *c)
 /* ---- measuring ---- */
 
 /* How long the prompt machine computes a layer, without a transfer, and so the link's speed. */
-static int calibrate(struct cell *c)
+static int calibrate(struct kv_transfer *c)
 {
     double ms[ROUNDS_MAX];
     struct times t;
@@ -211,7 +201,7 @@ static int calibrate(struct cell *c)
     return OK;
 }
 
-static int measure_all(struct cell *c)
+static int measure_all(struct kv_transfer *c)
 {
     int64_t rounds = c->o->rounds;
 
@@ -238,7 +228,7 @@ static int measure_all(struct cell *c)
 
 /* Without alpha. The layers' times are those of the same prompt: the link began to be busy when
  * the first of them was stored. */
-static double form_ms(const struct cell *c, int i, int way, double first_ms)
+static double form_ms(const struct kv_transfer *c, int i, int way, double first_ms)
 {
     const struct cluster_transfer f = {.n_layers = c->n_layers,
                                        .compute_ns = first_ms / c->n_layers,
@@ -248,7 +238,7 @@ static double form_ms(const struct cell *c, int i, int way, double first_ms)
     return cluster_transfer_visible_ns(&f);
 }
 
-static void summarise(struct cell *c, int i, int way)
+static void summarise(struct kv_transfer *c, int i, int way)
 {
     size_t n = (size_t)c->o->rounds;
     double v[6][ROUNDS_MAX] = {{0}};
@@ -275,8 +265,9 @@ static void summarise(struct cell *c, int i, int way)
     p->second_at = stats_median(v[0], n);
 }
 
-/* The shortest prompt from which on `at` says that layer-wise is sooner; -1: none. */
-static int crossing(const struct cell *c, bool of_form)
+/* The shortest prompt from which on layer-wise brings the second token sooner, as measured or
+ * by the form; -1: none. */
+static int sooner_from(const struct kv_transfer *c, bool of_form)
 {
     int from = -1;
 
@@ -290,7 +281,7 @@ static int crossing(const struct cell *c, bool of_form)
     return from;
 }
 
-static void fit(struct cell *c, double error[N_WAYS][PROMPTS_MAX], double *interference)
+static void fit_alpha(struct kv_transfer *c, double error[N_WAYS][PROMPTS_MAX])
 {
     double rest[PROMPTS_MAX], slower[PROMPTS_MAX], median;
 
@@ -299,7 +290,7 @@ static void fit(struct cell *c, double error[N_WAYS][PROMPTS_MAX], double *inter
     median = stats_median(slower, (size_t)c->n);
     for (int i = 0; i < c->n; i++)
         slower[i] = 100 * slower[i] / c->p[i][SERIAL].first;
-    *interference = stats_median(slower, (size_t)c->n);
+    c->r->interference = stats_median(slower, (size_t)c->n);
     for (int way = SERIAL; way < N_WAYS; way++) {
         for (int i = 0; i < c->n; i++)
             rest[i] = c->p[i][way].visible - c->p[i][way].form;
@@ -314,12 +305,12 @@ static void fit(struct cell *c, double error[N_WAYS][PROMPTS_MAX], double *inter
     }
 }
 
-static double tok_at(const struct cell *c, int i)
+static double tok_at(const struct kv_transfer *c, int i)
 {
     return i < 0 ? NAN : (double)c->prompts[i];
 }
 
-static void report_series(struct cell *c)
+static void report_series(struct kv_transfer *c)
 {
     double v[6][PROMPTS_MAX], tok[PROMPTS_MAX];
     static const char *const stems[] = {"first", "second_gap", "later_gap",
@@ -349,49 +340,53 @@ static void report_series(struct cell *c)
     }
 }
 
-static void report(struct cell *c)
+static void kv_transfer_report(struct kv_transfer *c)
 {
-    double error[N_WAYS][PROMPTS_MAX], interference;
+    double error[N_WAYS][PROMPTS_MAX];
     const struct point *a = &c->p[c->n - 1][ALONE], *s = &c->p[c->n - 1][SERIAL],
                        *l = &c->p[c->n - 1][LAYER_WISE];
+    struct results *r = c->r;
     int at, form_at;
     size_t n = (size_t)c->n;
 
-    fit(c, error, &interference);
-    at = crossing(c, false);
-    form_at = crossing(c, true);
-    const struct study_number v[] = {
-        {"alpha_serial", c->alpha[SERIAL]},
-        {"alpha_layer", c->alpha[LAYER_WISE]},
-        {"form_error_serial", stats_median(error[SERIAL], n)},
-        {"form_error_layer", stats_median(error[LAYER_WISE], n)},
-        {"form_error_max",
-         fmax(stats_max(error[SERIAL], n), stats_max(error[LAYER_WISE], n))},
-        {"visible_serial", s->visible},
-        {"visible_layer", l->visible},
-        {"visible_layer_frac", 100 * l->visible / l->first},
-        {"interference", interference},
-        {"crossing_tok", tok_at(c, at)},
-        {"crossing_form_tok", tok_at(c, form_at)},
-        {"crossing_steps",
-         at < 0 && form_at < 0
-             ? NAN
-             : fabs((double)((at < 0 ? c->n : at) - (form_at < 0 ? c->n : form_at)))},
-        {"second_serial", 100 * (s->second_gap / s->later_gap - 1)},
-        {"second_layer", 100 * (l->second_gap / l->later_gap - 1)},
-        {"e2e_serial", 100 * (s->e2e / a->e2e - 1)},
-        {"e2e_layer", 100 * (l->e2e / a->e2e - 1)},
-        {"x_layer", c->x_ms[c->n - 1]},
-        {"c_layer", c->c_ms[c->n - 1]},
-        {"link_speed", c->gbps[c->n - 1] > 0 ? c->gbps[c->n - 1] : NAN},
-    };
-
-    STUDY_VALUES(c->out, v, "there is none: no prompt of the list, or no limit");
+    fit_alpha(c, error);
+    at = sooner_from(c, false);
+    form_at = sooner_from(c, true);
+    frame_why(c->f, NULL, "there is none: no prompt of the list, or no limit");
+    r->alpha_serial = c->alpha[SERIAL];
+    r->alpha_layer = c->alpha[LAYER_WISE];
+    r->form_error_serial = stats_median(error[SERIAL], n);
+    r->form_error_layer = stats_median(error[LAYER_WISE], n);
+    r->form_error_max =
+        fmax(stats_max(error[SERIAL], n), stats_max(error[LAYER_WISE], n));
+    r->visible_serial = s->visible;
+    r->visible_layer = l->visible;
+    r->visible_layer_frac = 100 * l->visible / l->first;
+    r->crossing_tok = tok_at(c, at);
+    r->crossing_form_tok = tok_at(c, form_at);
+    r->crossing_steps =
+        at < 0 && form_at < 0
+            ? NAN
+            : fabs((double)((at < 0 ? c->n : at) - (form_at < 0 ? c->n : form_at)));
+    r->second_serial = 100 * (s->second_gap / s->later_gap - 1);
+    r->second_layer = 100 * (l->second_gap / l->later_gap - 1);
+    r->e2e_serial = 100 * (s->e2e / a->e2e - 1);
+    r->e2e_layer = 100 * (l->e2e / a->e2e - 1);
+    r->x_layer = c->x_ms[c->n - 1];
+    r->c_layer = c->c_ms[c->n - 1];
+    r->link_speed = c->gbps[c->n - 1] > 0 ? c->gbps[c->n - 1] : NAN;
     report_series(c);
 }
 
-static int run(struct cell *c)
+static void kv_transfer_close(struct kv_transfer *c)
 {
+    study_serving_close(&c->roles);
+    study_serving_close(&c->alone);
+}
+
+static int kv_transfer_run(struct kv_transfer *c)
+{
+    FRAME_CLOSE(c->f, kv_transfer_close, c);
     TRY(study_numbers_parse(c->o->prompts, "study.prompts", c->prompts, PROMPTS_MAX,
                             &c->n));
     TRY(open_both(c));
@@ -400,14 +395,8 @@ static int run(struct cell *c)
     for (int i = 0; i < c->n; i++)
         for (int way = 0; way < N_WAYS; way++)
             summarise(c, i, way);
-    report(c);
+    kv_transfer_report(c);
     return OK;
-}
-
-static void end(struct cell *c)
-{
-    study_serving_close(&c->roles);
-    study_serving_close(&c->alone);
 }
 
 STUDY(kv_transfer, "what moving keys and values adds to requests one at a time");

@@ -11,57 +11,47 @@
 #include "base/home.h"
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/program.h"
-#include "experiments/study/support/rows.h"
 #include "experiments/study/support/serving.h"
 
 #define ROUNDS_MAX 32
 #define GAPS_MAX   65536
 #define LIMIT_S    120 /* of one run */
 
-struct opts {
-    char *way, *model, *kv_type;
-    bool checksums;
-    int64_t tok, n_layers, n_kv_heads, head_dim, n, rounds, paced_n;
-    double paced_gbps;
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, way, "shm",                                                                   \
+      "Transport; of MPI with its library. Examples: shm, mpi_put:openmpi, "             \
+      "mpi_isend:mpich",                                                                 \
+      .unit = "NAME")                                                                    \
+    X(BOOL, checksums, "true", "Compare a checksum of each layer.")                      \
+    X(INT, tok, "512", "Tokens of a prompt.", .min = 1, .max = 1 << 20)                  \
+    X(INT, n_layers, "32", "Layers.", .min = 1, .max = 1024)                             \
+    X(INT, n_kv_heads, "8", "Heads of keys and values.", .min = 1, .max = 1024)          \
+    X(INT, head_dim, "128", "Elements of a key.", .min = 16, .max = 1024)                \
+    X(STR, kv_type, "bf16", "Type of the keys and values.", .unit = "TYPE")              \
+    X(INT, n, "32", "Prompts of a round, as fast as it goes.", .min = 1, .max = 1 << 20) \
+    X(INT, rounds, "5", "Rounds.", .min = 1, .max = ROUNDS_MAX)                          \
+    OPTION_MODEL(X)                                                                      \
+    X(F64, paced_gbps, "4", "Rate while the neighbour's decode is timed.",               \
+      .unit = "Gb/s", .min = 0.001, .max = 1e5)                                          \
+    X(INT, paced_n, "16", "Prompts of a round at that rate.", .min = 1, .max = 1 << 20)
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, way, "shm",
-            "Transport; of MPI with its library. Examples: shm, mpi_put:openmpi, "
-            "mpi_isend:mpich",
-            .unit = "NAME"),
-    OPT_ROW(BOOL, checksums, "true", "Compare a checksum of each layer."),
-    OPT_ROW(INT, tok, "512", "Tokens of a prompt.", .min = 1, .max = 1 << 20),
-    OPT_ROW(INT, n_layers, "32", "Layers.", .min = 1, .max = 1024),
-    OPT_ROW(INT, n_kv_heads, "8", "Heads of keys and values.", .min = 1, .max = 1024),
-    OPT_ROW(INT, head_dim, "128", "Elements of a key.", .min = 16, .max = 1024),
-    OPT_ROW(STR, kv_type, "bf16", "Type of the keys and values.", .unit = "TYPE"),
-    OPT_ROW(INT, n, "32", "Prompts of a round, as fast as it goes.", .min = 1,
-            .max = 1 << 20),
-    OPT_ROW(INT, rounds, "5", "Rounds.", .min = 1, .max = ROUNDS_MAX),
-    ROW_MODEL,
-    OPT_ROW(F64, paced_gbps, "4", "Rate while the neighbour's decode is timed.",
-            .unit = "Gb/s", .min = 0.001, .max = 1e5),
-    OPT_ROW(INT, paced_n, "16", "Prompts of a round at that rate.", .min = 1,
-            .max = 1 << 20),
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    X(gb_per_s, "GB/s", HIGHER, "as fast as it goes, median of the rounds")              \
+    X(cpu_per_gb, "s/GB", LOWER, "processor time of both ends")                          \
+    X(sender_cpu_per_gb, "s/GB", LOWER, "of the sender")                                 \
+    X(receiver_cpu_per_gb, "s/GB", LOWER, "of the receiver")                             \
+    X(checksum_per_gb, "s/GB", LOWER, "time of the sender's checksums")                  \
+    X(pieces_per_gb, "1/GB", 0, "messages of keys and values")                           \
+    X(paced_reached, "", HIGHER, "rate reached over the rate set")                       \
+    X(paced_cpu_frac, "", LOWER, "processors busy with the transfer at that rate")       \
+    X(neighbour_alone, "ms", LOWER, "the neighbour's time per token, alone, median")     \
+    X(neighbour_with, "ms", LOWER, "the same while keys and values move")                \
+    X(neighbour_slowdown, "%", LOWER, "neighbour_with / neighbour_alone - 1")
 
-static const struct study_metric metrics[] = {
-    {"gb_per_s", "GB/s", "higher", "as fast as it goes, median of the rounds"},
-    {"cpu_per_gb", "s/GB", "lower", "processor time of both ends"},
-    {"sender_cpu_per_gb", "s/GB", "lower", "of the sender"},
-    {"receiver_cpu_per_gb", "s/GB", "lower", "of the receiver"},
-    {"checksum_per_gb", "s/GB", "lower", "time of the sender's checksums"},
-    {"pieces_per_gb", "1/GB", "", "messages of keys and values"},
-    {"paced_reached", "", "higher", "rate reached over the rate set"},
-    {"paced_cpu_frac", "", "lower", "processors busy with the transfer at that rate"},
-    {"neighbour_alone", "ms", "lower", "the neighbour's time per token, alone, median"},
-    {"neighbour_with", "ms", "lower", "the same while keys and values move"},
-    {"neighbour_slowdown", "%", "lower", "neighbour_with / neighbour_alone - 1"},
-    {0},
-};
+FRAME_TYPES;
 
 /* One run of `sandwich transfer`. */
 struct transfer {
@@ -73,22 +63,22 @@ struct gap {
     double from_s, to_s; /* clock_ns() / 1e9 */
 };
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+struct kv_transport {
+    FRAME_CELL;
+    struct results rounds[ROUNDS_MAX];
     struct study_serving neighbour;
     struct gap *gaps;
     int n_gaps;
     double last_s; /* the neighbour's last token; 0: none of this request */
     struct study_program program;
-    char path[4096], launcher[96],
-        options[512]; /* of the program, with NULs between words */
+    char path[4096];
+    char launcher[96], options[512]; /* of the program, with NULs between words */
     const char *argv[48];
 };
 
 /* ---- a run of the program ---- */
 
-static int add_words(struct cell *c, int n, char *words)
+static int add_words(struct kv_transport *c, int n, char *words)
 {
     char *rest;
 
@@ -97,7 +87,7 @@ static int add_words(struct cell *c, int n, char *words)
     return n;
 }
 
-static int begin_transfer(struct cell *c, int64_t n_prompts, double gbps)
+static int begin_transfer(struct kv_transport *c, int64_t n_prompts, double gbps)
 {
     const struct opts *o = c->o;
     const char *colon = strchr(o->way, ':');
@@ -125,7 +115,7 @@ static int begin_transfer(struct cell *c, int64_t n_prompts, double gbps)
 }
 
 /* ERR_LIMIT: it still runs. */
-static int end_transfer(struct cell *c, double limit_s, struct transfer *t)
+static int end_transfer(struct kv_transport *c, double limit_s, struct transfer *t)
 {
     json_int_t bytes, pieces;
     json_error_t e;
@@ -176,10 +166,10 @@ static int check_library(const char *way)
 
 /* ---- the neighbour ---- */
 
-static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
-                     enum serve_finish finish)
+static void neighbour_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                            enum serve_finish finish)
 {
-    struct cell *c = ctx;
+    struct kv_transport *c = ctx;
     double now = 1e-9 * (double)clock_ns();
 
     (void)request, (void)logits, (void)finish;
@@ -188,14 +178,14 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
     c->last_s = id >= 0 ? now : 0;
 }
 
-static int decode_once(struct cell *c)
+static int decode_once(struct kv_transport *c)
 {
     c->last_s = 0;
     TRY(study_serving_submit(&c->neighbour, 1, 4, 60, NULL));
     return study_serving_finish(&c->neighbour);
 }
 
-static int open_neighbour(struct cell *c)
+static int open_neighbour(struct kv_transport *c)
 {
     struct serve_opts so;
 
@@ -205,14 +195,14 @@ static int open_neighbour(struct cell *c)
     so.max_seqs = 1;
     so.max_tok = 64;
     c->gaps = mem_new(MEM_OTHER, GAPS_MAX, sizeof(*c->gaps));
-    c->neighbour.on_token = on_token;
+    c->neighbour.on_token = neighbour_token;
     c->neighbour.ctx = c;
     TRY(study_serving_open(&c->neighbour, &so));
     return decode_once(c); /* warm */
 }
 
 /* The median of the gaps that lie in [from, to]. NaN: none does. */
-static double median_gap_ms(const struct cell *c, double from_s, double to_s)
+static double median_gap_ms(const struct kv_transport *c, double from_s, double to_s)
 {
     double *v = mem_new(MEM_OTHER, (size_t)c->n_gaps + 1, sizeof(*v)), m;
     size_t n = 0;
@@ -226,7 +216,7 @@ static double median_gap_ms(const struct cell *c, double from_s, double to_s)
 }
 
 /* Alone, and then while a run moves keys and values. */
-static int with_neighbour(struct cell *c, double *alone_ms, double *with_ms,
+static int with_neighbour(struct kv_transport *c, double *alone_ms, double *with_ms,
                           struct transfer *t)
 {
     uint64_t begin_ns;
@@ -252,70 +242,54 @@ static int with_neighbour(struct cell *c, double *alone_ms, double *with_ms,
                                         t->seconds);
 }
 
-/* ---- the report ---- */
+/* ---- rounds ---- */
 
-enum {
-    RATE,
-    CPU,
-    SENDER,
-    RECEIVER,
-    CHECKSUM,
-    PIECES,
-    REACHED,
-    BUSY,
-    ALONE,
-    WITH,
-    SLOWDOWN,
-    N_VALUES
-};
-
-static int one_round(struct cell *c, double v[N_VALUES])
+static int one_round(struct kv_transport *c, struct results *r)
 {
     struct transfer s;
 
     TRY(begin_transfer(c, c->o->n, 0));
     TRY(end_transfer(c, LIMIT_S, &s));
-    v[RATE] = s.gb / s.seconds;
-    v[SENDER] = s.sender_cpu_s / s.gb;
-    v[RECEIVER] = s.receiver_cpu_s / s.gb;
-    v[CPU] = v[SENDER] + v[RECEIVER];
-    v[CHECKSUM] = s.hash_s / s.gb;
-    v[PIECES] = s.n_pieces / s.gb;
-    TRY(with_neighbour(c, &v[ALONE], &v[WITH], &s));
-    v[REACHED] = 8 * s.gb / s.seconds / c->o->paced_gbps;
-    v[BUSY] = (s.sender_cpu_s + s.receiver_cpu_s) / s.seconds;
-    v[SLOWDOWN] = 100 * (v[WITH] / v[ALONE] - 1);
+    r->gb_per_s = s.gb / s.seconds;
+    r->sender_cpu_per_gb = s.sender_cpu_s / s.gb;
+    r->receiver_cpu_per_gb = s.receiver_cpu_s / s.gb;
+    r->cpu_per_gb = r->sender_cpu_per_gb + r->receiver_cpu_per_gb;
+    r->checksum_per_gb = s.hash_s / s.gb;
+    r->pieces_per_gb = s.n_pieces / s.gb;
+    TRY(with_neighbour(c, &r->neighbour_alone, &r->neighbour_with, &s));
+    r->paced_reached = 8 * s.gb / s.seconds / c->o->paced_gbps;
+    r->paced_cpu_frac = (s.sender_cpu_s + s.receiver_cpu_s) / s.seconds;
+    r->neighbour_slowdown = 100 * (r->neighbour_with / r->neighbour_alone - 1);
     return OK;
 }
 
-static int run(struct cell *c)
-{
-    static double v[ROUNDS_MAX][N_VALUES];
-    double of[ROUNDS_MAX];
-    size_t n = (size_t)c->o->rounds;
-
-    _Static_assert(sizeof(metrics) / sizeof(metrics[0]) == N_VALUES + 1,
-                   "a value for each metric, in their order");
-    TRY(check_library(c->o->way));
-    TRY(open_neighbour(c));
-    for (size_t r = 0; r < n; r++) {
-        study_progress(c->out, (double)r / (double)n, c->o->way);
-        TRY(one_round(c, v[r]));
-    }
-    for (int k = 0; k < N_VALUES; k++) {
-        for (size_t r = 0; r < n; r++)
-            of[r] = v[r][k];
-        study_value(c->out, metrics[k].name, stats_median(of, n), "");
-        study_series(c->out, metrics[k].name, metrics[k].unit, of, n);
-    }
-    return OK;
-}
-
-static void end(struct cell *c)
+static void kv_transport_close(struct kv_transport *c)
 {
     study_program_close(&c->program);
     study_serving_close(&c->neighbour);
     mem_free(c->gaps);
+}
+
+static int kv_transport_run(struct kv_transport *c)
+{
+    double of[ROUNDS_MAX];
+    size_t n = (size_t)c->o->rounds;
+
+    FRAME_CLOSE(c->f, kv_transport_close, c);
+    TRY(check_library(c->o->way));
+    TRY(open_neighbour(c));
+    for (size_t r = 0; r < n; r++) {
+        study_progress(c->out, (double)r / (double)n, c->o->way);
+        TRY(one_round(c, &c->rounds[r]));
+    }
+    /* The members of struct results are in the metrics' order. */
+    for (const struct study_metric *m = metrics; m->name; m++) {
+        for (size_t r = 0; r < n; r++)
+            of[r] = ((const double *)&c->rounds[r])[m - metrics];
+        *frame_named(c->f, "%s", m->name) = stats_median(of, n);
+        study_series(c->out, m->name, m->unit, of, n);
+    }
+    return OK;
 }
 
 STUDY(kv_transport, "transports of keys and values: rate, processor time, a neighbour");

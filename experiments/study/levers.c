@@ -107,7 +107,7 @@ enum { N_SUMMED = RESOURCE_time };
 
 FRAME_TYPES;
 
-/* What is timed in turn. The levers have the numbers of their resources. */
+/* The alternatives that are timed in turn. The levers have the numbers of their resources. */
 enum { BASE = N_RESOURCES, N_WAYS };
 
 struct levers {
@@ -116,7 +116,7 @@ struct levers {
     struct study_hogs *hogs;
     struct study_clock_limit clock;
     struct study_threads threads; /* the work's team */
-    /* Of a trial: CPU time that the threads got / time, bytes that hogs displaced, clock. */
+    /* Medians of the trials: CPU time that the threads got / time, bytes displaced, clock. */
     double cpu[N_WAYS], touched_bytes[N_WAYS], ghz[N_WAYS];
     int n_resources; /* without the clock where it cannot be set */
     char why_no_clock[160];
@@ -195,7 +195,7 @@ static double levers_at(const struct levers *c, const double *of, int way, int r
     return frame_each(c->f, &of[way])[round];
 }
 
-/* What a lever left of each resource in a round, over what there was without it. */
+/* The share of each resource that a lever left in a round. */
 static void changes(const struct levers *c, int lever, int round,
                     double x[STUDY_RESOURCES_MAX])
 {

@@ -73,7 +73,7 @@ struct mnn_ablation {
     FRAME_CELL;
     int64_t n_tok; /* of the prompt, or before a decoded one */
     struct study_int4 int4;
-    /* Of the same file: its weights as the engine has them, and in straight order. Thread 0 of
+    /* The weights of one file, as the engine has them and in straight order. Thread 0 of
      * both is the caller, so the second one is closed first. */
     struct model_bench engine, straight;
     struct model_phase *engine_phase, *straight_phase;

@@ -115,9 +115,9 @@ static struct class_cost paper_work(const struct mnn_operators *f)
                                {w.linear_bytes, w.attention_bytes}};
 }
 
-/* What this engine executes. Bytes of the matrices are those of the weights that a step reads, and
- * as in the paper's formula the activations that go in and out of each. Attention is fused, so
- * its bytes are keys and values, and queries and results. */
+/* The work that this engine executes. Bytes of the matrices are those of the weights that a step
+ * reads, and as in the paper's formula the activations that go in and out of each. Attention is
+ * fused, so its bytes are keys and values, and queries and results. */
 static struct class_cost engine_work(const struct mnn_operators *f)
 {
     const struct opts *o = f->o;

@@ -1,4 +1,4 @@
-/* What rounding the weights costs: a model quantised by one scheme, compared with itself, on text
+/* The cost of rounding the weights: a model quantised by one scheme, compared with itself, on text
  * that the model itself has drawn.
  *
  * The text is sampled from the logits of the unrounded model, so that no data set is needed and
@@ -218,7 +218,7 @@ struct totals {
     int64_t same;
 };
 
-/* What follows token i. */
+/* Adds the token that follows token i. */
 static double add_token(struct totals *t, const float *a, const float *b, int64_t vocab,
                         int32_t next)
 {

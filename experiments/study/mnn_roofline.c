@@ -73,14 +73,14 @@ struct mnn_roofline {
     FRAME_CELL;
 };
 
-/* What the paper prints of its machine and its results. */
+/* The machine and the results that the paper prints. */
 static const struct study_roofline_machine paper = {2784, 352, 99.274};
 #define PAPER_PREFILL_TOK_S   668.31
 #define PAPER_DECODE_TOK_S    105.26
 #define PAPER_PREFILL_REACHED 638.03
 #define PAPER_DECODE_REACHED  99.31
 
-/* What does not add up in section V; each is an option or a metric here. */
+/* The slips of section V; each is an option or a metric here. */
 static const char *const slips[] = {
     "The output projection is counted for all 560 rows of the prompt; generation needs "
     "the last one: 1267.14 in place of 1591.13 units.",

@@ -1,4 +1,4 @@
-/* What it costs attention that keys and values are scattered: the attention of a decode step
+/* The cost to attention of keys and values that are scattered: the attention of a decode step
  * over contiguous memory and over tables of blocks of 16 to 512 tokens, in turn, next to the
  * probe that reads blocks in random order; and what an allocator's operations add to a step.
  * Paper: ODMA 2.2, 3.5. */
@@ -81,7 +81,7 @@ enum { ORDER_RANDOM, ORDER_SEQUENCE };
 
 FRAME_TYPES;
 
-/* What the probe found; it measures both kinds of pages at once. */
+/* The values of the probe, which measures both kinds of pages at once. */
 struct page_values {
     struct measure_card_row values[64];
     int n_values, n_threads;
@@ -242,7 +242,8 @@ static int run_probe(struct paged_attention *f)
     return OK;
 }
 
-/* Of the cell's kind of pages: reading blocks of `bytes` in random order, 0: in sequence. */
+/* The probe's rate for the cell's kind of pages: blocks of `bytes` in random order, 0: in
+ * sequence. */
 static double probe_gbps(const struct paged_attention *c, int bytes)
 {
     const char *pages = c->o->pages == PAGES_HUGE ? "huge" : "small";

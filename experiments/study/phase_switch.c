@@ -1,4 +1,4 @@
-/* What it costs to go from prefill's service configuration to decode's between two steps:
+/* The cost of going from prefill's service configuration to decode's between two steps:
  * nothing is copied, so the price is what caches and threads make of it. For comparison, the
  * time to pack the weights again, and one configuration for both phases.
  * Paper: Sandwich 3.1, 4. */

@@ -60,7 +60,7 @@ static const int chances[] = {CHANCES(VALUE, )}; /* in % */
 
 FRAME_TYPES;
 
-/* What is timed in turn: without a draft, single steps of many rows, and each chance. */
+/* The alternatives, timed in turn: without a draft, single steps of many rows, each chance. */
 enum { PLAIN, STEPS, CHANCE_0, N_WAYS = CHANCE_0 + N_CHANCES };
 
 struct speculation {
@@ -106,7 +106,7 @@ static int prefill(struct speculation *c)
     return OK;
 }
 
-/* What greedy decoding gives, some tokens more than a run has, for the draft to propose. */
+/* Finds the tokens of greedy decoding, some more than a run has, for the draft to propose. */
 static int find_greedy(struct speculation *c)
 {
     int64_t n = c->o->n_output_tok + c->o->draft_tok + 1;

@@ -10,91 +10,78 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/frame/frame.h"
+#include "experiments/study/support/options.h"
 #include "experiments/study/support/points.h"
-#include "experiments/study/support/rows.h"
 #include "experiments/study/support/step_curves.h"
 #include "experiments/study/support/step_times.h"
 #include "experiments/study/support/trace_latency.h"
 
 #define POINTS_MAX 128
 
-struct opts {
-    char *conversation, *coding, *perf;
-    bool traces;
-    double usd_per_h, gpu_watt;
-    char *source, *points, *model, *batches, *contexts, *prompts, *test_batches,
-        *test_contexts;
-    int precision, kv_type;
-    int64_t n_steps, rounds, prompt_tok;
-};
-
 static const char *perf_name(int i)
 {
     return cluster_perfs[i] ? cluster_perfs[i]->name : NULL;
 }
 
-static const struct opt_row table[] = {
-    OPT_ROW(STR, source, "engine",
-            "engine: this host, measured; or published points: MODEL:HARDWARE:TP of the "
-            "file, printed:a100, printed:h100, form, or a FILE.csv."),
-    OPTION_POINTS_FILE(OPT_ROW),
-    ROW_MODEL,
-    ROW_PRECISION,
-    ROW_KV_TYPE("f32"),
-    OPT_ROW(STR, batches, "1 2 4 8", "engine: batches, each with every context."),
-    OPT_ROW(STR, contexts, "32 256", "engine: contexts, and the prompts before them.",
-            .unit = "tok"),
-    OPT_ROW(STR, prompts, "512 1024",
-            "engine: lengths of further prompts, one at a time.", .unit = "tok"),
-    OPT_ROW(STR, test_batches, "3 6",
-            "engine: batches, each with every one of test_contexts, that are measured in "
-            "the same rounds, but not fitted."),
-    OPT_ROW(STR, test_contexts, "128", "engine: their contexts.", .unit = "tok"),
-    OPT_ROW(INT, n_steps, "8", "engine: token steps that are timed after a prompt.",
-            .min = 1, .max = 4096),
-    OPT_ROW(INT, rounds, "3", "engine: rounds, each of all points.", .min = 1, .max = 99),
-    OPT_ROW(BOOL, traces, "false",
-            "Also compute what requests of two traces take, one at a time."),
-    OPT_ROW(STR, conversation, "azure_llm_2023/AzureLLMInferenceTrace_conv.csv",
-            "Trace of conversations. A fit of it stands in where it is absent.",
-            .unit = "FILE"),
-    OPT_ROW(STR, coding, "azure_llm_2023/AzureLLMInferenceTrace_code.csv",
-            "Trace of coding. A fit of it stands in where it is absent.", .unit = "FILE"),
-    OPT_ROW(STR, perf, "table", "Performance model that is fitted for that.",
-            .names = perf_name),
-    OPT_ROW(F64, usd_per_h, NULL,
-            "Price of the machine. Without it a DGX-A100's or H100's as Table I has it.",
-            .unit = "USD/h", .min = 0, .max = 1e6),
-    OPT_ROW(F64, gpu_watt, NULL,
-            "Power of all GPUs at their peak. Without it eight times that of Table I.",
-            .unit = "W", .min = 0, .max = 1e6),
-    OPT_ROW(INT, prompt_tok, "1500", "Prompt that is compared with tokens.",
-            .unit = "tok", .min = 1, .max = 1 << 20),
-    {0},
-};
+#define OPTIONS(X)                                                                       \
+    X(STR, source, "engine",                                                             \
+      "engine: this host, measured; or published points: MODEL:HARDWARE:TP of the "      \
+      "file, printed:a100, printed:h100, form, or a FILE.csv.")                          \
+    OPTION_POINTS_FILE(X)                                                                \
+    OPTION_MODEL(X)                                                                      \
+    OPTION_PRECISION(X)                                                                  \
+    OPTION_KV_TYPE(X, "f32")                                                             \
+    X(STR, batches, "1 2 4 8", "engine: batches, each with every context.")              \
+    X(STR, contexts, "32 256", "engine: contexts, and the prompts before them.",         \
+      .unit = "tok")                                                                     \
+    X(STR, prompts, "512 1024", "engine: lengths of further prompts, one at a time.",    \
+      .unit = "tok")                                                                     \
+    X(STR, test_batches, "3 6",                                                          \
+      "engine: batches, each with every one of test_contexts, that are measured in "     \
+      "the same rounds, but not fitted.")                                                \
+    X(STR, test_contexts, "128", "engine: their contexts.", .unit = "tok")               \
+    X(INT, n_steps, "8", "engine: token steps that are timed after a prompt.", .min = 1, \
+      .max = 4096)                                                                       \
+    X(INT, rounds, "3", "engine: rounds, each of all points.", .min = 1, .max = 99)      \
+    X(BOOL, traces, "false",                                                             \
+      "Also compute what requests of two traces take, one at a time.")                   \
+    X(STR, conversation, "azure_llm_2023/AzureLLMInferenceTrace_conv.csv",               \
+      "Trace of conversations. A fit of it stands in where it is absent.",               \
+      .unit = "FILE")                                                                    \
+    X(STR, coding, "azure_llm_2023/AzureLLMInferenceTrace_code.csv",                     \
+      "Trace of coding. A fit of it stands in where it is absent.", .unit = "FILE")      \
+    X(STR, perf, "table", "Performance model that is fitted for that.",                  \
+      .names = perf_name)                                                                \
+    X(F64, usd_per_h, NULL,                                                              \
+      "Price of the machine. Without it a DGX-A100's or H100's as Table I has it.",      \
+      .unit = "USD/h", .min = 0, .max = 1e6)                                             \
+    X(F64, gpu_watt, NULL,                                                               \
+      "Power of all GPUs at their peak. Without it eight times that of Table I.",        \
+      .unit = "W", .min = 0, .max = 1e6)                                                 \
+    X(INT, prompt_tok, "1500", "Prompt that is compared with tokens.", .unit = "tok",    \
+      .min = 1, .max = 1 << 20)
 
-static const struct study_metric metrics[] = {
-    STUDY_CURVE_METRICS,
-    {"prompt_ratio", "", "", "prompts not fitted: predicted / measured, median"},
-    {"prompt_ratio_min", "", "", "the least"},
-    {"prompt_ratio_max", "", "", "the most"},
-    {"token_ratio", "", "", "token steps not fitted: predicted / measured, median"},
-    {"token_ratio_min", "", "", "the least"},
-    {"token_ratio_max", "", "", "the most"},
-    {"host_error", "%", "lower",
-     "the larger of |prompt_ratio - 1| and |token_ratio - 1|"},
-    {"host_mape", "%", "lower", "mean absolute error of all that is not fitted"},
-    STUDY_TRACE_METRICS("conversation"),
-    STUDY_TRACE_METRICS("coding"),
-    {"round_spread", "%", "lower",
-     "median over the points of the rounds' median / their lowest decile - 1"},
-    {"n_points", "", "", "points"},
-    {0},
-};
+#define RESULTS(X)                                                                       \
+    STUDY_CURVE_RESULTS(X)                                                               \
+    X(prompt_ratio, "", 0, "prompts not fitted: predicted / measured, median")           \
+    X(prompt_ratio_min, "", 0, "the least")                                              \
+    X(prompt_ratio_max, "", 0, "the most")                                               \
+    X(token_ratio, "", 0, "token steps not fitted: predicted / measured, median")        \
+    X(token_ratio_min, "", 0, "the least")                                               \
+    X(token_ratio_max, "", 0, "the most")                                                \
+    X(host_error, "%", LOWER, "the larger of |prompt_ratio - 1| and |token_ratio - 1|")  \
+    X(host_mape, "%", LOWER, "mean absolute error of all that is not fitted")            \
+    STUDY_TRACE_RESULTS(X, conversation)                                                 \
+    STUDY_TRACE_RESULTS(X, coding)                                                       \
+    X(round_spread, "%", LOWER,                                                          \
+      "median over the points of the rounds' median / their lowest decile - 1")          \
+    X(n_points, "", 0, "points")
 
-struct cell {
-    const struct opts *o;
-    struct study_cell *out;
+FRAME_TYPES;
+
+struct step_profile {
+    FRAME_CELL;
     struct cluster_point points[POINTS_MAX];
     int n, n_fitted; /* those to test come last */
     double spread[2 * POINTS_MAX];
@@ -102,7 +89,7 @@ struct cell {
 
 /* --- points */
 
-static int add(struct cell *c, int64_t batch, int64_t prompt)
+static int add(struct step_profile *c, int64_t batch, int64_t prompt)
 {
     for (int i = 0; i < c->n; i++)
         if (c->points[i].batch == batch && c->points[i].prompt_tok == prompt)
@@ -139,7 +126,7 @@ static int number(int64_t *out, const char *list, int i, const char *option)
     return OK;
 }
 
-static int add_grid(struct cell *c, const char *batches, const char *contexts,
+static int add_grid(struct step_profile *c, const char *batches, const char *contexts,
                     const char *option)
 {
     int64_t batch, context;
@@ -157,7 +144,7 @@ static int add_grid(struct cell *c, const char *batches, const char *contexts,
     }
 }
 
-static int measure_engine(struct cell *c)
+static int measure_engine(struct step_profile *c)
 {
     const struct opts *o = c->o;
     const struct step_times_opts how = {.model = o->model,
@@ -175,7 +162,7 @@ static int measure_engine(struct cell *c)
     return study_step_times(c->points, c->n, c->spread, &how, c->out);
 }
 
-static int read_points(struct cell *c)
+static int read_points(struct step_profile *c)
 {
     struct cluster_point *rows;
     int n, rc = OK;
@@ -195,20 +182,17 @@ static int read_points(struct cell *c)
 
 /* --- the model */
 
-static void report_ratio(struct cell *c, const char *stem, const double *v, size_t n,
-                         const char *why)
+static void report_ratio(struct step_profile *c, const char *stem, const double *v,
+                         size_t n, const char *why)
 {
-    char name[3][32];
-
-    snprintf(name[0], sizeof(name[0]), "%s_ratio", stem);
-    snprintf(name[1], sizeof(name[1]), "%s_ratio_min", stem);
-    snprintf(name[2], sizeof(name[2]), "%s_ratio_max", stem);
-    study_value(c->out, name[0], stats_median(v, n), why);
-    study_value(c->out, name[1], n ? stats_min(v, n) : NAN, why);
-    study_value(c->out, name[2], n ? stats_max(v, n) : NAN, why);
+    frame_set(c->f, frame_named(c->f, "%s_ratio", stem), stats_median(v, n), why);
+    frame_set(c->f, frame_named(c->f, "%s_ratio_min", stem), n ? stats_min(v, n) : NAN,
+              why);
+    frame_set(c->f, frame_named(c->f, "%s_ratio_max", stem), n ? stats_max(v, n) : NAN,
+              why);
 }
 
-static void report_model(struct cell *c)
+static void report_model(struct step_profile *c)
 {
     const struct cluster_perf_kind *kind;
     struct cluster_perf perf = {0};
@@ -232,8 +216,8 @@ static void report_model(struct cell *c)
         fmax(fabs(stats_median(ratio[0], n) - 1), fabs(stats_median(ratio[1], n) - 1));
     report_ratio(c, "prompt", ratio[0], n, why);
     report_ratio(c, "token", ratio[1], n, why);
-    study_value(c->out, "host_error", n ? 100 * error : NAN, why);
-    study_value(c->out, "host_mape", n ? 100 * sum / (2 * (double)n) : NAN, why);
+    frame_set(c->f, &c->r->host_error, n ? 100 * error : NAN, why);
+    frame_set(c->f, &c->r->host_mape, n ? 100 * sum / (2 * (double)n) : NAN, why);
     study_series(c->out, "prompt_ratios", "", ratio[0], n);
     study_series(c->out, "token_ratios", "", ratio[1], n);
 }
@@ -242,7 +226,7 @@ static void report_model(struct cell *c)
 
 /* Named like the columns of the published file, so that `testbed export --format csv-series` makes
  * a file for performance models. */
-static void report_points(struct cell *c)
+static void report_points(struct step_profile *c)
 {
     static const char *const names[] = {"prompt_size", "batch_size", "token_size",
                                         "prompt_time", "token_time", "average_power",
@@ -264,19 +248,14 @@ static void report_points(struct cell *c)
         study_series(c->out, names[k], units[k], v[k], (size_t)c->n);
     study_series(c->out, "prompt_spread", "", c->spread, (size_t)c->n);
     study_series(c->out, "token_spread", "", c->spread + c->n, (size_t)c->n);
-    study_value(c->out, "round_spread", 100 * stats_median(c->spread, 2 * (size_t)c->n),
-                "of the engine only");
-    study_value(c->out, "n_points", c->n, NULL);
+    frame_set(c->f, &c->r->round_spread, 100 * stats_median(c->spread, 2 * (size_t)c->n),
+              "of the engine only");
+    c->r->n_points = c->n;
 }
 
 /* --- requests of traces: worked out, nothing of them is measured */
 
-#define TRACE_NAMES(name)                                                                \
-    "ttft_p50_" name " tbt_p50_" name " e2e_p50_" name " e2e_p90_" name " e2e_p99_" name \
-    " token_phase_frac_" name " token_bound_frac_" name " cost_p50_" name                \
-    " energy_p50_" name " e2e_ms_" name
-
-/* Of Table I, by the name of the source. */
+/* The machine is one of Table I, by the name of the source. */
 static void find_machine(struct trace_latency_opts *t, const struct opts *o)
 {
     bool a100 = strstr(o->source, "a100"), h100 = strstr(o->source, "h100");
@@ -285,7 +264,7 @@ static void find_machine(struct trace_latency_opts *t, const struct opts *o)
     t->watt = o->gpu_watt > 0 ? o->gpu_watt : a100 ? 8 * 400 : h100 ? 8 * 700 : NAN;
 }
 
-static int report_traces(struct cell *c)
+static int report_traces(struct step_profile *c)
 {
     struct trace_latency_opts t = {.name = "conversation",
                                    .trace = c->o->conversation,
@@ -293,32 +272,25 @@ static int report_traces(struct cell *c)
                                    .perf = c->o->perf};
 
     find_machine(&t, c->o);
-    TRY(study_trace_latency(c->out, c->points, c->n, &t));
+    study_evidence(c->out, "model", "e2e_ms_conversation e2e_ms_coding");
+    TRY(study_trace_latency(c->f, c->points, c->n, &t));
     t.name = "coding";
     t.trace = c->o->coding;
     t.stand_in = "azure_code";
-    return study_trace_latency(c->out, c->points, c->n, &t);
+    return study_trace_latency(c->f, c->points, c->n, &t);
 }
 
-static int run(struct cell *c)
+static int step_profile_run(struct step_profile *c)
 {
     bool own = strcmp(c->o->source, "engine") == 0;
 
     TRY(own ? measure_engine(c) : read_points(c));
     if (!own)
         study_evidence(c->out, study_points_evidence(c->o->source), NULL);
-    if (c->o->traces)
-        study_evidence(c->out, "model",
-                       TRACE_NAMES("conversation") " " TRACE_NAMES("coding"));
     report_points(c);
-    study_curves(c->out, c->points, c->n, c->o->prompt_tok);
+    study_curves(c->f, c->points, c->n, c->o->prompt_tok);
     report_model(c);
     return c->o->traces ? report_traces(c) : OK;
-}
-
-static void end(struct cell *c)
-{
-    (void)c;
 }
 
 STUDY(step_profile,

@@ -1,4 +1,4 @@
-/* What the threads of OpenMP's runtime cost against those of the engine: the beginning and end of
+/* The cost of the threads of OpenMP's runtime against those of the engine: the beginning and end of
  * a phase, a barrier, a prompt and a token, by how OpenMP's threads wait. How they wait is read
  * when a program starts, so that each trial is a `sandwich bench` of its own, in turn.
  * OpenMP has one parallel region for each phase, as other engines do (engine/par/team/openmp.c). */

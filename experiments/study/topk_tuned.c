@@ -55,7 +55,7 @@
 
 FRAME_TYPES;
 
-/* What an earlier cell found: fewer configurations than it was asked for are all there are. */
+/* The finding of an earlier cell: fewer configurations than it was asked for are all there are. */
 struct cache {
     char model[PATH_MAX];
     int64_t k;

@@ -59,7 +59,7 @@ static const struct study_metric script_metrics[] = {
 };
 static const struct study_aa script_aa[] = {{"ratio", "ratio_again"}, {0}};
 
-static int n_runs, n_ended, n_closed, n_kept_at_close;
+static int n_runs, n_closed, n_kept_at_close;
 static const char *energy_file; /* a counter that a run moves on by 2.5 J */
 /* Not options: the job must be the same when it is resumed. */
 static bool dies_at_4, is_mended;
@@ -107,7 +107,6 @@ static int script_run(void *context, const void *opts, struct study_cell *c)
     int *n_kept = study_kept(c);
 
     assert_int_equal(*run, 0);
-    assert_int_equal(n_ended, n_runs);
     *run = ++n_runs;
     ++*n_kept;
     if (dies_at_4 && o->m == 4)
@@ -143,12 +142,6 @@ static int script_run(void *context, const void *opts, struct study_cell *c)
     return OK;
 }
 
-static void script_end(void *context)
-{
-    n_ended++;
-    assert_int_equal(*(int *)context, n_runs);
-}
-
 static void script_close(void *kept)
 {
     n_closed++;
@@ -165,7 +158,6 @@ static const struct study study_script = {
     .metrics = script_metrics,
     .aa = script_aa,
     .run = script_run,
-    .end = script_end,
     .close = script_close,
 };
 const struct study *const studies[] = {&study_script, NULL};

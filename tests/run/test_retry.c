@@ -15,7 +15,7 @@ static void begin(int n_retries, uint32_t disturbed)
 {
     retries = n_retries;
     disturbed_runs = disturbed;
-    n_runs = n_ended = 0;
+    n_runs = 0;
 }
 
 static void run_speeds(const char *name, const char *evidence, struct ran *r)

@@ -62,13 +62,6 @@ void study_value_interval(struct study_cell *c, const char *name, double value, 
     capture.values[capture.n_values - 1].hi = hi;
 }
 
-void study_values(struct study_cell *c, const struct study_number *v, size_t n,
-                  const char *why)
-{
-    for (size_t i = 0; i < n; i++)
-        study_value(c, v[i].name, v[i].value, why);
-}
-
 void study_series(struct study_cell *c, const char *name, const char *unit,
                   const double *v, size_t n)
 {
@@ -175,8 +168,6 @@ __attribute__((format(printf, 2, 3))) static int capture_run(const struct study 
     assert_ok(opt_init(s->opts, opts));
     assert_ok(opt_from_json(s->opts, opts, given, "study"));
     rc = s->run(context, opts, NULL);
-    if (s->end)
-        s->end(context);
     opt_free(s->opts, opts);
     free(opts);
     free(context);

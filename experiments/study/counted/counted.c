@@ -20,7 +20,7 @@ const struct study_total study_totals[] = {
     {"wait_ns", offsetof(struct serve_totals, wait_ns)},
 };
 
-/* What a thread opened, and alone starts and stops. */
+/* The counters that a thread opened, and alone starts and stops. */
 struct own {
     struct counters_meter *meter;
     struct counters *soft;

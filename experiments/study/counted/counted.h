@@ -20,7 +20,7 @@ struct study_counted_opts {
     int64_t threads, seed;     /* 0 threads: all CPUs of the budget */
 };
 
-/* What the kernel counts by itself. */
+/* The counters of the kernel itself. */
 enum { STUDY_FAULTS, STUDY_SWITCHES, STUDY_TASK_NS, STUDY_N_SOFT };
 
 /* Members of struct serve_totals that are published. */

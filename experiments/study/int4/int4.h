@@ -42,7 +42,7 @@ struct study_int4 {
     const struct kern_variant *signed_straight, *unsigned_straight;
     const struct kern_variant *transposed; /* the engine's own */
 };
-/* Of the highest instruction set that has all three and `isa_mask` (cpu_isa_usable()) allows;
+/* Chooses the highest instruction set that has all three and `isa_mask` (cpu_isa_usable()) allows;
  * plain C is one. */
 void study_int4_choose(struct study_int4 *out, uint64_t isa_mask);
 

@@ -66,7 +66,7 @@ TILE_INLINE __m256i excess(const __m256i w[4])
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* What gemm_a8_avx2.h asks for: one side at a time. */
+/* The definitions that gemm_a8_avx2.h needs: one side at a time. */
 #define TILE_SIDES(mr, how) 1
 TILE_INLINE void dots(__m256i dot[2][TILE_MR_MAX], const int32_t *a, const char *s,
                       const int h, const int side, const int mr, const int how)

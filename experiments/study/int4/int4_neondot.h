@@ -28,7 +28,7 @@ TILE_INLINE void unpack(int8x16_t w[2], const uint8_t *at)
     }
 }
 
-/* What gemm_a8_neon.h asks for. */
+/* The definitions that gemm_a8_neon.h needs. */
 #define straight_end sdot_end
 TILE_INLINE void straight_start(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
                                 const int h, const int mr)

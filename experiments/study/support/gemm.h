@@ -23,7 +23,7 @@ MUST int study_matrix_parse(const char *text, int64_t m, struct tune_shape *out)
 MUST int study_numbers_parse(const char *text, const char *what, int64_t *out, int max,
                              int *n);
 
-/* What weights are of and how exactly they are computed with: option `mode`. */
+/* The type of the weights, and how exactly products are computed: option `mode`. */
 enum study_mode { STUDY_F32, STUDY_BF16, STUDY_BF16_RELAXED }; /* OPTION_MODE's order */
 const char *study_mode_type(int mode);                         /* "f32", "bf16" */
 const char *study_mode_precision(int mode);                    /* "exact", "relaxed" */
@@ -69,7 +69,7 @@ double study_handoff_now(const struct study_threads *t, double budget_s);
  * more threads do less: it was measured while other work ran. */
 double study_peak_gflops(const json_t *card, int mode, int n_threads);
 
-/* What memory allows a product of m rows, when every weight is read once: GFLOP/s. */
+/* The bound by memory of a product of m rows, when every weight is read once: GFLOP/s. */
 double study_memory_roof_gflops(int mode, int64_t m, double read_gbps);
 /* The lower of two bounds; NaN where either is. */
 double study_roof_gflops(double peak, double memory_roof);

@@ -49,7 +49,7 @@ static void add(struct study_fault_count *to, const struct study_fault_count *c)
         to->worst_ms = c->worst_ms;
 }
 
-/* What is not what it should be, in words; of the first. */
+/* Keeps in words what the first wrong case has in place of what it should have. */
 static void note(struct study_fault_table *t, const struct study_fault_case *c,
                  const char *what, const char *says)
 {

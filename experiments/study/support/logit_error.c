@@ -90,7 +90,7 @@ void study_logit_error_close(struct study_logit_error *e)
 
 /* ---- the error ---- */
 
-/* Of n tokens: what an engine says of their logits, up to a constant, and the reference. */
+/* The logits of n tokens by an engine, up to a constant, and by the reference. */
 struct pairs {
     double *said, *reference; /* [n] */
     int n;

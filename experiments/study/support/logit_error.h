@@ -40,10 +40,10 @@ struct study_logit_errors {
 };
 extern const struct study_logit_errors study_logit_unknown;
 
-/* Of this engine. On error *out is study_logit_unknown, here and in the next. */
+/* Errors of this engine. On error *out is study_logit_unknown, here and in the next. */
 MUST int study_logit_error_own(struct study_logit_error *e, enum kern_precision precision,
                                enum kern_kv_type kv, struct study_logit_errors *out);
-/* Of a server of the OpenAI protocol, whose answers name ids of tokens (as llama.cpp's do).
+/* Errors of a server of the OpenAI protocol, whose answers name ids of tokens (as llama.cpp's do).
  * `url`: "http://127.0.0.1:8080/v1". Prompts that it refuses are left out. ERR_UNSUPPORTED: more
  * than half are, or answers do not name ids. */
 MUST int study_logit_error_of(struct study_logit_error *e, const char *url,

@@ -5,7 +5,7 @@
 
 #include "kernels/kv_type.h"
 
-/* What studies of the engine have in common. */
+/* Options that studies of the engine have in common. */
 #define OPTION_MODEL(X) X(STR, model, NULL, "Model file.")
 #define OPTION_PRECISION(X)                                                              \
     X(ENUM, precision, "exact", "Precision of the matrix products.",                     \
@@ -14,7 +14,7 @@
     X(ENUM, kv_type, default_, "Type of the cached keys and values.",                    \
       .values = KERN_KV_TYPES)
 
-/* What studies of GEMMs have in common (gemm.h, tuning.h). */
+/* Options that studies of GEMMs have in common (gemm.h, tuning.h). */
 #define OPTION_MATRIX(X) X(STR, matrix, NULL, "Matrix as \"NAME NxK\".")
 #define OPTION_MATRIX_SPLIT(X)                                                           \
     X(STR, matrix, NULL,                                                                 \

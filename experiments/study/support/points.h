@@ -29,7 +29,7 @@ MUST int study_points_read(struct cluster_point **out, int *n, const char *sourc
 /* The kind of evidence of such points: "published", "model" or "measured". */
 const char *study_points_evidence(const char *source);
 
-/* What a model expects of a point. */
+/* The times of a point by a model. */
 double study_points_prompt_ms(const struct cluster_perf *p,
                               const struct cluster_point *at);
 double study_points_token_ms(const struct cluster_perf *p,

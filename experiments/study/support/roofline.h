@@ -40,7 +40,7 @@ void study_roofline_decode(struct study_roofline_work *out,
                            const struct study_roofline_model *m, double ctx,
                            const struct study_roofline_opts *o);
 
-/* What the machine does, in units of `g` a second: 1e9, or with 2^30 the paper's mix. */
+/* The rates of the machine, in units of `g` a second: 1e9, or with 2^30 the paper's mix. */
 struct study_roofline_machine {
     double linear_rate, attention_rate, gbps;
 };

@@ -5,10 +5,15 @@
 #include "base/mem.h"
 
 struct curves {
-    struct study_cell *out;
+    struct frame *f;
     const struct cluster_point *points;
     int n;
 };
+
+static void set(const struct curves *c, const char *name, double value, const char *why)
+{
+    frame_set(c->f, frame_named(c->f, "%s", name), value, why);
+}
 
 static double prompt_rate(const struct cluster_point *p)
 {
@@ -85,23 +90,22 @@ static const struct cluster_point *half_of(const struct curves *c,
 
 static void report_prompts(const struct curves *c)
 {
+    static const char why[] = "too few single prompts";
     const struct cluster_point *all = most(c, false, prompt_rate),
                                *one = most(c, true, prompt_rate),
                                *largest = most(c, false, prompt_size),
                                *longest = most(c, true, prompt_size),
                                *half = half_of(c, longest);
-    const struct study_number v[] = {
-        {"prompt_linear_r2", linear_r2(c)},
-        {"prompt_over_linear", half ? prompt_rate(half) / prompt_rate(longest) : NAN},
-        {"prompt_best_tok_ms", all ? prompt_rate(all) : NAN},
-        {"prompt_best_at_tok", all ? prompt_size(all) : NAN},
-        {"prompt_after_best", all ? prompt_rate(largest) / prompt_rate(all) : NAN},
-        {"single_best_tok_ms", one ? prompt_rate(one) : NAN},
-        {"single_best_at_tok", one ? prompt_size(one) : NAN},
-        {"single_after_best", one ? prompt_rate(longest) / prompt_rate(one) : NAN},
-    };
 
-    STUDY_VALUES(c->out, v, "too few single prompts");
+    set(c, "prompt_linear_r2", linear_r2(c), why);
+    set(c, "prompt_over_linear", half ? prompt_rate(half) / prompt_rate(longest) : NAN,
+        why);
+    set(c, "prompt_best_tok_ms", all ? prompt_rate(all) : NAN, why);
+    set(c, "prompt_best_at_tok", all ? prompt_size(all) : NAN, why);
+    set(c, "prompt_after_best", all ? prompt_rate(largest) / prompt_rate(all) : NAN, why);
+    set(c, "single_best_tok_ms", one ? prompt_rate(one) : NAN, why);
+    set(c, "single_best_at_tok", one ? prompt_size(one) : NAN, why);
+    set(c, "single_after_best", one ? prompt_rate(longest) / prompt_rate(one) : NAN, why);
 }
 
 /* The mean, as there are several contexts or outputs, of a batch's `what`. */
@@ -148,6 +152,7 @@ static double minus_prompt_with_power(const struct cluster_point *p)
 
 static void report_tokens(const struct curves *c)
 {
+    static const char why[] = "no such token step";
     const struct cluster_point *best = most(c, false, token_rate),
                                *largest = most(c, false, batch_size),
                                *longest = most(c, true, prompt_size),
@@ -166,33 +171,28 @@ static void report_tokens(const struct curves *c)
     for (int i = 0; i < c->n; i++)
         if (token_rate(&c->points[i]) >= 0.9 * token_rate(best))
             knee = fmin(isnan(knee) ? INFINITY : knee, (double)c->points[i].batch);
-    const struct study_number v[] = {
-        {"token_best_tok_s", token_rate(best)},
-        {"token_best_at_batch", (double)best->batch},
-        {"token_knee_batch", knee},
-        {"token_gain", token_rate(best) * 1e-3 * of_batch(c, 1, -1, token_ms)},
-        {"largest_batch", (double)largest->batch},
-        {"token_slowdown", at_largest / base},
-        {"token_context_slowdown",
-         longest ? longest->token_ms / shortest->token_ms : NAN},
-    };
 
-    STUDY_VALUES(c->out, v, "no such token step");
+    set(c, "token_best_tok_s", token_rate(best), why);
+    set(c, "token_best_at_batch", (double)best->batch, why);
+    set(c, "token_knee_batch", knee, why);
+    set(c, "token_gain", token_rate(best) * 1e-3 * of_batch(c, 1, -1, token_ms), why);
+    set(c, "largest_batch", (double)largest->batch, why);
+    set(c, "token_slowdown", at_largest / base, why);
+    set(c, "token_context_slowdown",
+        longest ? longest->token_ms / shortest->token_ms : NAN, why);
 }
 
 static void report_power(const struct curves *c)
 {
+    static const char why[] = "power is missing";
     const struct cluster_point *batch = most(c, false, batch_with_power),
                                *longest = most(c, true, prompt_with_power),
                                *shortest = most(c, true, minus_prompt_with_power);
-    const struct study_number v[] = {
-        {"power_prompt_growth",
-         longest ? longest->power_most / shortest->power_most : NAN},
-        {"power_token_growth",
-         batch ? batch->power / of_batch(c, 1, batch->prompt_tok, power) : NAN},
-    };
 
-    STUDY_VALUES(c->out, v, "power is missing");
+    set(c, "power_prompt_growth",
+        longest ? longest->power_most / shortest->power_most : NAN, why);
+    set(c, "power_token_growth",
+        batch ? batch->power / of_batch(c, 1, batch->prompt_tok, power) : NAN, why);
 }
 
 /* By the straight lines between single prompts. */
@@ -210,14 +210,14 @@ static void report_prompt_as_tokens(const struct curves *c, double n_tok)
     if (cluster_perf_find("table", &kind) == OK && kind->fit(&perf, single, n) == OK)
         v = kind->prompt_ms(&perf, n_tok, n_tok * n_tok) /
             kind->token_ms(&perf, 1, n_tok);
-    study_value(c->out, "prompt_as_tokens", v, err_msg());
+    set(c, "prompt_as_tokens", v, err_msg());
     mem_free(single);
 }
 
-void study_curves(struct study_cell *out, const struct cluster_point *points, int n,
+void study_curves(struct frame *f, const struct cluster_point *points, int n,
                   int64_t prompt_tok)
 {
-    const struct curves c = {out, points, n};
+    const struct curves c = {f, points, n};
 
     report_prompts(&c);
     report_tokens(&c);

@@ -5,42 +5,39 @@
 #define STUDY_STEP_CURVES_H
 
 #include "cluster/perf.h"
-#include "experiments/load/study.h"
+#include "experiments/frame/frame.h"
 
-/* Rows of a study's metrics. */
-#define STUDY_CURVE_METRICS                                                              \
-    {"prompt_linear_r2", "", "higher",                                                   \
-     "single prompts: share of the variance of the time that is linear in the length"},  \
-        {"prompt_over_linear", "", "",                                                   \
-         "time of a token of the longest single prompt / of one half as long or less"},  \
-        {"prompt_as_tokens", "", "",                                                     \
-         "token steps of one sequence that take as long as a prompt of prompt_tok"},     \
-        {"prompt_best_tok_ms", "tok/ms", "higher", "highest throughput of prompts"},     \
-        {"prompt_best_at_tok", "tok", "", "tokens in the step that has it"},             \
-        {"prompt_after_best", "", "",                                                    \
-         "throughput of the step with the most prompt tokens / the highest"},            \
-        {"single_best_tok_ms", "tok/ms", "higher", "the same of single prompts"},        \
-        {"single_best_at_tok", "tok", "", "its length"},                                 \
-        {"single_after_best", "", "",                                                    \
-         "throughput of the longest single prompt / the highest"},                       \
-        {"token_best_tok_s", "tok/s", "higher", "highest throughput of tokens"},         \
-        {"token_best_at_batch", "", "", "its batch"},                                    \
-        {"token_knee_batch", "", "",                                                     \
-         "smallest batch whose throughput is at least 90 % of the highest"},             \
-        {"token_gain", "", "higher", "highest throughput of tokens / that of batch 1"},  \
-        {"largest_batch", "", "", "the largest batch"},                                  \
-        {"token_slowdown", "", "lower",                                                  \
-         "time of a token step of the largest batch / of batch 1"},                      \
-        {"token_context_slowdown", "", "lower",                                          \
-         "time of a token step after the longest single prompt / after the shortest"},   \
-        {"power_prompt_growth", "", "",                                                  \
-         "highest power after the longest single prompt / after the shortest"},          \
-    {                                                                                    \
-        "power_token_growth", "", "", "mean power of the largest batch / of batch 1"     \
-    }
+/* Results of a study. */
+#define STUDY_CURVE_RESULTS(X)                                                           \
+    X(prompt_linear_r2, "", HIGHER,                                                      \
+      "single prompts: share of the variance of the time that is linear in the length")  \
+    X(prompt_over_linear, "", 0,                                                         \
+      "time of a token of the longest single prompt / of one half as long or less")      \
+    X(prompt_as_tokens, "", 0,                                                           \
+      "token steps of one sequence that take as long as a prompt of prompt_tok")         \
+    X(prompt_best_tok_ms, "tok/ms", HIGHER, "highest throughput of prompts")             \
+    X(prompt_best_at_tok, "tok", 0, "tokens in the step that has it")                    \
+    X(prompt_after_best, "", 0,                                                          \
+      "throughput of the step with the most prompt tokens / the highest")                \
+    X(single_best_tok_ms, "tok/ms", HIGHER, "the same of single prompts")                \
+    X(single_best_at_tok, "tok", 0, "its length")                                        \
+    X(single_after_best, "", 0, "throughput of the longest single prompt / the highest") \
+    X(token_best_tok_s, "tok/s", HIGHER, "highest throughput of tokens")                 \
+    X(token_best_at_batch, "", 0, "its batch")                                           \
+    X(token_knee_batch, "", 0,                                                           \
+      "smallest batch whose throughput is at least 90 % of the highest")                 \
+    X(token_gain, "", HIGHER, "highest throughput of tokens / that of batch 1")          \
+    X(largest_batch, "", 0, "the largest batch")                                         \
+    X(token_slowdown, "", LOWER,                                                         \
+      "time of a token step of the largest batch / of batch 1")                          \
+    X(token_context_slowdown, "", LOWER,                                                 \
+      "time of a token step after the longest single prompt / after the shortest")       \
+    X(power_prompt_growth, "", 0,                                                        \
+      "highest power after the longest single prompt / after the shortest")              \
+    X(power_token_growth, "", 0, "mean power of the largest batch / of batch 1")
 
-/* Report them. prompt_tok: of the prompt that is compared with tokens. */
-void study_curves(struct study_cell *out, const struct cluster_point *points, int n,
+/* Set them. prompt_tok: the length of the prompt that is compared with tokens. */
+void study_curves(struct frame *f, const struct cluster_point *points, int n,
                   int64_t prompt_tok);
 
 #endif

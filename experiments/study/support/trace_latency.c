@@ -59,33 +59,26 @@ static double mean_power(const struct cluster_point *p, int n)
     return k ? sum / k : NAN;
 }
 
-static void report(struct study_cell *out, const struct latency *l, double power,
-                   const struct trace_latency_opts *o)
+static void set_results(struct frame *f, const struct latency *l, double power,
+                        const struct trace_latency_opts *o)
 {
     double hours = stats_median(l->e2e_ms, l->n) * 1e-3 / 3600;
     double longer = 0;
 
     for (size_t i = 0; i < l->n; i++)
         longer += l->token_frac[i] > 0.5;
-    const struct study_number v[] = {
-        {"ttft_p50_", stats_median(l->ttft_ms, l->n)},
-        {"tbt_p50_", stats_median(l->tbt_ms, l->n)},
-        {"e2e_p50_", stats_median(l->e2e_ms, l->n)},
-        {"e2e_p90_", stats_percentile(l->e2e_ms, l->n, 0.9)},
-        {"e2e_p99_", stats_percentile(l->e2e_ms, l->n, 0.99)},
-        {"token_phase_frac_", stats_median(l->token_frac, l->n)},
-        {"token_bound_frac_", longer / (double)l->n},
-        {"cost_p50_", hours * o->usd_per_h},
-        {"energy_p50_", hours * o->watt * power},
-    };
-
-    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
-        char name[64];
-
-        snprintf(name, sizeof(name), "%s%s", v[i].name, o->name);
-        study_value(out, name, v[i].value,
-                    i == 7 ? "the machine's price is unknown" : "power is missing");
-    }
+    *frame_named(f, "ttft_p50_%s", o->name) = stats_median(l->ttft_ms, l->n);
+    *frame_named(f, "tbt_p50_%s", o->name) = stats_median(l->tbt_ms, l->n);
+    *frame_named(f, "e2e_p50_%s", o->name) = stats_median(l->e2e_ms, l->n);
+    *frame_named(f, "e2e_p90_%s", o->name) = stats_percentile(l->e2e_ms, l->n, 0.9);
+    *frame_named(f, "e2e_p99_%s", o->name) = stats_percentile(l->e2e_ms, l->n, 0.99);
+    *frame_named(f, "token_phase_frac_%s", o->name) = stats_median(l->token_frac, l->n);
+    *frame_named(f, "token_bound_frac_%s", o->name) = longer / (double)l->n;
+    *frame_named(f, "cost_p50_%s", o->name) = hours * o->usd_per_h;
+    *frame_named(f, "energy_p50_%s", o->name) = hours * o->watt * power;
+    frame_why(f, frame_named(f, "cost_p50_%s", o->name),
+              "the machine's price is unknown");
+    frame_why(f, NULL, "power is missing");
 }
 
 /* Those of one sequence, since the requests run one at a time. */
@@ -105,7 +98,7 @@ static int fit_singles(struct cluster_perf *perf, const struct cluster_point *po
     return rc;
 }
 
-int study_trace_latency(struct study_cell *out, const struct cluster_point *points, int n,
+int study_trace_latency(struct frame *f, const struct cluster_point *points, int n,
                         const struct trace_latency_opts *o)
 {
     struct cluster_perf perf = {0};
@@ -122,11 +115,11 @@ int study_trace_latency(struct study_cell *out, const struct cluster_point *poin
     l.e2e_ms = all + 2 * l.n;
     l.token_frac = all + 3 * l.n;
     compute(&l, d, &perf);
-    report(out, &l, mean_power(points, n), o);
+    set_results(f, &l, mean_power(points, n), o);
     snprintf(key, sizeof(key), "trace_%s", o->name);
-    study_note_text(out, key, d->name);
+    study_note_text(f->cell, key, d->name);
     snprintf(key, sizeof(key), "e2e_ms_%s", o->name);
-    study_series(out, key, "ms", l.e2e_ms, l.n < 20000 ? l.n : 20000);
+    study_series(f->cell, key, "ms", l.e2e_ms, l.n < 20000 ? l.n : 20000);
     dataset_close(&d);
     mem_free(all);
     return OK;

@@ -5,7 +5,7 @@
 #define STUDY_TRACE_LATENCY_H
 
 #include "cluster/perf.h"
-#include "experiments/load/study.h"
+#include "experiments/frame/frame.h"
 
 struct trace_latency_opts {
     const char *name;     /* of the trace: the end of the metrics' names */
@@ -16,26 +16,27 @@ struct trace_latency_opts {
     double watt;          /* of all GPUs at their highest power; NaN: unknown */
 };
 
-/* Rows of a study's metrics, for a trace of this name. */
-#define STUDY_TRACE_METRICS(name)                                                        \
-    {"ttft_p50_" name, "ms", "lower", "time of the prompt, " name ", median"},           \
-        {"tbt_p50_" name, "ms", "lower", "time of a token, " name ", median"},           \
-        {"e2e_p50_" name, "ms", "lower",                                                 \
-         "time of a request without batching, " name ", median"},                        \
-        {"e2e_p90_" name, "ms", "lower", "the same, p90"},                               \
-        {"e2e_p99_" name, "ms", "lower", "the same, p99"},                               \
-        {"token_phase_frac_" name, "", "",                                               \
-         "share of the token phase in the time of a request, median"},                   \
-        {"token_bound_frac_" name, "", "",                                               \
-         "share of the requests that are longer in the token phase"},                    \
-        {"cost_p50_" name, "USD", "lower", "cost of the machine for the median time"},   \
-    {                                                                                    \
-        "energy_p50_" name, "Wh", "lower",                                               \
-            "energy of the GPUs for the median time, at their mean power"                \
-    }
+/* Results of a study, for a trace of this name; all are set or none. */
+#define STUDY_TRACE_RESULTS(X, name)                                                     \
+    X(ttft_p50_##name, "ms", LOWER | SOME | MODEL,                                       \
+      "time of the prompt, " #name ", median")                                           \
+    X(tbt_p50_##name, "ms", LOWER | SOME | MODEL, "time of a token, " #name ", median")  \
+    X(e2e_p50_##name, "ms", LOWER | SOME | MODEL,                                        \
+      "time of a request without batching, " #name ", median")                           \
+    X(e2e_p90_##name, "ms", LOWER | SOME | MODEL, "the same, p90")                       \
+    X(e2e_p99_##name, "ms", LOWER | SOME | MODEL, "the same, p99")                       \
+    X(token_phase_frac_##name, "", SOME | MODEL,                                         \
+      "share of the token phase in the time of a request, median")                       \
+    X(token_bound_frac_##name, "", SOME | MODEL,                                         \
+      "share of the requests that are longer in the token phase")                        \
+    X(cost_p50_##name, "USD", LOWER | SOME | MODEL,                                      \
+      "cost of the machine for the median time")                                         \
+    X(energy_p50_##name, "Wh", LOWER | SOME | MODEL,                                     \
+      "energy of the GPUs for the median time, at their mean power")
 
-/* Report them. ERR_*: the trace cannot be read, or the model not be fitted. */
-MUST int study_trace_latency(struct study_cell *out, const struct cluster_point *points,
-                             int n, const struct trace_latency_opts *o);
+/* Set them; the requests' times are a series, and the trace is noted.
+ * ERR_*: the trace cannot be read, or the model not be fitted. */
+MUST int study_trace_latency(struct frame *f, const struct cluster_point *points, int n,
+                             const struct trace_latency_opts *o);
 
 #endif

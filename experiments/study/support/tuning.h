@@ -26,7 +26,7 @@ MUST int study_shapes_make(struct study_shapes *out, const char *matrix, int mod
 MUST int study_rows_draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed,
                          const char *name);
 
-/* What a policy came to. */
+/* The result of a policy. */
 struct study_tuned {
     struct kern_schedule schedule[STUDY_SHAPES_MAX];
     struct tune_cost cost;
