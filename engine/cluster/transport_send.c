@@ -302,7 +302,7 @@ static int on_offer(struct cluster_sender *s, const struct cluster_message *m)
 
     if (!layout)
         return err_set(ERR_FORMAT, "an offer with a layout of %u bytes", m->n_more);
-    rc = cluster_wire_read(s->o.fd, layout, m->n_more);
+    rc = cluster_message_read_more(s->o.fd, m, layout);
     if (rc == OK)
         rc = cluster_layout_unpack(&to, layout, m->n_more, m->hi, &s->o.shape, s->pool,
                                    s->pool_bytes);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash_stream.h"
 #include "base/mem.h"
 #include "kv/slot_runs.h"
 
@@ -137,9 +138,21 @@ void cluster_pool_give_back(void *pool, size_t bytes)
     munmap(pool, bytes);
 }
 
+static uint64_t hash_of(const void *p, size_t n)
+{
+    struct hash_stream h;
+
+    hash_stream_init(&h);
+    hash_stream_add(&h, p, n);
+    return hash_stream_end(&h);
+}
+
 int cluster_message_write(int fd, struct cluster_message *m, const void *more)
 {
     m->magic = CLUSTER_MAGIC;
+    if (m->n_more > 0)
+        m->hash = hash_of(more, m->n_more);
+    m->check = hash_of(m, offsetof(struct cluster_message, check));
     TRY(cluster_wire_write(fd, m, sizeof(*m)));
     return cluster_wire_write(fd, more, m->n_more);
 }
@@ -152,6 +165,19 @@ int cluster_message_read(int fd, struct cluster_message *m)
                        "the other end sent something else than a message: expected %08x "
                        "and a type of 1 to %d, found %08x and %u",
                        CLUSTER_MAGIC, CLUSTER_ALIVE, m->magic, m->type);
+    if (m->check != hash_of(m, offsetof(struct cluster_message, check)))
+        return err_set(ERR_FORMAT, "a message of type %u has a wrong checksum", m->type);
+    return OK;
+}
+
+int cluster_message_read_more(int fd, const struct cluster_message *m, void *more)
+{
+    TRY(cluster_wire_read(fd, more, m->n_more));
+    if (m->hash != hash_of(more, m->n_more))
+        return err_set(ERR_FORMAT,
+                       "the %u bytes of a message of type %u have a wrong "
+                       "checksum",
+                       m->n_more, m->type);
     return OK;
 }
 
@@ -228,7 +254,7 @@ int cluster_hello(int fd, const char *transport, const struct kv_shape *shape)
     TRY(cluster_message_read(fd, &m));
     if (m.type != CLUSTER_HELLO || m.n_more != sizeof(other))
         return err_set(ERR_FORMAT, "the other end did not say hello first");
-    TRY(cluster_wire_read(fd, &other, sizeof(other)));
+    TRY(cluster_message_read_more(fd, &m, &other));
     other.transport[sizeof(other.transport) - 1] = 0;
     if (memcmp(&own, &other, sizeof(own)) == 0)
         return OK;
@@ -269,6 +295,8 @@ int cluster_layout_pack(void **out, size_t *bytes, const struct kv_slot *slot,
     return OK;
 }
 
+#define TOK_MAX (INT64_C(1) << 32) /* of a slot */
+
 /* Every byte that will be written is the pool's. */
 static bool is_inside(const struct kv_slot *s, int64_t n_tok,
                       const struct kv_shape *shape, const char *pool, size_t pool_bytes)
@@ -296,15 +324,21 @@ int cluster_layout_unpack(struct kv_slot *out, const void *packed, size_t bytes,
 
     if (bytes < sizeof(*l) || bytes != sizeof(*l) + l->n_blocks * sizeof(int32_t))
         return err_set(ERR_FORMAT, "an offer with a layout of %zu bytes", bytes);
-    n_blocks = l->block_tok > 0 ? (n_tok + l->block_tok - 1) / l->block_tok : 0;
-    if (n_tok < 1 || l->cap_tok < n_tok || l->n_blocks != n_blocks)
+    n_blocks = l->block_tok > 0 ? (n_tok - 1) / l->block_tok + 1 : 0;
+    if (n_tok < 1 || n_tok > TOK_MAX || l->cap_tok < n_tok || l->cap_tok > TOK_MAX ||
+        l->block_tok > TOK_MAX || l->n_blocks != n_blocks)
         return err_set(
             ERR_FORMAT,
             "an offer of %lld tokens in a slot of %lld tokens and %u blocks of "
             "%lld",
             (long long)n_tok, (long long)l->cap_tok, l->n_blocks,
             (long long)l->block_tok);
-    *out = (struct kv_slot){.base = (char *)pool + l->base_at,
+    if (pool_bytes > 0 && (l->base_at > pool_bytes || l->run_bytes > pool_bytes ||
+                           l->head_stride > pool_bytes || l->layer_stride > pool_bytes ||
+                           l->block_bytes > pool_bytes))
+        return err_set(ERR_FORMAT, "an offer of memory outside of the pool of %zu bytes",
+                       pool_bytes);
+    *out = (struct kv_slot){.base = pool ? (char *)pool + l->base_at : NULL,
                             .n_tok = n_tok,
                             .cap_tok = l->cap_tok,
                             .run_bytes = l->run_bytes,

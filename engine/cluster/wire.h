@@ -23,13 +23,14 @@ struct cluster_message {
     uint32_t magic, type;
     uint64_t transfer;
     int32_t layer, first_id;
-    int64_t lo, hi; /* of an offer: 0, n_tok */
-    int64_t tag;    /* of an offer */
-    uint64_t hash;
+    int64_t lo, hi;            /* of an offer: 0, n_tok */
+    int64_t tag;               /* of an offer */
+    uint64_t hash;             /* of a piece, or of the bytes that follow */
     uint32_t has_hash, n_more; /* n_more: bytes that follow */
+    uint64_t check;            /* of the other fields */
 };
 #define CLUSTER_MAGIC   0x4b565357u
-#define CLUSTER_VERSION 3
+#define CLUSTER_VERSION 4
 
 /* All bytes or an error. ERR_IO: "the other end closed the connection", or why not. */
 MUST int cluster_wire_read(int fd, void *to, size_t bytes);
@@ -44,10 +45,12 @@ MUST int cluster_wire_read_fd(int fd, int *out);
 MUST int cluster_pool_lend(int fd, const struct kv_pool *pool);
 MUST int cluster_pool_borrow(void **pool, size_t *bytes, int fd);
 void cluster_pool_give_back(void *pool, size_t bytes);
-/* A message and `n_more` bytes. */
+/* A message and `n_more` bytes, with their checksums. */
 MUST int cluster_message_write(int fd, struct cluster_message *m, const void *more);
-/* ERR_FORMAT: it is not a message. */
+/* ERR_FORMAT: it is not a message, or another one than was sent. */
 MUST int cluster_message_read(int fd, struct cluster_message *m);
+/* The m->n_more bytes that follow. ERR_FORMAT: others were sent. */
+MUST int cluster_message_read_more(int fd, const struct cluster_message *m, void *more);
 /* The reading side of a connection. While nothing comes it says four times in silence_ms that this
  * end is alive; where the other end is silent for so long, it is not. Of the thread that reads. */
 struct cluster_line {

@@ -21,7 +21,9 @@ enum roles_message_type {
     ROLES_TOKEN,      /* machine: token and finish; with SERVE_ERROR a text follows */
     ROLES_RETRY, /* machine: it has lost what it had of the request; a text follows */
     ROLES_STAT,  /* machine: struct roles_stat follows */
-    ROLES_LINK   /* front: struct roles_link follows */
+    ROLES_LINK,  /* front: struct roles_link follows */
+    ROLES_ARRIVED, /* machine: keys and values are there; token: the first one, as received */
+    ROLES_N_TYPES
 };
 
 struct roles_message {
@@ -31,7 +33,13 @@ struct roles_message {
     int32_t peer; /* a machine */
     int32_t
         sends; /* of a connection: keys and values go to the peer, else they come from it */
+    int64_t at;         /* of a token: how many new tokens its request had before */
+    uint64_t more_hash; /* of what follows */
+    uint64_t hash;      /* of the other fields */
 };
+
+/* The most bytes that follow a message of a machine. */
+#define ROLES_MORE_MAX ROLES_TEXT_BYTES
 
 struct roles_request {
     int64_t n_prompt, max_new, n_drawn;
@@ -44,7 +52,18 @@ struct roles_request {
 struct roles_stat {
     struct serve_kv_stat kv;
     struct serve_totals totals[SERVE_N_PHASES];
+    /* Requests below this number have come, and n_open of them are not answered to their end. */
+    int64_t end_id, n_open;
 };
+
+/* Neither end believes the other: each message has checksums, a known type and no more bytes than
+ * its type may have, or it is ERR_FORMAT. */
+/* Set the checksums of *m and the m->n_more bytes that follow. */
+void roles_message_seal(struct roles_message *m, const void *more);
+MUST int roles_message_check(const struct roles_message *m, size_t most);
+MUST int roles_message_check_more(const struct roles_message *m, const void *more);
+/* Make a text that a peer sent one line of plain characters. */
+void roles_text_clean(char *text);
 
 /* The setup that all processes inherit. Machines are numbered from 0: prompt machines, token
  * machines, mixed ones. */

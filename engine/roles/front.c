@@ -24,16 +24,25 @@
 #define LOST_NS UINT64_C(2000000000) /* for a machine that closed its connection to end */
 /* A connection fails before the machine that ended is named: that is no failure of its own. */
 #define BROKEN_NS UINT64_C(300000000)
+/* For the rest of a message that has begun to come, and for a machine to read what it is sent. */
+#define PARTIAL_S 5
+/* For two machines to open their connection. */
+#define OPEN_NS UINT64_C(60000000000)
 
 /* ---- writing to machines ---- */
 
-/* A machine that has gone is named by the starter. */
+/* A machine that has gone is named by the starter, and one that does not read is lost. */
 static void write_out(const struct roles_outgoing *o, int fd)
 {
-    int rc = fd < 0 ? ERR_IO : cluster_wire_write(fd, o->message, o->bytes);
+    const struct timeval most = {.tv_sec = PARTIAL_S};
+    int rc = ERR_IO;
 
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most)) == 0)
+        rc = cluster_wire_write(fd, o->message, o->bytes);
     if (rc == OK && o->file >= 0)
         (void)!cluster_wire_write_fd(fd, o->file);
+    else if (rc != OK && fd >= 0)
+        shutdown(fd, SHUT_RDWR);
     if (o->file >= 0)
         close(o->file);
 }
@@ -70,152 +79,14 @@ static void *write_all(void *arg)
 
 /* ---- what machines and their starter write; on the stepping thread ---- */
 
-static int read_one(struct roles_front *f, int machine);
-
-/* The prompt machine has sent the first token before the token machine could have its own, and its
- * message is still to be read; so is its reason for dropping a request, before the token machine
- * can report that it was dropped. */
-static void read_prompt_machine(struct roles_front *f, int64_t attempt)
-{
-    for (;;) {
-        struct pollfd p = {.fd = -1, .events = POLLIN};
-        struct roles_pending *q;
-        int prompt = -1, rc;
-
-        pthread_mutex_lock(&f->lock);
-        q = roles_front_find(f, attempt);
-        if (q && !q->has_first && q->prompt >= 0 &&
-            f->machines[q->prompt].state == ROLES_RUNNING)
-            prompt = q->prompt;
-        if (prompt >= 0)
-            p.fd = f->machines[prompt].fd;
-        pthread_mutex_unlock(&f->lock);
-        if (prompt < 0 || poll(&p, 1, 0) <= 0)
-            return;
-        rc = read_one(f, prompt);
-        if (rc != OK)
-            roles_front_lost(f, prompt, rc);
-    }
-}
-
-static int read_text(struct roles_front *f, int machine, const struct roles_message *head,
-                     char *why)
-{
-    if (head->n_more >= ROLES_TEXT_BYTES)
-        return err_set(ERR_FORMAT, "an error of %u bytes", head->n_more);
-    memset(why, 0, ROLES_TEXT_BYTES);
-    return cluster_wire_read(f->machines[machine].fd, why, head->n_more);
-}
-
-/* Its prompt is another machine's. */
-static bool is_handed_over(struct roles_front *f, int machine, int64_t attempt)
-{
-    const struct roles_pending *q;
-    bool is;
-
-    pthread_mutex_lock(&f->lock);
-    q = roles_front_find(f, attempt);
-    is = q && q->token == machine;
-    pthread_mutex_unlock(&f->lock);
-    return is;
-}
-
-static int on_token(struct roles_front *f, int machine, const struct roles_message *head)
-{
-    enum serve_finish finish = (enum serve_finish)head->finish;
-    bool handed_over = is_handed_over(f, machine, head->id);
-    char why[ROLES_TEXT_BYTES];
-    struct roles_pending *q;
-
-    TRY(read_text(f, machine, head, why));
-    if (handed_over)
-        read_prompt_machine(f, head->id);
-    pthread_mutex_lock(&f->lock);
-    q = roles_front_find(f, head->id);
-    if (q && handed_over && head->token >= 0 && !q->has_first) {
-        roles_front_retry(f, q, "a token came before the first one");
-        q = NULL;
-    }
-    if (q) {
-        if (handed_over)
-            q->has_more = true;
-        else
-            roles_front_computed_prompt(f, q);
-        if (finish == SERVE_ERROR)
-            (void)err_set(ERR_STATE, "%s", why);
-        roles_front_give_token(f, q, head->token, finish);
-    }
-    pthread_mutex_unlock(&f->lock);
-    return OK;
-}
-
-static int on_retry(struct roles_front *f, int machine, const struct roles_message *head)
-{
-    char why[ROLES_TEXT_BYTES];
-    struct roles_pending *q;
-
-    TRY(read_text(f, machine, head, why));
-    if (is_handed_over(f, machine, head->id))
-        read_prompt_machine(f, head->id);
-    pthread_mutex_lock(&f->lock);
-    q = roles_front_find(f, head->id);
-    if (q)
-        roles_front_retry(f, q, why);
-    pthread_mutex_unlock(&f->lock);
-    return OK;
-}
-
-static int on_stat(struct roles_front *f, int machine, const struct roles_message *head)
-{
-    struct roles_stat st;
-
-    if (head->n_more != sizeof(st))
-        return err_set(ERR_FORMAT, "statistics of %u bytes", head->n_more);
-    TRY(cluster_wire_read(f->machines[machine].fd, &st, sizeof(st)));
-    pthread_mutex_lock(&f->lock);
-    f->machines[machine].stat = st;
-    pthread_mutex_unlock(&f->lock);
-    return OK;
-}
-
-static int on_broken(struct roles_front *f, int machine, const struct roles_message *head)
-{
-    char why[ROLES_TEXT_BYTES];
-
-    TRY(read_text(f, machine, head, why));
-    return roles_front_on_broken(f, machine, head, why);
-}
-
-static int read_one(struct roles_front *f, int machine)
-{
-    struct roles_message head;
-
-    TRY(cluster_wire_read(f->machines[machine].fd, &head, sizeof(head)));
-    switch (head.type) {
-    case ROLES_READY:
-        return roles_front_on_ready(f, machine, &head);
-    case ROLES_CONNECTED:
-        roles_front_on_connected(f, machine, &head);
-        return OK;
-    case ROLES_BROKEN:
-        return on_broken(f, machine, &head);
-    case ROLES_TOKEN:
-        return on_token(f, machine, &head);
-    case ROLES_RETRY:
-        return on_retry(f, machine, &head);
-    case ROLES_STAT:
-        return on_stat(f, machine, &head);
-    default:
-        return err_set(ERR_FORMAT, "a message of type %u", head.type);
-    }
-}
-
 static int on_ended(struct roles_front *f, int machine, const char *why)
 {
     const struct roles_machine_state *m = &f->machines[machine];
+    bool any = true;
     int n;
 
-    while (f->machines[machine].fd >= 0 && read_one(f, machine) == OK)
+    while (any && f->machines[machine].fd >= 0 &&
+           roles_front_read(f, machine, &any) == OK)
         ; /* all that it wrote before */
     err_clear();
     roles_front_close_machine(f, machine);
@@ -233,26 +104,37 @@ static int on_ended(struct roles_front *f, int machine, const char *why)
 static int repair(struct roles_front *f)
 {
     uint64_t now = clock_ns();
+    char why[ROLES_TEXT_BYTES];
 
     for (int i = 0; i < f->n; i++) {
         struct roles_machine_state *m = &f->machines[i];
-        char why[ROLES_TEXT_BYTES];
 
+        if (m->fd >= 0 && m->state != ROLES_LOST && m->inbox.n > 0 &&
+            now - m->inbox.since_ns > PARTIAL_S * UINT64_C(1000000000))
+            roles_front_lost(
+                f, i, err_set(ERR_FORMAT, "it stopped in the middle of a message"));
         if (m->state != ROLES_LOST || (f->starter && now - m->lost_ns < LOST_NS))
             continue;
         m->lost_ns = now;
-        snprintf(why, sizeof(why), "%s closed its connection", f->u.names[i]);
         if (!f->starter) {
-            TRY(on_ended(f, i, why));
+            TRY(on_ended(f, i, m->why));
             continue;
         }
-        if (roles_front_tell_starter(f, ROLES_KILL, i, why) != OK)
+        if (roles_front_tell_starter(f, ROLES_KILL, i, m->why) != OK)
             err_clear();
     }
     for (int a = 0; a < f->n; a++)
         for (int b = 0; b < f->n; b++) {
-            const struct roles_connection *c = &f->connections[a][b];
+            struct roles_connection *c = &f->connections[a][b];
 
+            if (c->number > 0 && !(c->is_open[0] && c->is_open[1]) && !c->broken_ns &&
+                now - c->asked_ns > OPEN_NS) {
+                snprintf(why, sizeof(why), "%s did not open its connection",
+                         f->u.names[c->is_open[0] ? a : b]);
+                roles_front_break(c, why);
+                if (!f->started)
+                    return err_set(ERR_STATE, "%s", why);
+            }
             if (c->broken_ns && now - c->broken_ns >= BROKEN_NS &&
                 f->machines[a].state == ROLES_RUNNING &&
                 f->machines[b].state == ROLES_RUNNING)
@@ -295,14 +177,15 @@ static int read_all(struct roles_front *f, const struct pollfd *fds, bool *busy)
 {
     *busy = false;
     for (int i = 0; i < f->n; i++) {
+        bool any;
         int rc;
 
         /* Another one's message may have been a reason to read this one's. */
         if (fds[i].revents == 0 || f->machines[i].fd != fds[i].fd ||
             f->machines[i].state == ROLES_LOST)
             continue;
-        *busy = true;
-        rc = read_one(f, i);
+        rc = roles_front_read(f, i, &any);
+        *busy = *busy || any || rc != OK;
         if (rc == ERR_STATE)
             return rc;
         if (rc != OK)
@@ -534,6 +417,7 @@ static int start_machines(struct roles_front *f)
     while (!all) {
         (void)poll_all(f, fds, 200);
         TRY(read_all(f, fds, &busy));
+        TRY(repair(f));
         all = true;
         for (int a = 0; a < f->n; a++)
             for (int b = 0; b < f->n; b++)

@@ -1,6 +1,7 @@
-/* roles/front.h - the front: front.c opens and closes it and reads what machines write, machines.c
- * starts machines and opens connections, again where they have failed, requests.c has the requests:
- * attempts at them and what their clients got. Each file calls only those behind it. */
+/* roles/front.h - the front: front.c opens and closes it, answers.c reads what machines write,
+ * machines.c starts machines and opens connections, again where they have failed, requests.c has
+ * the requests: attempts at them and what their clients got. Each file calls only those behind
+ * it. */
 #ifndef ROLES_FRONT_H
 #define ROLES_FRONT_H
 
@@ -18,10 +19,11 @@ struct roles_pending {
     int n_attempts;
     int prompt,
         token; /* machines; token -1: the prompt machine has it alone, or none does */
-    int64_t prompt_tok;     /* of this attempt */
-    bool decodes;           /* it has more than one new token */
-    bool has_first;         /* the prompt machine has sent its token of this attempt */
-    bool has_more;          /* and the token machine one */
+    int64_t prompt_tok; /* of this attempt */
+    bool decodes;       /* it has more than one new token */
+    bool has_first;     /* the prompt machine has sent its token of this attempt */
+    int32_t arrived; /* the first token as the token machine received it; -1: not yet */
+    bool has_more;   /* and the token machine one */
     struct serve_request r; /* as it came */
     int32_t *ids;  /* [n_prompt + max_new] the prompt, and what its client got so far */
     int64_t n_new; /* how many it got */
@@ -45,12 +47,23 @@ enum roles_state {
     ROLES_OVER  /* it has ended and is not started again */
 };
 
+/* What has come of the next message of a machine, which is never waited for. */
+struct roles_inbox {
+    struct roles_message head;
+    char more[ROLES_MORE_MAX];
+    size_t n;          /* bytes of both */
+    uint64_t since_ns; /* the first one is there */
+};
+
 struct roles_machine_state {
     enum roles_state state;
-    int fd;           /* -1: it has none */
-    int64_t max_tok;  /* of a request */
-    uint64_t lost_ns; /* since when it is */
-    int n_starts;     /* since first_ns */
+    int fd;         /* -1: it has none */
+    bool untrusted; /* it broke the protocol: nothing more is read */
+    struct roles_inbox inbox;
+    char why[ROLES_TEXT_BYTES]; /* it is lost */
+    int64_t max_tok;            /* of a request */
+    uint64_t lost_ns;           /* since when it is */
+    int n_starts;               /* since first_ns */
     uint64_t first_ns;
     enum cluster_pool pool;
     int64_t prompt_tok, n_seqs;   /* to compute, and that it decodes or will */
@@ -60,9 +73,10 @@ struct roles_machine_state {
 
 /* A transport's connection from one machine to another. */
 struct roles_connection {
-    int64_t number; /* 0: there is none; -1: it has failed too often */
-    int n_open;     /* how many of both ends are */
-    int n_failures; /* since first_ns */
+    int64_t number;    /* 0: there is none; -1: it has failed too often */
+    bool is_open[2];   /* the receiver's end and the sender's */
+    uint64_t asked_ns; /* both were asked to open it */
+    int n_failures;    /* since first_ns */
     uint64_t first_ns;
     uint64_t broken_ns; /* when it failed; 0: it did not */
     char why[ROLES_TEXT_BYTES];
@@ -126,6 +140,12 @@ int roles_front_again(struct roles_front *f, int machine, int other, const char 
 /* Requests that wait for machines. On the stepping thread, without the lock. */
 void roles_front_dispatch_waiting(struct roles_front *f);
 
+/* ---- answers.c; on the stepping thread ---- */
+
+/* Act on the next message of a machine, if there is one: *any. ERR_IO: it closed its connection.
+ * ERR_FORMAT: it broke the protocol. ERR_STATE: it cannot start. */
+MUST int roles_front_read(struct roles_front *f, int machine, bool *any);
+
 /* ---- machines.c; on the stepping thread ---- */
 
 void roles_front_kv_stat(const struct serve *s, struct serve_kv_stat *out);
@@ -138,10 +158,12 @@ MUST int roles_front_start_again(struct roles_front *f, int machine, const char 
 /* READY, CONNECTED and BROKEN. */
 MUST int roles_front_on_ready(struct roles_front *f, int machine,
                               const struct roles_message *head);
-void roles_front_on_connected(struct roles_front *f, int machine,
-                              const struct roles_message *head);
+MUST int roles_front_on_connected(struct roles_front *f, int machine,
+                                  const struct roles_message *head);
 MUST int roles_front_on_broken(struct roles_front *f, int machine,
                                const struct roles_message *head, const char *why);
+/* It has failed, as a machine says or as the front sees: it is opened again, or given up. */
+void roles_front_break(struct roles_connection *c, const char *why);
 /* It closed its connection, or writes what no machine would: it will have ended soon. */
 void roles_front_lost(struct roles_front *f, int machine, int rc);
 /* Its process has ended. */

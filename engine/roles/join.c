@@ -202,7 +202,7 @@ static int read_welcome(struct roles_setup *u, int control, int *index)
     return OK;
 }
 
-static int join(struct roles_setup *u, bool is_prompt, int *machine)
+int roles_join(struct roles_setup *u, bool is_prompt, int *machine)
 {
     struct join_hello h = {.magic = MAGIC, .is_prompt = is_prompt, .index = u->mpi_index};
     char host[CLUSTER_TCP_HOST_BYTES], port[16];
@@ -299,7 +299,7 @@ static int join_and_serve(struct roles_setup *u, const struct serve_opts *engine
         TRY(roles_open_mpi(u));
     if (u->is_mpi)
         is_prompt = cluster_mpi_rank() <= u->spec.n[CLUSTER_PROMPT];
-    TRY(join(u, is_prompt, &machine));
+    TRY(roles_join(u, is_prompt, &machine));
     TRY(roles_machine(u, machine, u->control[machine][1]));
     cluster_mpi_close();
     return OK;

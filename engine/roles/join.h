@@ -14,6 +14,9 @@
  * ("HOST:PORT", or NULL: any address, which MPI tells), and fill u->control[..][0]. ERR_ARG,
  * ERR_IO, ERR_FORMAT. */
 MUST int roles_join_wait(struct roles_setup *u);
+/* A machine: join the front of u->o.front, or of MPI: *machine, its number, u->spec.n, the socket
+ * u->control[*machine][1], and those of its links. ERR_ARG, ERR_IO, ERR_STATE, ERR_FORMAT. */
+MUST int roles_join(struct roles_setup *u, bool is_prompt, int *machine);
 /* Whether the transport can be used between processes that the front did not start. */
 MUST int roles_check_joining(const struct roles_setup *u);
 /* If mpirun has started this process: MPI, and u->is_mpi. By all processes. */

@@ -58,6 +58,7 @@ struct entry {
     bool requested, submitted, ended; /* by the front, to the engine, by the engine */
     bool canceled;                    /* by the front */
     bool reported;                    /* the front knows of its end */
+    int64_t n_told;                   /* tokens that the front has of it */
     char why[160];                    /* its transfer failed */
     struct entry *next;
 };
@@ -73,6 +74,8 @@ struct machine {
     pthread_t reader;
     bool reading;
     atomic_bool closing;
+    int rc; /* of the reader: ERR_IO: the front has gone */
+    char why[ROLES_TEXT_BYTES];
     pthread_mutex_t lock;      /* of entries and ends, and of writing to fd */
     pthread_rwlock_t end_lock; /* of senders and receivers, for the threads of a step */
     struct entry *entries;
@@ -85,6 +88,7 @@ struct machine {
 
 static void tell(struct machine *m, struct roles_message *head, const void *more)
 {
+    roles_message_seal(head, more);
     if (cluster_wire_write(m->fd, head, sizeof(*head)) != OK ||
         cluster_wire_write(m->fd, more, head->n_more) != OK)
         err_clear(); /* the reader says that the front has gone */
@@ -193,6 +197,7 @@ static void tell_token(struct entry *e, int32_t token, enum serve_finish finish)
 
     if (e->reported)
         return;
+    head.at = e->r.n_drawn + (e->r.side == SERVE_TOKEN_SIDE) + e->n_told++;
     e->reported = finish != SERVE_RUNNING;
     tell_why(e->m, &head, finish == SERVE_ERROR ? err_msg() : "");
 }
@@ -244,22 +249,6 @@ static void on_memory(void *ctx, int64_t request, const struct kv_slot *slot)
 
 /* ---- the receiving end ---- */
 
-static void on_arrived(void *ctx, uint64_t transfer, int32_t first_id)
-{
-    struct end *x = ctx;
-    struct entry *e;
-
-    pthread_mutex_lock(&x->m->lock);
-    e = find_transfer(x, transfer);
-    if (e) {
-        e->transfer = NO_TRANSFER;
-        if (serve_arrived(x->m->s, e->engine_id, first_id) != OK)
-            tell_token(e, -1, SERVE_ERROR);
-        drop_if_over(e);
-    }
-    pthread_mutex_unlock(&x->m->lock);
-}
-
 static void release(struct entry *e, const char *why)
 {
     e->transfer = NO_TRANSFER;
@@ -267,6 +256,28 @@ static void release(struct entry *e, const char *why)
     if (serve_release(e->m->s, e->engine_id) != OK)
         err_clear(); /* it has ended */
     drop_if_over(e);
+}
+
+static void on_arrived(void *ctx, uint64_t transfer, int32_t first_id)
+{
+    struct roles_message head = {.type = ROLES_ARRIVED, .token = first_id};
+    struct end *x = ctx;
+    struct entry *e;
+
+    pthread_mutex_lock(&x->m->lock);
+    e = find_transfer(x, transfer);
+    if (e) {
+        head.id = e->id;
+        if (!e->reported)
+            tell(x->m, &head, NULL);
+        if (serve_arrived(x->m->s, e->engine_id, first_id) != OK) {
+            release(e, err_msg());
+        } else {
+            e->transfer = NO_TRANSFER;
+            drop_if_over(e);
+        }
+    }
+    pthread_mutex_unlock(&x->m->lock);
 }
 
 static void on_dropped(void *ctx, uint64_t transfer, int rc)
@@ -570,34 +581,33 @@ static void open_end(struct machine *m, int peer, bool sends, int64_t number, in
 
 /* ---- what the front wants ---- */
 
-static int read_request(struct machine *m, const struct roles_message *head,
-                        struct roles_request *r, int32_t **ids)
+static int read_request(const struct machine *m, const struct roles_message *head,
+                        const void *more, struct roles_request *r, int32_t **ids)
 {
-    size_t n;
-    int rc;
+    size_t n = head->n_more - sizeof(*r);
 
-    TRY(cluster_wire_read(m->fd, r, sizeof(*r)));
-    n = (size_t)r->n_prompt * sizeof(**ids);
-    if (r->n_prompt < 1 || r->n_prompt > PROMPT_MAX || head->n_more != sizeof(*r) + n ||
-        r->peer >= ROLES_MACHINES_ALL || (r->side && r->peer < 0))
-        return err_set(ERR_FORMAT, "a request of %lld tokens in %u bytes",
-                       (long long)r->n_prompt, head->n_more);
+    memcpy(r, more, sizeof(*r));
+    if (r->n_prompt < 1 || r->n_prompt > PROMPT_MAX ||
+        n != (size_t)r->n_prompt * sizeof(**ids) || r->max_new < 1 || r->n_drawn < 0 ||
+        r->n_drawn > r->n_prompt || r->side < 0 || r->side > SERVE_TOKEN_SIDE ||
+        r->peer >= m->u->n || (r->side && r->peer < 0) || head->id <= m->last_id)
+        return err_set(ERR_FORMAT, "request %lld of %lld tokens in %u bytes",
+                       (long long)head->id, (long long)r->n_prompt, head->n_more);
     *ids = mem_new(MEM_OTHER, (size_t)r->n_prompt, sizeof(**ids));
     if (!*ids)
         return ERR_NOMEM;
-    rc = cluster_wire_read(m->fd, *ids, n);
-    if (rc != OK)
-        mem_free(*ids);
-    return rc;
+    memcpy(*ids, (const char *)more + sizeof(*r), n);
+    return OK;
 }
 
-static int on_request(struct machine *m, const struct roles_message *head)
+static int on_request(struct machine *m, const struct roles_message *head,
+                      const void *more)
 {
     struct roles_request r;
     struct entry *e;
     int32_t *ids = NULL;
 
-    TRY(read_request(m, head, &r, &ids));
+    TRY(read_request(m, head, more, &r, &ids));
     pthread_mutex_lock(&m->lock);
     e = find_or_add(m, head->id);
     if (e) {
@@ -637,8 +647,15 @@ static void on_cancel(struct machine *m, int64_t id)
 static int on_connect(struct machine *m, const struct roles_message *head)
 {
     const struct roles_setup *u = m->u;
+    int from = head->sends ? m->index : head->peer;
+    int to = head->sends ? head->peer : m->index;
     int fd = -1;
 
+    if (!roles_is_linked(u, from, to))
+        return err_set(ERR_FORMAT, "a connection with machine %d", head->peer);
+    for (const struct end *x = m->ends; x && u->is_joined; x = x->next)
+        if (x->peer == head->peer) /* it has one socket for each peer */
+            return err_set(ERR_FORMAT, "two connections with machine %d", head->peer);
     if (u->is_joined && head->sends)
         fd = u->link[m->index][head->peer][0];
     else if (u->is_joined)
@@ -650,14 +667,14 @@ static int on_connect(struct machine *m, const struct roles_message *head)
 }
 
 /* All ends that send, from now on. */
-static int on_link(struct machine *m, const struct roles_message *head)
+static int on_link(struct machine *m, const void *more)
 {
     struct cluster_limiter limiter;
     struct roles_link l;
 
-    if (head->n_more != sizeof(l))
-        return err_set(ERR_FORMAT, "a link of %u bytes", head->n_more);
-    TRY(cluster_wire_read(m->fd, &l, sizeof(l)));
+    memcpy(&l, more, sizeof(l));
+    if (!(l.gbps >= 0 && l.gbps <= 1e6 && l.latency_ms >= 0 && l.latency_ms <= 1e6))
+        return err_set(ERR_FORMAT, "a link of %g Gb/s and %g ms", l.gbps, l.latency_ms);
     limiter = (struct cluster_limiter){.bytes_per_s = l.gbps * 1e9 / 8,
                                        .latency_ns = (int64_t)(l.latency_ms * 1e6)};
     pthread_mutex_lock(&m->lock);
@@ -668,37 +685,61 @@ static int on_link(struct machine *m, const struct roles_message *head)
     return OK;
 }
 
+static int take(struct machine *m, const struct roles_message *head, const void *more)
+{
+    size_t n_more = head->type == ROLES_LINK ? sizeof(struct roles_link) : 0;
+
+    TRY(roles_message_check_more(head, more));
+    if (head->peer < 0 || head->peer >= m->u->n || head->sends < 0 || head->sends > 1 ||
+        (head->type == ROLES_REQUEST ? head->n_more < sizeof(struct roles_request)
+                                     : head->n_more != n_more))
+        return err_set(ERR_FORMAT, "a message of type %u, machine %d and %u bytes",
+                       head->type, head->peer, head->n_more);
+    switch (head->type) {
+    case ROLES_REQUEST:
+        return on_request(m, head, more);
+    case ROLES_CANCEL:
+        on_cancel(m, head->id);
+        return OK;
+    case ROLES_CONNECT:
+        return on_connect(m, head);
+    case ROLES_LINK:
+        return on_link(m, more);
+    case ROLES_DISCONNECT:
+        close_ends(m, head->peer);
+        return OK;
+    default:
+        return err_set(ERR_FORMAT, "a message of type %u", head->type);
+    }
+}
+
 static int read_one(struct machine *m)
 {
     struct roles_message head;
+    void *more = NULL;
+    int rc = OK;
 
     TRY(cluster_wire_read(m->fd, &head, sizeof(head)));
-    if (head.peer < 0 || head.peer >= ROLES_MACHINES_ALL)
-        return err_set(ERR_FORMAT, "the front sent a message of machine %d", head.peer);
-    switch (head.type) {
-    case ROLES_REQUEST:
-        return on_request(m, &head);
-    case ROLES_CANCEL:
-        on_cancel(m, head.id);
-        return OK;
-    case ROLES_CONNECT:
-        return on_connect(m, &head);
-    case ROLES_LINK:
-        return on_link(m, &head);
-    case ROLES_DISCONNECT:
-        close_ends(m, head.peer);
-        return OK;
-    default:
-        return err_set(ERR_FORMAT, "the front sent a message of type %u", head.type);
-    }
+    TRY(roles_message_check(&head, sizeof(struct roles_request) + PROMPT_MAX * 4));
+    if (head.n_more > 0)
+        more = mem_new(MEM_OTHER, 1, head.n_more);
+    if (head.n_more > 0 && !more)
+        return ERR_NOMEM;
+    if (head.n_more > 0)
+        rc = cluster_wire_read(m->fd, more, head.n_more);
+    if (rc == OK)
+        rc = take(m, &head, more);
+    mem_free(more);
+    return rc;
 }
 
 static void *read_all(void *arg)
 {
     struct machine *m = arg;
 
-    while (read_one(m) == OK)
+    while ((m->rc = read_one(m)) == OK)
         ;
+    snprintf(m->why, sizeof(m->why), "the front broke the protocol: %.400s", err_msg());
     atomic_store(&m->closing, true);
     serve_wake(m->s);
     return NULL;
@@ -728,11 +769,14 @@ static void tell_stat(struct machine *m, bool busy)
     for (int i = 0; i < SERVE_N_PHASES; i++)
         st.totals[i] = *serve_totals_of(m->s, i);
     m->stat_ns = now;
-    if (memcmp(&st, &m->stat, sizeof(st)) == 0)
-        return;
-    m->stat = st;
     pthread_mutex_lock(&m->lock);
-    tell(m, &head, &st);
+    st.end_id = m->last_id + 1;
+    for (const struct entry *e = m->entries; e; e = e->next)
+        st.n_open += e->requested && !e->reported;
+    if (memcmp(&st, &m->stat, sizeof(st)) != 0) {
+        m->stat = st;
+        tell(m, &head, &st);
+    }
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -741,10 +785,7 @@ static int work(struct machine *m)
     struct roles_message ready = {.type = ROLES_READY, .id = m->s->max_tok};
     bool busy;
 
-    if (cluster_wire_write(m->fd, &ready, sizeof(ready)) != OK) {
-        err_clear(); /* the front has gone */
-        return OK;
-    }
+    tell(m, &ready, NULL);
     TRY(thread_start(&m->reader, 0, read_all, m, "machine"));
     m->reading = true;
     while (!atomic_load(&m->closing)) {
@@ -753,7 +794,7 @@ static int work(struct machine *m)
         if (!busy)
             serve_wait(m->s, IDLE_NS);
     }
-    return OK;
+    return m->rc == OK || m->rc == ERR_IO ? OK : err_set(m->rc, "%s", m->why);
 }
 
 static void close_machine(struct machine *m)

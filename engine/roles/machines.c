@@ -125,7 +125,8 @@ static int open_connection(struct roles_front *f, int from, int to)
     else
         TRY(open_pair(fd));
     c->number = m.id;
-    c->n_open = 0;
+    c->asked_ns = clock_ns();
+    memset(c->is_open, 0, sizeof(c->is_open));
     c->broken_ns = 0;
     rc = roles_front_send(f, from, &m, NULL, 0, NULL, fd[0]);
     m.peer = from;
@@ -137,43 +138,63 @@ static int open_connection(struct roles_front *f, int from, int to)
     return rc;
 }
 
-/* The connection that a machine's message means; NULL: there is another one by now. */
-static struct roles_connection *connection_of(struct roles_front *f, int machine,
-                                              const struct roles_message *m)
+/* The connection that a machine's message means; *out NULL: there is another one by now. With the
+ * lock held. */
+static int connection_of(struct roles_front *f, int machine,
+                         const struct roles_message *m, struct roles_connection **out)
 {
-    struct roles_connection *c;
+    int from = m->sends ? machine : m->peer, to = m->sends ? m->peer : machine;
 
-    if (m->peer < 0 || m->peer >= f->n)
-        return NULL;
-    c = m->sends ? &f->connections[machine][m->peer] : &f->connections[m->peer][machine];
-    return c->number == m->id ? c : NULL;
+    if (m->peer < 0 || m->peer >= f->n || !roles_is_linked(&f->u, from, to) ||
+        m->sends < 0 || m->sends > 1 || m->id < 1 || m->id > f->n_connections)
+        return err_set(ERR_FORMAT, "connection %lld with machine %d, which there is not",
+                       (long long)m->id, m->peer);
+    *out = &f->connections[from][to];
+    if ((*out)->number == m->id)
+        return OK;
+    if (f->u.is_joined && (*out)->number > 0) /* there was never another one */
+        return err_set(ERR_FORMAT, "connection %lld is %lld", (long long)m->id,
+                       (long long)(*out)->number);
+    *out = NULL;
+    return OK;
 }
 
-void roles_front_on_connected(struct roles_front *f, int machine,
-                              const struct roles_message *head)
+int roles_front_on_connected(struct roles_front *f, int machine,
+                             const struct roles_message *head)
 {
     struct roles_connection *c;
+    int rc;
 
     pthread_mutex_lock(&f->lock);
-    c = connection_of(f, machine, head);
-    if (c)
-        c->n_open++;
+    rc = connection_of(f, machine, head, &c);
+    if (rc == OK && c && c->is_open[head->sends])
+        rc = err_set(ERR_FORMAT, "connection %lld is open twice", (long long)head->id);
+    else if (rc == OK && c)
+        c->is_open[head->sends] = true;
     pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+void roles_front_break(struct roles_connection *c, const char *why)
+{
+    c->broken_ns = clock_ns();
+    snprintf(c->why, sizeof(c->why), "%s", why);
 }
 
 int roles_front_on_broken(struct roles_front *f, int machine,
                           const struct roles_message *head, const char *why)
 {
+    char text[ROLES_TEXT_BYTES];
     struct roles_connection *c;
+    int rc;
 
     pthread_mutex_lock(&f->lock);
-    c = connection_of(f, machine, head);
-    if (c && !c->broken_ns) {
-        c->broken_ns = clock_ns();
-        snprintf(c->why, sizeof(c->why), "%s: %.400s", f->u.names[machine], why);
-    }
+    rc = connection_of(f, machine, head, &c);
+    snprintf(text, sizeof(text), "%s: %.400s", f->u.names[machine], why);
+    if (rc == OK && c && !c->broken_ns)
+        roles_front_break(c, text);
     pthread_mutex_unlock(&f->lock);
-    return c && !f->started ? err_set(ERR_STATE, "%s", c->why) : OK;
+    return rc == OK && c && !f->started ? err_set(ERR_STATE, "%s", text) : rc;
 }
 
 void roles_front_repair_connection(struct roles_front *f, int from, int to)
@@ -187,7 +208,7 @@ void roles_front_repair_connection(struct roles_front *f, int from, int to)
         retry = false;
     if (!retry) {
         c->number = -1;
-        c->n_open = 0;
+        memset(c->is_open, 0, sizeof(c->is_open));
         c->broken_ns = 0;
     }
     pthread_mutex_unlock(&f->lock);
@@ -217,6 +238,8 @@ int roles_front_start(struct roles_front *f, int machine)
     pthread_mutex_lock(&f->lock);
     m->fd = fd[0];
     m->state = ROLES_STARTING;
+    m->untrusted = false;
+    m->inbox.n = 0;
     pthread_mutex_unlock(&f->lock);
     rc = roles_front_tell_starter(f, ROLES_START, machine, "");
     if (rc == OK)
@@ -230,6 +253,9 @@ int roles_front_on_ready(struct roles_front *f, int machine,
 {
     int rc = OK;
 
+    if (f->machines[machine].state != ROLES_STARTING || head->id < 1)
+        return err_set(ERR_FORMAT, "it is ready twice, or for %lld tokens",
+                       (long long)head->id);
     pthread_mutex_lock(&f->lock);
     f->machines[machine].state = ROLES_RUNNING;
     f->machines[machine].max_tok = head->id;
@@ -245,16 +271,23 @@ int roles_front_on_ready(struct roles_front *f, int machine,
 
 void roles_front_lost(struct roles_front *f, int machine, int rc)
 {
+    struct roles_machine_state *m = &f->machines[machine];
     char why[ROLES_TEXT_BYTES];
 
-    snprintf(why, sizeof(why), "%s: %.400s", f->u.names[machine], err_msg());
+    if (rc == ERR_IO)
+        snprintf(why, sizeof(why), "%s closed its connection", f->u.names[machine]);
+    else
+        snprintf(why, sizeof(why), "%s broke the protocol: %.400s", f->u.names[machine],
+                 err_msg());
     pthread_mutex_lock(&f->lock);
-    f->machines[machine].state = ROLES_LOST;
-    f->machines[machine].lost_ns = clock_ns();
+    memcpy(m->why, why, sizeof(why));
+    m->state = ROLES_LOST;
+    m->lost_ns = clock_ns();
+    m->untrusted = rc != ERR_IO;
     pthread_mutex_unlock(&f->lock);
     f->is_lost = true;
     if (rc != ERR_IO && f->starter &&
-        roles_front_tell_starter(f, ROLES_KILL, machine, why) != OK)
+        roles_front_tell_starter(f, ROLES_KILL, machine, m->why) != OK)
         err_clear(); /* the starter is watched */
 }
 
@@ -291,7 +324,7 @@ static void reset(struct roles_connection *c)
 {
     if (c->number > 0)
         c->number = 0;
-    c->n_open = 0;
+    memset(c->is_open, 0, sizeof(c->is_open));
     c->broken_ns = 0;
 }
 

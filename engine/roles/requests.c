@@ -1,6 +1,7 @@
 /* Requests of the front: which machines get them, attempts at them, and what their clients get.
  * What a client has got is known here only: an attempt that has failed is followed by another
  * one, of the prompt and these tokens. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@ int roles_front_send(struct roles_front *f, int machine, const struct roles_mess
                      const void *a, size_t n_a, const void *b, int file)
 {
     size_t bytes = sizeof(*head) + head->n_more;
+    struct roles_message sealed = *head;
     struct roles_outgoing *o = mem_new(MEM_OTHER, 1, sizeof(*o) + bytes);
 
     if (!o) {
@@ -27,11 +29,12 @@ int roles_front_send(struct roles_front *f, int machine, const struct roles_mess
     o->file = file;
     o->bytes = bytes;
     o->next = NULL;
-    memcpy(o->message, head, sizeof(*head));
     if (n_a > 0)
         memcpy(o->message + sizeof(*head), a, n_a);
     if (head->n_more > n_a)
         memcpy(o->message + sizeof(*head) + n_a, b, head->n_more - n_a);
+    roles_message_seal(&sealed, o->message + sizeof(sealed));
+    memcpy(o->message, &sealed, sizeof(sealed));
     *f->out_tail = o;
     f->out_tail = &o->next;
     pthread_cond_signal(&f->queued);
@@ -45,7 +48,8 @@ bool roles_front_is_open(const struct roles_front *f, int from, int to)
     const struct roles_connection *c = &f->connections[from][to];
 
     return f->machines[from].state == ROLES_RUNNING &&
-           f->machines[to].state == ROLES_RUNNING && c->n_open == 2 && !c->broken_ns;
+           f->machines[to].state == ROLES_RUNNING && c->is_open[0] && c->is_open[1] &&
+           !c->broken_ns;
 }
 
 bool roles_front_has_machines(const struct roles_front *f)
@@ -244,6 +248,7 @@ static int dispatch(struct roles_front *f, struct roles_pending *q)
     q->attempt = f->n_attempts++;
     q->n_attempts++;
     q->has_first = q->has_more = false;
+    q->arrived = -1;
     count_prompt(f, q, 1);
     count_tokens(f, q, 1);
     rc = send_request(f, q);
@@ -336,8 +341,10 @@ void roles_front_give_token(struct roles_front *f, struct roles_pending *q, int3
     void *ctx = q->ctx;
     int64_t id = q->id;
 
-    if (token >= 0)
+    if (token >= 0) {
+        assert(q->n_new < q->r.max_new);
         q->ids[q->r.n_prompt + q->n_new++] = token;
+    }
     if (finish != SERVE_RUNNING) {
         struct roles_pending **at = &f->requests;
 

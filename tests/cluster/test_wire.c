@@ -152,6 +152,38 @@ TEST(what_is_wrong_is_named)
 }
 
 /* And without a fault it arrives. */
+/* No field of a message, nor a byte that follows it, can change on its way. */
+TEST(a_changed_byte_is_found)
+{
+    struct cluster_message m = {.type = CLUSTER_END, .transfer = 1, .first_id = 3}, sent;
+    char more[5] = "text", got[5];
+    int fd[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    m.n_more = sizeof(more);
+    for (size_t i = 0; i < sizeof(m) + sizeof(more); i++) {
+        assert_ok(cluster_message_write(fd[0], &m, more));
+        assert_ok(cluster_wire_read(fd[1], &sent, sizeof(sent)));
+        assert_ok(cluster_wire_read(fd[1], got, sizeof(got)));
+        if (i < sizeof(m))
+            ((char *)&sent)[i] ^= 1;
+        else
+            got[i - sizeof(m)] ^= 1;
+        assert_ok(cluster_wire_write(fd[0], &sent, sizeof(sent)));
+        assert_ok(cluster_wire_write(fd[0], got, sizeof(got)));
+        if (i < sizeof(m)) {
+            assert_err(cluster_message_read(fd[1], &sent), ERR_FORMAT, "");
+            assert_ok(cluster_wire_read(fd[1], got, sizeof(got)));
+        } else {
+            assert_ok(cluster_message_read(fd[1], &sent));
+            assert_err(cluster_message_read_more(fd[1], &sent, got), ERR_FORMAT,
+                       "a wrong checksum");
+        }
+    }
+    close(fd[0]);
+    close(fd[1]);
+}
+
 TEST(nothing_wrong)
 {
     struct both b;
@@ -271,7 +303,7 @@ TEST(ends_that_differ)
     hello.fd = fd[1];
     assert_int_equal(pthread_create(&t, NULL, say_hello, &hello), 0);
     assert_err(cluster_sender_open(&b.sender, &so), ERR_STATE,
-               "48 bytes a key, transport socket here; 3, 3, 2, 24, socket there");
+               "48 bytes a key, transport socket here; 4, 3, 2, 24, socket there");
     pthread_join(t, NULL);
     assert_null(b.sender);
     close(fd[0]);

@@ -3,7 +3,7 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests roles/test_roles roles/test_machines_end roles/test_spec
+need_tests roles/test_roles roles/test_machines_end roles/test_spec roles/test_peers
 
 t=roles/test_roles
 m=engine/roles/machine.c
@@ -16,4 +16,13 @@ breaks "an option is that of all kinds" engine/roles/spec.c 's/s->engine\[kind\]
 breaks "a prompt machine keeps its memory" $m 's/serve_release(x->m->s, e->engine_id) != OK)$/true)/' $t same_ids_as_one_engine
 breaks "a client gets a token twice" $f 's/q->r.n_prompt + q->n_new,/q->r.n_prompt,/' roles/test_machines_end machines_end_and_are_started_again
 breaks "tokens are drawn again" $f 's/n_drawn = q->n_new/n_drawn = 0/' roles/test_machines_end machines_end_and_are_started_again
+p=engine/roles/answers.c
+w="roles/test_peers what_breaks_the_protocol_is_named"
+breaks "a machine may send any token" $p 's/head->token >= f->api.config.vocab ||/false ||/' $w
+breaks "a machine may end an answer early" $p 's/head->finish != (int)finish/false/' $w
+breaks "a machine may leave tokens out" $p 's/head->token >= 0 \&\& head->at != q->n_new/false/' $w
+breaks "a message may change on its way" engine/roles/control.c 's/if (m->hash != .*/if (false)/' $w
+breaks "the first token is not compared" $p 's/q->arrived == first/true/' roles/test_peers first_tokens_are_compared
+breaks "an answer that is lost is waited for" $p 's/st->n_open == 0 ? f->requests : NULL/NULL/' \
+    roles/test_peers a_lost_answer_is_computed_again
 finish_broken
