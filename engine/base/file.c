@@ -172,6 +172,25 @@ int file_check_dir(const char *dir)
     return OK;
 }
 
+int file_make_private_dir(const char *dir)
+{
+    struct stat st;
+
+    TRY(file_make_parents(dir));
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return err_set(ERR_IO, "%s: cannot make the folder: %m", dir);
+    if (lstat(dir, &st) != 0)
+        return err_set(ERR_IO, "%s: cannot open the folder: %m", dir);
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 0077))
+        return err_set(ERR_STATE,
+                       "%s: expected a folder of user %u with mode 700, found %s of user "
+                       "%u with mode %o",
+                       dir, (unsigned)geteuid(),
+                       S_ISREG(st.st_mode) ? "a file" : kind_of(st.st_mode),
+                       (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+    return OK;
+}
+
 int file_sync_dir(const char *dir)
 {
     int rc = OK, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

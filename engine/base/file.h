@@ -41,6 +41,9 @@ MUST int file_make_dirs(const char *dir);
 /* Make the folder; OK: files can be made in it. ERR_IO. For programs that work for long
  * before they write. */
 MUST int file_check_dir(const char *dir);
+/* Make the folder with mode 0700. ERR_STATE: it belongs to another user, or others may open it:
+ * what is in it cannot be trusted. */
+MUST int file_make_private_dir(const char *dir);
 /* Make the folders above `path`. */
 MUST int file_make_parents(const char *path);
 

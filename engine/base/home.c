@@ -1,6 +1,7 @@
 #include "base/home.h"
 
 #include <limits.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,5 +81,21 @@ const char *home_program(char *out, size_t n, const char *name)
 {
     if (name[0] == '/' || !above_program(out, n, name, program_there))
         snprintf(out, n, "%s", name);
+    return out;
+}
+
+const char *home_cache(char *out, size_t n, const char *name)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const struct passwd *user = home && home[0] == '/' ? NULL : getpwuid(geteuid());
+
+    if (cache && cache[0] == '/') /* the specification: a relative one is ignored */
+        snprintf(out, n, "%s/sandwich/%s", cache, name);
+    else
+        snprintf(out, n, "%s/.cache/sandwich/%s",
+                 user   ? user->pw_dir
+                 : home ? home
+                        : "",
+                 name);
     return out;
 }

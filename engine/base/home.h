@@ -2,8 +2,8 @@
  * lists of events, fits, figure scripts, other programs.
  *
  * The programs run from any working directory, from a build folder and from an install
- * prefix. What they write goes to the working directory; what they come with is found
- * here. All functions put a path into out[n] and return `out`. If they find nothing, it is
+ * prefix. What they write goes to the working directory, what they compile to the user's
+ * cache; what they come with is found here. All functions put a path into out[n] and return `out`. If they find nothing, it is
  * `name` itself, which the caller's error then shows.
  * A path that does not fit is cut, and then is not there. Threads: any. */
 #ifndef BASE_HOME_H
@@ -25,5 +25,8 @@ const char *home_data(char *out, size_t n, const char *name);
  * test's is deeper). A name that is not there is searched for in $PATH by whoever starts
  * it. */
 const char *home_program(char *out, size_t n, const char *name);
+/* A folder of this program in the user's cache: $XDG_CACHE_HOME/sandwich/NAME, else
+ * ~/.cache/sandwich/NAME. */
+const char *home_cache(char *out, size_t n, const char *name);
 
 #endif

@@ -2,8 +2,8 @@
 #include "ir/build.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <dlfcn.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +12,18 @@
 
 #include "base/child.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/home.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "cpu/cpu.h"
 #include "ir/tree.h"
 
-#define ARGS_MAX 48
-#define LIMIT_S  300
-#define TEXT_MAX ((size_t)64 << 20)
-#define AVX2     "-mavx2 -mfma -mf16c"
+#define ARGS_MAX   48
+#define LIMIT_S    300
+#define OBJECT_MAX ((size_t)64 << 20)
+#define DIGITS     32 /* of a digest in a name: 128 bits, which nobody can meet twice */
+#define PATH_ROOM  sizeof(((struct ir_kernel *)0)->path)
+#define AVX2       "-mavx2 -mfma -mf16c"
 
 /* The best first. */
 static const struct ir_target targets[] = {
@@ -65,11 +68,11 @@ static int add_words(struct compiler *c, size_t *used, const char *text)
     return OK;
 }
 
-/* Run it; what it writes goes to *text, mem_free(). */
-static int run(const struct compiler *c, char **text)
+/* Run it with the file `in` (-1: none) as its input; what it writes goes to *text, mem_free(). */
+static int run(const struct compiler *c, int in, char **text)
 {
     int fd = memfd_create("compiler", MFD_CLOEXEC), rc;
-    struct child_program program = {.argv = c->argv, .fd = {-1, fd, fd}};
+    struct child_program program = {.argv = c->argv, .fd = {in, fd, fd}};
     off_t size;
     pid_t pid;
 
@@ -106,7 +109,7 @@ static int find_compiler(struct compiler *c, size_t *used)
         return err_set(ERR_UNSUPPORTED, "$CC is blank: expected a compiler");
     c->argv[c->n] = "--version";
     c->argv[c->n + 1] = NULL;
-    rc = run(c, &text);
+    rc = run(c, -1, &text);
     if (rc == OK)
         snprintf(c->version, sizeof(c->version), "%.*s", (int)strcspn(text, "\n"), text);
     mem_free(text);
@@ -126,40 +129,79 @@ static int refused(int rc, const char *text)
 
 /* ---- objects ---- */
 
-static bool is_kept(const char *c_path, const char *so_path, const char *text)
+static int digest_file(char text[SHA256_TEXT], const char *path)
 {
-    char *kept = NULL;
-    size_t n = 0;
-    bool same;
+    struct sha256 h;
+    char *bytes;
+    size_t n;
 
-    if (access(so_path, R_OK) != 0)
-        return false;
-    if (file_read(&kept, &n, c_path, TEXT_MAX) != OK) {
-        err_clear();
-        return false;
-    }
-    same = n == strlen(text) && memcmp(kept, text, n) == 0;
-    mem_free(kept);
-    return same;
+    TRY(file_read(&bytes, &n, path, OBJECT_MAX));
+    sha256_init(&h);
+    sha256_add(&h, bytes, n);
+    sha256_end(&h, text);
+    mem_free(bytes);
+    return OK;
 }
 
-static int compile(struct compiler *c, const char *c_path, const char *so_path)
+static int name_object(char path[PATH_ROOM], const char *dir, const char *source,
+                       const char *object)
 {
-    char part[560], *text = NULL;
-    int rc;
+    if ((size_t)snprintf(path, PATH_ROOM, "%s/%.*s-%.*s.so", dir, DIGITS, source, DIGITS,
+                         object) >= PATH_ROOM)
+        return err_set(ERR_LIMIT, "%.60s...: too long a path", dir);
+    return OK;
+}
 
-    snprintf(part, sizeof(part), "%s.%d.part", so_path, (int)getpid());
-    c->argv[c->n] = "-o";
-    c->argv[c->n + 1] = part;
-    c->argv[c->n + 2] = c_path;
-    c->argv[c->n + 3] = "-lm";
-    c->argv[c->n + 4] = NULL;
-    rc = run(c, &text);
-    if (rc != OK && rc != ERR_UNSUPPORTED && rc != ERR_NOMEM)
-        rc = refused(rc, text);
-    mem_free(text);
-    if (rc == OK && rename(part, so_path) != 0)
-        rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", part, so_path);
+/* The object of this source in the folder whose bytes are those that its name says: a damaged or
+ * exchanged one is never loaded. */
+static bool find_object(char path[PATH_ROOM], const char *dir, const char *source)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    char object[SHA256_TEXT];
+    bool is_kept = false;
+
+    while (d && !is_kept && (e = readdir(d))) {
+        snprintf(path, PATH_ROOM, "%s/%s", dir, e->d_name);
+        if (strncmp(e->d_name, source, DIGITS) != 0 || digest_file(object, path) != OK)
+            continue;
+        is_kept = name_object(path, dir, source, object) == OK &&
+                  strcmp(strrchr(path, '/') + 1, e->d_name) == 0;
+    }
+    if (d)
+        closedir(d);
+    err_clear();
+    return is_kept;
+}
+
+static int compile(struct compiler *c, char path[PATH_ROOM], const char *dir,
+                   const char *text, const char *source)
+{
+    char part[PATH_ROOM + 16], object[SHA256_TEXT], *said = NULL;
+    int in = memfd_create("source", MFD_CLOEXEC), rc;
+    size_t n = strlen(text);
+
+    if (in < 0)
+        return err_set(ERR_IO, "memfd_create: %m");
+    snprintf(part, sizeof(part), "%s/%.*s.%d.part", dir, DIGITS, source, (int)getpid());
+    for (const char *const *w =
+             (const char *const[]){"-x", "c", "-", "-o", part, "-lm", NULL};
+         *w; w++)
+        c->argv[c->n++] = *w;
+    c->argv[c->n] = NULL;
+    rc = file_write_all(in, text, n) == 0 && lseek(in, 0, SEEK_SET) == 0
+             ? run(c, in, &said)
+             : err_set(ERR_IO, "cannot keep %zu bytes in memory: %m", n);
+    close(in);
+    if (rc != OK && said && rc != ERR_UNSUPPORTED && rc != ERR_NOMEM)
+        rc = refused(rc, said);
+    mem_free(said);
+    if (rc == OK)
+        rc = digest_file(object, part);
+    if (rc == OK)
+        rc = name_object(path, dir, source, object);
+    if (rc == OK && rename(part, path) != 0)
+        rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", part, path);
     (void)unlink(part);
     return rc;
 }
@@ -169,29 +211,28 @@ static int make_object(struct ir_kernel *k, const struct ir *high, const char *t
                        const struct ir_target *target, const char *dir)
 {
     struct compiler c = {.n = 0};
-    char flags[320], c_path[512];
+    char flags[320], source[SHA256_TEXT];
+    struct sha256 h;
     size_t used;
-    uint64_t key;
 
     snprintf(flags, sizeof(flags),
              "-std=gnu11 -O2 -fPIC -shared -w -fno-stack-protector -fno-math-errno "
              "-ffp-contract=%s %s",
              ir_param(high, "fma") > 0 ? "fast" : "off", target->flags);
+    TRY(file_make_private_dir(dir));
     TRY(find_compiler(&c, &used));
-    key = hash_fnv1a(HASH_FNV1A, text);
-    key = hash_fnv1a(hash_fnv1a(hash_fnv1a(key, flags), c.version), c.argv[0]);
-    snprintf(k->name, sizeof(k->name), "ir-%s-%08x", target->name, (unsigned)(key >> 32));
-    if ((size_t)snprintf(k->path, sizeof(k->path), "%s/%016" PRIx64 ".so", dir, key) >=
-            sizeof(k->path) ||
-        (size_t)snprintf(c_path, sizeof(c_path), "%s/%016" PRIx64 ".c", dir, key) >=
-            sizeof(c_path))
-        return err_set(ERR_LIMIT, "%.60s...: too long a path", dir);
-    k->was_kept = is_kept(c_path, k->path, text);
+    sha256_init(&h);
+    for (const char *const *part =
+             (const char *const[]){text, flags, c.version, c.argv[0], NULL};
+         *part; part++)
+        sha256_add(&h, *part, strlen(*part) + 1);
+    sha256_end(&h, source);
+    snprintf(k->name, sizeof(k->name), "ir-%s-%.8s", target->name, source);
+    k->was_kept = find_object(k->path, dir, source);
     if (k->was_kept)
         return OK;
     TRY(add_words(&c, &used, flags));
-    TRY(file_write(c_path, text, strlen(text)));
-    return compile(&c, c_path, k->path);
+    return compile(&c, k->path, dir, text, source);
 }
 
 /* ---- the variant ---- */
@@ -284,12 +325,10 @@ static void take_rows(const struct ir *high, uint8_t rows[KERN_NP_MAX])
 static int load(struct ir_kernel *k, const struct ir *high,
                 const struct ir_target *target)
 {
-    char path[600];
     void *fn;
     const uint8_t *rows;
 
-    snprintf(path, sizeof(path), "%s%s", strchr(k->path, '/') ? "" : "./", k->path);
-    k->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    k->handle = dlopen(k->path, RTLD_NOW | RTLD_LOCAL);
     if (!k->handle)
         return err_set(ERR_IO, "%s: cannot be loaded: %s", k->path, dlerror());
     fn = dlsym(k->handle, "ir_kernel");
@@ -316,14 +355,15 @@ static int load(struct ir_kernel *k, const struct ir *high,
 int ir_build(struct ir_kernel *out, const struct ir *high, const struct ir_target *target,
              const char *dir)
 {
-    char *text;
+    char *text, own[PATH_ROOM];
     int rc;
 
     *out = (struct ir_kernel){.handle = NULL};
     TRY(find_op(high, &out->v.op));
     TRY(check_arguments(high, out->v.op));
     TRY(ir_lower(&text, high, target->registers));
-    rc = make_object(out, high, text, target, dir ? dir : IR_CACHE_DIR);
+    rc = make_object(out, high, text, target,
+                     dir ? dir : home_cache(own, sizeof(own), IR_CACHE_DIR));
     mem_free(text);
     return rc == OK ? load(out, high, target) : rc;
 }

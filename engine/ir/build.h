@@ -1,16 +1,16 @@
 /* ir/build.h - a lowered kernel, compiled by the system's compiler and loaded.
  *
- * The object is kept in a folder under a name made of the text, the compiler and its flags, with
- * the text next to it; it is compiled again when any of them differs. A kernel of this process is
- * one more struct kern_variant: the tuner, the driver of products and tests take it like those
- * that are compiled in.   Threads: one; what is built may run in any. */
+ * The object is kept in a folder that only this user can write, under a name made of two digests:
+ * one of the text, the compiler and its flags, and one of the object itself. It is compiled again
+ * when any of them differs. A kernel of this process is one more struct kern_variant: the tuner,
+ * the driver of products and tests take it like those that are compiled in.   Threads: one; what is built may run in any. */
 #ifndef IR_BUILD_H
 #define IR_BUILD_H
 
 #include "ir/ir.h"
 #include "kernels/kern.h"
 
-#define IR_CACHE_DIR "results/kernels"
+#define IR_CACHE_DIR "kernels" /* of home_cache() */
 
 /* The instruction set that kernels are compiled for: the best of AVX-512, AVX2 or NEON that `isa`
  * has, else plain C. */
@@ -31,7 +31,7 @@ struct ir_kernel {
 };
 
 /* Lower, compile and load for `target`.
- *   dir   the folder of objects; NULL: IR_CACHE_DIR
+ *   dir   the folder of objects, see file_make_private_dir(); NULL: IR_CACHE_DIR
  * ERR_UNSUPPORTED: it cannot be lowered, or there is no compiler ($CC, else cc). ERR_FORMAT: the
  * compiler refused it, with its first error. ERR_IO. Else as ir_lower(). */
 MUST int ir_build(struct ir_kernel *out, const struct ir *high,

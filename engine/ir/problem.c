@@ -1,15 +1,20 @@
 /* Problems of every operator, with random data: kernels are checked and timed on them. */
 #include "ir/problem.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernels/gemm.h"
 #include "kernels/kv_type.h"
+
+/* What child.h reckons its limits from: time for a problem is 60 ms, which takes 1 at most. */
+#define PROBLEM_BYTES ((size_t)64 << 10)
 
 enum { IN, IN2, IN3, WORK, OUT, N_PARTS };
 
@@ -398,11 +403,48 @@ static int check_one(struct ir_check *c, const struct kern_variant *v, uint64_t 
     return rc;
 }
 
+int ir_run_apart(char **text, int (*fn)(void *ctx, FILE *out), void *ctx,
+                 const struct kern_variant *v, int n_problems)
+{
+    const struct child c = {
+        .fn = fn,
+        .ctx = ctx,
+        .where = v->name,
+        .if_crash = "the kernel reads or writes out of bounds, or does not end",
+        .foreign_bytes = PROBLEM_BYTES * (size_t)n_problems};
+    size_t n;
+
+    return child_run(&c, text, &n);
+}
+
+struct checking {
+    const struct kern_variant *v;
+    int n;
+    uint64_t seed;
+};
+
+static int check_all(void *ctx, FILE *out)
+{
+    const struct checking *k = ctx;
+    struct ir_check c = {.error = 0};
+
+    for (int i = 0; i < k->n; i++)
+        TRY(check_one(&c, k->v, k->seed + (uint64_t)i));
+    fprintf(out, "%lld %lld %lld %a", (long long)c.n_problems, (long long)c.n_values,
+            (long long)c.n_different, c.error);
+    return OK;
+}
+
 int ir_check(struct ir_check *out, const struct kern_variant *v, int n, uint64_t seed)
 {
+    struct checking k = {v, n, seed};
+    char *text;
+
     *out = (struct ir_check){.error = 0};
-    for (int i = 0; i < n; i++)
-        TRY(check_one(out, v, seed + (uint64_t)i));
+    TRY(ir_run_apart(&text, check_all, &k, v, n));
+    (void)sscanf(text, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %la", &out->n_problems,
+                 &out->n_values, &out->n_different, &out->error);
+    mem_free(text);
     return OK;
 }
 

@@ -4,6 +4,8 @@
 #ifndef IR_PROBLEM_H
 #define IR_PROBLEM_H
 
+#include <stdio.h>
+
 #include "kernels/kern.h"
 #include "measure/compare.h"
 
@@ -21,7 +23,12 @@ struct ir_check {
     int64_t n_problems, n_values, n_different; /* different: in any bit */
     double error; /* the largest difference over the RMS of the problem's results */
 };
-/* `v` against kernels/ref/ on n random problems. */
+/* fn(ctx, out), which runs the variant v on some n_problems problems, in a process of its own with
+ * limits of memory and time: an index out of bounds or an endless loop ends that one. *text: what
+ * it printed, mem_free(). ERR_FORMAT: it crashed, or hit a limit. */
+MUST int ir_run_apart(char **text, int (*fn)(void *ctx, FILE *out), void *ctx,
+                      const struct kern_variant *v, int n_problems);
+/* `v` against kernels/ref/ on n random problems, apart. */
 MUST int ir_check(struct ir_check *out, const struct kern_variant *v, int n,
                   uint64_t seed);
 /* ERR_STATE: the kernel does not keep what it promises, every bit or another order of sums. */

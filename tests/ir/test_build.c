@@ -1,6 +1,14 @@
 /* Kernels that are raised, changed, lowered and compiled, against kernels/ref/. */
 #include "ir/build.h"
 #include "ir/problem.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/home.h"
+#include "base/mem.h"
 #include "tests/support/test.h"
 
 static void raise_ref(struct ir *high, const char *name)
@@ -137,6 +145,62 @@ TEST(another_text_is_another_object)
     ir_unload(&a);
     ir_unload(&b);
     ir_fini(&high);
+}
+
+/* Regression: an object was loaded where the text next to it was the right one, and any folder that
+ * came with exchanged results was taken for the cache. */
+TEST(planted_objects_are_not_loaded)
+{
+    const struct ir_target *target = ir_target_of(cpu_isa_usable());
+    struct ir rope, add;
+    struct ir_kernel a, b, again;
+    char dir[300], other[300];
+    size_t n;
+    char *object;
+
+    raise_ref(&rope, "rope");
+    raise_ref(&add, "add");
+    build(&a, &rope);
+    build(&b, &add);
+    object = test_read(b.path, &n);
+    ir_unload(&a);
+    assert_ok(file_write(a.path, object, n)); /* under the name that rope's has */
+    assert_ok(ir_build(&again, &rope, target, test_dir()));
+    assert_false(again.was_kept);
+    ir_unload(&again);
+    assert_ok(ir_build(&again, &rope, target, test_dir()));
+    assert_true(again.was_kept);
+    ir_unload(&again);
+    mem_free(object);
+
+    snprintf(dir, sizeof(dir), "%s/open", test_dir());
+    assert_int_equal(mkdir(dir, 0755), 0);
+    assert_err(ir_build(&again, &rope, target, dir), ERR_STATE,
+               "with mode 700, found a folder of user");
+    snprintf(other, sizeof(other), "%s/link", test_dir());
+    assert_int_equal(chmod(dir, 0700), 0);
+    assert_int_equal(symlink(dir, other), 0);
+    assert_err(ir_build(&again, &rope, target, other), ERR_STATE,
+               "found a symbolic link");
+    assert_ok(ir_build(&again, &rope, target, dir));
+    ir_unload(&again);
+    ir_unload(&b);
+    ir_fini(&add);
+    ir_fini(&rope);
+}
+
+TEST(the_cache_is_the_users)
+{
+    char *top = realpath(test_dir(), NULL), want[4200], path[4200];
+
+    assert_non_null(top);
+    assert_int_equal(setenv("HOME", top, 1), 0);
+    for (int xdg = 0; xdg < 2; xdg++) {
+        assert_int_equal(setenv("XDG_CACHE_HOME", xdg ? top : "relative", 1), 0);
+        snprintf(want, sizeof(want), "%s%s/sandwich/kernels", top, xdg ? "" : "/.cache");
+        assert_string_equal(home_cache(path, sizeof(path), IR_CACHE_DIR), want);
+    }
+    free(top);
 }
 
 TEST(without_a_compiler)

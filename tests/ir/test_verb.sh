@@ -36,6 +36,17 @@ tunes() {
 if command -v "${CC:-cc}" >/dev/null; then
     check "compiled, compared and timed" runs
     check "tuned as one more variant" tunes
+    # Regression: the code of a file ran in the program itself, which it crashed or kept for ever.
+    sed 's/y\[i\]/y[i + 1000000000]/' $ref/add_ref.c >"$dir/wild.c"
+    sed 's/n; i++/n; i += 0/' $ref/add_ref.c >"$dir/endless.c"
+    for kind in wild endless; do
+        check "$kind: no end of the program" refuses 1 "ir-.*: the process .* ended with .*: the kernel reads or writes out of bounds, or does not end" \
+            "$sandwich" kernel run "$dir/$kind.c" --cache "$dir/kept" --problems 1
+    done
+    says_what_running_means() {
+        "$sandwich" kernel --help | tr -s ' \n' ' ' | grep -q 'with your rights: its indices are not checked. Run only files that you trust'
+    }
+    check "the help says what running means" says_what_running_means
     check "RoPE is not tuned" refuses 2 'rope, which is not a matrix product' "$sandwich" tune --shapes 64x64 \
         --cache "$dir/none.json" --kernel "$dir/rope.ir"
 fi

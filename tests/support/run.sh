@@ -20,6 +20,8 @@ export ASAN_OPTIONS=detect_leaks=1
 work=$BUILD/$KIND-out
 rm -rf "$work"
 mkdir -p "$work"
+XDG_CACHE_HOME=$(cd "$BUILD" && pwd)/cache # not the user's
+export XDG_CACHE_HOME
 : >"$BUILD/$KIND.counts"
 find tests/$MODULE -name 'test_*.c' -o -name 'test_*.sh' | sed 's,//*,/,g; s,^tests/,,' | sort >"$work/there"
 

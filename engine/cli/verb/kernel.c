@@ -10,6 +10,8 @@
 #include "ir/build.h"
 #include "ir/problem.h"
 
+#define TIMED 1000 /* random problems take less time than all that is timed */
+
 enum product { AS_IS, BITS, FAST };
 
 struct flags {
@@ -29,7 +31,9 @@ static const struct opt_row table[] = {
         "with fused multiply-adds and several sums, too.",
         .values = "as-is|bits|fast"),
     CPU_ISA_ROW,
-    OPT_ROW(STR, cache, IR_CACHE_DIR, "Folder that keeps compiled kernels.",
+    OPT_ROW(STR, cache, NULL,
+            "Folder that keeps compiled kernels, of this user only (mode 700). Default: "
+            "kernels in the user's cache, ~/.cache/sandwich.",
             .unit = "DIR"),
     OPT_ROW(INT, m, "64", "run: rows of a matrix product that is timed.", .min = 1,
             .max = 4096),
@@ -72,30 +76,37 @@ static int show(const struct ir *p)
     return OK;
 }
 
-static void print_time(const char *name, const struct measure_report *t,
+static void print_time(FILE *out, const char *name, const struct measure_report *t,
                        const struct measure_report *own)
 {
-    printf("%-26s %10.2f us  [%.2f to %.2f]  %.2f times the time of this kernel\n", name,
-           1e6 * t->estimate, 1e6 * t->lo, 1e6 * t->hi, t->estimate / own->estimate);
+    fprintf(out, "%-26s %10.2f us  [%.2f to %.2f]  %.2f times the time of this kernel\n",
+            name, 1e6 * t->estimate, 1e6 * t->lo, 1e6 * t->hi,
+            t->estimate / own->estimate);
 }
 
-static int time_it(const struct ir_kernel *k, const struct flags *f)
+struct timing {
+    const struct kern_variant *v;
+    int64_t m;
+};
+
+static int time_it(void *ctx, FILE *out)
 {
-    const struct kern_variant *v[3] = {&k->v, ir_reference(k->v.op)};
+    const struct timing *own = ctx;
+    const struct kern_variant *v[3] = {own->v, ir_reference(own->v->op)};
     struct measure_report t[3];
     struct ir_problem *p;
     struct kern_table best;
     int n = 2, rc;
 
     kern_table_choose(&best, cpu_isa_usable(), KERN_EXACT);
-    if (best.v[k->v.op] != v[1])
-        v[n++] = best.v[k->v.op];
-    TRY(ir_problem_bench(&p, k->v.op, f->m));
+    if (best.v[own->v->op] != v[1])
+        v[n++] = best.v[own->v->op];
+    TRY(ir_problem_bench(&p, own->v->op, own->m));
     rc = ir_bench(t, p, v, n);
     for (int i = 0; i < n && rc == OK; i++) {
         if (i == 0)
-            printf("one thread, data in the caches: %s\n", ir_problem_text(p));
-        print_time(v[i]->name, &t[i], &t[0]);
+            fprintf(out, "one thread, data in the caches: %s\n", ir_problem_text(p));
+        print_time(out, v[i]->name, &t[i], &t[0]);
     }
     ir_problem_close(&p);
     return rc;
@@ -107,6 +118,7 @@ static int run(const struct ir *high, const struct flags *f)
     bool bits = ir_keeps_bits(high);
     struct ir_kernel k;
     struct ir_check c;
+    char *times = NULL;
     int rc = ir_build(&k, high, target, f->cache);
 
     if (rc == OK) {
@@ -123,8 +135,11 @@ static int run(const struct ir *high, const struct flags *f)
                bits ? "the bits of kernels/ref/"
                     : "sums in another order or rounded less",
                c.error);
-        rc = time_it(&k, f);
+        rc = ir_run_apart(&times, time_it, &(struct timing){&k.v, f->m}, &k.v, TIMED);
     }
+    if (rc == OK)
+        fputs(times, stdout);
+    mem_free(times);
     ir_unload(&k);
     return rc;
 }
@@ -190,9 +205,10 @@ const struct verb cli_verb_kernel = {
              "(FILE.c), and a text like Python whose loops say what they are and whose "
              "parameters have names. print: the file again. raise, set: the high level, "
              "with the parameters of --set. lower: C with vector extensions. run: "
-             "compile "
-             "it, compare it with kernels/ref/, and time it and the kernels that are "
-             "there in turn.",
+             "compile it, compare it with kernels/ref/, and time it and the kernels that "
+             "are there in turn. run executes the code of FILE in a process of its own, "
+             "with limits of memory and time and with your rights: its indices are not "
+             "checked. Run only files that you trust.",
          .examples =
              "  sandwich kernel raise engine/kernels/ref/rope_ref.c --set vI=8 >rope.ir\n"
              "  sandwich kernel run rope.ir\n"

@@ -52,7 +52,8 @@ static const struct opt_row own_rows[] = {
     OPT_ROW(
         STR, kernel, NULL,
         "Tune a product of `sandwich kernel` next to the engine's, as one more variant: "
-        "each gets schedules of its own.",
+        "each gets schedules of its own. Its code runs with your rights, compared with "
+        "kernels/ref/ in a process of its own first: give only a file that you trust.",
         .unit = "FILE"),
     OPT_ROW(INT, rounds, "7",
             "Rounds of the closing comparison with the default schedules. 0: no "
