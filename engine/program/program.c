@@ -8,6 +8,7 @@
 #include "base/name.h"
 #include "base/process.h"
 #include "cpu/cpu.h"
+#include "cpu/unbind.h"
 
 #define VERBS_MAX 32
 #define ROWS_MAX  160 /* of a verb's tables together */
@@ -231,6 +232,7 @@ static int run(int argc, char **argv)
 
     if (process_start() != OK || cpu_isa_check_env() != OK)
         return verb_fail(PROGRAM_USAGE);
+    cpu_unbind();
     if (argc < 2) {
         help(stderr);
         return PROGRAM_USAGE;

@@ -77,4 +77,18 @@ same_ids() {
     cmp "$dir/ids" "$dir/out" && grep -q "plan: prefill 1, decode 1 threads" "$dir/err"
 }
 check "OMP_NUM_THREADS changes nothing" same_ids
+
+# Regression: libgomp binds the main thread to one place before main(), and the programs took that place for
+# all CPUs that they may use.
+binds() {
+    run_quietly env "$@" $run --threads 2 --no-pin || return 1
+    [ "$got" = 0 ] && cmp "$dir/ids" "$dir/out" && grep -q "^warning: openmp_binding: .* to 1 of its" "$dir/err"
+}
+for set in OMP_PROC_BIND=true OMP_PLACES="{$here}" GOMP_CPU_AFFINITY="$here"; do
+    if [ "$(nproc)" -gt 1 ]; then
+        check "${set%%=*} does not make the machine smaller" binds "$set"
+    else
+        skip "${set%%=*} does not make the machine smaller" "one CPU"
+    fi
+done
 finish
