@@ -54,15 +54,16 @@ __attribute__((format(printf, 2, 3))) static void add_note(struct build *b,
 
 /* ---- the largest symmetric subset ---- */
 
-/* The search for the arities that give the most PUs, if a node with fewer children than its level's
- * arity is left out and one with more loses the rest. Exact: every number of children that occurs
+/* The search for the arities that give the most cores, and of those the most PUs, if a node with
+ * fewer children than its level's arity is left out and one with more loses the rest: where one
+ * thread of a core is missing, the others go without their second before a core goes. Exact: every number of children that occurs
  * is tried, from the PUs up, unless even all nodes left could not beat the best. */
 struct reduction {
     const struct build *b;
     int *kids[LEVELS_MAX]; /* [level][block] children that can stay */
     int *stays[LEVELS_MAX];
     int arity[LEVELS_MAX], best[LEVELS_MAX];
-    int64_t best_pus;
+    int64_t best_worth; /* a core is worth more than all PUs */
 };
 
 static bool is_block(const struct reduction *r, int level, int position)
@@ -105,22 +106,23 @@ static int mark_staying(struct reduction *r, int level, int arity)
     return n;
 }
 
-/* Try all arities of this level and those above; `below` PUs are under each of its
- * children. Small arities first: of two equal subsets the one spread wider wins. */
+/* Try all arities of this level and those above; each of its children is worth `below`. Small arities first: of two equal subsets the one spread wider wins. */
 static void try_arities(struct reduction *r, int level, int64_t below)
 {
+    const int64_t as_core = r->b->level[level].kinds & TOPO_CORE ? r->b->n + 1 : 0;
+
     count_kids(r, level);
     for (int a = next_arity(r, level, 0); a; a = next_arity(r, level, a)) {
-        int64_t most = mark_staying(r, level, a) * (a * below);
+        int64_t each = a * below + as_core, most = mark_staying(r, level, a) * each;
 
-        if (most <= r->best_pus)
+        if (most <= r->best_worth)
             continue;
         r->arity[level] = a;
         if (level > 0) {
-            try_arities(r, level - 1, a * below);
+            try_arities(r, level - 1, each);
             continue;
         }
-        r->best_pus = most;
+        r->best_worth = most;
         for (int l = 0; l < r->b->n_levels; l++)
             r->best[l] = r->arity[l];
     }
