@@ -106,3 +106,15 @@ void utf8_show(char *out, size_t capacity, const char *text)
     }
     out[at] = 0;
 }
+
+void utf8_print(FILE *f, const char *text)
+{
+    for (size_t n = strlen(text); n > 0;) {
+        char one[UTF8_SHOWN_BYTES];
+        int used, len = utf8_show_one(one, text, n, &used);
+
+        fwrite(one, 1, (size_t)len, f);
+        text += used;
+        n -= (size_t)used;
+    }
+}

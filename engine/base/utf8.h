@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Length of the valid sequence at s (n >= 1 bytes are there); 0 when the n bytes are the
  * beginning of one; negative when they are not: minus the bytes to skip as one fault. */
@@ -21,6 +22,8 @@ int utf8_put(int32_t code, char out[4]);
  * "\\x1b", so that the copy is one line of UTF-8. It is cut where it does not fit, never
  * inside a character. */
 void utf8_show(char *out, size_t capacity, const char *text);
+/* The whole text so, to a stream. */
+void utf8_print(FILE *f, const char *text);
 /* The same for the first character of text[n] (n >= 1). Returns the length of `out`, which
  * gets no NUL; *used: the bytes of it in `text`. */
 #define UTF8_SHOWN_BYTES 16

@@ -8,7 +8,7 @@
 #include "experiments/run/experiment.h"
 
 struct verb_run_opts {
-    bool fresh, quiet;
+    bool fresh, quiet, trust_prepare;
     int retries;           /* as in struct run_options */
     const char *out, *tag; /* as of run_dir_of() */
 };

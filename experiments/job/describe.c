@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "baselines/sut.h"
 #include "datasets/dataset.h"
 #include "experiments/load/load.h"
@@ -21,7 +22,7 @@ static void print_value(const json_t *v, FILE *f)
         return;
     }
     s = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    fprintf(f, "%s", s ? s : "?");
+    utf8_print(f, s ? s : "?");
     free(s);
 }
 
@@ -68,20 +69,25 @@ static void print_metrics(const struct study *s, FILE *f)
                 m->unit, m->better[0] ? "; better: " : "", m->better);
 }
 
+static void print_text(const char *label, const char *text, FILE *f)
+{
+    if (!text)
+        return;
+    fprintf(f, "  %-9s ", label);
+    utf8_print(f, text);
+    fprintf(f, "\n");
+}
+
 static void print_prepare(const struct job *j, FILE *f)
 {
     for (size_t i = 0; i < json_array_size(j->prepare); i++) {
         const json_t *p = json_array_get(j->prepare, i);
+        char line[JOB_PREPARE_LINE];
 
-        fprintf(f, "  prepare   %s if absent\n",
-                json_string_value(json_object_get(p, "creates")));
+        job_prepare_line(p, line, sizeof(line));
+        print_text("prepare", json_string_value(json_object_get(p, "creates")), f);
+        print_text("", line, f);
     }
-}
-
-static void print_text(const char *label, const char *text, FILE *f)
-{
-    if (text)
-        fprintf(f, "  %-9s %s\n", label, text);
 }
 
 void job_describe(const struct job *j, FILE *f)

@@ -151,9 +151,13 @@ const struct job_axis *job_headline_open_axis(const struct job *j,
                                               const bool *chosen);
 
 /* Make the files that `prepare` names and that are absent. Commands run without a shell,
- * their output goes to standard error. report() is called with one line before each. */
-MUST int job_prepare(const struct job *j, void (*report)(void *ctx, const char *line),
-                     void *ctx);
+ * their output goes to standard error. report() is called with one line before each.
+ * ERR_ARG, and none is run, where one is no program of this project and `trust` is false. */
+MUST int job_prepare(const struct job *j, bool trust,
+                     void (*report)(void *ctx, const char *line), void *ctx);
+/* The words of one of its commands as a line of text. */
+#define JOB_PREPARE_LINE 1024
+void job_prepare_line(const json_t *p, char *line, size_t n);
 /* Number of commands job_prepare() would run. */
 int job_n_to_prepare(const struct job *j);
 

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "base/text.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
@@ -75,11 +76,15 @@ void run_plan_print(const struct job *j, FILE *f)
         fprintf(f, "\n");
     }
     for (size_t i = 0; i < json_array_size(j->prepare); i++) {
-        const char *path =
-            json_string_value(json_object_get(json_array_get(j->prepare, i), "creates"));
+        const json_t *p = json_array_get(j->prepare, i);
+        const char *path = json_string_value(json_object_get(p, "creates"));
+        char line[JOB_PREPARE_LINE];
 
-        fprintf(f, "  prepare %s: %s\n", path,
-                access(path, F_OK) == 0 ? "is there" : "will be made");
+        job_prepare_line(p, line, sizeof(line));
+        fprintf(f, "  prepare %s: %s: ", path,
+                access(path, F_OK) == 0 ? "is there, else made" : "will be made");
+        utf8_print(f, line);
+        fputc('\n', f);
     }
     if (isfinite(s))
         fprintf(f, "time: %.1f min by its own schedule, and what the last answers take\n",
@@ -372,7 +377,7 @@ int run_experiment(struct run_outcome *out, const struct job *j,
     /* Before minutes of preparing and measuring. */
     rc = file_check_dir(o->out_dir);
     if (rc == OK)
-        rc = job_prepare(j, report, NULL);
+        rc = job_prepare(j, o->trust_prepare, report, NULL);
     if (rc == OK)
         rc = open_session(&s);
     if (rc == OK)

@@ -14,6 +14,7 @@ struct run_options {
     const char *out_dir;     /* results/<stem> */
     const char *machine_dir; /* where the machine card is */
     bool fresh;              /* forget what an interrupted run left */
+    bool trust_prepare;      /* of job_prepare() */
     int retries; /* measure a disturbed cell again, up to so often (run_retry()) */
     enum progress_mode progress;
     FILE *live;   /* progress and log lines */

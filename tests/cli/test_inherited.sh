@@ -18,7 +18,7 @@ whole() { # folder of a record: it has every request of both cells
 }
 
 closed() { # a descriptor
-    eval '"$testbed" run "$dir/job.json" --out "$dir/without$1"' "$1>&-"
+    eval '"$testbed" run "$dir/job.json" --trust-prepare --out "$dir/without$1"' "$1>&-"
     status=$?
     # What is printed on a closed standard output is lost, which may be reported.
     [ $status = 0 ] || [ $1 = 1 ] || { echo "status $status"; return 1; }
@@ -28,7 +28,7 @@ for fd in 0 1 2; do
     check "testbed run without descriptor $fd: the record is whole" closed $fd
 done
 check "testbed run without any: the record is whole" \
-    sh -c "$testbed run $dir/job.json --out $dir/without 0>&- 1>&- 2>&-; [ -e $dir/without/*.h5 ]"
+    sh -c "$testbed run $dir/job.json --trust-prepare --out $dir/without 0>&- 1>&- 2>&-; [ -e $dir/without/*.h5 ]"
 check "it can be exported" whole "$dir/without"
 
 # Not every shell hands an ignored signal on.
@@ -38,7 +38,7 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 os.execv(sys.argv[1], sys.argv[1:])' "$@"
 }
 rm -f "$dir/prepared"
-check "testbed run with SIGCHLD ignored" ignoring "$testbed" run "$dir/job.json" --out "$dir/ignored"
+check "testbed run with SIGCHLD ignored" ignoring "$testbed" run "$dir/job.json" --trust-prepare --out "$dir/ignored"
 check "its record is whole" whole "$dir/ignored"
 check "export with SIGCHLD ignored" ignoring "$testbed" export "$dir"/ignored/*.h5 --out "$dir/csv"
 check "make a model with SIGCHLD ignored" ignoring "$sandwich" model make --arch tiny --out "$dir/t.gguf"

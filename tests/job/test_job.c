@@ -440,10 +440,44 @@ TEST(prepare_runs_once)
     snprintf(run, sizeof(run), "[\"touch\", \"%s\"]", path);
     j = preparing(run, path);
     assert_int_equal(job_n_to_prepare(j), 1);
-    assert_ok(job_prepare(j, count_line, &n));
+    assert_ok(job_prepare(j, true, count_line, &n));
     assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(job_n_to_prepare(j), 0);
-    assert_ok(job_prepare(j, count_line, &n));
+    assert_ok(job_prepare(j, true, count_line, &n));
+    assert_int_equal(n, 1);
+    job_free(&j);
+}
+
+/* Regression: a job of a stranger ran any command, unseen. */
+TEST(prepare_runs_only_programs_of_this_project)
+{
+    static const char *const others[] = {"touch", "./sandwich", "/bin/sh", "sandwich2"};
+    char path[300], run[400], text[4096] = "";
+    struct job *j;
+    FILE *f;
+    int n = 0;
+
+    snprintf(path, sizeof(path), "%s/made", test_dir());
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(run, sizeof(run), "[\"%s\", \"\\u001b[2K%s\"]", others[i], path);
+        j = preparing(run, path);
+        assert_err(job_prepare(j, false, count_line, &n), ERR_ARG, "--trust-prepare");
+        assert_non_null(strstr(err_msg(), others[i]));
+        f = fmemopen(text, sizeof(text), "w");
+        job_describe(j, f);
+        fclose(f);
+        snprintf(run, sizeof(run), "\n            %s \\x1b[2K%s\n", others[i], path);
+        assert_non_null(strstr(text, run));
+        job_free(&j);
+    }
+    assert_int_equal(n, 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    snprintf(
+        run, sizeof(run),
+        "[\"sandwich\", \"model\", \"make\", \"--arch\", \"tiny\", \"--out\", \"%s\"]",
+        path);
+    j = preparing(run, path);
+    assert_ok(job_prepare(j, false, count_line, &n));
     assert_int_equal(n, 1);
     job_free(&j);
 }
@@ -460,7 +494,7 @@ TEST(prepare_says_what_failed)
     for (size_t i = 0; i < 3; i++) {
         struct job *j = preparing(cases[i][0], path);
 
-        assert_err(job_prepare(j, count_line, &n), ERR_IO, cases[i][1]);
+        assert_err(job_prepare(j, true, count_line, &n), ERR_IO, cases[i][1]);
         job_free(&j);
     }
 }

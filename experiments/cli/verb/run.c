@@ -10,7 +10,7 @@
 #include "measure/card.h"
 
 struct run_opts {
-    bool smoke, dry_run, quiet, fresh, draw;
+    bool smoke, dry_run, quiet, fresh, draw, trust_prepare;
     int64_t retries;
     char *tag, *out;
 };
@@ -25,6 +25,9 @@ static const struct opt_row table[] = {
             "Discard what a run of this job that was interrupted, or of which cells "
             "failed, has "
             "left, and start over."),
+    OPT_ROW(BOOL, trust_prepare, "false",
+            "Run also such commands of the experiment's `prepare` as are no program of "
+            "this project. `testbed describe NAME` prints them."),
     OPT_ROW(
         INT, retries, "0",
         "Measure a cell, or a trial of a search, again, up to N times, if other programs "
@@ -72,6 +75,7 @@ int verb_run_job(struct verb_ran *out, const struct job *j,
 {
     struct run_options run = {.machine_dir = MEASURE_CARD_DIR,
                               .fresh = o->fresh,
+                              .trust_prepare = o->trust_prepare,
                               .retries = o->retries,
                               .progress = o->quiet                ? PROGRESS_QUIET
                                           : isatty(STDERR_FILENO) ? PROGRESS_LIVE
@@ -93,6 +97,7 @@ static int run(const struct verb_words *w)
     const struct job_read_opts read = {o->smoke, w->sets, w->n_sets};
     const struct verb_run_opts how = {.fresh = o->fresh,
                                       .quiet = o->quiet,
+                                      .trust_prepare = o->trust_prepare,
                                       .retries = (int)o->retries,
                                       .out = o->out,
                                       .tag = o->tag};
