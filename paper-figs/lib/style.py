@@ -7,6 +7,7 @@ import sys
 
 import matplotlib
 
+matplotlib.rcdefaults()  # a matplotlibrc of the user's changes no figure
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.ticker import FuncFormatter  # noqa: E402

@@ -133,6 +133,13 @@ if draw "$dir/bound.h5" "$dir/bound" quickstart && grep -q '<!-- Decode: n/a of 
 else
     not_ok "a share above its bound is not drawn"
 fi
+# Regression: the size and colours of a matplotlibrc of the user's were taken.
+printf 'font.size: 20\nlines.linewidth: 5\naxes.facecolor: red\nsvg.hashsalt: x\n' >"$dir/matplotlibrc"
+if MATPLOTLIBRC=$dir draw "$dir/quickstart.h5" "$dir/own" quickstart && cmp "$dir/a/quickstart.svg" "$dir/own/quickstart.svg" >"$dir/log" 2>&1; then
+    ok "a matplotlibrc of the user's changes no figure"
+else
+    not_ok "a matplotlibrc of the user's changes no figure"
+fi
 # Variants that are one system, and those that are skipped, are named below the figure.
 if grep -q 'same configuration: one_plan, plan, plan_tuned' "$dir/a/fig11_throughput.svg" &&
     grep -q 'skipped: llama.cpp (llama-server: not found)' "$dir/a/fig11_throughput.svg" &&
