@@ -1,10 +1,13 @@
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 void text_put(struct text *b, const void *p, size_t n)
 {
@@ -45,6 +48,49 @@ void text_printf(struct text *b, const char *fmt, ...)
                     : err_set(ERR_LIMIT, "a line of %d bytes: expected at most 1023", n);
     else
         text_put(b, line, (size_t)n);
+}
+
+static void put_char(struct text *out, enum text_place place, const char *c, size_t n,
+                     bool in_word)
+{
+    if (place == TEXT_CODE && *c == '`') {
+        text_puts(out, "'"); /* code knows no escapes but that of a table's bar */
+        return;
+    }
+    if (place != TEXT_CODE && strchr("&<>", *c)) {
+        text_puts(out, *c == '&' ? "&amp;" : *c == '<' ? "&lt;" : "&gt;");
+        return;
+    }
+    if (place == TEXT_XML) {
+        text_put(out, c, n);
+        return;
+    }
+    if (place == TEXT_CODE ? *c == '|'
+                           : strchr("\\`*_[]#|~$", *c) && !(*c == '_' && in_word))
+        text_puts(out, "\\");
+    text_put(out, c, n);
+}
+
+void text_put_shown(struct text *out, enum text_place place, const char *s, size_t n)
+{
+    const char *begin = s;
+
+    while (n > 0) {
+        const bool in_word = s > begin && n > 1 && isalnum((unsigned char)s[-1]) &&
+                             isalnum((unsigned char)s[1]);
+        char shown[UTF8_SHOWN_BYTES];
+        int used, len = utf8_show_one(shown, s, n, &used);
+
+        if (*s == '\n' || *s == '\t' || *s == '\r')
+            text_puts(out, " ");
+        else if (used == len)
+            put_char(out, place, shown, (size_t)len, in_word);
+        else /* "\x1b" */
+            for (int i = 0; i < len; i++)
+                put_char(out, place, shown + i, 1, false);
+        s += used;
+        n -= (size_t)used;
+    }
 }
 
 void text_pad(struct text *b, size_t align, char with)

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #define PLAN_VERSION   2 /* keys may be added to it; one that is missing means "unknown" */
 #define PLAN_MAX_BYTES (64 << 20)
@@ -30,7 +31,7 @@ static int read_text(char *out, size_t n, const json_t *o, const char *key,
     if (strlen(text) >= n)
         return err_set(ERR_LIMIT, "%s: %s: expected at most %zu bytes, found %zu", where,
                        key, n - 1, strlen(text));
-    snprintf(out, n, "%s", text);
+    utf8_show(out, n, text); /* it is printed, a line at a time */
     return OK;
 }
 

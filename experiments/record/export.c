@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "base/text.h"
 #include "experiments/record/export_read.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
@@ -387,14 +388,15 @@ static const char *const shown[] = {
     "decode_bandwidth_frac", "prefill_tok_s",          "prefill_peak_frac",
 };
 
-/* A bar or a line break would end the table's cell. */
 static void put_escaped(FILE *f, const char *s)
 {
-    for (; *s; s++) {
-        if (*s == '|')
-            fputc('\\', f);
-        fputc(*s == '\n' || *s == '\r' ? ' ' : *s, f);
-    }
+    struct text t = {0};
+
+    text_put_shown(&t, TEXT_MARKDOWN, s, strlen(s));
+    if (t.rc != OK)
+        child_exit(t.rc);
+    fwrite(t.p, 1, t.n, f);
+    text_fini(&t);
 }
 
 /* `m`: {"value", "unit", "why", "lo", "hi"} or NULL. */
@@ -428,8 +430,11 @@ static void put_headline(FILE *f, json_t *headline)
         put_escaped(f, name);
         fputs(" | ", f);
         put_value(f, m);
-        fprintf(f, " | %s | %s |\n", json_str_at(m, "unit", ""),
-                json_str_at(m, "better", ""));
+        fputs(" | ", f);
+        put_escaped(f, json_str_at(m, "unit", ""));
+        fputs(" | ", f);
+        put_escaped(f, json_str_at(m, "better", ""));
+        fputs(" |\n", f);
     }
     fputc('\n', f);
 }
@@ -473,8 +478,11 @@ static void put_cells(FILE *f, const json_t *cells, json_t *names)
         fputc(' ', f);
         put_escaped(f, name);
         /* the unit, unless the name already ends in it */
-        if (*unit && !strstr(name, unit))
-            fprintf(f, " (%s)", unit);
+        if (*unit && !strstr(name, unit)) {
+            fputs(" (", f);
+            put_escaped(f, unit);
+            fputc(')', f);
+        }
         fputs(" |", f);
     }
     fputs("\n|---|---|", f);
@@ -486,7 +494,9 @@ static void put_cells(FILE *f, const json_t *cells, json_t *names)
 
         fputs("| ", f);
         put_escaped(f, json_str_at(a, "key", ""));
-        fprintf(f, " | %s |", json_str_at(a, "state", ""));
+        fputs(" | ", f);
+        put_escaped(f, json_str_at(a, "state", ""));
+        fputs(" |", f);
         json_object_foreach(names, name, v)
         {
             fputc(' ', f);
@@ -499,13 +509,24 @@ static void put_cells(FILE *f, const json_t *cells, json_t *names)
 
 static void markdown(const struct export_result *r, FILE *f)
 {
+    static const char *const head[][2] = {{"# ", "experiment"},
+                                          {"\n\n", "utc"},
+                                          {", ", "host"},
+                                          {", commit ", "commit"},
+                                          {", ", "evidence"}};
     json_t *cells = export_read_cells(r);
 
-    fprintf(f, "# %s\n\n%s, %s, commit %.12s%s, %s\n\n",
-            json_str_at(r->root, "experiment", "?"), json_str_at(r->root, "utc", "?"),
-            json_str_at(r->root, "host", "?"), json_str_at(r->root, "commit", "?"),
-            json_is_true(json_object_get(r->root, "dirty")) ? " with changes" : "",
-            json_str_at(r->root, "evidence", "?"));
+    for (size_t i = 0; i < N(head); i++) {
+        char word[256];
+
+        snprintf(word, sizeof(word), i == 3 ? "%.12s" : "%s",
+                 json_str_at(r->root, head[i][1], "?"));
+        fputs(head[i][0], f);
+        put_escaped(f, word);
+        if (i == 3 && json_is_true(json_object_get(r->root, "dirty")))
+            fputs(" with changes", f);
+    }
+    fputs("\n\n", f);
     put_headline(f, r->headline);
     put_cells(f, cells, columns(cells));
 }

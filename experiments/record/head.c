@@ -314,6 +314,20 @@ static void refuse_faulty(json_t *head)
 
 /* --- heads that are there */
 
+/* Length of ".h5" or ".h5.xz" at its end; 0: it has none. */
+static size_t record_ending(const char *path, size_t n)
+{
+    static const char *const endings[] = {".h5", ".h5" RECORD_PACKED};
+
+    for (int i = 0; i < 2; i++) {
+        size_t m = strlen(endings[i]);
+
+        if (n > m && strcmp(path + n - m, endings[i]) == 0)
+            return m;
+    }
+    return 0;
+}
+
 /* With the path of its record, which is in the same folder. */
 static int set_path(json_t *head, const char *path)
 {
@@ -321,10 +335,11 @@ static int set_path(json_t *head, const char *path)
     char record[PATH_MAX];
 
     TRY(json_get_str(head, "file", &file, path));
-    if (strchr(file, '/'))
-        return err_set(ERR_FORMAT,
-                       "%s: file: expected a name in this folder, found \"%s\"", path,
-                       file);
+    if (strchr(file, '/') || record_ending(file, strlen(file)) == 0)
+        return err_set(
+            ERR_FORMAT,
+            "%s: file: expected the name of a record in this folder, found \"%s\"", path,
+            file);
     snprintf(record, sizeof(record), "%.*s%s", end ? (int)(end + 1 - path) : 0, path,
              file);
     json_object_set_new(head, "path", json_string_lossy(record));
@@ -348,20 +363,6 @@ static int check(json_t *head, const char *path)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         TRY(json_get_obj(head, parts[i], &part, path));
     return OK;
-}
-
-/* Length of ".h5" or ".h5.xz" at its end; 0: it has none. */
-static size_t record_ending(const char *path, size_t n)
-{
-    static const char *const endings[] = {".h5", ".h5" RECORD_PACKED};
-
-    for (int i = 0; i < 2; i++) {
-        size_t m = strlen(endings[i]);
-
-        if (n > m && strcmp(path + n - m, endings[i]) == 0)
-            return m;
-    }
-    return 0;
 }
 
 int export_head(json_t **out, const char *path)

@@ -205,10 +205,13 @@ static int check(const json_t *head)
     const json_t *run = json_object_get(head, "run"),
                  *cells = json_object_get(head, "cells");
     const json_int_t n_failed = json_integer_value(json_object_get(cells, "failed"));
-    const char *fault = json_str_at(head, "fault", NULL);
+    const char *fault = json_str_at(head, "fault", NULL),
+               *name = json_str_at(run, "experiment", "");
 
     if (fault)
         return err_set(ERR_STATE, "the record has a fault: %s", fault);
+    if (!*name || *name == '.' || strchr(name, '/'))
+        return err_set(ERR_STATE, "experiment: expected a name, found \"%.100s\"", name);
     if (is_true(json_object_get(run, "smoke")))
         return err_set(ERR_STATE, "a smoke run");
     if (is_true(json_object_get(run, "dirty")))

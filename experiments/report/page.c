@@ -12,61 +12,15 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 
 #define FIGURE_BYTES ((size_t)64 << 20)
 #define COLUMNS      100
 
 /* --- pieces */
 
-enum place { PLACE_TEXT, PLACE_CODE, PLACE_XML };
-
-static void put_char(struct text *out, enum place place, const char *c, size_t n,
-                     bool in_word)
-{
-    if (place == PLACE_CODE && *c == '`') {
-        text_puts(out, "'"); /* code knows no escapes but that of a table's bar */
-        return;
-    }
-    if (place != PLACE_CODE && strchr("&<>", *c)) {
-        text_puts(out, *c == '&' ? "&amp;" : *c == '<' ? "&lt;" : "&gt;");
-        return;
-    }
-    if (place == PLACE_XML) {
-        text_put(out, c, n);
-        return;
-    }
-    if (place == PLACE_CODE ? *c == '|'
-                            : strchr("\\`*_[]#|~$", *c) && !(*c == '_' && in_word))
-        text_puts(out, "\\");
-    text_put(out, c, n);
-}
-
-static void put_words(struct text *out, enum place place, const char *s, size_t n)
-{
-    const char *begin = s;
-
-    while (n > 0) {
-        const bool in_word = s > begin && n > 1 && isalnum((unsigned char)s[-1]) &&
-                             isalnum((unsigned char)s[1]);
-        char shown[UTF8_SHOWN_BYTES];
-        int used, len = utf8_show_one(shown, s, n, &used);
-
-        if (*s == '\n' || *s == '\t' || *s == '\r')
-            text_puts(out, " ");
-        else if (used == len)
-            put_char(out, place, shown, (size_t)len, in_word);
-        else /* "\x1b" */
-            for (int i = 0; i < len; i++)
-                put_char(out, place, shown + i, 1, false);
-        s += used;
-        n -= (size_t)used;
-    }
-}
-
 void report_put_xml(struct text *out, const char *s)
 {
-    put_words(out, PLACE_XML, s, strlen(s));
+    text_put_shown(out, TEXT_XML, s, strlen(s));
 }
 
 static void put_url(struct text *out, const char *s, size_t n)
@@ -99,7 +53,7 @@ void report_put_id(struct text *out, const char *s)
 static void put_code(struct text *out, const char *s, size_t n)
 {
     text_puts(out, "`");
-    put_words(out, PLACE_CODE, s, n);
+    text_put_shown(out, TEXT_CODE, s, n);
     text_puts(out, "`");
 }
 
@@ -111,14 +65,14 @@ static void put_marked(struct text *out, enum report_mark mark, const char *s, s
                                             [REPORT_DIM] = {"_", "_"}};
 
     text_puts(out, around[mark][0]);
-    put_words(out, PLACE_TEXT, s, n);
+    text_put_shown(out, TEXT_MARKDOWN, s, n);
     text_puts(out, around[mark][1]);
 }
 
 static void put_link(struct text *out, const struct report_piece *p, size_t n)
 {
     text_puts(out, "[");
-    put_words(out, PLACE_TEXT, p->s, n);
+    text_put_shown(out, TEXT_MARKDOWN, p->s, n);
     text_puts(out, p->kind == REPORT_ANCHOR ? "](#" : "](");
     if (p->kind == REPORT_ANCHOR)
         put_id(out, p->to, strlen(p->to));
@@ -139,13 +93,13 @@ void report_put_pieces(struct text *out, const struct report_piece *pieces)
             text_put(out, p->s, n);
             break;
         case REPORT_TEXT:
-            put_words(out, PLACE_TEXT, p->s, n);
+            text_put_shown(out, TEXT_MARKDOWN, p->s, n);
             break;
         case REPORT_CODE:
             put_code(out, p->s, n);
             break;
         case REPORT_IN_CODE:
-            put_words(out, PLACE_CODE, p->s, n);
+            text_put_shown(out, TEXT_CODE, p->s, n);
             break;
         case REPORT_URL:
             put_url(out, p->s, n);

@@ -441,7 +441,9 @@ def latest(stem):
     if is_published:
         print("%s: no record of your own: drawn from a published one" % stem)
     with open(where) as f:
-        name = os.path.basename(json.load(f)["file"])
+        name = json.load(f)["file"]
+    if os.path.basename(name) != name:
+        sys.exit("%s: file: expected the name of a record in this folder, found %r" % (where, name))
     ending = ".xz" if is_published else ""
     return own_figure(Result(os.path.join(os.path.dirname(where), name + ending)), stem)
 

@@ -19,7 +19,7 @@ static inline const char *result(void)
          .unit = "req/s",
          .better = "higher",
          .value = NAN,
-         .why = "no | rate"}};
+         .why = "no | rate <b>\x1b[2J"}};
     json_t *header = fixture_header("2026-01-31T23:59:59Z");
     struct journal *j;
     struct fixture_cell f;

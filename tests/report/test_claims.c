@@ -389,7 +389,8 @@ TEST(damaged_records_are_reported)
                "{\"file\": \"x.h5\", \"run\": {\"schema_version\": 2}}");
     assert_err(claim_record(&record, "bad"), ERR_FORMAT, "latest.json: headline");
     write_text("results/bad/latest.json", "{\"file\": \"../e/x.h5\"}");
-    assert_err(claim_record(&record, "bad"), ERR_FORMAT, "a name in this folder");
+    assert_err(claim_record(&record, "bad"), ERR_FORMAT,
+               "the name of a record in this folder");
     write_text("results/bad/latest.json", "{}");
     assert_err(claim_record(&record, "bad"), ERR_FORMAT, "latest.json: file");
     assert_int_equal(chdir(top), 0);

@@ -46,6 +46,8 @@ refused 'h["cells"] = {"done": 1, "failed": 2}' "2 cells failed"
 refused 'h["cells"] = {"skipped": 2}' "no cell is done"
 refused 'h["warnings"] = {"noisy_machine": {"n_cells": 1, "observed": 0.5, "threshold": 0.1, "text": "x"}}' \
     "something else used the machine: noisy_machine in 1 of 1 cell"
+# Regression: the folder of a published record was where its own name said, whatever was there.
+refused 'h["run"]["experiment"] = "../../../elsewhere"' "experiment: expected a name, found"
 check "a file that is no record is refused" refuses 2 'no_such' "$testbed" publish no_such
 to=results/published/amd-r-epyc-family-26-model-2-2-cpus/a_job
 check "published" "$testbed" publish
