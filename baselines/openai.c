@@ -114,6 +114,11 @@ unsigned sut_openai_named(const char *message)
     return named;
 }
 
+const char *sut_openai_path(bool as_chat)
+{
+    return as_chat ? "/chat/completions" : "/completions";
+}
+
 int sut_openai_body(struct text *out, const struct sut_openai_request *r)
 {
     text_puts(out, "{\"model\":");
@@ -123,12 +128,14 @@ int sut_openai_body(struct text *out, const struct sut_openai_request *r)
     for (int e = 0; e < SUT_OPENAI_N_EXTRAS; e++)
         if (r->extras & 1u << e && e != RUNNING_USAGE)
             put_extra(out, r, (enum extra)e);
-    text_puts(out, ",\"prompt\":");
+    text_puts(out, r->as_chat ? ",\"messages\":[{\"role\":\"user\",\"content\":"
+                              : ",\"prompt\":");
     if (r->as_text)
         put_words(out, r);
     else
         put_ids(out, r);
-    text_put(out, "}", 2);
+    text_puts(out, r->as_chat ? "}]}" : "}");
+    text_put(out, "", 1);
     return out->rc;
 }
 
@@ -186,12 +193,24 @@ static size_t n_logprobs(const json_t *choice)
     return json_array_size(list ? list : json_object_get(l, "content"));
 }
 
+/* Does it bring text: of a completion, or of a chat, whose reasoning comes first and is of the
+ * model's tokens as much as what follows? */
+static bool has_text(const json_t *choice)
+{
+    static const char *const members[] = {"content", "reasoning_content", "reasoning"};
+    const json_t *delta = json_object_get(choice, "delta");
+    bool any = json_string_length(json_object_get(choice, "text")) > 0;
+
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+        any |= json_string_length(json_object_get(delta, members[i])) > 0;
+    return any;
+}
+
 /* How many tokens this choice brings, by the best statement in the event. */
 static int64_t count_new(const struct sut_openai_stream *s, const json_t *event,
                          const json_t *choice, enum sut_openai_source *source)
 {
     const json_t *ids = json_object_get(choice, "token_ids");
-    const char *text = json_string_value(json_object_get(choice, "text"));
     int64_t total = running_count(event);
 
     *source = SUT_OPENAI_IDS;
@@ -204,7 +223,7 @@ static int64_t count_new(const struct sut_openai_stream *s, const json_t *event,
     if (n_logprobs(choice))
         return (int64_t)n_logprobs(choice);
     *source = SUT_OPENAI_TEXT;
-    return text && text[0] ? 1 : 0;
+    return has_text(choice);
 }
 
 static int add_tokens(struct sut_openai_stream *s, int64_t n)

@@ -1,4 +1,5 @@
-/* baselines/openai.h - the OpenAI protocol for completions, as its servers really speak it.
+/* baselines/openai.h - the OpenAI protocol for completions and chats, as its servers really speak
+ * it.
  *
  * Requests: fields beyond the standard make a run exact (a fixed output length) or its
  * account precise (tokens per event). Servers refuse or ignore some of them, so each is
@@ -31,11 +32,14 @@ struct sut_openai_request {
     int64_t n_prompt, n_output, seed;
     bool as_text; /* n_text_words common words in place of the ids */
     int64_t n_text_words;
+    bool as_chat;    /* these words as a message of the user */
     unsigned extras; /* bit i: sut_openai_extras[i] is sent */
 };
 /* The extras that the refusal of a request names. */
 unsigned sut_openai_named(const char *message);
 
+/* Where requests go, behind the address of the interface. */
+const char *sut_openai_path(bool as_chat);
 /* The body of a request for a stream, appended to `out`, with a NUL that is counted. */
 MUST int sut_openai_body(struct text *out, const struct sut_openai_request *r);
 

@@ -175,6 +175,7 @@ static int on_event(void *ctx, char *data, size_t n)
 static int try_request(struct attempt *a, const struct sut_openai_probe *p,
                        const struct sut_http_opts *http)
 {
+    const char *path = sut_openai_path(p->as_chat);
     int32_t prompt[PROBE_WORDS];
     const struct sut_openai_request q = {.model = p->model,
                                          .prompt = prompt,
@@ -182,6 +183,7 @@ static int try_request(struct attempt *a, const struct sut_openai_probe *p,
                                          .n_output = PROBE_OUTPUT,
                                          .as_text = p->as_text,
                                          .n_text_words = PROBE_WORDS,
+                                         .as_chat = p->as_chat,
                                          .extras = p->extras};
     struct text body = {0};
     struct sut_sse sse = {0};
@@ -192,19 +194,19 @@ static int try_request(struct attempt *a, const struct sut_openai_probe *p,
     a->stream = (struct sut_openai_stream){.n_limit = PROBE_OUTPUT};
     rc = sut_openai_body(&body, &q);
     if (rc == OK)
-        rc = sut_http_fetch(http, "/completions", body.p, &a->answer, &a->status);
+        rc = sut_http_fetch(http, path, body.p, &a->answer, &a->status);
     text_put(&a->answer, "", 1);
     if (rc == OK && a->status == 200) {
         rc = sut_sse_feed(&sse, a->answer.p, a->answer.n - 1, on_event, a);
         if (rc == OK && !a->stream.done)
             rc = err_set(ERR_IO, "it does not stream: no [DONE] came");
         if (rc != OK)
-            rc = err_prefix(ERR_IO, "%s/completions", http->url);
+            rc = err_prefix(ERR_IO, "%s%s", http->url, path);
     } else if (rc == OK && (a->status == 400 || a->status == 422)) {
         sut_openai_error(a->refusal, sizeof(a->refusal), a->answer.p, a->answer.n - 1);
     } else if (rc == OK) {
         a->answer.n--;
-        rc = refuse(http, "/completions", a->status, &a->answer);
+        rc = refuse(http, path, a->status, &a->answer);
     }
     sut_sse_fini(&sse);
     text_fini(&body);
@@ -261,7 +263,9 @@ static int find_prompt(struct sut_openai_probe *p, const struct sut_http_opts *h
         rc = try_fields(p, http, &a);
         if (rc == OK && took_ids(p, &a))
             return OK;
-        if (rc != OK && rc != ERR_UNSUPPORTED)
+        p->as_chat = rc == ERR_IO && wanted == SUT_OPENAI_AUTO &&
+                     (a.status == 404 || a.status == 405);
+        if (rc != OK && rc != ERR_UNSUPPORTED && !p->as_chat)
             return rc;
         if (rc != OK)
             snprintf(p->why_text, sizeof(p->why_text), "%s", err_msg());
@@ -275,10 +279,9 @@ static int find_prompt(struct sut_openai_probe *p, const struct sut_http_opts *h
     rc = try_fields(p, http, &a);
     if (rc == OK && a.stream.n_prompt)
         p->n_text_extra = a.stream.n_prompt - PROBE_WORDS;
-    return rc == ERR_UNSUPPORTED
-               ? err_prefix(rc, "%s/completions: refuses every form of request",
-                            http->url)
-               : rc;
+    return rc == ERR_UNSUPPORTED ? err_prefix(rc, "%s%s: refuses every form of request",
+                                              http->url, sut_openai_path(p->as_chat))
+                                 : rc;
 }
 
 int sut_openai_probe(struct sut_openai_probe *out, const struct sut_http_opts *http,
@@ -381,12 +384,13 @@ json_t *sut_openai_probe_json(const struct sut_openai_probe *p)
         if (!(p->extras & 1u << i))
             snprintf(refused + strlen(refused), sizeof(refused) - strlen(refused), "%s%s",
                      refused[0] ? " " : "", sut_openai_extras[i]);
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:b, s:I, s:b, s:s, s:s, s:I, s:s}", "url", p->url,
-        "model", p->model, "kind", p->kind, "version", p->version, "vocab",
-        (json_int_t)p->vocab, "vocab_assumed", p->vocab_assumed, "max_tok",
-        (json_int_t)p->max_tok, "max_tok_assumed", p->max_tok_assumed, "prompt",
-        p->as_text ? "words" : "token ids", "why_words", p->why_text, "prompt_extra_tok",
-        (json_int_t)(p->as_text ? p->n_text_extra : p->n_prompt_extra), "fields_refused",
-        refused);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:b, s:I, s:b, s:s, s:s, s:I, s:s}",
+                     "path", sut_openai_path(p->as_chat), "url", p->url, "model",
+                     p->model, "kind", p->kind, "version", p->version, "vocab",
+                     (json_int_t)p->vocab, "vocab_assumed", p->vocab_assumed, "max_tok",
+                     (json_int_t)p->max_tok, "max_tok_assumed", p->max_tok_assumed,
+                     "prompt", p->as_text ? "words" : "token ids", "why_words",
+                     p->why_text, "prompt_extra_tok",
+                     (json_int_t)(p->as_text ? p->n_text_extra : p->n_prompt_extra),
+                     "fields_refused", refused);
 }

@@ -29,7 +29,7 @@ struct sut_openai_probe {
     char model[256], kind[64], version[64]; /* "": not stated */
     int64_t vocab, max_tok;
     bool vocab_assumed, max_tok_assumed;
-    bool as_text;
+    bool as_text, as_chat;  /* as_chat: the server has only chats */
     char why_text[200];     /* why prompts are words */
     int64_t n_text_extra;   /* tokens of a prompt of words beyond its words */
     int64_t n_prompt_extra; /* tokens that the server adds to a prompt of ids */

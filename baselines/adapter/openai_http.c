@@ -1,6 +1,7 @@
 /* Any server that speaks the OpenAI protocol: one that runs already, by its URL, or one that
  * we start as its file in baselines/systems/ says. Each request is one stream of
- * /completions with token ids as its prompt, or with words where the server takes no ids.
+ * /completions with token ids as its prompt, or with words where the server takes no ids, or of
+ * /chat/completions where it has only chats.
  * What the server is and what it accepts is found out at open, by asking it. */
 #include "baselines/sut.h"
 
@@ -261,6 +262,7 @@ static int openai_submit(struct sut *s, const struct sut_request *r)
                                    .as_text = s->probe.as_text,
                                    .n_text_words =
                                        sut_openai_n_words(&s->probe, r->n_prompt),
+                                   .as_chat = s->probe.as_chat,
                                    .extras = s->probe.extras};
     struct flight *f = mem_new(MEM_HARNESS, 1, sizeof(*f));
     struct text body = {0};
@@ -272,13 +274,14 @@ static int openai_submit(struct sut *s, const struct sut_request *r)
                              .n_output = r->n_output,
                              .n_prompt = r->n_prompt,
                              .stream = {.n_limit = r->n_output}};
-        rc = sut_http_post(s->http, &(struct sut_http_call){.id = r->request,
-                                                            .path = "/completions",
-                                                            .body = body.p,
-                                                            .n_body = body.n - 1,
-                                                            .on_body = on_body,
-                                                            .on_end = on_end,
-                                                            .ctx = f});
+        rc = sut_http_post(s->http,
+                           &(struct sut_http_call){.id = r->request,
+                                                   .path = sut_openai_path(q.as_chat),
+                                                   .body = body.p,
+                                                   .n_body = body.n - 1,
+                                                   .on_body = on_body,
+                                                   .on_end = on_end,
+                                                   .ctx = f});
     }
     if (rc != OK && f)
         flight_free(f);

@@ -419,8 +419,10 @@ static void print_answer(const struct bench *b, const char *url, FILE *out)
         url, text_of(b, "kind", "of a kind that it does not state"),
         text_of(b, "version", "not stated"), text_of(b, "model", "?"),
         (long long)o->prompt_tok,
-        strcmp(text_of(b, "prompt", ""), "words") == 0 ? "tokens, sent as words"
-                                                       : "token ids",
+        strcmp(text_of(b, "prompt", ""), "words") != 0 ? "token ids"
+        : strstr(text_of(b, "path", ""), "chat") == NULL
+            ? "tokens, sent as words"
+            : "tokens, sent as words of a chat",
         o->any_length ? "at most " : "", (long long)o->output_tok);
     fprintf(
         out,

@@ -417,6 +417,36 @@ TEST(words_stand_for_ids_where_none_are_taken)
     close_both(&x);
 }
 
+/* Regression: a server that has only chats was refused with its 404, and a model's reasoning, which
+ * comes first, did not count as tokens. */
+TEST(chats_are_measured_where_there_is_nothing_else)
+{
+    struct web_script s = {.dialect = WEB_CHAT};
+    const json_t *server;
+    struct fixture x;
+    json_t *d;
+
+    open_both(&x, &s, "");
+    submit(&x, 0, 40, 4);
+    wait_ended(&x, 1);
+    assert_string_equal(x.got[0].error, "");
+    assert_int_equal(x.got[0].n_tok, 4);
+    assert_non_null(
+        strstr(web_seen_at(x.web, 1).body, "\"messages\":[{\"role\":\"user\""));
+    d = described(&x);
+    server = json_object_get(d, "server");
+    assert_string_equal(json_string_value(json_object_get(server, "path")),
+                        "/chat/completions");
+    assert_string_equal(json_string_value(json_object_get(server, "prompt")), "words");
+    assert_int_equal(stream_count(d, "n_tok_shown_at_the_end_only"), 0);
+    assert_int_equal(stream_count(d, "n_prompt_counts_that_differ"), 0);
+    json_decref(d);
+    x.adapter->close(&x.sut);
+    assert_err(try_open(&x, web_url(x.web), ", \"prompt\": \"ids\""), ERR_IO,
+               "/completions: the server answers HTTP 404");
+    close_both(&x);
+}
+
 TEST(a_prompt_that_counts_otherwise_is_on_record)
 {
     struct web_script s = {.dialect = WEB_VLLM, .prompt_excess = 1};

@@ -152,8 +152,10 @@ static int count_prompt(const char *body)
     int n = 0, ids;
 
     if (!p)
+        p = strstr(body, "\"content\":");
+    if (!p)
         return 0;
-    p += strlen("\"prompt\":");
+    p = strchr(p, ':') + 1;
     ids = *p == '[';
     for (; *p && *p != (ids ? ']' : '}'); p++)
         n += *p == (ids ? ',' : ' ');
@@ -177,6 +179,13 @@ static size_t make_event(char *out, size_t n, const struct web_server *w, int k,
     } else if (w->s.dialect == WEB_LLAMA) {
         snprintf(more, sizeof(more), ",\"timings\":{\"predicted_n\":%d}", k + n_new);
     }
+    if (w->s.dialect == WEB_CHAT)
+        return (size_t)snprintf(
+            out, n,
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
+            "\"content\":\"\"}}]}\n\n"
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"%s\":\" x\"}}]}\n\n",
+            k < 2 ? "reasoning_content" : "content");
     return (size_t)snprintf(
         out, n,
         "data: {\"choices\":[{\"index\":0,\"text\":\" %s\"%s,\"finish_reason\":null}]%s}"
@@ -387,7 +396,8 @@ static int dispatch(struct connection *c, const char *head, const char *body)
         return answer(c, "200 OK", "", "{\"version\":\"1.2.3\"}");
     if (strstr(head, "POST /tokenize"))
         return answer(c, "200 OK", "", "{\"tokens\":[5,6,7]}");
-    if (strstr(head, "POST /v1/completions"))
+    if (strstr(head, q->dialect == WEB_CHAT ? "POST /v1/chat/completions"
+                                            : "POST /v1/completions"))
         return complete(c, body);
     return answer(c, "404 Not Found", "", "no such page");
 }

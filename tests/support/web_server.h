@@ -12,6 +12,7 @@ enum web_dialect {
     WEB_VLLM,  /* token ids and a running count in each event */
     WEB_LLAMA, /* a running count of its own; some events hold two tokens */
     WEB_HELD,  /* text only; the last token is shown by the usage alone */
+    WEB_CHAT,  /* chats only; the first half of the tokens is reasoning */
 };
 
 enum web_fault {
