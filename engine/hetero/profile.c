@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "kernels/kern.h"
 
@@ -209,25 +210,46 @@ static int read_accel(struct hetero_profile *p, const json_t *root, const char *
     return OK;
 }
 
+static int from_json(struct hetero_profile *out, const json_t *root, const char *path)
+{
+    int64_t version;
+
+    TRY(json_get_int(root, "sandwich_profile", VERSION, VERSION, &version, path));
+    TRY(json_copy_str(root, "cpu_name", out->cpu_name, sizeof(out->cpu_name), path));
+    TRY(json_copy_str(root, "precision", out->kern_precision, sizeof(out->kern_precision),
+                      path));
+    TRY(read_cpu(out, root, path));
+    return read_accel(out, root, path);
+}
+
 int hetero_profile_read(struct hetero_profile *out, const char *path)
 {
     json_t *root = NULL;
-    int64_t version;
-    int rc;
+    int rc = json_read_file(&root, path, MAX_BYTES);
 
     *out = (struct hetero_profile){0};
-    TRY(json_read_file(&root, path, MAX_BYTES));
-    rc = json_get_int(root, "sandwich_profile", VERSION, VERSION, &version, path);
     if (rc == OK)
-        rc = json_copy_str(root, "cpu_name", out->cpu_name, sizeof(out->cpu_name), path);
-    if (rc == OK)
-        rc = json_copy_str(root, "precision", out->kern_precision,
-                           sizeof(out->kern_precision), path);
-    if (rc == OK)
-        rc = read_cpu(out, root, path);
-    if (rc == OK)
-        rc = read_accel(out, root, path);
+        rc = from_json(out, root, path);
     json_decref(root);
+    return rc;
+}
+
+int hetero_profile_write(const struct hetero_profile *p, const char *path)
+{
+    struct hetero_profile *again = mem_new(MEM_OTHER, 1, sizeof(*again));
+    json_t *j = NULL;
+    int rc = again ? hetero_profile_json(p, &j) : ERR_NOMEM;
+
+    if (rc == OK) {
+        rc = from_json(again, j, path);
+        if (rc != OK)
+            rc = err_prefix(ERR_STATE, "the profile is noise and is not written; measure "
+                                       "again, or longer by --min-ms");
+    }
+    if (rc == OK)
+        rc = json_write_file(j, path);
+    json_decref(j);
+    mem_free(again);
     return rc;
 }
 

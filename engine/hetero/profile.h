@@ -68,6 +68,8 @@ void hetero_profile_fini(struct hetero_profile *p);
 MUST int hetero_profile_json(const struct hetero_profile *p, json_t **out);
 /* ERR_FORMAT names the key. */
 MUST int hetero_profile_read(struct hetero_profile *out, const char *path);
+/* ERR_STATE: hetero_profile_read() would refuse it, such as a rate below 0. */
+MUST int hetero_profile_write(const struct hetero_profile *p, const char *path);
 /* As a table for people; mem_free(). */
 MUST int hetero_profile_text(const struct hetero_profile *p, char **out);
 

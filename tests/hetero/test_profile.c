@@ -80,8 +80,7 @@ TEST(written_and_read)
     char *text;
     json_t *j;
 
-    assert_ok(hetero_profile_json(p, &j));
-    assert_ok(json_write_file(j, path));
+    assert_ok(hetero_profile_write(p, path));
     assert_ok(hetero_profile_read(&q, path));
     assert_ok(hetero_profile_machine(&a, &p95_a, p, KERN_BF16, 1, 64));
     assert_ok(hetero_profile_machine(&b, &p95_b, &q, KERN_BF16, 1, 64));
@@ -92,6 +91,13 @@ TEST(written_and_read)
     assert_non_null(strstr(text, "sim: launch"));
     mem_free(text);
 
+    /* Regression: a rate below 0, of a noisy machine, was written, and refused by who read it. */
+    q.cpu[0].fit.line.s_per_unit = -1e-12;
+    assert_err(hetero_profile_write(&q, path), ERR_STATE,
+               "cpu[0]: line.s_per_mac: expected at least 0, found -1e-12");
+    assert_ok(hetero_profile_read(&q, path)); /* the older one is still there */
+
+    assert_ok(hetero_profile_json(p, &j));
     json_object_set_new(json_array_get(json_object_get(j, "cpu"), 0), "n_threads",
                         json_integer(0));
     assert_ok(json_write_file(j, path));

@@ -142,10 +142,10 @@ static int put(const struct profile_flags *f, const struct hetero_profile *p)
 {
     json_t *j = NULL;
     char *text = NULL;
-    int rc = hetero_profile_json(p, &j);
+    int rc = f->out ? hetero_profile_write(p, f->out) : OK;
 
-    if (rc == OK && f->out)
-        rc = json_write_file(j, f->out);
+    if (rc == OK && f->json)
+        rc = hetero_profile_json(p, &j);
     if (rc == OK && f->json)
         rc = cli_print_json(j);
     if (rc == OK && !f->json)
