@@ -8,26 +8,31 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 
 #define KEY_BYTES_MAX 4096
 
 /* ---- the key ---- */
 
-/* The key is the first line of the file, so that an editor or echo may write it. */
+/* The key is the first line of the file, so that an editor or echo may write it. The file may be
+ * a pipe, as a shell makes of --api-key-file <(COMMAND), which is waited for. */
 static int read_key_file(struct http_access *a, const char *path)
 {
-    char *text;
-    size_t n, len;
-    int rc = file_read(&text, &n, path, KEY_BYTES_MAX);
+    char line[KEY_BYTES_MAX + 2];
+    FILE *f = fopen(path, "re");
+    bool is_read;
 
-    if (rc != OK)
-        return rc;
-    for (len = 0; len < n && text[len] && text[len] != '\n' && text[len] != '\r';)
-        len++;
-    a->key = mem_strndup(MEM_OTHER, text, len);
-    mem_free(text);
+    if (!f)
+        return err_set(ERR_IO, "%s: cannot open: %m", path);
+    line[0] = '\0';
+    is_read = fgets(line, sizeof(line), f) != NULL || !ferror(f);
+    fclose(f);
+    if (!is_read)
+        return err_set(ERR_IO, "%s: cannot read", path);
+    if (strlen(line) > KEY_BYTES_MAX)
+        return err_set(ERR_LIMIT, "%s: expected a key of at most %d bytes", path,
+                       KEY_BYTES_MAX);
+    a->key = mem_strndup(MEM_OTHER, line, strcspn(line, "\r\n"));
     return a->key ? OK : ERR_NOMEM;
 }
 

@@ -20,7 +20,8 @@ const struct opt_row http_opt_table[] = {
         "Environment variable that holds the key. Other users of the machine can read "
         "a command line, but not this.",
         .unit = "NAME"),
-    OPT_ROW(STR, api_key_file, NULL, "File whose first line is the key.", .unit = "FILE"),
+    OPT_ROW(STR, api_key_file, NULL, "File or pipe whose first line is the key.",
+            .unit = "FILE"),
     OPT_ROW(
         STR, allow_host, NULL,
         "Names under which clients ask for this server, in their header Host, "

@@ -11,7 +11,8 @@
 #include "base/mem.h"
 #include "http/frame.h"
 
-#define MODELS "/v1/models"
+#define MODELS     "/v1/models"
+#define HOST_BYTES 300
 
 /* ---- the routes that only report ---- */
 
@@ -133,26 +134,46 @@ static const char *header(const struct http_exchange *x, const char *name)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
-/* A browser asks whether a page may send what it wants to send. */
-static bool is_preflight(const struct http_exchange *x, const char *method)
+/* A browser asks whether a page may send what it wants to send, or a client what the server as a
+ * whole can do. */
+static bool only_asks(const struct http_exchange *x, const char *url, const char *method)
 {
-    return strcmp(method, "OPTIONS") == 0 && header(x, "Origin") &&
-           header(x, "Access-Control-Request-Method");
+    return strcmp(method, "OPTIONS") == 0 &&
+           (strcmp(url, "*") == 0 ||
+            (header(x, "Origin") && header(x, "Access-Control-Request-Method")));
+}
+
+/* The path of a target, which may have the form "http://HOST/PATH": that host counts then, not the
+ * header's (RFC 9112, 3.2.2). *host is left alone otherwise. */
+static const char *path_of(const char *url, char host[HOST_BYTES])
+{
+    static const char scheme[] = "http://";
+    const char *name = url + sizeof(scheme) - 1;
+    size_t n;
+
+    if (strncasecmp(url, scheme, sizeof(scheme) - 1) != 0)
+        return url;
+    n = strcspn(name, "/");
+    snprintf(host, HOST_BYTES, "%.*s", n < HOST_BYTES ? (int)n : 0, name);
+    return name[n] ? name + n : "/";
 }
 
 /* 0: the request may go on. */
 static int check_head(const struct http_exchange *x, const char *url, const char *method)
 {
     const struct http_access *a = &x->h->access;
-    const struct route *r = find_route(url);
+    char in_target[HOST_BYTES] = "\n"; /* none */
+    const char *path = path_of(url, in_target);
+    const char *host = *in_target == '\n' ? header(x, "Host") : in_target;
+    const struct route *r = find_route(path);
     bool post = strcmp(method, "POST") == 0;
     bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 
-    if (!http_access_host_ok(a, header(x, "Host")))
+    if (!http_access_host_ok(a, host))
         return MHD_HTTP_MISDIRECTED_REQUEST;
-    if (!http_access_origin_ok(a, header(x, "Origin"), header(x, "Host")))
+    if (!http_access_origin_ok(a, header(x, "Origin"), host))
         return MHD_HTTP_FORBIDDEN;
-    if (is_preflight(x, method))
+    if (only_asks(x, path, method))
         return MHD_HTTP_NO_CONTENT;
     if (a->key && (!r || r->key) && !http_access_has_key(a, x->connection))
         return MHD_HTTP_UNAUTHORIZED;
@@ -243,6 +264,7 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
                                 size_t *n_body, void **exchange)
 {
     struct http_exchange *x = *exchange;
+    char host[HOST_BYTES];
 
     if (!x || http_frame_is_target(x)) {
         const void *target = x;
@@ -263,6 +285,7 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
     }
     if (x->refused)
         return tell_refused(x);
+    url = path_of(url, host);
     return x->prepared ? http_continue(x) : find_route(url)->answer(x, url);
 }
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@
 #include "base/thread.h"
 #include "http/frame.h"
 
-#define BACKLOG 256
+#define BACKLOG     256
+#define OTHER_FILES 32 /* open ones that are no connections: some 20 while it serves */
 /* Bytes that the system holds for a client that does not read. */
 #define SEND_BYTES     (256 << 10)
 #define IDLE_NS        100000000 /* between two checks of *stop while there is nothing to do */
@@ -282,6 +284,22 @@ static void on_log(void *ctx, const char *fmt, va_list args)
     log_debug("libmicrohttpd: %s", line);
 }
 
+/* What the system's limit of open files leaves room for. */
+static unsigned connection_limit(int64_t wanted)
+{
+    struct rlimit r;
+    int64_t room;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur >= (rlim_t)wanted + OTHER_FILES)
+        return (unsigned)wanted;
+    room = r.rlim_cur > OTHER_FILES ? (int64_t)r.rlim_cur - OTHER_FILES : 1;
+    log_warning("open_files", (double)r.rlim_cur, (double)(wanted + OTHER_FILES),
+                "--max-connections %lld: this process may have %lld files open (ulimit "
+                "-n), so %lld connections",
+                (long long)wanted, (long long)r.rlim_cur, (long long)room);
+    return (unsigned)room;
+}
+
 static int start_daemon(struct http *h)
 {
     const struct http_opts *o = h->o;
@@ -291,7 +309,7 @@ static int start_daemon(struct http *h)
             MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
         0, NULL, NULL, http_on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
         MHD_OPTION_LISTEN_SOCKET, h->fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        connection_limit(o->max_connections), MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         (unsigned)o->max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
         MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
         http_on_connection, h, MHD_OPTION_URI_LOG_CALLBACK, http_frame_target, NULL,

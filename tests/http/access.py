@@ -40,6 +40,14 @@ def key_from_elsewhere():
             assert s.post(COMPLETIONS, body, {"Authorization": "Bearer "})[0] == 401
         finally:
             assert s.stop()[0] == 0
+    # Regression: `--api-key-file <(COMMAND)` of a shell, a pipe, was refused.
+    os.mkfifo(path + ".pipe")
+    writer = subprocess.Popen(["sh", "-c", 'echo from-a-pipe >"$1"', "sh", path + ".pipe"])
+    s = Server(sandwich, tiny, "--api-key-file", path + ".pipe")
+    try:
+        assert s.post(COMPLETIONS, body, {"Authorization": "Bearer from-a-pipe"})[0] == 200
+    finally:
+        assert s.stop()[0] == 0 and writer.wait(WAIT_S) == 0
     with open(path, "w") as f:
         f.write("\nsecond line\n")
     for flags, says in ((["--api-key", ""], "found an empty one"), (["--api-key-env", "EMPTY_KEY"], "found an empty one"),
@@ -106,6 +114,19 @@ def port_that_nobody_reads():
     assert r.returncode != 0 and "cannot write the port" in r.stderr, r
 
 
+def more_connections_than_files():
+    """The first that found no file descriptor was lost, and nothing had said that it would be."""
+    limited = ("sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
+    s = Server(sandwich, tiny, "--max-connections", "500", launcher=limited)
+    assert s.ask("GET", "/health")[0] == 200
+    status, err = s.stop()
+    assert status == 0 and err.count("warning: open_files: --max-connections 500: ") == 1, err
+    assert "256 files open (ulimit -n), so 224 connections" in err, err
+    s = Server(sandwich, tiny, "--max-connections", "200", launcher=limited)
+    status, err = s.stop()
+    assert status == 0 and "open_files" not in err, err
+
+
 def on_one(check):
     s = Server(sandwich, tiny)
     try:
@@ -119,4 +140,5 @@ tap.check("the API key from a file or a variable", key_from_elsewhere)
 tap.check("pages of another origin, and names of others", on_one, pages_of_others)
 tap.check("pages that are allowed", cors)
 tap.check("a port that nobody reads", port_that_nobody_reads)
+tap.check("more connections than the system allows files", more_connections_than_files)
 tap.finish()
