@@ -26,6 +26,13 @@ static int days_of_month(int y, int m)
     return days[m - 1] + (m == 2 && is_leap);
 }
 
+/* A minute has a 61st second only where UTC may put one: at the end of June and of December. */
+static bool may_leap(const int f[6])
+{
+    return ((f[1] == 6 && f[2] == 30) || (f[1] == 12 && f[2] == 31)) && f[3] == 23 &&
+           f[4] == 59;
+}
+
 /* Nanoseconds since 1970 of "YYYY-MM-DD hh:mm:ss[.fraction][Z|+00:00]"; -1 if it is none.
  */
 static int64_t parse_time_ns(const char *s)
@@ -47,12 +54,15 @@ static int64_t parse_time_ns(const char *s)
         }
     }
     if (f[0] < 1970 || f[0] > 2200 || f[1] < 1 || f[1] > 12 || f[2] < 1 ||
-        f[2] > days_of_month(f[0], f[1]) || f[3] > 23 || f[4] > 59 || f[5] > 60)
+        f[2] > days_of_month(f[0], f[1]) || f[3] > 23 || f[4] > 59 ||
+        f[5] > 59 + may_leap(f))
         return -1;
     if (*p == '.') {
         int64_t unit = 100000000;
 
-        for (p++; *p >= '0' && *p <= '9'; p++, unit /= 10)
+        if (*++p < '0' || *p > '9')
+            return -1;
+        for (; *p >= '0' && *p <= '9'; p++, unit /= 10)
             frac += (*p - '0') * unit; /* digits below the nanosecond count for nothing */
     }
     if (*p && strcmp(p, "Z") != 0 && strcmp(p, "+00:00") != 0)

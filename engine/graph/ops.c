@@ -1,4 +1,5 @@
 /* The operators: their arguments, and the types, sizes and values of their results. */
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/graph.h"
@@ -34,6 +35,21 @@ int graph_axis(int64_t axis, int rank, int *out)
         return err_set(ERR_FORMAT, "axis %lld of %d axes", (long long)axis, rank);
     *out = (int)(axis < 0 ? axis + rank : axis);
     return OK;
+}
+
+/* Of an error: as a text of a graph has it. */
+#define SIZE_TEXT 24
+static const char *size_text(char out[SIZE_TEXT], int64_t size)
+{
+    snprintf(out, SIZE_TEXT, "%lld", (long long)size);
+    return size == GRAPH_DYNAMIC ? "T" : out;
+}
+
+static int sizes_differ(int64_t x, int64_t y)
+{
+    char a[SIZE_TEXT], b[SIZE_TEXT];
+
+    return err_set(ERR_FORMAT, "sizes %s and %s", size_text(a, x), size_text(b, y));
 }
 
 static int given(struct graph *g, int i)
@@ -245,7 +261,7 @@ MUST static int broadcast(struct graph_shape *out, const struct graph_shape *a,
         int64_t y = d < rank - b->rank ? 1 : b->dim[d - (rank - b->rank)];
 
         if (x != y && x != 1 && y != 1)
-            return err_set(ERR_FORMAT, "sizes %lld and %lld", (long long)x, (long long)y);
+            return sizes_differ(x, y);
         out->dim[d] = x == 1 ? y : x;
     }
     return OK;
@@ -337,8 +353,7 @@ static int infer_matmul(struct graph *g, int i)
     if (a->type != GRAPH_F32 || b->type != GRAPH_F32 || x.rank < 2 || y.rank < 2)
         return wrong("expected two f32 tensors of two axes and more");
     if (x.dim[x.rank - 1] != y.dim[y.rank - 2])
-        return err_set(ERR_FORMAT, "sizes %lld and %lld", (long long)x.dim[x.rank - 1],
-                       (long long)y.dim[y.rank - 2]);
+        return sizes_differ(x.dim[x.rank - 1], y.dim[y.rank - 2]);
     x.rank -= 2;
     y.rank -= 2;
     TRY(broadcast(&v->shape, &x, &y));
@@ -404,15 +419,17 @@ static int infer_attention(struct graph *g, int i)
  * an axis with a size 0 to T are as many as there are tokens. */
 static int slice_size(int64_t size, int64_t begin, int64_t end, int64_t *out)
 {
+    char from[SIZE_TEXT], to[SIZE_TEXT], of[SIZE_TEXT];
     bool last = begin < 0 && end == GRAPH_DYNAMIC && size == GRAPH_DYNAMIC;
     bool tokens = begin == 0 && end == GRAPH_DYNAMIC && size != GRAPH_DYNAMIC;
 
-    *out = last ? -begin : tokens ? GRAPH_DYNAMIC : end - begin;
     if ((last && begin >= INT32_MIN) || tokens ||
-        (begin >= 0 && end > begin && (size == GRAPH_DYNAMIC || end <= size)))
+        (begin >= 0 && end > begin && (size == GRAPH_DYNAMIC || end <= size))) {
+        *out = last ? -begin : tokens ? GRAPH_DYNAMIC : end - begin;
         return OK;
-    return err_set(ERR_FORMAT, "elements %lld to %lld of an axis of %lld",
-                   (long long)begin, (long long)end, (long long)size);
+    }
+    return err_set(ERR_FORMAT, "elements %s to %s of an axis of %s",
+                   size_text(from, begin), size_text(to, end), size_text(of, size));
 }
 
 /* Triples of axis, begin and end; each axis at most once. */

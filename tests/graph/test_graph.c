@@ -488,6 +488,13 @@ TEST(wrong_texts)
             "do not fit");
     refuses("%0 = input x: f32[8]\n%1 = slice(%0; 0, 2, 9)\nreturn %1\n",
             "elements 2 to 9 of an axis of 8");
+    /* Regression: the unknown size was printed as the number that stands for it. */
+    refuses("%0 = input x: f32[T, 2]\n%1 = slice(%0; 0, 2, 1)\nreturn %1\n",
+            "elements 2 to 1 of an axis of T");
+    refuses("%0 = input x: f32[T, 2]\n%1 = slice(%0; 0, 2, T)\nreturn %1\n",
+            "elements 2 to T of an axis of T");
+    refuses("%0 = input x: f32[T]\n%1 = input y: f32[3]\n%2 = add(%0, %1)\nreturn %2\n",
+            "line 3: add: sizes T and 3");
     refuses("%0 = input x: f32[8]\nreturn %0 %0\n", "the end of the line");
     refuses("%0 = const f32[2]: 1\nreturn %0\n", "expected ,");
     refuses("%0 = const f32[1]: nan\nreturn %0\n", "a finite number");
