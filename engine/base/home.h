@@ -3,8 +3,8 @@
  *
  * The programs run from any working directory, from a build folder and from an install
  * prefix. What they write goes to the working directory, what they compile to the user's
- * cache; what they come with is found here. All functions put a path into out[n] and return `out`. If they find nothing, it is
- * `name` itself, which the caller's error then shows.
+ * cache; what they come with is found here. All functions put a path into out[n] and return
+ * `out`. If they find nothing, it is `name` itself, which the caller's error then shows.
  * A path that does not fit is cut, and then is not there. Threads: any. */
 #ifndef BASE_HOME_H
 #define BASE_HOME_H

@@ -71,8 +71,8 @@ static enum MHD_Result check_line(void *arg, enum MHD_ValueKind kind, const char
         h->why = "a header goes on in a further line, or has a NUL byte";
     else if (has_control(value, n_value))
         h->why = "a header's value has a control character";
-    /* Blanks behind a value are no part of it (RFC 9112, 5.1), and the library leaves them there, in
-     * bytes that are the connection's own. Framing is as the library has understood it. */
+    /* Blanks behind a value are no part of it (RFC 9112, 5.1), and the library leaves them there,
+     * in bytes that are the connection's own. Framing is as the library has understood it. */
     else if (strcasecmp(name, "Transfer-Encoding") != 0)
         while (n_value > 0 && (value[n_value - 1] == ' ' || value[n_value - 1] == '\t'))
             ((char *)(uintptr_t)value)[--n_value] = '\0';

@@ -3,7 +3,8 @@
  * The object is kept in a folder that only this user can write, under a name made of two digests:
  * one of the text, the compiler and its flags, and one of the object itself. It is compiled again
  * when any of them differs. A kernel of this process is one more struct kern_variant: the tuner,
- * the driver of products and tests take it like those that are compiled in.   Threads: one; what is built may run in any. */
+ * the driver of products and tests take it like those that are compiled in.
+ * Threads: one; what is built may run in any. */
 #ifndef IR_BUILD_H
 #define IR_BUILD_H
 

@@ -60,8 +60,8 @@ struct topo_tree_opts {
  * above it, or whose nodes are those of the level above it, is merged or left out.
  * Where the machine is not symmetric (hybrid cores, offline or withheld CPUs) the tree is
  * over the largest symmetric subset, by cores and then by PUs: of the kind of core that has
- * most PUs (the more powerful one of two), left-most children first; `note`, which may be NULL, then says in
- * one line what is left out and why ("" otherwise).
+ * most PUs (the more powerful one of two), left-most children first; `note`, which may be
+ * NULL, then says in one line what is left out and why ("" otherwise).
  *   out  owned by the caller, mem_free(); NULL on error
  *   o    NULL: all CPUs, nothing hidden
  * ERR_ARG: none of o->cpus is a CPU of the machine. ERR_NOMEM. */

@@ -56,8 +56,9 @@ __attribute__((format(printf, 2, 3))) static void add_note(struct build *b,
 
 /* The search for the arities that give the most cores, and of those the most PUs, if a node with
  * fewer children than its level's arity is left out and one with more loses the rest: where one
- * thread of a core is missing, the others go without their second before a core goes. Exact: every number of children that occurs
- * is tried, from the PUs up, unless even all nodes left could not beat the best. */
+ * thread of a core is missing, the others go without their second before a core goes. Exact: every
+ * number of children that occurs is tried, from the PUs up, unless even all nodes left could not
+ * beat the best. */
 struct reduction {
     const struct build *b;
     int *kids[LEVELS_MAX]; /* [level][block] children that can stay */
@@ -106,7 +107,8 @@ static int mark_staying(struct reduction *r, int level, int arity)
     return n;
 }
 
-/* Try all arities of this level and those above; each of its children is worth `below`. Small arities first: of two equal subsets the one spread wider wins. */
+/* Try all arities of this level and those above; each of its children is worth `below`. Small
+ * arities first: of two equal subsets the one spread wider wins. */
 static void try_arities(struct reduction *r, int level, int64_t below)
 {
     const int64_t as_core = r->b->level[level].kinds & TOPO_CORE ? r->b->n + 1 : 0;
