@@ -68,9 +68,9 @@ static size_t address_space(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void confine(size_t foreign_bytes)
+static void confine(size_t foreign_bytes, size_t memory_bytes)
 {
-    size_t now = address_space();
+    size_t now = address_space(), fixed = memory_bytes ? memory_bytes : MEMORY_BYTES;
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
     if (null >= 0)
@@ -79,7 +79,7 @@ static void confine(size_t foreign_bytes)
     limit(RLIMIT_CPU, CPU_S + foreign_bytes / BYTES_PER_CPU_S);
     alarm((unsigned)(WALL_S + foreign_bytes / BYTES_PER_CPU_S));
     if (now)
-        limit(RLIMIT_AS, now + MEMORY_BYTES + BYTES_PER_BYTE * foreign_bytes);
+        limit(RLIMIT_AS, now + fixed + BYTES_PER_BYTE * foreign_bytes);
 }
 
 /* The parent's handlers are for its own faults: one that jumps back to a loop of the parent
@@ -108,7 +108,7 @@ static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
     if (!to_parent)
         _exit(127);
     if (c->foreign_bytes)
-        confine(c->foreign_bytes);
+        confine(c->foreign_bytes, c->memory_bytes);
     mem_when_short(exit_short_of_memory);
     child_exit(c->fn(c->ctx, to_parent));
 }

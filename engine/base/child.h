@@ -30,6 +30,7 @@ struct child {
      * are limited to what a sound input of this size can need, and what libraries write
      * to standard error is thrown away. 0: our own data, without limits. */
     size_t foreign_bytes;
+    size_t memory_bytes; /* of these limits the part of memory for any size; 0: 512 MiB */
 };
 
 /* *text: owned by the caller, mem_free(); *n bytes and a NUL that is not counted. NULL on

@@ -263,10 +263,9 @@ MUST static int fill_pus(struct machine *m)
     bool in_order = true;
 
     if (n < 1)
-        return err_set(ERR_FORMAT, "%s: no processing unit in the topology", p->name);
+        return err_set(ERR_FORMAT, "no processing unit in the topology");
     if (n > TOPO_PUS_MAX)
-        return err_set(ERR_LIMIT, "%s: %d processing units, at most %d", p->name, n,
-                       TOPO_PUS_MAX);
+        return err_set(ERR_LIMIT, "%d processing units, at most %d", n, TOPO_PUS_MAX);
     p->pus = mem_new(MEM_OTHER, (size_t)n, sizeof(*p->pus));
     if (!p->pus)
         return ERR_NOMEM;
@@ -276,8 +275,7 @@ MUST static int fill_pus(struct machine *m)
         hwloc_obj_t cluster = cluster_of(m->hw, o);
 
         if (o->os_index > INT_MAX)
-            return err_set(ERR_FORMAT, "%s: processing unit %d has no CPU number",
-                           p->name, i);
+            return err_set(ERR_FORMAT, "processing unit %d has no CPU number", i);
         in_order = in_order && (int)o->os_index == i;
         if (cluster && cluster != last) { /* its CPUs follow each other */
             p->n_clusters++;
@@ -460,6 +458,7 @@ int topo_machine_read(void *ctx, FILE *out)
     struct topo_source *s = ctx;
     struct machine m = {.pub = s->m};
     bool host = s->from == TOPO_HOST || s->from == TOPO_HOST_CPUID;
+    int rc;
 
     TRY(set_environment(s));
     if (hwloc_topology_init(&m.hw) != 0)
@@ -467,7 +466,9 @@ int topo_machine_read(void *ctx, FILE *out)
     TRY(load(&m, s));
     if (s->from == TOPO_HOST_CPUID)
         topo_note(s->m, "hwloc cannot read /sys: described by its processors");
-    TRY(fill(&m));
+    rc = fill(&m);
+    if (rc != OK)
+        return err_prefix(rc, "%s", s->what ? s->what : s->m->name);
     topo_machine_print(s->m, out);
     return host ? print_xml(&m, out) : OK;
 }

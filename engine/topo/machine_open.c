@@ -18,6 +18,8 @@
  * what this host may, since hwloc takes seconds where there are thousands of CPUs. */
 #define NO_FILE_BYTES (1 << 20)
 #define HOST_BYTES    (32 << 20)
+/* Of a file: hwloc takes 3 MB for 256 CPUs, and a number in a small file can ask for 512 MB. */
+#define MEMORY_BYTES ((size_t)64 << 20)
 
 /* A machine as callers see it, and the XML that is kept for topo_machine_xml(). */
 struct machine {
@@ -33,7 +35,8 @@ MUST static int read_in_child(struct machine *m, enum topo_from from, const char
                                 .ctx = &source,
                                 .where = spec,
                                 .if_crash = "hwloc cannot read this topology",
-                                .foreign_bytes = bytes};
+                                .foreign_bytes = bytes,
+                                .memory_bytes = from == TOPO_XML ? MEMORY_BYTES : 0};
     const char *rest;
     char *text;
     size_t n;

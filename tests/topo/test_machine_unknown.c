@@ -2,6 +2,7 @@
 #include "tests/support/tree.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 /* Two packages of two CPUs and a memory node, then further nodes, and what follows them. */
 static const char *write_xml(const char *node1, const char *node2, const char *rest)
@@ -79,6 +80,28 @@ TEST(cpus_without_a_memory_node)
     assert_int_equal(m->pus[2].node, 1);
     assert_null(strstr(m->note, "without a memory node"));
     topo_machine_close(&m);
+}
+
+/* A CPU number of a small file asked for 512 MB, and the refusal named the file's stem only. */
+TEST(memory_of_a_small_file)
+{
+    const char *path = write_xml("", "", "");
+    struct topo_machine *m;
+    struct rusage used;
+    size_t n;
+    char *xml = test_read(path, &n), *text = mem_new(MEM_TEST, n + 12, 1), *at;
+
+    memcpy(text, xml, n);
+    at = strstr(text, "\"PU\" os_index=\"3\"");
+    assert_non_null(at);
+    memmove(at + 24, at + 15, strlen(at + 15) + 1);
+    memcpy(at + 15, "4294967294", 10);
+    test_write(path, text, strlen(text));
+    assert_err(topo_machine_open(&m, path), ERR_FORMAT, path);
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &used), 0);
+    assert_in_range(used.ru_maxrss, 1, 256 << 10); /* KiB */
+    mem_free(xml);
+    mem_free(text);
 }
 
 /* From a node without memory two others are at different distances, in either order. */
