@@ -113,27 +113,13 @@ bool graph_scalar(const struct graph *g, int i, double *x)
     return true;
 }
 
-int graph_n_uses(const struct graph *g, int i)
+void graph_replace(struct graph *g, const int *to)
 {
-    int n = 0;
-
-    for (int k = i + 1; k < g->n; k++)
+    for (int k = 0; k < g->n; k++)
         for (int a = 0; a < g->nodes[k].n_in; a++)
-            n += g->nodes[k].in[a] == i;
+            g->nodes[k].in[a] = to[g->nodes[k].in[a]];
     for (int a = 0; a < g->n_out; a++)
-        n += g->out[a] == i;
-    return n;
-}
-
-void graph_replace(struct graph *g, int from, int to)
-{
-    for (int k = from + 1; k < g->n; k++)
-        for (int a = 0; a < g->nodes[k].n_in; a++)
-            if (g->nodes[k].in[a] == from)
-                g->nodes[k].in[a] = to;
-    for (int a = 0; a < g->n_out; a++)
-        if (g->out[a] == from)
-            g->out[a] = to;
+        g->out[a] = to[g->out[a]];
 }
 
 void graph_become(struct graph *g, int i, const char *op, const int *in, int n_in)
@@ -165,29 +151,36 @@ int graph_become_const(struct graph *g, int i, enum graph_type type,
 }
 
 /* Inputs of the graph stay: they are how it is called. */
-static void drop_unused(struct graph *g)
+MUST static int drop_unused(struct graph *g)
 {
-    int n = 0;
+    int *to = mem_new(MEM_OTHER, (size_t)g->n, sizeof(*to)), n = 0;
 
-    for (int i = g->n - 1; i >= 0; i--) {
-        struct graph_node *v = &g->nodes[i];
+    if (!to)
+        return ERR_NOMEM;
+    for (int a = 0; a < g->n_out; a++)
+        to[g->out[a]] = 1;
+    for (int i = g->n - 1; i >= 0; i--) { /* first: is it used? */
+        const struct graph_node *v = &g->nodes[i];
 
-        if (graph_n_uses(g, i) > 0 || graph_is(g, i, "input"))
-            continue;
-        mem_free(v->data);
-        *v = (struct graph_node){0};
-        /* Its inputs may be unused now: they come before it. */
+        to[i] = to[i] || graph_is(g, i, "input");
+        for (int a = 0; to[i] && a < v->n_in; a++)
+            to[v->in[a]] = 1;
     }
-    for (int i = 0; i < g->n; i++) {
-        if (!g->nodes[i].op)
+    for (int i = 0; i < g->n;
+         i++) { /* then its new number; none reads a node that goes */
+        if (!to[i]) {
+            mem_free(g->nodes[i].data);
             continue;
-        if (n < i) {
-            g->nodes[n] = g->nodes[i];
-            graph_replace(g, i, n);
         }
+        to[i] = n;
+        if (n < i)
+            g->nodes[n] = g->nodes[i];
         n++;
     }
     g->n = n;
+    graph_replace(g, to);
+    mem_free(to);
+    return OK;
 }
 
 int graph_rewrite(struct graph *g, int *n_changes)
@@ -202,16 +195,17 @@ int graph_rewrite_by(struct graph *g, const struct graph_pass *const *passes,
 
     for (int p = 0; n_changes && passes[p]; p++)
         n_changes[p] = 0;
-    drop_unused(g);
-    while (changed) {
+    TRY(drop_unused(g));
+    for (int round = 0; changed && round < GRAPH_ROUNDS_MAX; round++) {
         changed = false;
         for (int p = 0; passes[p]; p++) {
             int n = 0;
 
+            g->n_steps += g->n;
             TRY(passes[p]->run(g, &n));
             if (n == 0)
                 continue;
-            drop_unused(g);
+            TRY(drop_unused(g));
             TRY(infer(g));
             changed = true;
             if (n_changes)

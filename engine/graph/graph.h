@@ -23,11 +23,12 @@
 
 #include "base/err.h"
 
-#define GRAPH_RANK_MAX 8
-#define GRAPH_IN_MAX   8
-#define GRAPH_INTS_MAX 24
-#define GRAPH_NAME_MAX 96
-#define GRAPH_DYNAMIC  INT64_MIN /* the size that is not known: T in a text */
+#define GRAPH_RANK_MAX   8
+#define GRAPH_IN_MAX     8
+#define GRAPH_INTS_MAX   24
+#define GRAPH_NAME_MAX   96
+#define GRAPH_ROUNDS_MAX 50        /* of all passes; graphs of published models take 4 */
+#define GRAPH_DYNAMIC    INT64_MIN /* the size that is not known: T in a text */
 
 enum graph_type { GRAPH_F32, GRAPH_I64 };
 
@@ -57,6 +58,7 @@ struct graph {
     struct graph_node *nodes; /* [n] */
     int n, max;
     int n_out, out[GRAPH_IN_MAX];
+    int64_t n_steps; /* nodes that passes looked at */
 };
 
 /* An operator: a row of the table in ops.c. */
@@ -97,9 +99,8 @@ MUST int graph_add_const(struct graph *g, enum graph_type type,
 bool graph_is(const struct graph *g, int i, const char *op);
 /* The one element of a const f32 or i64. false: the node is something else. */
 bool graph_scalar(const struct graph *g, int i, double *x);
-int graph_n_uses(const struct graph *g, int i); /* as input or as a result of the graph */
-/* Whoever used `from` uses `to`, an earlier node, instead. */
-void graph_replace(struct graph *g, int from, int to);
+/* Whoever used node i uses to[i], an earlier node or i itself, instead. */
+void graph_replace(struct graph *g, const int *to);
 /* Make node i another operator on earlier nodes; its old data are freed. Its type and sizes
  * must stay. */
 void graph_become(struct graph *g, int i, const char *op, const int *in, int n_in);
@@ -116,7 +117,8 @@ struct graph_pass {
 };
 extern const struct graph_pass *const graph_passes[];
 
-/* The passes in turn, until none changes anything; unused nodes are dropped after each.
+/* The passes in turn, until none changes anything, or GRAPH_ROUNDS_MAX times, so that the work is
+ * linear in the nodes; unused nodes are dropped after each.
  *   passes     ends with NULL
  *   n_changes  [number of passes] how often each did something, may be NULL */
 MUST int graph_rewrite_by(struct graph *g, const struct graph_pass *const *passes,

@@ -22,16 +22,6 @@ bool graph_match_scalar(const struct graph *g, int i, const char *op, int *other
     return commutes(op) && graph_scalar(g, in[0], x);
 }
 
-bool graph_match_other(const struct graph *g, int i, const char *op, int one, int *other)
-{
-    const int *in = g->nodes[i].in;
-
-    if (!graph_is(g, i, op) || (in[0] != one && in[1] != one))
-        return false;
-    *other = in[0] == one ? in[1] : in[0];
-    return true;
-}
-
 bool graph_match_last_axis(const struct graph *g, int i)
 {
     int rank = g->nodes[g->nodes[i].in[0]].shape.rank;

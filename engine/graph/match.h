@@ -8,8 +8,6 @@
  * element. Of sub, div and pow the const has to be the second. */
 bool graph_match_scalar(const struct graph *g, int i, const char *op, int *other,
                         double *x);
-/* Is node i add or mul with `one` as an input? Gives the other. */
-bool graph_match_other(const struct graph *g, int i, const char *op, int one, int *other);
 /* The node's axis, counted from the front, is the last of its input. */
 bool graph_match_last_axis(const struct graph *g, int i);
 /* Node w is a vector with an element for each of x's last axis. */

@@ -27,8 +27,10 @@ struct graph_onnx {
     struct map places; /* hash of a name -> its place among values */
     int n_values, max_values;
     struct onnx_value *values;
+    struct map weight_places; /* hash of its name -> its place among weights */
     int n_weights, max_weights;
     struct onnx_weight *weights;
+    struct onnx_node node; /* the one that is read */
 };
 
 /* ---- names ---- */
@@ -215,10 +217,11 @@ static int read_input(struct graph_onnx *o, struct graph_wire w)
 
 static const struct onnx_weight *find_weight(const struct graph_onnx *o, const char *name)
 {
-    for (int i = 0; i < o->n_weights; i++)
-        if (strcmp(o->weights[i].name, name) == 0)
-            return &o->weights[i];
-    return NULL;
+    int64_t place;
+
+    if (!map_find(&o->weight_places, hash_bytes(name, strlen(name)), &place))
+        return NULL;
+    return strcmp(o->weights[place].name, name) == 0 ? &o->weights[place] : NULL;
 }
 
 static int put_weight(struct graph_onnx *o, const struct onnx_tensor *t, int *node)
@@ -239,7 +242,7 @@ static int put_weight(struct graph_onnx *o, const struct onnx_tensor *t, int *no
     TRY(own_name(t->name, w->name));
     if (find_weight(o, w->name))
         return err_set(ERR_FORMAT, "two tensors are \"%s\"", w->name);
-    o->n_weights++;
+    TRY(map_put(&o->weight_places, hash_bytes(w->name, strlen(w->name)), o->n_weights++));
     return put_given(&o->g, "weight", w->name, GRAPH_F32, &t->shape, node);
 }
 
@@ -282,19 +285,15 @@ static int read_output(struct graph_onnx *o, struct graph_wire w)
 static int read_a_node(struct graph_onnx *o, struct graph_wire w)
 {
     size_t offset = (size_t)(w.at - w.base);
-    struct onnx_node *v = mem_new(MEM_OTHER, 1, sizeof(*v)); /* large for a stack */
-    int rc;
+    struct onnx_node *v = &o->node;
+    int rc = graph_onnx_read_node(w, v);
 
-    if (!v)
-        return ERR_NOMEM;
-    rc = graph_onnx_read_node(w, v);
     if (rc == OK)
         rc = convert_node(o, v);
     if (rc != OK)
         rc = err_prefix(rc, "offset %zu: node \"%.*s\", %.*s", offset,
                         onnx_shown(v->name), v->name.p ? v->name.p : "",
                         onnx_shown(v->op), v->op.p ? v->op.p : "");
-    mem_free(v);
     return rc;
 }
 
@@ -388,6 +387,7 @@ void graph_onnx_close(struct graph_onnx **f)
         return;
     graph_fini(&o->g);
     map_fini(&o->places);
+    map_fini(&o->weight_places);
     mem_free(o->values);
     mem_free(o->weights);
     mem_free(o);

@@ -373,7 +373,8 @@ int graph_onnx_read_node(struct graph_wire w, struct onnx_node *v)
     struct graph_wire_field f;
     bool more;
 
-    *v = (struct onnx_node){0};
+    memset(v, 0,
+           offsetof(struct onnx_node, attrs)); /* those are long, and few are read */
     for (;;) {
         TRY(graph_wire_next(&w, &f, &more));
         if (!more)

@@ -14,32 +14,30 @@ static bool is_made(const struct graph_node *v)
     return v->n_in > 0;
 }
 
-/* Is node i nothing but the sizes that others get? Gives one of these. */
-static bool only_sizes(const struct graph *g, int i, int *user)
+/* Of each node that is nothing but the sizes that others get one of these; else it itself, or 0. */
+static void find_users(const struct graph *g, int *user)
 {
-    *user = -1;
-    for (int k = i + 1; k < g->n; k++)
+    for (int k = 0; k < g->n; k++)
         for (int a = 0; a < g->nodes[k].n_in; a++) {
-            if (g->nodes[k].in[a] != i)
-                continue;
-            if (a != 1 || !(graph_is(g, k, "reshape") || graph_is(g, k, "expand")))
-                return false;
-            if (*user >= 0 && !graph_match_same_size(g, k, *user))
-                return false;
-            *user = k;
+            int i = g->nodes[k].in[a];
+            bool sizes =
+                a == 1 && (graph_is(g, k, "reshape") || graph_is(g, k, "expand"));
+
+            if (!sizes || (user[i] > 0 && !graph_match_same_size(g, k, user[i])))
+                user[i] = i;
+            else if (user[i] == 0)
+                user[i] = k;
         }
     for (int a = 0; a < g->n_out; a++)
-        if (g->out[a] == i)
-            return false;
-    return *user >= 0;
+        user[g->out[a]] = g->out[a];
 }
 
 /* The dynamic size is -1 then, and what was left for a size has one. */
-static int fold_value(struct graph *g, int i, int *n_changes)
+static int fold_value(struct graph *g, int i, int user, int *n_changes)
 {
     struct graph_node *v = &g->nodes[i];
     double data[GRAPH_RANK_MAX];
-    int n_dynamic = 0, n_left = 0, user;
+    int n_dynamic = 0, n_left = 0;
 
     for (int k = 0; k < v->n_value; k++) {
         data[k] = (double)v->value[k];
@@ -48,7 +46,7 @@ static int fold_value(struct graph *g, int i, int *n_changes)
     if (n_dynamic > 0) {
         const struct graph_shape *to;
 
-        if (!only_sizes(g, i, &user))
+        if (user <= i)
             return OK;
         to = &g->nodes[user].shape;
         if (to->rank != v->n_value)
@@ -112,17 +110,23 @@ static bool has_consts_only(const struct graph *g, int i)
 
 static int run(struct graph *g, int *n_changes)
 {
-    for (int i = 0; i < g->n; i++) {
+    int *user = mem_new(MEM_OTHER, (size_t)g->n, sizeof(*user));
+    int rc = user ? OK : ERR_NOMEM;
+
+    if (rc == OK)
+        find_users(g, user);
+    for (int i = 0; i < g->n && rc == OK; i++) {
         struct graph_node *v = &g->nodes[i];
 
         if (!is_made(v))
             continue;
         if (v->type == GRAPH_I64 && v->n_value >= 0)
-            TRY(fold_value(g, i, n_changes));
+            rc = fold_value(g, i, user[i], n_changes);
         else if (has_consts_only(g, i))
-            TRY(fold_computed(g, i, n_changes));
+            rc = fold_computed(g, i, n_changes);
     }
-    return OK;
+    mem_free(user);
+    return rc;
 }
 
 const struct graph_pass graph_pass_fold = {

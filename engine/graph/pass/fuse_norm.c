@@ -3,6 +3,7 @@
  *   rms_norm    x / sqrt(mean of squares + eps) * w, in three spellings: a division, a product
  *               with the reciprocal of the root, a product with a power of -0.5
  * Paper: MNN-LLM III-D. */
+#include "base/mem.h"
 #include "graph/match.h"
 
 /* The mean of d's squares along the last axis. */
@@ -86,7 +87,8 @@ static bool is_scaled(const struct graph *g, int i, int *d, int *w, double *eps)
     return false;
 }
 
-static bool fuse_layer_norm(struct graph *g, int i)
+/* Marks the product that it is made of: to what else reads that, it is an RMSNorm afterwards. */
+static bool fuse_layer_norm(struct graph *g, int i, bool *is_middle)
 {
     int d, w, x;
     double eps;
@@ -98,6 +100,7 @@ static bool fuse_layer_norm(struct graph *g, int i)
 
         if (is_scaled(g, g->nodes[i].in[1 - a], &d, &w, &eps) && is_centred(g, d, &x) &&
             graph_match_scale(g, b, x)) {
+            is_middle[g->nodes[i].in[1 - a]] = true;
             graph_become(g, i, "layer_norm", (int[]){x, w, b}, 3);
             g->nodes[i].x = eps;
             return true;
@@ -106,25 +109,12 @@ static bool fuse_layer_norm(struct graph *g, int i)
     return false;
 }
 
-/* A node before it may still turn out to be the middle of a LayerNorm. */
-static bool feeds_layer_norm(const struct graph *g, int i, int d)
-{
-    int x, other;
-
-    if (!is_centred(g, d, &x))
-        return false;
-    for (int k = i + 1; k < g->n; k++)
-        if (graph_match_other(g, k, "add", i, &other) && graph_match_scale(g, other, x))
-            return true;
-    return false;
-}
-
 static bool fuse_rms_norm(struct graph *g, int i)
 {
     int d, w;
     double eps;
 
-    if (!is_scaled(g, i, &d, &w, &eps) || feeds_layer_norm(g, i, d))
+    if (!is_scaled(g, i, &d, &w, &eps))
         return false;
     graph_become(g, i, "rms_norm", (int[]){d, w}, 2);
     g->nodes[i].x = eps;
@@ -133,8 +123,15 @@ static bool fuse_rms_norm(struct graph *g, int i)
 
 static int run(struct graph *g, int *n_changes)
 {
+    bool *is_middle = mem_new(MEM_OTHER, (size_t)g->n, sizeof(*is_middle));
+
+    if (!is_middle)
+        return ERR_NOMEM;
     for (int i = 0; i < g->n; i++)
-        *n_changes += fuse_layer_norm(g, i) || fuse_rms_norm(g, i);
+        *n_changes += fuse_layer_norm(g, i, is_middle);
+    for (int i = 0; i < g->n; i++)
+        *n_changes += !is_middle[i] && fuse_rms_norm(g, i);
+    mem_free(is_middle);
     return OK;
 }
 

@@ -1,6 +1,9 @@
 /* Nodes that compute the same are one: common subexpressions.   Paper: MNN-LLM III-E. */
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/mem.h"
 #include "graph/graph.h"
 
 static bool commutes(const struct graph_node *v)
@@ -30,18 +33,58 @@ static bool same(const struct graph_node *a, const struct graph_node *b)
     return same_inputs(a, b);
 }
 
+/* Equal of nodes that are the same; +0 and -0 are. */
+static uint64_t hash_of(const struct graph_node *v)
+{
+    uint64_t h[] = {hash_bytes(v->name, strlen(v->name)),
+                    hash_bytes(v->ints, (size_t)v->n_ints * sizeof(v->ints[0])),
+                    0,
+                    (uint64_t)(uintptr_t)v->op,
+                    hash_bytes(v->shape.dim, (size_t)v->shape.rank * sizeof(int64_t)),
+                    0};
+    double x = v->x + 0.0;
+
+    for (int a = 0; a < v->n_in; a++) /* in any order, as some commute */
+        h[2] += hash_u64((uint64_t)v->in[a]);
+    if (v->data)
+        h[3] += hash_bytes(v->data, (size_t)graph_n_elements(&v->shape) * sizeof(double));
+    memcpy(&h[5], &x, sizeof(x));
+    return hash_bytes(h, sizeof(h));
+}
+
+/* The nodes before i are looked up by their hashes: one for each, since those of unequal nodes are
+ * different but for a probability of 2^-60, in which case a node stays. */
+static int merge(struct graph *g, struct map *seen, int *to, int *n_changes)
+{
+    for (int i = 0; i < g->n; i++) {
+        struct graph_node *v = &g->nodes[i];
+        uint64_t h;
+        int64_t k;
+
+        for (int a = 0; a < v->n_in; a++)
+            v->in[a] = to[v->in[a]];
+        to[i] = i;
+        h = hash_of(v);
+        if (!map_find(seen, h, &k))
+            TRY(map_put(seen, h, i));
+        else if (same(v, &g->nodes[k]) && !graph_is(g, i, "input")) {
+            to[i] = (int)k;
+            ++*n_changes;
+        }
+    }
+    graph_replace(g, to);
+    return OK;
+}
+
 static int run(struct graph *g, int *n_changes)
 {
-    for (int i = 1; i < g->n; i++)
-        for (int k = 0; k < i; k++) {
-            if (!same(&g->nodes[i], &g->nodes[k]) || graph_n_uses(g, i) == 0 ||
-                graph_is(g, i, "input"))
-                continue;
-            graph_replace(g, i, k);
-            ++*n_changes;
-            break;
-        }
-    return OK;
+    int *to = mem_new(MEM_OTHER, (size_t)g->n, sizeof(*to));
+    struct map seen = {0};
+    int rc = to ? merge(g, &seen, to, n_changes) : ERR_NOMEM;
+
+    map_fini(&seen);
+    mem_free(to);
+    return rc;
 }
 
 const struct graph_pass graph_pass_merge = {
