@@ -18,6 +18,8 @@
 #define REGEX_MAX_BYTES 4096
 #define PARENS_MAX      50
 #define STEPS           10000000u
+#define STEPS_PER_BYTE  32 /* a text of spaces takes 18 by the published expressions */
+#define WINDOW          128 /* bytes that a match sees first, and its first limit on steps */
 #define HEAP_LIMIT_KIB  20000
 #define JIT_STACK_BYTES (512 << 10)
 
@@ -112,7 +114,7 @@ static int spell_spaces(struct text *out, const char *regex, size_t n)
     return out->rc;
 }
 
-static int compile_own(struct tok *t, const char *regex, size_t n)
+static int compile_own(struct tok *t, const char *regex, size_t n, bool known)
 {
     pcre2_general_context *gc = NULL;
     pcre2_compile_context *cc = NULL;
@@ -140,8 +142,10 @@ static int compile_own(struct tok *t, const char *regex, size_t n)
                      (const char *)text);
         goto out;
     }
-    /* Where the system forbids generated code the interpreter does the same, slower. */
-    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+    /* Where the system forbids generated code the interpreter does the same, slower. It alone counts
+     * each step back into a repetition, so that a stranger's expression is left to it. */
+    if (known)
+        (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     t->expr[t->n_expr++] = code;
     rc = OK;
 out:
@@ -150,7 +154,7 @@ out:
     return rc;
 }
 
-static int compile(struct tok *t, const char *regex, size_t n)
+static int compile(struct tok *t, const char *regex, size_t n, bool known)
 {
     struct text own = {0};
     int rc = n > REGEX_MAX_BYTES
@@ -160,19 +164,19 @@ static int compile(struct tok *t, const char *regex, size_t n)
                  : spell_spaces(&own, regex, n);
 
     if (rc == OK)
-        rc = compile_own(t, own.p ? own.p : "", own.n);
+        rc = compile_own(t, own.p ? own.p : "", own.n, known);
     text_fini(&own);
     return rc;
 }
 
 static int use(struct tok *t, const struct pre *p)
 {
-    int rc = compile(t, p->regex, strlen(p->regex));
+    int rc = compile(t, p->regex, strlen(p->regex), true);
 
     snprintf(t->kind, sizeof(t->kind), "bpe/%s", p->name);
     t->whole_word = t->whole_word || p->whole_word;
     for (int i = 0; rc == OK && i < 3 && p->then[i]; i++)
-        rc = compile(t, p->then[i], strlen(p->then[i]));
+        rc = compile(t, p->then[i], strlen(p->then[i]), true);
     return rc;
 }
 
@@ -196,7 +200,7 @@ int tok_pre_regex(struct tok *t, const char *regex, size_t n)
             memcmp(pres[k].regex, regex, n) == 0)
             return use(t, &pres[k]);
     snprintf(t->kind, sizeof(t->kind), "bpe/custom");
-    return compile(t, regex, n);
+    return compile(t, regex, n, false);
 }
 
 const char *tok_pre_text(const char *name)
@@ -217,12 +221,6 @@ void tok_pre_fini(struct tok *t)
 
 /* --- matching */
 
-/* `\s*[\r\n]+` looks back over a run of spaces once: steps in proportion to the text. */
-static uint32_t step_limit(size_t n)
-{
-    return n < (UINT32_MAX - STEPS) / 8 ? (uint32_t)(STEPS + 8 * n) : UINT32_MAX;
-}
-
 static int work_init(struct tok_work *w)
 {
     pcre2_general_context *gc = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
@@ -240,6 +238,7 @@ static int work_init(struct tok_work *w)
     if (!whole || !w->match_ctx)
         return ERR_NOMEM;
     pcre2_set_heap_limit(w->match_ctx, HEAP_LIMIT_KIB);
+    w->max_steps = STEPS;
     pcre2_jit_stack_assign(w->match_ctx, NULL,
                            w->jit_stack); /* NULL: the machine's 32 K */
     return OK;
@@ -253,6 +252,56 @@ void tok_pre_work_fini(struct tok_work *w)
     pcre2_match_context_free(w->match_ctx);
 }
 
+/* Find expression k in s[n] at or after *at; its place is in the ovector. PCRE2's own limit is one
+ * for each place where a match may begin, and does not count the bytes that loops read, so that
+ * the work could grow with the square of the text. Here a match sees a window, of which PCRE2 says
+ * whether the answer depends on what is behind it, and has few steps. Where these do not suffice,
+ * a match is tried at *at alone with twice as many. Windows and tries add up to n_steps, which is
+ * the work but for a constant factor, and has a limit in proportion to the text. false with *rc
+ * OK: there is no match. */
+static bool find(struct tok_work *w, int k, const char *s, size_t n, size_t *at, int *rc)
+{
+    const PCRE2_SIZE *v = pcre2_get_ovector_pointer(w->match[k]);
+    uint32_t steps = WINDOW;
+    size_t window = WINDOW;
+    int m = PCRE2_ERROR_NOMATCH;
+
+    while (*at < n && w->n_steps <= w->max_steps) {
+        size_t end = n - *at > window ? *at + window : n;
+        bool alone = steps > WINDOW;
+
+        while (end < n && ((unsigned char)s[end] & 0xC0) == 0x80)
+            end++;
+        pcre2_set_match_limit(w->match_ctx, steps);
+        m = pcre2_match(w->t->expr[k], (PCRE2_SPTR)s, end, *at,
+                        PCRE2_NO_UTF_CHECK | (end < n ? PCRE2_PARTIAL_HARD : 0) |
+                            (alone ? PCRE2_ANCHORED : 0),
+                        w->match[k], w->match_ctx);
+        w->n_steps += (alone ? steps : 1) + (m >= 0 ? v[1] : end) - *at;
+        if (m == PCRE2_ERROR_MATCHLIMIT) {
+            steps *= steps < UINT32_MAX / 2 ? 2 : 1;
+        } else if (m == PCRE2_ERROR_PARTIAL) {
+            window *= 2;
+        } else if (m < 0 && m != PCRE2_ERROR_NOMATCH) {
+            break;
+        } else if (m < 0 && alone) {
+            *at += (size_t)utf8_len(s + *at, n - *at);
+            steps = window = WINDOW;
+        } else if (end < n && (m < 0 || v[0] == end)) {
+            *at = end; /* no match begins in the window */
+        } else {
+            return m >= 0;
+        }
+    }
+    if (*at < n)
+        *rc = m == PCRE2_ERROR_NOMEMORY
+                  ? ERR_NOMEM
+                  : err_set(ERR_LIMIT,
+                            "pre-tokenizer: matching at byte %zu exceeds a limit (%d)",
+                            *at, m);
+    return false;
+}
+
 /* Cut valid UTF-8 by the expressions from `k` on; the depth is at most TOK_EXPR_MAX. */
 static int cut(struct tok_work *w, int k, const char *s, size_t n)
 {
@@ -262,16 +311,10 @@ static int cut(struct tok_work *w, int k, const char *s, size_t n)
     if (k == w->t->n_expr)
         return tok_word(w, s, n);
     while (at < n && rc == OK) {
-        PCRE2_SIZE *v = pcre2_get_ovector_pointer(w->match[k]);
-        int m = pcre2_match(w->t->expr[k], (PCRE2_SPTR)s, n, at, PCRE2_NO_UTF_CHECK,
-                            w->match[k], w->match_ctx);
+        const PCRE2_SIZE *v = pcre2_get_ovector_pointer(w->match[k]);
 
-        if (m == PCRE2_ERROR_NOMATCH)
+        if (!find(w, k, s, n, &at, &rc))
             break;
-        if (m < 0)
-            return err_set(m == PCRE2_ERROR_NOMEMORY ? ERR_NOMEM : ERR_LIMIT,
-                           "pre-tokenizer: matching at byte %zu exceeds a limit (%d)", at,
-                           m);
         if (v[1] <= v[0] || v[0] < done) { /* an empty match cuts nothing */
             at = v[1] > at ? v[1] : at;
             at += at < n ? (size_t)utf8_len(s + at, n - at) : 0;
@@ -305,7 +348,7 @@ int tok_pre_words(struct tok_work *w, const char *s, size_t n)
             if (i < n)
                 len = utf8_len(s + i, n - i);
         }
-        pcre2_set_match_limit(w->match_ctx, step_limit(i - from));
+        w->max_steps += STEPS_PER_BYTE * (i - from);
         rc = valid ? cut(w, 0, s + from, i - from) : tok_word(w, s + from, i - from);
     }
     return rc;

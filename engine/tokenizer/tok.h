@@ -159,6 +159,7 @@ struct tok_work {
     struct pcre2_real_match_data_8 *match[TOK_EXPR_MAX];
     struct pcre2_real_match_context_8 *match_ctx;
     struct pcre2_real_jit_stack_8 *jit_stack;
+    uint64_t n_steps, max_steps; /* of matching, in all of the text */
 };
 MUST int tok_ids_push(struct tok_ids *v, int32_t id);
 
