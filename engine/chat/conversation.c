@@ -20,6 +20,7 @@ struct chat {
     struct chat_template *usual, *tool_use; /* tool_use: NULL where there is none */
     json_t *tokens;                         /* object: bos_token ... by name */
     bool typed;     /* contents are lists of parts for it, never texts */
+    bool lists;     /* it writes all parts of a list */
     bool developer; /* it knows this role */
     char origin[300];
 };
@@ -405,22 +406,30 @@ static int render(const struct chat *c, const struct chat_template *t,
                   struct chat_conversation *in, const json_t *messages,
                   struct chat_prompt *out);
 
-/* Whether the text of a user's message is in what the template writes. */
-static int writes(const struct chat *c, bool typed, bool *found)
+/* Whether the text of a user's message is in what the template writes, as it stands: in a list
+ * that is written as a value the newline is an escape. n_parts 0: the content is a text. */
+static int writes(const struct chat *c, int n_parts, bool *found)
 {
-    static const char mark[] = "a text that only this message has";
-    json_t *m = typed ? json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content",
-                                  "type", "text", "text", mark)
-                      : json_pack("[{s:s, s:s}]", "role", "user", "content", mark);
+    static const char mark[] = "a text that only\nthis message has", first[] = "a\npart";
+    json_t *m = json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type",
+                          "text", "text", mark);
+    json_t *user = json_array_get(m, 0);
     struct chat_conversation in = {.messages = m, .max_bytes = 1 << 20};
     struct chat_prompt p = {0};
     int rc = m ? OK : err_set(ERR_NOMEM, "no memory for a message");
 
     *found = false;
+    if (rc == OK && n_parts != 1 &&
+        (n_parts == 0 ? json_object_set_new(user, "content", json_string(mark))
+                      : json_array_insert_new(
+                            json_object_get(user, "content"), 0,
+                            json_pack("{s:s, s:s}", "type", "text", "text", first))) != 0)
+        rc = err_set(ERR_NOMEM, "no memory for a message");
     if (rc == OK)
         rc = render(c, c->usual, &in, m, &p);
     if (rc == OK)
-        *found = p.text.p && memmem(p.text.p, p.text.n, mark, sizeof(mark) - 1);
+        *found = p.text.p && memmem(p.text.p, p.text.n, mark, sizeof(mark) - 1) &&
+                 (n_parts < 2 || memmem(p.text.p, p.text.n, first, sizeof(first) - 1));
     chat_prompt_fini(&p);
     json_decref(m);
     return rc == ERR_NOMEM ? rc : OK;
@@ -429,12 +438,12 @@ static int writes(const struct chat *c, bool typed, bool *found)
 /* Some templates expect a content to be a list of parts, and write nothing of a text. */
 static int find_type(struct chat *c)
 {
-    bool text, parts;
+    bool text, part;
 
-    TRY(writes(c, false, &text));
-    TRY(writes(c, true, &parts));
-    c->typed = !text && parts;
-    return OK;
+    TRY(writes(c, 0, &text));
+    TRY(writes(c, 1, &part));
+    c->typed = !text && part;
+    return writes(c, 2, &c->lists);
 }
 
 int chat_open(struct chat **out, const struct chat_opts *o)
@@ -489,8 +498,8 @@ const char *chat_origin(const struct chat *c)
 
 /* ---- messages as templates expect them ---- */
 
-/* A content in parts as one text, or as parts. */
-static int put_parts(json_t *m, const json_t *parts, size_t i, bool typed)
+/* A content in parts: as it is, or (glue) as one text. */
+static int put_parts(json_t *m, const json_t *parts, size_t i, bool glue)
 {
     struct text all = {0};
     int rc = OK;
@@ -510,7 +519,7 @@ static int put_parts(json_t *m, const json_t *parts, size_t i, bool typed)
     }
     if (rc == OK)
         rc = all.rc;
-    if (rc == OK && !typed &&
+    if (rc == OK && glue &&
         json_object_set_new(m, "content", json_stringn(all.p ? all.p : "", all.n)) != 0)
         rc = err_set(ERR_NOMEM, "no memory for a message");
     text_fini(&all);
@@ -521,8 +530,12 @@ static int put_content(const struct chat *c, json_t *m, size_t i)
 {
     json_t *v = json_object_get(m, "content");
 
+    if (json_is_array(v)) {
+        TRY(put_parts(m, v, i, !c->lists));
+        v = json_object_get(m, "content");
+    }
     if (json_is_array(v))
-        return put_parts(m, v, i, c->typed);
+        return OK;
     if (json_is_string(v) && c->typed) {
         v = json_pack("[{s:s, s:O}]", "type", "text", "text", v);
         return v && json_object_set_new(m, "content", v) == 0

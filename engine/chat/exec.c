@@ -22,7 +22,7 @@ void chat_assign(struct chat_run *r, int name, struct chat_value v)
     struct chat_scope *s = r->scope;
     struct chat_var *grown;
 
-    if (r->rc != OK)
+    if (!chat_step(r, (size_t)s->n))
         return;
     for (int i = 0; i < s->n; i++) {
         if (s->var[i].name != name)
@@ -44,11 +44,14 @@ void chat_assign(struct chat_run *r, int name, struct chat_value v)
 
 static struct chat_var *lookup(struct chat_run *r, int name)
 {
-    for (struct chat_scope *s = r->scope; s; s = s->parent)
-        for (int i = 0; i < s->n; i++)
+    struct chat_var *found = NULL;
+    size_t n = 0;
+
+    for (struct chat_scope *s = r->scope; s && !found; s = s->parent)
+        for (int i = 0; i < s->n && !found; i++, n++)
             if (s->var[i].name == name)
-                return &s->var[i];
-    return NULL;
+                found = &s->var[i];
+    return chat_step(r, n) ? found : NULL;
 }
 
 static void assign_attr(struct chat_run *r, const struct chat_node *target,
@@ -120,7 +123,7 @@ static bool passes(struct chat_run *r, struct chat_loop *l, struct chat_value it
 
 static bool pull(struct chat_run *r, struct chat_loop *l, struct chat_value *out)
 {
-    if (l->ahead && l->at_ahead < l->ahead->n) {
+    if (l->ahead && l->at_ahead < l->ahead->n && chat_step(r, 1)) {
         *out = l->ahead->v[l->at_ahead++];
         return true;
     }
@@ -196,7 +199,7 @@ struct chat_value chat_loop_attr(struct chat_run *r, struct chat_loop *l,
     if (chat_str_is(name, "revindex0"))
         return chat_int(left, false);
     if (chat_str_is(name, "depth") || chat_str_is(name, "depth0"))
-        return chat_int(name.n == 5, false);
+        return chat_int(l->depth0 + (name.n == 5), false);
     return chat_undefined(name);
 }
 
@@ -309,7 +312,7 @@ call_strftime(struct chat_run *r, const struct chat_node *call)
     n = strftime(text, sizeof(text), format, &tm);
     if (n == 0 && v.s.n > 0)
         return chat_fail(r, ERR_LIMIT, "strftime_now: \"%s\" gives nothing", format);
-    chat_add_like(&b, text, n, !chat_is_user(v));
+    chat_add_like(&b, text, n, !chat_is_user(r, v));
     return chat_text(chat_built(&b));
 }
 
@@ -355,7 +358,7 @@ static void bind(struct chat_run *r, const struct chat_node *macro,
         if (has)
             chat_assign(r, p->name, values->v[i]);
         k = 0;
-        for (const struct chat_node *j = named; j; j = j->next, k++) {
+        for (const struct chat_node *j = named; j && chat_step(r, 0); j = j->next, k++) {
             if (j->value.s.n != name.n || memcmp(j->value.s.p, name.p, name.n) != 0)
                 continue;
             if (has)
@@ -378,7 +381,7 @@ static void check_named(struct chat_run *r, const struct chat_node *macro,
     for (const struct chat_node *j = named; j; j = j->next) {
         const struct chat_node *p = macro->a;
 
-        for (; p; p = p->next) {
+        for (; p && chat_step(r, 0); p = p->next) {
             struct chat_str name = r->t->names[p->name];
 
             if (j->value.s.n == name.n && memcmp(j->value.s.p, name.p, name.n) == 0)
@@ -398,7 +401,7 @@ static void bind_caller(struct chat_run *r, const struct chat_node *macro,
 
     if (caller && !macro->uses_caller)
         chat_fail(r, ERR_ARG, "a call block of a macro that does not use its caller");
-    else if (macro->uses_caller)
+    else if (macro->uses_caller && chat_step(r, (size_t)r->t->n_names))
         chat_assign(r, chat_name_of(r->t, name.p, name.n),
                     caller ? *caller : chat_undefined(name));
 }
@@ -449,6 +452,9 @@ static struct chat_value call_macro(struct chat_run *r, struct chat_value macro,
     return chat_text(chat_built(&out));
 }
 
+static struct chat_value call_loop(struct chat_run *r, const struct chat_loop *l,
+                                   const struct chat_node *call);
+
 /* A call, also of a call block, which has a caller. */
 static struct chat_value eval_call(struct chat_run *r, const struct chat_node *n,
                                    const struct chat_value *caller)
@@ -466,6 +472,8 @@ static struct chat_value eval_call(struct chat_run *r, const struct chat_node *n
     if (callee.kind == CHAT_MACRO)
         return call_macro(r, callee, n, caller);
     r->at = n;
+    if (!caller && callee.kind == CHAT_LOOP && callee.loop->node->recursive)
+        return call_loop(r, callee.loop, n);
     if (caller && callee.kind == CHAT_METHOD)
         return chat_fail(r, ERR_ARG, "a call block of what is not a macro");
     if (callee.kind == CHAT_METHOD && n->a->kind == NODE_NAME && name.n < sizeof(text)) {
@@ -492,24 +500,21 @@ static void exec_scoped(struct chat_run *r, const struct chat_node *list)
     r->scope = scope;
 }
 
-static void exec_for(struct chat_run *r, const struct chat_node *n)
+static void run_loop(struct chat_run *r, const struct chat_node *n,
+                     struct chat_value items, int64_t depth)
 {
-    static const struct chat_str loop_name = {"loop", NULL, 4};
     struct chat_scope *scope = r->scope;
     struct chat_loop *l = chat_new(r, 1, sizeof(*l));
-    struct chat_value items = chat_eval(r, n->b);
-    int name = chat_name_of(r->t, loop_name.p, loop_name.n);
 
     r->at = n;
     if (!l || r->rc != OK)
         return;
-    *l = (struct chat_loop){.node = n, .outer = scope, .index0 = -1};
+    *l = (struct chat_loop){.node = n, .outer = scope, .depth0 = depth, .index0 = -1};
     l->items = chat_iterate(r, items);
     while (l->items && loop_next(r, l) && r->jump != JUMP_BREAK) {
         r->jump = JUMP_NONE;
         chat_enter(r, scope);
-        if (name >= 0)
-            chat_assign(r, name, (struct chat_value){.kind = CHAT_LOOP, .loop = l});
+        chat_assign(r, n->name, (struct chat_value){.kind = CHAT_LOOP, .loop = l});
         if (r->rc == OK)
             assign_to(r, n->a, l->current);
         chat_exec(r, n->list);
@@ -520,6 +525,22 @@ static void exec_for(struct chat_run *r, const struct chat_node *n)
     r->jump = JUMP_NONE;
     if (l->index0 < 0 && n->d)
         exec_scoped(r, n->d);
+}
+
+/* loop(items) in a recursive loop: what the loop writes of them. */
+static struct chat_value call_loop(struct chat_run *r, const struct chat_loop *l,
+                                   const struct chat_node *call)
+{
+    struct chat_value items = one_argument(r, call);
+    struct chat_scope *scope = r->scope;
+    struct chat_builder out = {.r = r}, *was = r->out;
+
+    r->out = &out;
+    r->scope = l->outer;
+    run_loop(r, l->node, items, l->depth0 + 1);
+    r->scope = scope;
+    r->out = was;
+    return chat_text(chat_built(&out));
 }
 
 static void exec_set_block(struct chat_run *r, const struct chat_node *n)
@@ -587,7 +608,7 @@ static void exec_one(struct chat_run *r, const struct chat_node *n)
         emit(r, chat_str_of(r, v));
         break;
     case NODE_FOR:
-        exec_for(r, n);
+        run_loop(r, n, chat_eval(r, n->b), 0);
         break;
     case NODE_IF:
         exec_if(r, n);
@@ -795,8 +816,9 @@ static struct chat_value eval(struct chat_run *r, const struct chat_node *n)
         return chat_negative(r, a);
     case NODE_POS:
         a = chat_eval(r, n->a);
-        return chat_is_number(a) ? chat_binary(r, CHAT_ADD, chat_int(0, false), a)
-                                 : chat_negative(r, a);
+        return a.kind == CHAT_FLOAT ? a
+               : chat_is_number(a)  ? chat_int(a.i, a.user)
+                                    : chat_negative(r, a);
     case NODE_NOT:
         a = chat_eval(r, n->a);
         return chat_bool(!chat_truth(a));

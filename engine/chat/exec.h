@@ -35,7 +35,7 @@ struct chat_loop {
     struct chat_scope *outer;
     struct chat_list *items, *ahead;
     size_t at, at_ahead;
-    int64_t index0;
+    int64_t index0, depth0;
     struct chat_value before, current, after;
     bool has_before, has_after;
 };
@@ -57,6 +57,19 @@ struct chat_value chat_item(struct chat_run *r, struct chat_value obj,
                             struct chat_value key);
 struct chat_value chat_slice(struct chat_run *r, struct chat_value obj,
                              const struct chat_value bound[3]);
+
+/* ---- format.c ---- */
+
+/* Python's format % values: a tuple's, or one. */
+struct chat_value chat_percent(struct chat_run *r, struct chat_value format,
+                               struct chat_value values);
+/* Python's str.format() of {} and {0}. */
+struct chat_value chat_format(struct chat_run *r, struct chat_str format,
+                              const struct chat_value *values, size_t n);
+/* `body` in `width` characters, filled on the left ('>'), on the right ('<'), on both sides ('^'),
+ * or behind a sign ('='). */
+struct chat_str chat_pad(struct chat_run *r, struct chat_str body, int64_t width,
+                         struct chat_str fill, char align);
 
 bool chat_contains(struct chat_run *r, struct chat_value box, struct chat_value v);
 

@@ -29,14 +29,45 @@ CHAT_BUILTIN(f_safe)
     return v;
 }
 
+CHAT_BUILTIN(f_escape)
+{
+    static const char special[] = "&<>'\"";
+    static const char *const entity[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    struct chat_str s = chat_str_of(r, v);
+    struct chat_builder b = {.r = r};
+
+    if (v.markup)
+        return v;
+    for (size_t i = 0; i < s.n && chat_step(r, 0); i++) {
+        const char *at = s.p[i] ? strchr(special, s.p[i]) : NULL;
+
+        if (at)
+            chat_add_like(&b, entity[at - special], strlen(entity[at - special]),
+                          s.own && s.own[i]);
+        else
+            chat_add(&b, chat_cut(s, i, i + 1));
+    }
+    return f_safe(r, chat_text(chat_built(&b)), a);
+}
+
+CHAT_BUILTIN(f_format)
+{
+    struct chat_list *values = chat_list_new(r, CHAT_TUPLE);
+
+    for (size_t i = 0; i < chat_n_args(a); i++)
+        chat_push(r, values, a->v[i]);
+    return chat_binary(r, CHAT_MOD, v.markup ? v : chat_text(chat_str_of(r, v)),
+                       chat_list_value(values));
+}
+
 CHAT_BUILTIN(f_trim)
 {
     struct chat_str set = a->v[0].s;
 
     if (a->has[0] && a->v[0].kind != CHAT_STR && a->v[0].kind != CHAT_NONE)
         return chat_fail(r, ERR_ARG, "trim of a %s", chat_type_name(a->v[0]));
-    return chat_text(
-        chat_strip(chat_str_of(r, v), a->v[0].kind == CHAT_STR ? &set : NULL, CHAT_BOTH));
+    return chat_text(chat_strip(r, chat_str_of(r, v),
+                                a->v[0].kind == CHAT_STR ? &set : NULL, CHAT_BOTH));
 }
 
 CHAT_BUILTIN(f_replace)
@@ -86,7 +117,7 @@ CHAT_BUILTIN(f_indent)
 CHAT_BUILTIN(f_length)
 {
     if (v.kind == CHAT_STR)
-        return chat_step(r, v.s.n) ? chat_int((int64_t)chat_n_codes(v.s), true) : v;
+        return chat_int((int64_t)chat_n_codes(r, v.s), true);
     if (v.kind == CHAT_LIST && v.list->kind != CHAT_GENERATOR)
         return chat_int((int64_t)v.list->n, true);
     if (v.kind == CHAT_DICT)
@@ -106,11 +137,11 @@ CHAT_BUILTIN(f_default)
 /* ---- numbers ---- */
 
 /* A text as Python's int() and float() read it, without its underscores. */
-static bool number_text(struct chat_str s, char out[64])
+static bool number_text(struct chat_run *r, struct chat_str s, char out[64])
 {
     size_t n = 0;
 
-    s = chat_strip(s, NULL, CHAT_BOTH);
+    s = chat_strip(r, s, NULL, CHAT_BOTH);
     for (size_t i = 0; i < s.n; i++) {
         bool between = i > 0 && i + 1 < s.n && s.p[i - 1] != '_' && s.p[i + 1] != '_';
 
@@ -124,7 +155,7 @@ static bool number_text(struct chat_str s, char out[64])
     return n > 0;
 }
 
-static bool read_float(struct chat_value v, double *out)
+static bool read_float(struct chat_run *r, struct chat_value v, double *out)
 {
     char text[64], *end;
 
@@ -132,7 +163,7 @@ static bool read_float(struct chat_value v, double *out)
         *out = chat_f64(v);
         return true;
     }
-    if (v.kind != CHAT_STR || !number_text(v.s, text))
+    if (v.kind != CHAT_STR || !number_text(r, v.s, text))
         return false;
     *out = strtod(text, &end);
     return *end == '\0' && end > text;
@@ -141,7 +172,7 @@ static bool read_float(struct chat_value v, double *out)
 CHAT_BUILTIN(f_int)
 {
     char text[64], *end;
-    bool user = chat_is_user(v);
+    bool user = chat_is_user(r, v);
     double d;
 
     if (v.kind == CHAT_UNDEFINED)
@@ -150,7 +181,7 @@ CHAT_BUILTIN(f_int)
         return chat_fail(r, ERR_UNSUPPORTED, "int of another base than 10");
     if (v.kind == CHAT_INT || v.kind == CHAT_BOOL)
         return chat_int(v.i, user);
-    if (v.kind == CHAT_STR && number_text(v.s, text) && !strpbrk(text, ".eE")) {
+    if (v.kind == CHAT_STR && number_text(r, v.s, text) && !strpbrk(text, ".eE")) {
         long long i = strtoll(text, &end, 10);
 
         if (*end == '\0' && (i == INT64_MAX || i == INT64_MIN))
@@ -158,7 +189,7 @@ CHAT_BUILTIN(f_int)
         if (*end == '\0')
             return chat_int(i, user);
     }
-    if (!read_float(v, &d) || !isfinite(d))
+    if (!read_float(r, v, &d) || !isfinite(d))
         return a->has[0] ? a->v[0] : chat_int(0, false);
     if (fabs(d) >= 0x1p63)
         return chat_fail(r, ERR_LIMIT, "a whole number beyond 64 bits");
@@ -171,9 +202,9 @@ CHAT_BUILTIN(f_float)
 
     if (v.kind == CHAT_UNDEFINED)
         return chat_fail(r, ERR_ARG, "\"%.*s\" is not defined", (int)v.s.n, v.s.p);
-    if (!read_float(v, &d))
+    if (!read_float(r, v, &d))
         return a->has[0] ? a->v[0] : chat_float(0, false);
-    return chat_float(d, chat_is_user(v));
+    return chat_float(d, chat_is_user(r, v));
 }
 
 CHAT_BUILTIN(f_abs)
@@ -216,7 +247,10 @@ static const struct chat_builtin text_filters[] = {
     {"count", "", 0, f_length},
     {"d", "default_value boolean", 0, f_default},
     {"default", "default_value boolean", 0, f_default},
+    {"e", "", 0, f_escape},
+    {"escape", "", 0, f_escape},
     {"float", "default", 0, f_float},
+    {"format", CHAT_ANY_ARGS, 0, f_format},
     {"indent", "width first blank", 0, f_indent},
     {"int", "default base", 0, f_int},
     {"length", "", 0, f_length},
@@ -247,6 +281,7 @@ static struct chat_value get_attribute(struct chat_run *r, struct chat_value ite
     if (attribute.kind != CHAT_STR)
         return chat_fail(r, ERR_ARG, "an attribute that is a %s",
                          chat_type_name(attribute));
+    (void)chat_step(r, s.n);
     for (size_t i = 0; i <= s.n && r->rc == OK; i++) {
         struct chat_value part;
         bool number = i > from;
@@ -417,7 +452,9 @@ static int by_rank(const void *pa, const void *pb)
 
 /* Items with what they are ranked by; NULL: it failed. */
 static struct ranked *rank(struct chat_run *r, const struct chat_list *in,
-                           struct chat_value attribute, bool case_sensitive, bool reverse)
+                           struct chat_value attribute,
+                           const struct chat_value *otherwise, bool case_sensitive,
+                           bool reverse)
 {
     struct ranked *ranks = in ? chat_new(r, in->n, sizeof(*ranks)) : NULL;
     bool whole = attribute.kind == CHAT_UNDEFINED || attribute.kind == CHAT_NONE;
@@ -429,7 +466,7 @@ static struct ranked *rank(struct chat_run *r, const struct chat_list *in,
     }
     for (size_t i = 0; ranks && i < in->n && chat_step(r, 1); i++) {
         struct chat_value key =
-            whole ? in->v[i] : get_attribute(r, in->v[i], attribute, NULL);
+            whole ? in->v[i] : get_attribute(r, in->v[i], attribute, otherwise);
 
         ranks[i] =
             (struct ranked){folded(r, key, case_sensitive), in->v[i], i, r, reverse};
@@ -452,7 +489,7 @@ CHAT_BUILTIN(f_sort)
 {
     struct chat_list *in = chat_iterate(r, v);
 
-    return sorted(r, rank(r, in, a->v[2], chat_truth(a->v[1]), chat_truth(a->v[0])),
+    return sorted(r, rank(r, in, a->v[2], NULL, chat_truth(a->v[1]), chat_truth(a->v[0])),
                   in ? in->n : 0);
 }
 
@@ -469,15 +506,71 @@ CHAT_BUILTIN(f_dictsort)
     pairs = f_items(r, v, a);
     if (r->rc != OK)
         return pairs;
-    return sorted(r, rank(r, pairs.list, by, chat_truth(a->v[0]), chat_truth(a->v[2])),
+    return sorted(r,
+                  rank(r, pairs.list, by, NULL, chat_truth(a->v[0]), chat_truth(a->v[2])),
                   pairs.list->n);
 }
+
+/* Tuples of what items have in common and these items, in the order of the former. */
+CHAT_BUILTIN(f_groupby)
+{
+    struct chat_list *in = chat_iterate(r, v), *out = chat_list_new(r, CHAT_PLAIN_LIST);
+    struct chat_list *pair, *items = NULL;
+    const struct chat_value *otherwise =
+        a->has[1] && a->v[1].kind != CHAT_NONE ? &a->v[1] : NULL;
+    struct ranked *ranks = rank(r, in, a->v[0], otherwise, chat_truth(a->v[2]), false);
+
+    if (ranks)
+        qsort(ranks, in->n, sizeof(*ranks), by_rank);
+    for (size_t i = 0; out && ranks && i < in->n && r->rc == OK; i++) {
+        if (i == 0 || !chat_equal(r, ranks[i].key, ranks[i - 1].key)) {
+            pair = chat_list_new(r, CHAT_TUPLE);
+            items = chat_list_new(r, CHAT_PLAIN_LIST);
+            chat_push(r, pair, get_attribute(r, ranks[i].value, a->v[0], otherwise));
+            chat_push(r, pair, chat_list_value(items));
+            chat_push(r, out, chat_list_value(pair));
+            if (pair)
+                pair->group = true;
+        }
+        chat_push(r, items, ranks[i].value);
+    }
+    return chat_list_value(out);
+}
+
+/* Lists of `size` items; or, of slices, `size` lists, of which the first may have one more. */
+static struct chat_value pieces(struct chat_run *r, struct chat_value v,
+                                const struct chat_args *a, bool slices)
+{
+    struct chat_list *in = chat_iterate(r, v), *out = chat_list_new(r, CHAT_GENERATOR);
+    size_t n = in ? in->n : 0, size = (size_t)a->v[0].i, i = 0;
+    bool fill = a->has[1] && a->v[1].kind != CHAT_NONE;
+
+    if (a->v[0].kind != CHAT_INT || a->v[0].i < 1)
+        return chat_fail(r, ERR_ARG, "%s by other than a whole number above 0",
+                         a->node->fn->name);
+    for (size_t k = 0; (slices ? k < size : i < n) && chat_step(r, 0); k++) {
+        struct chat_list *one = chat_list_new(r, CHAT_PLAIN_LIST);
+        size_t end = slices ? i + n / size + (k < n % size) : i + size;
+
+        for (; i < end && i < n && chat_step(r, 0); i++)
+            chat_push(r, one, in->v[i]);
+        for (; fill && !slices && i < end && chat_step(r, 0); i++)
+            chat_push(r, one, a->v[1]);
+        if (fill && slices && k >= n % size)
+            chat_push(r, one, a->v[1]);
+        chat_push(r, out, chat_list_value(one));
+    }
+    return chat_list_value(out);
+}
+
+CHAT_RETURNS(f_batch, pieces(r, v, a, false))
+CHAT_RETURNS(f_slice, pieces(r, v, a, true))
 
 static struct chat_value extreme(struct chat_run *r, struct chat_value v,
                                  const struct chat_args *a, int sign)
 {
     struct chat_list *in = chat_iterate(r, v);
-    struct ranked *ranks = rank(r, in, a->v[1], chat_truth(a->v[0]), false);
+    struct ranked *ranks = rank(r, in, a->v[1], NULL, chat_truth(a->v[0]), false);
     size_t best = 0;
 
     if (!ranks || in->n == 0)
@@ -500,7 +593,7 @@ static bool is_unhashable(struct chat_value v)
 CHAT_BUILTIN(f_unique)
 {
     struct chat_list *in = chat_iterate(r, v), *out = chat_list_new(r, CHAT_GENERATOR);
-    struct ranked *ranks = rank(r, in, a->v[1], chat_truth(a->v[0]), false);
+    struct ranked *ranks = rank(r, in, a->v[1], NULL, chat_truth(a->v[0]), false);
 
     for (size_t i = 0; out && ranks && i < in->n && r->rc == OK; i++) {
         bool seen = false;
@@ -530,8 +623,10 @@ CHAT_BUILTIN(f_sum)
 }
 
 static const struct chat_builtin list_filters[] = {
+    {"batch", "linecount fill_with", 1, f_batch},
     {"dictsort", "case_sensitive by reverse", 0, f_dictsort},
     {"first", "", 0, f_first},
+    {"groupby", "attribute default case_sensitive", 1, f_groupby},
     {"items", "", 0, f_items},
     {"join", "d attribute", 0, f_join},
     {"last", "", 0, f_last},
@@ -544,6 +639,7 @@ static const struct chat_builtin list_filters[] = {
     {"reverse", "", 0, f_reverse},
     {"select", "", 0, f_select},
     {"selectattr", "attr", 1, f_selectattr},
+    {"slice", "slices fill_with", 1, f_slice},
     {"sort", "reverse case_sensitive attribute", 0, f_sort},
     {"sum", "attribute start", 0, f_sum},
     {"unique", "case_sensitive attribute", 0, f_unique},

@@ -88,13 +88,13 @@ static int put_text(struct lexer *l, const char *from, const char *tag, char sig
     const char *line = tag;
 
     if (sign == '-') {
-        cut = chat_strip(all, NULL, CHAT_RIGHT);
+        cut = chat_strip(NULL, all, NULL, CHAT_RIGHT);
         return put(l, TOKEN_TEXT, from, cut.n);
     }
     if (sign != '+' && block) {
         while (line > from && line[-1] != '\n')
             line--;
-        cut = chat_strip((struct chat_str){line, NULL, (size_t)(tag - line)}, NULL,
+        cut = chat_strip(NULL, (struct chat_str){line, NULL, (size_t)(tag - line)}, NULL,
                          CHAT_RIGHT);
         if ((line > from || l->line_starts) && cut.n == 0)
             return put(l, TOKEN_TEXT, from, (size_t)(line - from));
@@ -156,6 +156,8 @@ static int raw(struct lexer *l, const char *tag, char end_sign)
     const char *from;
     char sign, begin_sign;
 
+    if (end_sign == '+') /* as jinja2 has it; of endraw it is one */
+        return fail(l, tag, "raw ends in +%}");
     after_tag(l, end_sign, false);
     from = l->s;
     for (const char *p = from; p < l->end; p++) {

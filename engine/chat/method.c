@@ -35,7 +35,7 @@ static struct chat_value strip(struct chat_run *r, struct chat_value v,
 
     if (own_set && !need_str(r, a, 0))
         return v;
-    return chat_text(chat_strip(v.s, own_set ? &set : NULL, sides));
+    return chat_text(chat_strip(r, v.s, own_set ? &set : NULL, sides));
 }
 
 CHAT_RETURNS(m_strip, strip(r, v, a, CHAT_BOTH))
@@ -48,8 +48,8 @@ static void split_words(struct chat_run *r, struct chat_list *out, struct chat_s
 {
     size_t i, len;
 
-    for (s = chat_strip(s, NULL, CHAT_LEFT); s.n > 0 && chat_step(r, 1);
-         s = chat_strip(chat_cut(s, i, s.n), NULL, CHAT_LEFT)) {
+    for (s = chat_strip(r, s, NULL, CHAT_LEFT); s.n > 0 && chat_step(r, 1);
+         s = chat_strip(r, chat_cut(s, i, s.n), NULL, CHAT_LEFT)) {
         for (i = 0; max != 0 && i < s.n; i += len)
             if (chat_is_space(chat_code_at(s, i, &len)))
                 break;
@@ -89,18 +89,6 @@ CHAT_BUILTIN(m_split)
     return chat_list_value(out);
 }
 
-/* The last place of `part` that ends at or before `end`; SIZE_MAX: none. */
-static size_t search_back(struct chat_run *r, struct chat_str s, struct chat_str part,
-                          size_t end)
-{
-    if (part.n > end || !chat_step(r, end))
-        return SIZE_MAX;
-    for (size_t at = end - part.n + 1; at > 0; at--)
-        if (memcmp(s.p + at - 1, part.p, part.n) == 0)
-            return at - 1;
-    return SIZE_MAX;
-}
-
 CHAT_BUILTIN(m_rsplit)
 {
     struct chat_list *back = chat_list_new(r, CHAT_PLAIN_LIST),
@@ -113,7 +101,7 @@ CHAT_BUILTIN(m_rsplit)
     if (a->v[0].s.n == 0)
         return chat_fail(r, ERR_ARG, "rsplit at an empty text");
     for (; max != 0 && r->rc == OK; max -= max > 0) {
-        at = search_back(r, v.s, a->v[0].s, end);
+        at = chat_search_back(r, v.s, a->v[0].s, end);
         if (at == SIZE_MAX)
             break;
         chat_push(r, back, chat_text(chat_cut(v.s, at + a->v[0].s.n, end)));
@@ -127,9 +115,11 @@ CHAT_BUILTIN(m_rsplit)
 
 CHAT_RETURNS(m_splitlines, chat_list_value(chat_lines(r, v.s)))
 
-static bool is_at_end(struct chat_str s, struct chat_str part, bool front)
+static bool is_at_end(struct chat_run *r, struct chat_str s, struct chat_str part,
+                      bool front)
 {
-    return part.n <= s.n && memcmp(front ? s.p : s.p + s.n - part.n, part.p, part.n) == 0;
+    return chat_step(r, part.n) && part.n <= s.n &&
+           memcmp(front ? s.p : s.p + s.n - part.n, part.p, part.n) == 0;
 }
 
 /* With a tuple: any of its texts. */
@@ -139,9 +129,9 @@ static struct chat_value at_end(struct chat_run *r, struct chat_value v,
     const struct chat_list *any = a->v[0].list;
 
     if (a->v[0].kind != CHAT_LIST || any->kind != CHAT_TUPLE)
-        return need_str(r, a, 0) ? chat_bool(is_at_end(v.s, a->v[0].s, front)) : v;
+        return need_str(r, a, 0) ? chat_bool(is_at_end(r, v.s, a->v[0].s, front)) : v;
     for (size_t i = 0; i < any->n; i++)
-        if (any->v[i].kind == CHAT_STR && is_at_end(v.s, any->v[i].s, front))
+        if (any->v[i].kind == CHAT_STR && is_at_end(r, v.s, any->v[i].s, front))
             return chat_bool(true);
     return chat_bool(false);
 }
@@ -151,14 +141,14 @@ CHAT_RETURNS(m_endswith, at_end(r, v, a, false))
 
 CHAT_BUILTIN(m_removeprefix)
 {
-    if (!need_str(r, a, 0) || !is_at_end(v.s, a->v[0].s, true))
+    if (!need_str(r, a, 0) || !is_at_end(r, v.s, a->v[0].s, true))
         return v;
     return chat_text(chat_cut(v.s, a->v[0].s.n, v.s.n));
 }
 
 CHAT_BUILTIN(m_removesuffix)
 {
-    if (!need_str(r, a, 0) || !is_at_end(v.s, a->v[0].s, false))
+    if (!need_str(r, a, 0) || !is_at_end(r, v.s, a->v[0].s, false))
         return v;
     return chat_text(chat_cut(v.s, 0, v.s.n - a->v[0].s.n));
 }
@@ -183,21 +173,21 @@ CHAT_BUILTIN(m_find)
 {
     size_t at = need_str(r, a, 0) ? chat_search(r, v.s, a->v[0].s, 0) : SIZE_MAX;
 
-    return chat_int(at == SIZE_MAX ? -1 : (int64_t)chat_n_codes(chat_cut(v.s, 0, at)),
+    return chat_int(at == SIZE_MAX ? -1 : (int64_t)chat_n_codes(r, chat_cut(v.s, 0, at)),
                     true);
 }
 
 CHAT_BUILTIN(m_rfind)
 {
-    size_t at = need_str(r, a, 0) ? search_back(r, v.s, a->v[0].s, v.s.n) : SIZE_MAX;
+    size_t at = need_str(r, a, 0) ? chat_search_back(r, v.s, a->v[0].s, v.s.n) : SIZE_MAX;
 
-    return chat_int(at == SIZE_MAX ? -1 : (int64_t)chat_n_codes(chat_cut(v.s, 0, at)),
+    return chat_int(at == SIZE_MAX ? -1 : (int64_t)chat_n_codes(r, chat_cut(v.s, 0, at)),
                     true);
 }
 
 CHAT_BUILTIN(m_isdigit)
 {
-    for (size_t i = 0; i < v.s.n; i++) {
+    for (size_t i = 0; chat_step(r, 0) && i < v.s.n; i++) {
         if ((unsigned char)v.s.p[i] >= 128)
             return chat_fail(r, ERR_UNSUPPORTED,
                              "isdigit() of other characters than ASCII");
@@ -207,7 +197,76 @@ CHAT_BUILTIN(m_isdigit)
     return chat_bool(v.s.n > 0);
 }
 
-CHAT_RETURNS(m_isspace, chat_bool(v.s.n > 0 && chat_strip(v.s, NULL, CHAT_LEFT).n == 0))
+CHAT_RETURNS(m_isspace,
+             chat_bool(v.s.n > 0 && chat_strip(r, v.s, NULL, CHAT_LEFT).n == 0))
+
+/* ljust(), rjust() and center(): a width, and a character that may be left out. */
+static struct chat_value pad(struct chat_run *r, struct chat_value v,
+                             const struct chat_args *a, char align)
+{
+    int64_t width = 0;
+
+    if (!opt_int(r, a, 0, &width) || (a->has[1] && !need_str(r, a, 1)))
+        return v;
+    if (a->has[1] && chat_n_codes(r, a->v[1].s) != 1)
+        return chat_fail(r, ERR_ARG, "%s() with other than one character",
+                         a->node->fn->name);
+    return chat_text(
+        chat_pad(r, v.s, width, a->has[1] ? a->v[1].s : chat_own(r, " ", 1), align));
+}
+
+CHAT_RETURNS(m_ljust, pad(r, v, a, '<'))
+CHAT_RETURNS(m_rjust, pad(r, v, a, '>'))
+CHAT_RETURNS(m_center, pad(r, v, a, '^'))
+
+CHAT_BUILTIN(m_zfill)
+{
+    int64_t width = 0;
+
+    return opt_int(r, a, 0, &width)
+               ? chat_text(chat_pad(r, v.s, width, chat_own(r, "0", 1), '='))
+               : v;
+}
+
+CHAT_RETURNS(m_format, chat_format(r, v.s, a->v, chat_n_args(a)))
+
+static struct chat_value letters(struct chat_run *r, struct chat_str s, bool numbers)
+{
+    size_t len;
+
+    for (size_t i = 0; i < s.n && chat_step(r, 0); i += len)
+        if (!chat_is_letter(chat_code_at(s, i, &len), numbers))
+            return chat_bool(false);
+    return chat_bool(s.n > 0);
+}
+
+CHAT_RETURNS(m_isalpha, letters(r, v.s, false))
+CHAT_RETURNS(m_isalnum, letters(r, v.s, true))
+
+static struct chat_value partition(struct chat_run *r, struct chat_value v,
+                                   const struct chat_args *a, bool back)
+{
+    struct chat_list *out = chat_list_new(r, CHAT_TUPLE);
+    struct chat_str s = v.s, part = a->v[0].s;
+    size_t at;
+
+    if (!need_str(r, a, 0))
+        return v;
+    if (part.n == 0)
+        return chat_fail(r, ERR_ARG, "%s() at an empty text", a->node->fn->name);
+    at = back ? chat_search_back(r, s, part, s.n) : chat_search(r, s, part, 0);
+    if (at == SIZE_MAX) { /* all of it is before, or behind */
+        at = back ? 0 : s.n;
+        part = chat_cut(s, at, at);
+    }
+    chat_push(r, out, chat_text(chat_cut(s, 0, at)));
+    chat_push(r, out, chat_text(part));
+    chat_push(r, out, chat_text(chat_cut(s, at + part.n, s.n)));
+    return chat_list_value(out);
+}
+
+CHAT_RETURNS(m_partition, partition(r, v, a, false))
+CHAT_RETURNS(m_rpartition, partition(r, v, a, true))
 
 /* ---- texts and lists ---- */
 
@@ -224,7 +283,7 @@ CHAT_BUILTIN(m_count)
     if (!need_str(r, a, 0))
         return v;
     if (a->v[0].s.n == 0)
-        return chat_int((int64_t)chat_n_codes(v.s) + 1, true);
+        return chat_int((int64_t)chat_n_codes(r, v.s) + 1, true);
     for (; (at = chat_search(r, v.s, a->v[0].s, at)) != SIZE_MAX; at += a->v[0].s.n)
         n++;
     return chat_int(n, true);
@@ -286,32 +345,38 @@ CHAT_RETURNS(m_values, view(r, v, false, true))
 
 CHAT_BUILTIN(m_cycle)
 {
-    int n = 0;
-
-    while (n < CHAT_ARGS_MAX && a->has[n])
-        n++;
-    return n > 0 ? a->v[v.loop->index0 % n] : chat_fail(r, ERR_ARG, "cycle() of nothing");
+    return a->v[(size_t)v.loop->index0 % chat_n_args(a)];
 }
 
 static const struct chat_builtin methods[] = {
     {"capitalize", "", 0, m_capitalize},
+    {"center", "width fillchar", 1, m_center},
     {"count", "value", 1, m_count},
-    {"cycle", "a b c d e f", 1, m_cycle},
+    {"cycle", CHAT_ANY_ARGS, 1, m_cycle},
     {"endswith", "suffix", 1, m_endswith},
     {"find", "sub", 1, m_find},
+    {"format", CHAT_ANY_ARGS, 0, m_format},
     {"get", "key default", 1, m_get},
     {"index", "value", 1, m_index},
+    {"isalnum", "", 0, m_isalnum},
+    {"isalpha", "", 0, m_isalpha},
+    {"isdecimal", "", 0, m_isdigit},
     {"isdigit", "", 0, m_isdigit},
+    {"isnumeric", "", 0, m_isdigit},
     {"isspace", "", 0, m_isspace},
     {"items", "", 0, m_items},
     {"join", "iterable", 1, m_join},
     {"keys", "", 0, m_keys},
+    {"ljust", "width fillchar", 1, m_ljust},
     {"lower", "", 0, m_lower},
     {"lstrip", "chars", 0, m_lstrip},
+    {"partition", "sep", 1, m_partition},
     {"removeprefix", "prefix", 1, m_removeprefix},
     {"removesuffix", "suffix", 1, m_removesuffix},
     {"replace", "old new count", 2, m_replace},
     {"rfind", "sub", 1, m_rfind},
+    {"rjust", "width fillchar", 1, m_rjust},
+    {"rpartition", "sep", 1, m_rpartition},
     {"rsplit", "sep maxsplit", 1, m_rsplit},
     {"rstrip", "chars", 0, m_rstrip},
     {"split", "sep maxsplit", 0, m_split},
@@ -321,6 +386,7 @@ static const struct chat_builtin methods[] = {
     {"title", "", 0, m_title},
     {"upper", "", 0, m_upper},
     {"values", "", 0, m_values},
+    {"zfill", "width", 1, m_zfill},
     {0},
 };
 

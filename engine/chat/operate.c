@@ -45,7 +45,7 @@ static struct chat_value ints(struct chat_run *r, enum chat_op op, int64_t a, in
 static struct chat_value floats(struct chat_run *r, enum chat_op op, double a, double b,
                                 bool user)
 {
-    double v;
+    double v, rest;
 
     if ((op == CHAT_DIV || op == CHAT_FLOORDIV || op == CHAT_MOD) && b == 0)
         return chat_fail(r, ERR_ARG, "division by zero");
@@ -58,11 +58,18 @@ static struct chat_value floats(struct chat_run *r, enum chat_op op, double a, d
         return chat_float(a * b, user);
     case CHAT_DIV:
         return chat_float(a / b, user);
-    case CHAT_FLOORDIV:
-        return chat_float(floor(a / b), user);
+    case CHAT_FLOORDIV: /* of the exact remainder, as CPython has it: 7 // 0.1 is 69 */
     case CHAT_MOD:
-        v = fmod(a, b);
-        return chat_float(v != 0 && (v < 0) != (b < 0) ? v + b : v, user);
+        rest = fmod(a, b);
+        v = (a - rest) / b;
+        if (rest != 0 && (rest < 0) != (b < 0)) {
+            rest += b;
+            v -= 1;
+        }
+        if (op == CHAT_MOD)
+            return chat_float(rest != 0 ? rest : copysign(0, b), user);
+        return chat_float(v != 0 ? floor(v) + (v - floor(v) > 0.5) : copysign(0, a / b),
+                          user);
     default:
         v = pow(a, b);
         if (!isfinite(v) || (a < 0 && b != floor(b)))
@@ -135,6 +142,8 @@ struct chat_value chat_binary(struct chat_run *r, enum chat_op op, struct chat_v
 
     if (r->rc != OK)
         return chat_none();
+    if (op == CHAT_MOD && a.kind == CHAT_STR && !a.markup)
+        return chat_percent(r, a, b);
     if (a.kind == CHAT_UNDEFINED || b.kind == CHAT_UNDEFINED) {
         const struct chat_value *u = a.kind == CHAT_UNDEFINED ? &a : &b;
 
@@ -152,8 +161,6 @@ struct chat_value chat_binary(struct chat_run *r, enum chat_op op, struct chat_v
         return repeat(r, a, b.i);
     if (op == CHAT_MUL && is_whole(a) && is_sequence(b))
         return repeat(r, b, a.i);
-    if (op == CHAT_MOD && a.kind == CHAT_STR)
-        return chat_fail(r, ERR_UNSUPPORTED, "formatting by the operator %%");
     return chat_fail(r, ERR_ARG, "the operator %s of %s and %s", names[op],
                      chat_type_name(a), chat_type_name(b));
 }
@@ -202,7 +209,7 @@ struct chat_list *chat_iterate(struct chat_run *r, struct chat_value v)
         if (v.list->kind != CHAT_GENERATOR)
             return v.list;
         l = chat_list_new(r, CHAT_PLAIN_LIST);
-        for (size_t i = v.list->n_used; l && i < v.list->n; i++)
+        for (size_t i = v.list->n_used; l && i < v.list->n && chat_step(r, 0); i++)
             chat_push(r, l, v.list->v[i]);
         v.list->n_used = v.list->n;
         return l;
@@ -242,9 +249,11 @@ struct chat_value chat_attr(struct chat_run *r, struct chat_value obj,
         return chat_loop_attr(r, obj.loop, name);
     if (chat_is_attribute(obj, name.p, name.n))
         return (struct chat_value){.kind = CHAT_METHOD};
-    if ((obj.kind == CHAT_DICT || obj.kind == CHAT_NAMESPACE) &&
-        chat_step(r, obj.dict->n))
-        p = chat_find_str(obj.dict, name.p, name.n);
+    if (obj.kind == CHAT_LIST && obj.list->group &&
+        (chat_str_is(name, "grouper") || chat_str_is(name, "list")))
+        return obj.list->v[name.p[0] == 'l'];
+    if (obj.kind == CHAT_DICT || obj.kind == CHAT_NAMESPACE)
+        p = chat_find_str(r, obj.dict, name.p, name.n);
     return p ? read_pair(p) : missing(r, obj, name);
 }
 
@@ -268,7 +277,7 @@ static size_t byte_of(struct chat_str s, size_t at)
 
 static struct chat_value char_at(struct chat_run *r, struct chat_str s, int64_t index)
 {
-    size_t at = chat_step(r, s.n) ? place(index, chat_n_codes(s)) : SIZE_MAX, len;
+    size_t at = place(index, chat_n_codes(r, s)), len;
 
     if (at == SIZE_MAX)
         return chat_undefined(chat_own(r, "index", 5));
@@ -374,7 +383,7 @@ struct chat_value chat_slice(struct chat_run *r, struct chat_value obj,
     int64_t at[3];
 
     if (obj.kind == CHAT_STR) {
-        if (!chat_step(r, obj.s.n) || !bounds(r, bound, (int64_t)chat_n_codes(obj.s), at))
+        if (!bounds(r, bound, (int64_t)chat_n_codes(r, obj.s), at))
             return chat_none();
         return slice_text(r, obj.s, at);
     }

@@ -98,8 +98,9 @@ static void parse_for(struct chat_parser *p, struct chat_node *n)
     n->b = chat_parse_tuple(p, false);
     if (chat_skip_name(p, "if"))
         n->c = chat_parse_expr(p);
-    if (p->rc == OK && chat_is_name(p, "recursive"))
-        chat_parse_fail(p, ERR_UNSUPPORTED, "a recursive loop");
+    n->name = chat_intern(p, "loop", 4);
+    n->recursive = chat_skip_name(p, "recursive");
+    p->assigned[n->name] = p->assigned[n->name] || n->recursive; /* it can be called */
     end_block(p);
     p->loops++;
     n->list = parse_body(p, ends);

@@ -55,7 +55,7 @@ enum chat_node_kind {
     /* statements; `list` is the body */
     NODE_TEXT,       /* value.s */
     NODE_PRINT,      /* {{ a }} */
-    NODE_FOR,        /* a in b if c; else d */
+    NODE_FOR,        /* a in b if c; else d; name: of the variable loop */
     NODE_IF,         /* if a; else d */
     NODE_SET,        /* a = b */
     NODE_SET_BLOCK,  /* a = the body through the filters b; a NULL: written */
@@ -78,6 +78,7 @@ struct chat_node {
     struct chat_node *arg[CHAT_ARGS_MAX]; /* by parameter; NULL: not given */
     struct chat_node *sub;
     bool uses_caller; /* of a macro */
+    bool recursive;   /* of a loop */
 };
 
 /* ---- what a template can call ---- */
@@ -87,9 +88,15 @@ struct chat_args {
     bool has[CHAT_ARGS_MAX];
     const struct chat_node *node;
 };
-typedef struct chat_value chat_fn(struct chat_run *r, struct chat_value self,
-                                  const struct chat_args *a);
+#define CHAT_ANY_ARGS "a b c d e f" /* parameters of what takes any number of values */
+static inline size_t chat_n_args(const struct chat_args *a)
+{
+    size_t n = 0;
 
+    while (n < CHAT_ARGS_MAX && a->has[n])
+        n++;
+    return n;
+}
 typedef struct chat_value chat_fn(struct chat_run *r, struct chat_value self,
                                   const struct chat_args *a);
 

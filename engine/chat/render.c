@@ -21,7 +21,7 @@ static void trust_roles(struct chat_run *r, struct chat_value messages)
     for (size_t i = 0; messages.kind == CHAT_LIST && i < messages.list->n; i++) {
         const struct chat_value *m = &messages.list->v[i];
         struct chat_pair *p =
-            m->kind == CHAT_DICT ? chat_find_str(m->dict, "role", 4) : NULL;
+            m->kind == CHAT_DICT ? chat_find_str(r, m->dict, "role", 4) : NULL;
 
         for (size_t k = 0; p && k < sizeof(roles) / sizeof(roles[0]); k++)
             if (chat_is_str(p->value, roles[k]))
@@ -155,6 +155,7 @@ int chat_template_render(const struct chat_template *t, struct chat_input *in,
     }
     if (r.rc == OK)
         r.rc = put_prompt(out, &written);
+    in->n_steps = r.n_steps;
     chat_arena_fini(&r.arena);
     return r.rc;
 }

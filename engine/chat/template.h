@@ -47,7 +47,8 @@ struct chat_input {
      * template did not read it: the model would not see it. null, false and what is empty say
      * nothing, and a tool_call_id may stay unread. */
     bool refuse_unread;
-    bool too_long; /* out: it failed because of max_bytes */
+    bool too_long;   /* out: it failed because of max_bytes */
+    int64_t n_steps; /* out: of which a rendering may take CHAT_STEPS_MAX */
 };
 
 /* A conversation as text, whose parts mark where control tokens may be. */

@@ -21,10 +21,11 @@ int32_t chat_code_at(struct chat_str s, size_t at, size_t *len)
     return n > 0 ? utf8_code(s.p + at, n) : 0xFFFD;
 }
 
-size_t chat_n_codes(struct chat_str s)
+size_t chat_n_codes(struct chat_run *r, struct chat_str s)
 {
     size_t n = 0;
 
+    (void)chat_step(r, s.n);
     for (size_t i = 0; i < s.n; i++)
         n += ((unsigned char)s.p[i] & 0xC0) != 0x80;
     return n;
@@ -35,6 +36,14 @@ bool chat_is_space(int32_t c)
     return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
            c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
            c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool chat_is_letter(int32_t c, bool or_number)
+{
+    utf8proc_category_t k = utf8proc_category(c);
+
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+           (or_number && k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
 }
 
 static bool is_printable(int32_t c)
@@ -194,6 +203,7 @@ static bool make_space(struct chat_builder *b, size_t n)
 
     if (b->r->rc != OK)
         return false;
+    b->r->n_steps += (int64_t)(n / 16); /* whole steps: most additions are short */
     if (b->n + n <= b->capacity)
         return true;
     p = chat_new(b->r, 2 * capacity, 1);
@@ -248,13 +258,14 @@ struct chat_str chat_built(struct chat_builder *b)
 
 /* ---- taking apart ---- */
 
-static bool is_in(struct chat_str s, size_t at, size_t len, const struct chat_str *set)
+static bool is_in(struct chat_run *r, struct chat_str s, size_t at, size_t len,
+                  const struct chat_str *set)
 {
     size_t n;
 
     if (!set)
         return chat_is_space(chat_code_at(s, at, &n));
-    for (size_t i = 0; i < set->n; i += n) {
+    for (size_t i = 0; i < set->n && chat_step(r, 0); i += n) {
         (void)chat_code_at(*set, i, &n);
         if (n == len && memcmp(set->p + i, s.p + at, len) == 0)
             return true;
@@ -262,23 +273,26 @@ static bool is_in(struct chat_str s, size_t at, size_t len, const struct chat_st
     return false;
 }
 
-struct chat_str chat_strip(struct chat_str s, const struct chat_str *set, int sides)
+struct chat_str chat_strip(struct chat_run *r, struct chat_str s,
+                           const struct chat_str *set, int sides)
 {
     size_t from = 0, to = s.n, len, at;
 
     while (sides & CHAT_LEFT && from < to) {
         (void)chat_code_at(s, from, &len);
-        if (!is_in(s, from, len, set))
+        if (!is_in(r, s, from, len, set))
             break;
         from += len;
     }
     while (sides & CHAT_RIGHT && to > from) {
         for (at = to - 1; at > from && ((unsigned char)s.p[at] & 0xC0) == 0x80;)
             at--;
-        if (!is_in(s, at, to - at, set))
+        if (!is_in(r, s, at, to - at, set))
             break;
         to = at;
     }
+    if (r)
+        (void)chat_step(r, s.n - (to - from));
     return chat_cut(s, from, to);
 }
 
@@ -341,6 +355,23 @@ size_t chat_search(struct chat_run *r, struct chat_str s, struct chat_str part,
     if (!chat_step(r, at ? (size_t)(at - s.p) - from : s.n - from))
         return SIZE_MAX;
     return at ? (size_t)(at - s.p) : SIZE_MAX;
+}
+
+size_t chat_search_back(struct chat_run *r, struct chat_str s, struct chat_str part,
+                        size_t end)
+{
+    const char *at;
+
+    if (part.n == 0 || part.n > end)
+        return part.n == 0 ? end : SIZE_MAX;
+    for (size_t n = end - part.n + 1; n > 0; n = (size_t)(at - s.p)) {
+        at = memrchr(s.p, part.p[0], n);
+        if (!chat_step(r, at ? n - (size_t)(at - s.p) + part.n : n) || !at)
+            break;
+        if (memcmp(at, part.p, part.n) == 0)
+            return (size_t)(at - s.p);
+    }
+    return SIZE_MAX;
 }
 
 struct chat_str chat_replace(struct chat_run *r, struct chat_str s, struct chat_str from,
@@ -425,6 +456,7 @@ static void put_number(struct chat_builder *b, struct chat_value v)
 {
     char text[40];
 
+    (void)chat_step(b->r, v.kind == CHAT_FLOAT ? 400 : 0); /* of trying its digits */
     if (v.kind == CHAT_FLOAT)
         add_float(text, v.f);
     else

@@ -19,17 +19,23 @@ struct chat_value chat_tojson(struct chat_run *r, struct chat_value v,
                               const struct chat_args *a);
 
 int32_t chat_code_at(struct chat_str s, size_t at, size_t *len);
-size_t chat_n_codes(struct chat_str s);
+size_t chat_n_codes(struct chat_run *r, struct chat_str s);
 bool chat_is_space(int32_t code);
+bool chat_is_letter(int32_t code, bool or_number);
 enum chat_case { CHAT_UPPER, CHAT_LOWER, CHAT_TITLE, CHAT_CAPITALIZE, CHAT_TITLE_FILTER };
 struct chat_str chat_case(struct chat_run *r, struct chat_str s, enum chat_case how);
 enum { CHAT_LEFT = 1, CHAT_RIGHT = 2, CHAT_BOTH = 3 };
-/* s without the characters of `set` (NULL: whitespace) at its ends. */
-struct chat_str chat_strip(struct chat_str s, const struct chat_str *set, int sides);
+/* s without the characters of `set` (NULL: whitespace) at its ends. r NULL: of a template's own
+ * text, without a set. */
+struct chat_str chat_strip(struct chat_run *r, struct chat_str s,
+                           const struct chat_str *set, int sides);
 struct chat_list *chat_lines(struct chat_run *r, struct chat_str s);
 /* The first place of `part` at or after `from`; SIZE_MAX: none. */
 size_t chat_search(struct chat_run *r, struct chat_str s, struct chat_str part,
                    size_t from);
+/* The last place of `part` that ends at or before `end`; SIZE_MAX: none. */
+size_t chat_search_back(struct chat_run *r, struct chat_str s, struct chat_str part,
+                        size_t end);
 struct chat_str chat_replace(struct chat_run *r, struct chat_str s, struct chat_str from,
                              struct chat_str to, int64_t count);
 struct chat_list *chat_chars(struct chat_run *r, struct chat_str s);

@@ -203,15 +203,21 @@ struct chat_dict *chat_dict_new(struct chat_run *r)
     return chat_new(r, 1, sizeof(struct chat_dict));
 }
 
-struct chat_pair *chat_find_str(const struct chat_dict *d, const char *s, size_t n)
+struct chat_pair *chat_find_str(struct chat_run *r, const struct chat_dict *d,
+                                const char *s, size_t n)
 {
-    for (size_t i = 0; i < d->n; i++) {
+    size_t i = 0, bytes = 0;
+
+    for (; i < d->n; i++) {
         const struct chat_value *k = &d->pair[i].key;
 
-        if (k->kind == CHAT_STR && k->s.n == n && memcmp(k->s.p, s, n) == 0)
-            return &d->pair[i];
+        if (k->kind != CHAT_STR || k->s.n != n)
+            continue;
+        bytes += n;
+        if (memcmp(k->s.p, s, n) == 0)
+            break;
     }
-    return NULL;
+    return chat_step(r, i + bytes) && i < d->n ? &d->pair[i] : NULL;
 }
 
 struct chat_pair *chat_find(struct chat_run *r, const struct chat_dict *d,
@@ -223,10 +229,8 @@ struct chat_pair *chat_find(struct chat_run *r, const struct chat_dict *d,
                       chat_type_name(key));
         return NULL;
     }
-    if (!chat_step(r, d->n))
-        return NULL;
     if (key.kind == CHAT_STR)
-        return chat_find_str(d, key.s.p, key.s.n);
+        return chat_find_str(r, d, key.s.p, key.s.n);
     for (size_t i = 0; i < d->n; i++)
         if (chat_equal(r, d->pair[i].key, key))
             return &d->pair[i];
@@ -335,11 +339,11 @@ double chat_f64(struct chat_value v)
     return v.kind == CHAT_FLOAT ? v.f : (double)v.i;
 }
 
-bool chat_is_user(struct chat_value v)
+bool chat_is_user(struct chat_run *r, struct chat_value v)
 {
     if (v.kind != CHAT_STR)
         return v.user;
-    return v.s.n > 0 && (!v.s.own || memchr(v.s.own, 0, v.s.n));
+    return v.s.n > 0 && chat_step(r, v.s.n) && (!v.s.own || memchr(v.s.own, 0, v.s.n));
 }
 
 const char *chat_type_name(struct chat_value v)
@@ -382,11 +386,11 @@ static int str_compare(struct chat_str a, struct chat_str b)
     return c != 0 ? c : a.n < b.n ? -1 : a.n > b.n;
 }
 
-static bool equal_numbers(struct chat_value a, struct chat_value b)
+/* A whole number of 64 bits or a double, without rounding: the types of long double that we build
+ * for have at least 64 bits of mantissa. */
+static long double exact(struct chat_value v)
 {
-    if (a.kind != CHAT_FLOAT && b.kind != CHAT_FLOAT)
-        return a.i == b.i;
-    return chat_f64(a) == chat_f64(b);
+    return v.kind == CHAT_FLOAT ? (long double)v.f : (long double)v.i;
 }
 
 static bool equal_lists(struct chat_run *r, const struct chat_list *a,
@@ -421,16 +425,18 @@ bool chat_equal(struct chat_run *r, struct chat_value a, struct chat_value b)
 {
     bool equal;
 
+    if (!chat_step(r, 1))
+        return false;
     if (chat_is_number(a) && chat_is_number(b))
-        return equal_numbers(a, b);
-    if (a.kind != b.kind || !chat_step(r, 1))
+        return exact(a) == exact(b);
+    if (a.kind != b.kind)
         return false;
     switch (a.kind) {
     case CHAT_UNDEFINED:
     case CHAT_NONE:
         return true;
     case CHAT_STR:
-        return chat_step(r, a.s.n) && str_compare(a.s, b.s) == 0;
+        return a.s.n == b.s.n && chat_step(r, a.s.n) && str_compare(a.s, b.s) == 0;
     case CHAT_LIST:
     case CHAT_DICT:
         if (++r->depth > CHAT_DEPTH_MAX) {
@@ -452,13 +458,12 @@ int chat_compare(struct chat_run *r, struct chat_value a, struct chat_value b)
 {
     int c = 0;
 
-    if (chat_is_number(a) && chat_is_number(b)) {
-        if (a.kind != CHAT_FLOAT && b.kind != CHAT_FLOAT)
-            return a.i < b.i ? -1 : a.i > b.i;
-        return chat_f64(a) < chat_f64(b) ? -1 : chat_f64(a) > chat_f64(b);
-    }
+    if (!chat_step(r, 1))
+        return 0;
+    if (chat_is_number(a) && chat_is_number(b))
+        return exact(a) < exact(b) ? -1 : exact(a) > exact(b);
     if (a.kind == CHAT_STR && b.kind == CHAT_STR)
-        return chat_step(r, a.s.n) ? str_compare(a.s, b.s) : 0;
+        return chat_step(r, a.s.n < b.s.n ? a.s.n : b.s.n) ? str_compare(a.s, b.s) : 0;
     if (a.kind != CHAT_LIST || b.kind != CHAT_LIST || a.list->kind != b.list->kind ||
         a.list->kind > CHAT_TUPLE || ++r->depth > CHAT_DEPTH_MAX) {
         chat_fail(r, ERR_ARG, "%s and %s have no order", chat_type_name(a),

@@ -77,6 +77,7 @@ struct chat_list {
     struct chat_value *v; /* [n] */
     size_t n, capacity;
     size_t n_used; /* of a generator */
+    bool group;    /* a tuple of groupby: has the attributes grouper and list */
 };
 
 struct chat_pair {
@@ -126,7 +127,9 @@ struct chat_run {
 /* Keeps the first error, with line and column of r->at. Returns undefined. */
 struct chat_value chat_fail(struct chat_run *r, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-bool chat_step(struct chat_run *r, size_t bytes);          /* false: the rendering ends */
+/* One step, and one for each 16 bytes that an operation touches, before or right after it. All
+ * work counts, so that steps bound the time whatever the template does. false: it ends. */
+bool chat_step(struct chat_run *r, size_t bytes);
 void *chat_new(struct chat_run *r, size_t n, size_t size); /* NULL: it failed */
 
 /* ---- making and comparing ---- */
@@ -147,7 +150,8 @@ void chat_put(struct chat_run *r, struct chat_dict *d, struct chat_value key,
               struct chat_value v);
 struct chat_pair *chat_find(struct chat_run *r, const struct chat_dict *d,
                             struct chat_value key);
-struct chat_pair *chat_find_str(const struct chat_dict *d, const char *s, size_t n);
+struct chat_pair *chat_find_str(struct chat_run *r, const struct chat_dict *d,
+                                const char *s, size_t n);
 struct chat_value chat_from_json(struct chat_run *r, const json_t *j);
 bool chat_is_str(struct chat_value v, const char *s);
 bool chat_str_is(struct chat_str s, const char *word);
@@ -157,7 +161,7 @@ bool chat_equal(struct chat_run *r, struct chat_value a, struct chat_value b);
 int chat_compare(struct chat_run *r, struct chat_value a, struct chat_value b);
 bool chat_is_number(struct chat_value v); /* also true and false, as in Python */
 double chat_f64(struct chat_value v);
-const char *chat_type_name(struct chat_value v); /* Python's */
-bool chat_is_user(struct chat_value v);          /* a user chose some of it */
+const char *chat_type_name(struct chat_value v);            /* Python's */
+bool chat_is_user(struct chat_run *r, struct chat_value v); /* a user chose some of it */
 
 #endif

@@ -445,6 +445,49 @@ TEST(contents_in_parts)
     tok_close(&tok);
 }
 
+/* Parts were glued for a template that reads lists and texts: "ab". One that writes a list as a value
+ * reads none; one that reads the first part alone gets one. */
+TEST(templates_of_texts_and_parts)
+{
+    static const char both[] =
+        "{% for m in messages %}{% if m.content is string %}({{ m.content }})"
+        "{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %}"
+        "{% endfor %}";
+    static const char texts[] = "{% for m in messages %}({{ m.content }}){% endfor %}";
+    static const char first[] =
+        "{% for m in messages %}({{ m.content[0].text }}){% endfor %}";
+    static const char list[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
+        "\"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\"}]}]}";
+    static const char empty[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": []}, "
+        "{\"role\": \"user\", \"content\": \"\"}, {\"role\": \"user\", "
+        "\"content\": [{\"type\": \"text\", \"text\": \"\"}]}]}";
+    static const struct {
+        const char *template, *list, *text, *empty;
+    } cases[] = {{both, "[a][b]", "(Hi)", "()[]"},
+                 {texts, "(ab)", "(Hi)", "()()()"},
+                 {first, "(ab)", "(Hi)", "()()()"}};
+    struct tok *tok = tok_files_open(TOK_FILES_GGUF_SPM);
+    struct chat *c;
+
+    for (int i = 0; i < 3; i++) {
+        char template[300];
+
+        /* Roles are read, as every template does. */
+        snprintf(template, sizeof(template),
+                 "{%% set r = messages[0].role %%}"
+                 "{%% for m in messages %%}{%% set r = m.role %%}{%% endfor %%}%s",
+                 cases[i].template);
+        assert_ok(open_chat(&c, folder(template, NULL), NULL, tok));
+        assert_prompt(c, list, cases[i].list);
+        assert_prompt(c, HI, cases[i].text);
+        assert_prompt(c, empty, cases[i].empty);
+        chat_close(&c);
+    }
+    tok_close(&tok);
+}
+
 /* A prompt longer than asked for is told from other limits. */
 /* The prompt ends where the last message does, whatever the template writes behind it. */
 TEST(continued_answers)

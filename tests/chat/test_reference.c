@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 
 #include "base/json.h"
+#include "base/rng.h"
+#include "base/text.h"
 #include "format/gguf.h"
 #include "tests/support/test.h"
 
@@ -244,6 +246,55 @@ TEST(random_layouts)
     json_decref(cases);
     json_decref(layouts);
     json_decref(all);
+}
+
+/* A number of at most 2^53, or an operation of two that are one level lower. */
+static void put_number(struct text *t, struct rng *r, int level)
+{
+    static const char *const leaves[] = {"0",   "1",    "2",    "3",   "7",    "-5",
+                                         "100", "0.0",  "-0.0", "0.1", "-0.1", "2.5",
+                                         "7.0", "1e-7", "1e16", "1/3", "true", "-2.5"};
+    static const char *const ops[] = {" + ", " - ", " * ",  " / ",  " // ",
+                                      " % ", " < ", " == ", " >= ", " ** "};
+    size_t op = rng_below(r, level == 1 ? 10 : 9);
+
+    if (level == 0) {
+        text_printf(t, "(%s)", leaves[rng_below(r, 18)]);
+        return;
+    }
+    text_puts(t, rng_below(r, 4) == 0 ? "(-" : rng_below(r, 8) == 0 ? "(+" : "(");
+    put_number(t, r, level - 1);
+    text_puts(t, ops[op]);
+    if (op == 9)
+        text_puts(t, rng_below(r, 2) ? "2" : "-1");
+    else
+        put_number(t, r, level - 1);
+    text_puts(t, rng_below(r, 8) == 0 ? ") | abs" : ")");
+}
+
+/* Signs of zero and quotients of reals were those of C: 7 // 0.1 gave 70. */
+TEST(random_numbers)
+{
+    json_t *cases = json_array(), *none = json_object();
+    struct rng r;
+    int n_texts;
+
+    rng_init(&r, test_seed(), "numbers");
+    for (int i = 0; i < 300; i++) {
+        struct text t = {0};
+
+        text_puts(&t, "{{ ");
+        put_number(&t, &r, 1 + i % 2);
+        text_puts(&t, " }}");
+        text_put(&t, "", 1);
+        assert_ok(t.rc);
+        add(cases, t.p, t.p, none);
+        text_fini(&t);
+    }
+    compare(cases, &n_texts);
+    assert_true(n_texts > 150);
+    json_decref(cases);
+    json_decref(none);
 }
 
 /* Short templates of which each shows one rule. */
