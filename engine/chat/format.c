@@ -13,7 +13,7 @@ struct chat_str chat_pad(struct chat_run *r, struct chat_str body, int64_t width
     int64_t n = width - (int64_t)chat_n_codes(r, body), left = n;
     size_t sign = align == '=' && body.n > 0 && memchr("+-", body.p[0], 2) != NULL;
 
-    if (align == '<' || align == '^') /* as str.center() divides an odd number */
+    if (align == '<' || align == '^') /* as Python divides an odd number */
         left = align == '<' ? 0 : n / 2 + (n & width & 1);
     chat_add(&b, chat_cut(body, 0, sign));
     for (int64_t i = 0; i < left && chat_step(r, 0); i++)

@@ -200,7 +200,7 @@ CHAT_BUILTIN(m_isdigit)
 CHAT_RETURNS(m_isspace,
              chat_bool(v.s.n > 0 && chat_strip(r, v.s, NULL, CHAT_LEFT).n == 0))
 
-/* ljust(), rjust() and center(): a width, and a character that may be left out. */
+/* A width, and a character that may be left out. */
 static struct chat_value pad(struct chat_run *r, struct chat_value v,
                              const struct chat_args *a, char align)
 {

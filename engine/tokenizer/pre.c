@@ -142,8 +142,8 @@ static int compile_own(struct tok *t, const char *regex, size_t n, bool known)
                      (const char *)text);
         goto out;
     }
-    /* Where the system forbids generated code the interpreter does the same, slower. It alone counts
-     * each step back into a repetition, so that a stranger's expression is left to it. */
+    /* Where the system forbids generated code the interpreter does the same, slower. It alone
+     * counts each step back into a repetition: a stranger's expression is left to it. */
     if (known)
         (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     t->expr[t->n_expr++] = code;

@@ -445,8 +445,8 @@ TEST(contents_in_parts)
     tok_close(&tok);
 }
 
-/* Parts were glued for a template that reads lists and texts: "ab". One that writes a list as a value
- * reads none; one that reads the first part alone gets one. */
+/* Parts were glued for a template that reads lists and texts: "ab". One that writes a list as a
+ * value reads none; one that reads the first part alone gets one. */
 TEST(templates_of_texts_and_parts)
 {
     static const char both[] =

@@ -9,7 +9,7 @@
 #include "tests/graph/onnx_write.h"
 #include "tokenizer/tok.h"
 
-#define TIMES 4 /* the larger input is of so many times the size */
+#define TIMES 4 /* of the size: the larger input */
 
 /* What it took, and whether it was refused at the limit. */
 struct work {
