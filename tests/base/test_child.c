@@ -15,7 +15,7 @@
 static int run(int (*fn)(void *ctx, FILE *out), void *ctx, size_t foreign_bytes,
                char **text, size_t *n)
 {
-    const struct child c = {fn, ctx, "FILE", "it is damaged", foreign_bytes};
+    const struct child c = {fn, ctx, "FILE", "it is damaged", foreign_bytes, 0};
 
     return child_run(&c, text, n);
 }
