@@ -65,12 +65,16 @@ isa_of = -fno-stack-protector -g1 $(ISA_$(lastword $(subst _, ,$(basename $(notd
 KERN_DIRS := engine/kernels/ref $(if $(filter x86_64,$(ARCH)),engine/kernels/x86) \
              $(if $(filter aarch64,$(ARCH)),engine/kernels/arm)
 KERN_ALL  := $(foreach d,$(KERN_DIRS),$(wildcard $(d)/*.c))
-# A file gemm_quant_*.c holds kernels for any type of quantised weights. It is compiled once for
-# each, as if it were gemm_<type>_*.c, unless there is such a file.
-QUANTS    := $(basename $(notdir $(wildcard engine/kernels/quant/*.c)))
-KERN_ANY  := $(filter $(addsuffix /gemm_quant_%,$(KERN_DIRS)),$(KERN_ALL))
-KERN_OWN  := $(filter-out $(KERN_ANY),$(KERN_ALL))
-KERN_SRC  := $(KERN_OWN) $(filter-out $(KERN_OWN),$(foreach q,$(QUANTS),$(subst /gemm_quant_,/gemm_$(q)_,$(KERN_ANY))))
+# A file gemm_quant_*.c, gemm_float_*.c or attn_kv_*.c holds kernels for any of these types. It is
+# compiled once for each, as if it were gemm_<type>_*.c or attn_<type>_*.c, unless there is such a file.
+TYPES_quant := $(basename $(notdir $(wildcard engine/kernels/quant/*.c)))
+TYPES_float := f32 f16 bf16
+TYPES_kv    := f32 f16 bf16 q8
+ANY       := quant float kv
+any_of     = $(filter $(foreach d,$(KERN_DIRS),$(d)/gemm_$(1)_% $(d)/attn_$(1)_%),$(KERN_ALL))
+KERN_OWN  := $(filter-out $(foreach a,$(ANY),$(call any_of,$(a))),$(KERN_ALL))
+KERN_SRC  := $(KERN_OWN) $(filter-out $(KERN_OWN),$(foreach a,$(ANY),$(foreach t,$(TYPES_$(a)),$(subst \
+             _$(a)_,_$(t)_,$(call any_of,$(a))))))
 # Folders that are only code for another processor are left out; the rest is every .c below.
 # Both programs read data sets.
 CLI_SRC := $(wildcard engine/cli/*.c engine/cli/verb/*.c)
@@ -190,18 +194,19 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/gen/flags
 	@echo "  CC $<"
 	$(Q)$(CC) $(CFLAGS) $(if $(filter $(KERN_SRC) $(INT4_SRC) characterize/peak/%,$<),$(call isa_of,$<)) \
 	$(if $(filter baselines/gemm/%,$<),$(BASELINE_INC_$(notdir $*))) -c $< -o $@
-# $(1): the name of a type in lower case  $(2): in upper case  $(3): a file for any type
+# $(1): the kind of a type, as in the file's name  $(2): the type  $(3): a file for any type
 define for_type
-$(call obj,$(subst /gemm_quant_,/gemm_$(1)_,$(3))): $(3) $(BUILD)/gen/flags
+$(call obj,$(subst _$(1)_,_$(2)_,$(3))): $(3) $(BUILD)/gen/flags
 	@mkdir -p $$(@D)
-	@echo "  CC $(3) for $(1)"
-	$(Q)$(CC) $(CFLAGS) $(call isa_of,$(3)) -DQUANT=$(2) -DKERN_QUANT_VARIANT=kern_$$(basename $$(@F)) -c $(3) -o $$@
+	@echo "  CC $(3) for $(2)"
+	$(Q)$(CC) $(CFLAGS) $(call isa_of,$(3)) -D$(call upper,$(1))=$(call upper,$(2)) -DKERN_TYPE_NAME=$(2) \
+	-DKERN_$(call upper,$(1))_VARIANT=kern_$$(basename $$(@F)) -c $(3) -o $$@
 endef
 upper = $(shell echo $(1) | tr a-z A-Z)
 # A build folder of a time when each type had files of its own depends on them.
 $(filter-out $(KERN_OWN),$(KERN_SRC)): ;
-$(foreach q,$(QUANTS),$(foreach u,$(call upper,$(q)),$(foreach f,$(filter-out \
-    $(subst /gemm_$(q)_,/gemm_quant_,$(KERN_OWN)),$(KERN_ANY)),$(eval $(call for_type,$(q),$(u),$(f))))))
+$(foreach a,$(ANY),$(foreach t,$(TYPES_$(a)),$(foreach f,$(filter-out $(subst _$(t)_,_$(a)_,$(KERN_OWN)),$(call \
+    any_of,$(a))),$(eval $(call for_type,$(a),$(t),$(f))))))
 $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/libtestbed.a: $(BED_OBJ)

@@ -43,6 +43,13 @@ MUST int kern_type_parse(const char *word, enum kern_type *out);
 int kern_type_block(enum kern_type t);
 /* Bytes of a block in a file, and so of one weight of a type that is not quantised. */
 size_t kern_type_bytes(enum kern_type t);
+
+/* Files gemm_quant_*.c, gemm_float_*.c and attn_kv_*.c hold a kernel for any type of quantised
+ * weights, of other weights, and of keys and values. They are compiled once for each type, with
+ * QUANT, FLOAT or KV its name in upper case, KERN_TYPE_NAME the same in lower case, and
+ * KERN_QUANT_VARIANT, KERN_FLOAT_VARIANT or KERN_KV_VARIANT the symbol of the variant. */
+#define KERN_PASTE_(a, b, c) a##b##c
+#define KERN_PASTE(a, b, c)  KERN_PASTE_(a, b, c)
 /* Bytes of n consecutive weights in a file; n is a multiple of the block. */
 size_t kern_type_size(enum kern_type t, int64_t n);
 /* Bytes of k rows of a panel; k is a multiple of the block. */

@@ -50,13 +50,10 @@ enum {
 #undef KERN_QUANT_TYPE
 };
 
-/* The files gemm_quant_*.c hold kernels for any such type. They are compiled once for each, with
- * QUANT its name in quant_types.def, and KERN_QUANT_VARIANT the symbol of the variant. */
-#define KERN_PASTE_(a, b, c) a##b##c
-#define KERN_PASTE(a, b, c)  KERN_PASTE_(a, b, c)
-#define KERN_QUANT(x)        KERN_PASTE(KERN_, QUANT, _##x) /* KERN_QUANT(BITS) */
-#define KERN_QUANT_ENUM      KERN_PASTE(KERN_, QUANT, )
-#define KERN_QUANT_OP        KERN_PASTE(KERN_GEMM_, QUANT, )
+/* Of the type that a file gemm_quant_*.c is compiled for. */
+#define KERN_QUANT(x)   KERN_PASTE(KERN_, QUANT, _##x) /* KERN_QUANT(BITS) */
+#define KERN_QUANT_ENUM KERN_PASTE(KERN_, QUANT, )
+#define KERN_QUANT_OP   KERN_PASTE(KERN_GEMM_, QUANT, )
 
 /* The same as numbers. All 0 for types that are not quantised. */
 struct kern_form {

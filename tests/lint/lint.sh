@@ -154,10 +154,9 @@ check_symbols() {
         echo "$BUILD/obj:1: symbol: no objects to check; run make first"
         return
     fi
-    types=$(find engine/kernels/quant -name '*.c' 2>/dev/null | sed 's,.*/,,; s/\.c$//' | paste -sd '|' -)
     for a in "$BUILD"/lib*.a; do ar t "$a" 2>/dev/null; done >"$tmp/members"
     xargs nm -A -g --defined-only <"$tmp/objects" 2>/dev/null |
-        awk -v folder="$BUILD/obj/" -v types="/gemm_($types)_" '
+        awk -v folder="$BUILD/obj/" '
             FILENAME == ARGV[1] { members[$0]; next }
             FILENAME == ARGV[2] { sources[$0]; next }
             FILENAME == ARGV[3] {
@@ -170,8 +169,11 @@ check_symbols() {
                 object = at[1]
                 source = substr(object, length(folder) + 1)
                 sub(/[.]o$/, ".c", source)
-                if (!(source in sources)) # a file for any type of quantised weights
-                    sub(types, "/gemm_quant_", source)
+                depends = object
+                sub(/o$/, "d", depends)
+                while (!(source in sources) && source !~ /^gen\// && (getline line <depends) > 0)
+                    if (match(line, /[^ ]+[.]c/)) # of a kernel that is compiled for any type
+                        source = substr(line, RSTART, RLENGTH)
                 name = object
                 sub(/.*\//, "", name)
                 counts = source ~ /^gen\// ? name in members : source in sources && source !~ /^tests\//

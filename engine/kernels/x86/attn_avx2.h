@@ -1,10 +1,8 @@
 /* kernels/x86/attn_avx2.h - flash-style attention in AVX2, for every type of keys and values.
  *
- * An including file defines ATTN_ELEM, the type of an element; ATTN_STRIDE(hd), elements from
- * a vector of hd to the next; ATTN_SCALE(p, hd), the factor of the vector at p; ATTN_LOAD(p):
- * eight elements as f32, not scaled; and ATTN_LOAD_N(p, n): the first n < 8 of them, the rest
- * zero and nothing behind the vector read. Scores and weights take the factors of their keys
- * and values.
+ * An including file defines ATTN_LOAD(p): eight elements as f32, not scaled; and
+ * ATTN_LOAD_N(p, n): the first n < 8 of them, the rest zero and nothing behind the vector read.
+ * Scores and weights take the factors of their keys and values.
  * Each row takes in a tile of keys and values after the other: it keeps a running maximum and
  * sum, and `out` itself holds what is accumulated so far. Parts of a tile serve every row before
  * the next part is read. */

@@ -1,11 +1,10 @@
 /* kernels/x86/attn_avx512.h - flash-style attention in AVX-512, for every type of keys and
  * values.
  *
- * An including file defines ATTN_ELEM, the type of an element; ATTN_STRIDE(hd), elements from a
- * vector of hd to the next; ATTN_SCALE(p, hd), the factor of the vector at p; ATTN_LOAD(mask, p):
- * sixteen elements as f32, not scaled, those outside the mask zero and not read;
- * attn_load_pair(): thirty-two of them in an order that is cheap to load, with attn_split() and
- * attn_join() to and from that order; and ATTN_BATCH_INVARIANT.
+ * An including file includes attn_load_avx512.h before, which has ATTN_LOAD(mask, p): sixteen
+ * elements as f32, not scaled, those outside the mask zero and not read; and attn_load_pair():
+ * thirty-two of them in an order that is cheap to load, with attn_split() and attn_join() to and
+ * from that order. It defines ATTN_BATCH_INVARIANT.
  *
  * Two ways, by how often a key is used. Few query rows (decode): attn_few_avx512.h. A
  * batch-invariant variant goes this way always, since a row is computed by itself. Many rows

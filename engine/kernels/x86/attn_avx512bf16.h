@@ -9,9 +9,8 @@
  * the lanes of one vector.
  *
  * An including file defines ATTN_LOAD_BF16(mask, p): thirty-two elements as bf16, not
- * scaled, those outside the mask zero and not read; ATTN_SCALED: do vectors have scales;
- * ATTN_DOT_ROWS_MIN, from which on it pays, as measured on Zen 5; and ATTN_EXACT, the variant in
- * AVX-512 for the same type.
+ * scaled, those outside the mask zero and not read; ATTN_DOT_ROWS_MIN, from which on it pays, as
+ * measured on Zen 5; and ATTN_EXACT, the variant in AVX-512 for the same type.
  */
 #ifndef KERNELS_ATTN_AVX512BF16_H
 #define KERNELS_ATTN_AVX512BF16_H

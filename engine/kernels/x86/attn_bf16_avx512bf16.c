@@ -7,12 +7,12 @@
  * to four or eight. */
 #include "cpu/cpu.h"
 
+#define KV                   BF16
 #define ATTN_BATCH_INVARIANT 0
 #define ATTN_DOT_ROWS_MIN    6
 #define ATTN_EXACT           kern_attn_bf16_avx512
-#define ATTN_SCALED          0
 #define ATTN_LOAD_BF16(m, p) _mm512_maskz_loadu_epi16(m, p)
-#include "kernels/x86/attn_load_bf16_avx512.h"
+#include "kernels/x86/attn_load_avx512.h"
 #include "kernels/x86/attn_avx512bf16.h"
 
 #define GROUP_MIN   3 /* rows; one or two wait for memory in f32, too */

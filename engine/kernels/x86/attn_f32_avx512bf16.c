@@ -2,12 +2,12 @@
  * values and weights of the softmax are rounded to bf16. Relaxed precision. */
 #include "cpu/cpu.h"
 
+#define KV                   F32
 #define ATTN_BATCH_INVARIANT 0
 #define ATTN_DOT_ROWS_MIN    9
 #define ATTN_EXACT           kern_attn_f32_avx512
-#define ATTN_SCALED          0
 #define ATTN_LOAD_BF16(m, p) attn_floats_bf16(m, p)
-#include "kernels/x86/attn_load_f32_avx512.h"
+#include "kernels/x86/attn_load_avx512.h"
 
 /* Thirty-two floats as bf16, those outside the mask zero and not read. */
 static inline __attribute__((always_inline)) __m512i attn_floats_bf16(__mmask32 m,

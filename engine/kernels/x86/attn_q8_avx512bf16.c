@@ -2,12 +2,12 @@
  * weights of the softmax are rounded to bf16, codes are exact in it. Relaxed precision. */
 #include "cpu/cpu.h"
 
+#define KV                   Q8
 #define ATTN_BATCH_INVARIANT 0
 #define ATTN_DOT_ROWS_MIN    5
 #define ATTN_EXACT           kern_attn_q8_avx512
-#define ATTN_SCALED          1
 #define ATTN_LOAD_BF16(m, p) attn_codes_bf16(_mm256_maskz_loadu_epi8(m, p))
-#include "kernels/x86/attn_load_q8_avx512.h"
+#include "kernels/x86/attn_load_avx512.h"
 
 /* Thirty-two codes as bf16. */
 static inline __attribute__((always_inline)) __m512i attn_codes_bf16(__m256i codes)
