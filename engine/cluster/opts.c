@@ -3,10 +3,6 @@
 #include "base/name.h"
 #include "cluster/cluster.h"
 
-const char *const cluster_load_names[] = {
-    "requests", "prompt_tok",  "sequences", "remaining_tok",
-    "kv_tok",   "pending_tok", NULL};
-
 int cluster_router_find(const char *name, const struct cluster_router **out)
 {
     *out = name_find(cluster_routers, name, "router");

@@ -22,7 +22,6 @@ enum cluster_load_kind {
     CLUSTER_LOAD_PENDING_TOK, /* prompt_tok + sequences: each of these has one pending */
     CLUSTER_N_LOADS
 };
-extern const char *const cluster_load_names[]; /* ends with NULL */
 
 struct cluster_choice {
     int n;                 /* candidates, at least 1 */

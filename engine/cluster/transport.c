@@ -2,8 +2,6 @@
 
 #include "base/name.h"
 
-const char *const cluster_transfer_modes[] = {"serial", "layer_wise", "auto", NULL};
-
 int cluster_transport_find(const char *name, const struct cluster_transport **out)
 {
     *out = name_find(cluster_transports, name, "transport");

@@ -74,7 +74,6 @@ enum cluster_transfer_mode {
     CLUSTER_LAYER_WISE, /* each when it is stored */
     CLUSTER_AUTO        /* layer-wise for prompts of serial_below_tok tokens and more */
 };
-extern const char *const cluster_transfer_modes[]; /* names, NULL-terminated */
 
 struct cluster_sender_opts {
     const struct cluster_transport *transport;

@@ -18,7 +18,7 @@
 
 struct conform_opts {
     double budget;
-    int64_t rounds, prompt_tok, long_tok, output_tok, concurrency, seed;
+    int64_t rounds, prompt_tok, output_tok, concurrency, seed;
     bool exact, ids;
     char *roles, *model, *serve_words, *roles_words, *reference, *api_key_env, *json;
 };

@@ -9,11 +9,6 @@ const struct opt_row conform_opt_table[] = {
             .min = 1, .max = 1e6),
     OPT_ROW(INT, prompt_tok, "48", "Length of most prompts.", .unit = "tok", .min = 16,
             .max = 1e6),
-    OPT_ROW(
-        INT, long_tok, "384",
-        "Length of long prompts, which servers compute in pieces. At most half of the "
-        "longest sequence that the server states.",
-        .unit = "tok", .min = 32, .max = 1e6),
     OPT_ROW(INT, output_tok, "32", "Length of most answers.", .unit = "tok", .min = 4,
             .max = 1e5),
     OPT_ROW(INT, concurrency, "8", "Requests at the same time, where several are sent.",

@@ -171,6 +171,7 @@ static void check_answer(struct conform_run *r, const struct conform_request *q,
 
 /* ==== what relations call: memory of a round, prompts, requests with deadlines, comparisons */
 
+#define LONG_TOK   384  /* of long prompts, which servers compute in pieces */
 #define FIRST_ID   3    /* below are control tokens of common vocabularies */
 #define WORDS      1024 /* distinct numbers of words, where the server takes no ids */
 #define SLOW       4    /* as slow as this times the slowest answer so far is no hang */
@@ -235,7 +236,7 @@ int64_t conform_long_tok(const struct conform_run *r)
 {
     const int64_t half = conform_probe_of(r)->max_tok / 2;
 
-    return r->o->long_tok < half ? r->o->long_tok : half;
+    return half < LONG_TOK ? half : LONG_TOK;
 }
 
 void conform_note(struct conform_run *r, const char *fmt, ...)

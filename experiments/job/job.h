@@ -158,8 +158,6 @@ MUST int job_prepare(const struct job *j, bool trust,
 /* The words of one of its commands as a line of text. */
 #define JOB_PREPARE_LINE 1024
 void job_prepare_line(const json_t *p, char *line, size_t n);
-/* Number of commands job_prepare() would run. */
-int job_n_to_prepare(const struct job *j);
 
 /* The job with every key, its value, unit, default and meaning. */
 void job_describe(const struct job *j, FILE *f);

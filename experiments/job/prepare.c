@@ -20,15 +20,6 @@ static bool is_there(const char *path)
     return access(path, F_OK) == 0;
 }
 
-int job_n_to_prepare(const struct job *j)
-{
-    int n = 0;
-
-    for (size_t i = 0; i < json_array_size(j->prepare); i++)
-        n += !is_there(creates(json_array_get(j->prepare, i)));
-    return n;
-}
-
 static int spawn(const char *const *argv)
 {
     const struct child_program p = {.argv = argv,

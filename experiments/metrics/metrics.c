@@ -346,14 +346,6 @@ const char *metrics_unit(const char *name)
     return d ? d->unit : "";
 }
 
-const char *metrics_better(const char *name)
-{
-    const struct statistic *s;
-    const struct metrics_def *d = definition(name, &s);
-
-    return d ? d->better : "";
-}
-
 bool metrics_exceeds_bound(const char *name, const char *unit, double value, char why[96])
 {
     static const char *const shares[] = {"bandwidth_frac", "peak_frac", "roof_frac",

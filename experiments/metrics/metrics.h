@@ -155,7 +155,6 @@ extern const struct metrics_def metrics_goodput_defs[METRICS_N_GOODPUT + 1];
 MUST int metrics_known(const char *name);
 const char *
 metrics_unit(const char *name); /* of a published name or goodput_rps, else "" */
-const char *metrics_better(const char *name); /* the same: "higher", "lower" or "" */
 /* Is `value` a share of a measured bound, by its name (decode_bandwidth_frac, prefill_peak_frac,
  * roof_frac, ...) and as it has no unit, but above MEASURE_SHARE_MAX? Nothing exceeds what the
  * machine can do: the bound is wrong, and the number is n/a because of `why`, which is written

@@ -177,18 +177,6 @@ enum finding_state finding_put(struct text *out, const struct finding *f,
                                                              : FINDING_NOT_SO;
 }
 
-void finding_names(const struct finding *f, void (*fn)(void *ctx, const char *name),
-                   void *ctx)
-{
-    const char *at = f->text;
-    struct slot slot;
-    size_t before;
-
-    while (next_slot(&at, &slot, &before) == 1)
-        fn(ctx, slot.operand.name);
-    claim_rule_names(f->holds, fn, ctx);
-}
-
 void finding_evidence(const struct finding *f, const json_t *head, char out[96])
 {
     const json_t *headline = json_object_get(head, "headline");

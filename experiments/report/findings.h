@@ -45,9 +45,6 @@ void findings_fini(struct findings *f);
  *   head  as of export_head(); NULL: there is none */
 enum finding_state finding_put(struct text *out, const struct finding *f,
                                const json_t *head);
-/* Call fn for each headline that the sentence and its rule name. */
-void finding_names(const struct finding *f, void (*fn)(void *ctx, const char *name),
-                   void *ctx);
 /* The kinds of evidence of the numbers in the sentence, each once, joined by ", ". */
 void finding_evidence(const struct finding *f, const json_t *head, char out[96]);
 

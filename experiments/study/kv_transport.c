@@ -19,6 +19,7 @@
 #define ROUNDS_MAX 32
 #define GAPS_MAX   65536
 #define LIMIT_S    120 /* of one run */
+#define PACED_N    16  /* prompts of a round at a set rate */
 
 #define OPTIONS(X)                                                                       \
     X(STR, way, "shm",                                                                   \
@@ -35,8 +36,7 @@
     X(INT, rounds, "5", "Rounds.", .min = 1, .max = ROUNDS_MAX)                          \
     OPTION_MODEL(X)                                                                      \
     X(F64, paced_gbps, "4", "Rate while the neighbour's decode is timed.",               \
-      .unit = "Gb/s", .min = 0.001, .max = 1e5)                                          \
-    X(INT, paced_n, "16", "Prompts of a round at that rate.", .min = 1, .max = 1 << 20)
+      .unit = "Gb/s", .min = 0.001, .max = 1e5)
 
 #define RESULTS(X)                                                                       \
     X(gb_per_s, "GB/s", HIGHER, "as fast as it goes, median of the rounds")              \
@@ -227,7 +227,7 @@ static int with_neighbour(struct kv_transport *c, double *alone_ms, double *with
         TRY(decode_once(c));
     *alone_ms = median_gap_ms(c, 0, INFINITY);
     c->n_gaps = 0;
-    TRY(begin_transfer(c, c->o->paced_n, c->o->paced_gbps));
+    TRY(begin_transfer(c, PACED_N, c->o->paced_gbps));
     begin_ns = clock_ns();
     do {
         TRY(decode_once(c));

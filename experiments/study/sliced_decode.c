@@ -24,14 +24,11 @@
       .min = 1, .max = 1 << 16)                                                          \
     X(INT, n_steps, "12", "Steps that are timed; their lowest decile counts.", .min = 3, \
       .max = STEPS_MAX)                                                                  \
-    X(INT, budget_mb, "1024", "Memory of the accelerator.", .unit = "MB", .min = 1,      \
-      .max = 1 << 20)                                                                    \
     X(F64, link_gbps, "4", "Rate of the link.", .unit = "GB/s", .min = 0.01,             \
       .max = 1000)                                                                       \
     X(F64, cg_frac, "-1", "CG's share of what is not GG. -1: the best by the model.",    \
       .min = -1, .max = 1)                                                               \
-    X(F64, gg_frac, "0", "GG's share. -1: the best within budget_mb.", .min = -1,        \
-      .max = 1)                                                                          \
+    X(F64, gg_frac, "0", "GG's share. -1: the best within 1 GB.", .min = -1, .max = 1)   \
     X(F64, min_ms, "4", "Each point of the profile is timed for at least so long.",      \
       .unit = "ms", .min = 0, .max = 1e4)
 
@@ -83,7 +80,7 @@ static int make_plan(struct sliced_decode *c, const struct model_config *config)
                                           .accel = true};
     struct hetero_plan_opts how = {.config = config,
                                    .n_threads = (int)o->n_threads,
-                                   .budget_bytes = o->budget_mb * 1000000,
+                                   .budget_bytes = 1000000000,
                                    .n_prompt = o->context,
                                    .n_new = 0,
                                    .max_step_tok = 16,

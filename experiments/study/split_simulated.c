@@ -15,6 +15,7 @@
 #define NODES_MAX    8
 #define CORES_MAX    256
 #define SEEDS_MAX    32
+#define CHUNK_TOK    256 /* tokens of a step with prompts in pieces */
 #define NOTHING_KEPT "the engine that switches keeps the objectives at no rate"
 
 enum { SPLIT, SWITCH, ONE_CONFIGURATION, MIXED, CHUNKED }; /* system */
@@ -35,12 +36,7 @@ enum { SPLIT, SWITCH, ONE_CONFIGURATION, MIXED, CHUNKED }; /* system */
     X(INT, prompt_lanes, "0",                                                            \
       "split: cores of each cluster for prompts. 0: as many as are best.", .min = 0,     \
       .max = 63)                                                                         \
-    X(INT, decode_lanes, "0",                                                            \
-      "switch: cores of each cluster for decode. 0: as many as are fastest.", .min = 0,  \
-      .max = 64)                                                                         \
     X(INT, max_seqs, "64", "Sequences of a machine.", .min = 1, .max = 1024)             \
-    X(INT, chunk_tok, "256", "chunked: tokens of a step.", .unit = "tok", .min = 1,      \
-      .max = 65536)                                                                      \
     X(INT, n_seeds, "5", "Seeds of arrivals, each with a goodput of its own.", .min = 2, \
       .max = SEEDS_MAX)                                                                  \
     X(F64, ttft_factor, "3",                                                             \
@@ -144,17 +140,11 @@ static int open_engine(const struct split_simulated *c,
 static int open_switch(const struct split_simulated *c,
                        struct study_simulated_serving_engine *e)
 {
-    int64_t lo = c->o->decode_lanes > 0 ? c->o->decode_lanes : 1;
-    int64_t hi = c->o->decode_lanes > 0 ? lo : c->o->cluster;
-
-    if (hi > c->o->cluster)
-        return err_set(ERR_ARG, "study.decode_lanes: expected at most study.cluster, %d",
-                       (int)c->o->cluster);
-    for (int64_t k = lo; k <= hi; k++) {
+    for (int64_t k = 1; k <= c->o->cluster; k++) {
         struct study_simulated_serving_engine x = {0};
 
         TRY(open_engine(c, &x, (const int64_t[]){0, c->o->cluster, 0, k}));
-        if (k == lo || x.token_s < e->token_s)
+        if (k == 1 || x.token_s < e->token_s)
             *e = x;
     }
     return OK;
@@ -259,7 +249,7 @@ static int split_simulated_one(struct split_simulated *c, struct outcome *r)
     struct study_simulated_serving s = serving(c, &r->prompt, NULL);
 
     s.policy = policies[c->o->system];
-    s.max_step_tok = c->o->system == CHUNKED ? c->o->chunk_tok : 0;
+    s.max_step_tok = c->o->system == CHUNKED ? CHUNK_TOK : 0;
     if (c->o->system == SWITCH)
         TRY(open_switch(c, &r->prompt));
     else

@@ -53,12 +53,6 @@ static const char *perf_name(int i)
       "Trace of coding. A fit of it stands in where it is absent.", .unit = "FILE")      \
     X(STR, perf, "table", "Performance model that is fitted for that.",                  \
       .names = perf_name)                                                                \
-    X(F64, usd_per_h, NULL,                                                              \
-      "Price of the machine. Without it a DGX-A100's or H100's as Table I has it.",      \
-      .unit = "USD/h", .min = 0, .max = 1e6)                                             \
-    X(F64, gpu_watt, NULL,                                                               \
-      "Power of all GPUs at their peak. Without it eight times that of Table I.",        \
-      .unit = "W", .min = 0, .max = 1e6)                                                 \
     X(INT, prompt_tok, "1500", "Prompt that is compared with tokens.", .unit = "tok",    \
       .min = 1, .max = 1 << 20)
 
@@ -260,8 +254,8 @@ static void find_machine(struct trace_latency_opts *t, const struct opts *o)
 {
     bool a100 = strstr(o->source, "a100"), h100 = strstr(o->source, "h100");
 
-    t->usd_per_h = o->usd_per_h > 0 ? o->usd_per_h : a100 ? 17.6 : h100 ? 38 : NAN;
-    t->watt = o->gpu_watt > 0 ? o->gpu_watt : a100 ? 8 * 400 : h100 ? 8 * 700 : NAN;
+    t->usd_per_h = a100 ? 17.6 : h100 ? 38 : NAN; /* of a DGX */
+    t->watt = a100 ? 8 * 400 : h100 ? 8 * 700 : NAN;
 }
 
 static int report_traces(struct step_profile *c)

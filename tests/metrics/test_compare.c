@@ -106,8 +106,7 @@ static struct compare_result compare_scene(const struct scene *s, double ratio,
                                            struct rng *rng)
 {
     const struct compare_opts o = {.metric = metric_name,
-                                   .higher_is_better =
-                                       strcmp(metrics_better(metric_name), "higher") == 0,
+                                   .higher_is_better = strstr(metric_name, "throughput"),
                                    .in_turn = s->in_turn,
                                    .margin_frac = margin,
                                    .seed = rng_u64(rng)};

@@ -519,12 +519,9 @@ TEST(words)
         assert_true(!d->scalar && !d->samples);
         assert_ok(metrics_known(d->name));
         assert_string_equal(metrics_unit(d->name), d->unit);
-        assert_string_equal(metrics_better(d->name), d->better);
         assert_ok(metrics_one(&v, &(struct metrics_input){.n_rows = 0}, d->name));
         assert_true(isnan(v)); /* of a search, not of a cell */
     }
     assert_err(metrics_known("goodput_n_trial"), ERR_NOTFOUND, "goodput_n_trials");
-    assert_string_equal(metrics_better("p99_ttft_ms"), "lower");
     assert_string_equal(metrics_unit("no metric"), "");
-    assert_string_equal(metrics_better("no metric"), "");
 }

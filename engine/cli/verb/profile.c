@@ -19,7 +19,7 @@ struct profile_flags {
     char *types, *threads, *out, *isa, *accel;
     int precision, testbed;
     int64_t max_tok;
-    double min_ms, link_gbps, launch_us;
+    double min_ms, link_gbps;
     bool bus_limit, json;
 };
 
@@ -51,8 +51,6 @@ static const struct opt_row rows[] = {
             "sim, paced: the link is no faster than the bus that the paper names."),
     OPT_ROW(F64, link_gbps, NULL, "sim, paced: rate of the link. 0: Table I's.",
             .unit = "GB/s", .min = 0, .max = 1000),
-    OPT_ROW(F64, launch_us, "-1", "sim, paced: time of a launch. -1: Table I's.",
-            .unit = "us", .min = -1, .max = 1e6),
     OPT_ROW(STR, out, NULL,
             "Write the profile to this file, for `sandwich run` and `serve`.",
             .unit = "FILE"),
@@ -133,8 +131,6 @@ static int machine_for(struct hetero_machine *out, const struct profile_flags *f
     TRY(hetero_machine_printed(out, (char)('A' + f->testbed), t, f->bus_limit));
     if (f->link_gbps > 0)
         out->link_s_per_byte = 1e-9 / f->link_gbps;
-    if (f->launch_us >= 0)
-        out->launch_s = 1e-6 * f->launch_us;
     return OK;
 }
 
