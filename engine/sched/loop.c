@@ -117,6 +117,7 @@ static int ask_policy(struct sched_loop *l, bool admit)
 
         r->want_tok = r->step_tok = 0;
         r->wanted = false;
+        r->viewed = true;
         l->view[i] = (struct sched_seq){
             .id = r->id,
             .state = r->state,
@@ -342,6 +343,6 @@ void sched_loop_age(struct sched_loop *l)
         int64_t left = sched_request_n_known(r) - r->n_ctx;
 
         r->age = r->step_tok > 0 ? 0 : r->age + 1;
-        r->n_paused += r->want_tok == 0 && r->n_ctx > 0 && left == 1; /* it decodes */
+        r->n_paused += r->viewed && r->want_tok == 0 && r->n_ctx > 0 && left == 1;
     }
 }

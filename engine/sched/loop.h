@@ -54,6 +54,7 @@ struct sched_request {
     int64_t n_preempted;    /* times */
     enum sched_state state; /* SCHED_WAITING: it has no memory, all others have */
     int bucket;
+    bool viewed; /* a policy saw it: only then can a step pass it over */
     bool wanted; /* the policy admits it in this step */
     bool ended;
     bool
