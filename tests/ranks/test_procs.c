@@ -339,30 +339,27 @@ static uint64_t cpu_ns(pid_t pid)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* A rank that a phase does not use, and every rank between steps, sleeps: less than 1 % of
- * a CPU, whatever else runs here. */
+/* A rank that a phase does not use, and every rank between steps, sleeps sooner or later: less
+ * than 1 % of a CPU, whatever else runs here. One that spins on never does. */
 TEST(parked_ranks_sleep)
 {
     const struct model_opts o = shared_opts(false);
-    struct timespec nap = {.tv_nsec = 500000000};
     struct step_model x;
-    uint64_t start, before[4];
 
     step_model_open(&x, &step_traits[0], &o, 4);
     step_model_phase(&x, 4, 1);
     step_model_multiprocess(&x);
     step_model_run(&x, 4, o.max_step_tok, 1e-4, test_seed(), step_traits[0].name);
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* spins have ended */
-    start = clock_ns();
-    for (int r = 1; r < 4; r++)
-        before[r] = cpu_ns(model_procs_pid(x.model, r));
-    nanosleep(&nap, NULL);
-    for (int r = 1; r < 4; r++) {
-        uint64_t used = cpu_ns(model_procs_pid(x.model, r)) - before[r];
-        double frac = (double)used / (double)(clock_ns() - start);
+    for (int r = 1, n = 0; r < 4; n++) {
+        uint64_t start = clock_ns(), before = cpu_ns(model_procs_pid(x.model, r));
+        double frac;
 
-        printf("# rank %d: %.2f %% of a CPU\n", r, 100 * frac);
-        assert_true(frac < 0.01);
+        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+        frac = (double)(cpu_ns(model_procs_pid(x.model, r)) - before) /
+               (double)(clock_ns() - start);
+        r += frac < 0.01;
+        if (n == 50)
+            fail_msg("rank %d still takes %.2f %% of a CPU", r, 100 * frac);
     }
     step_model_close(&x);
 }

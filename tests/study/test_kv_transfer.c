@@ -14,17 +14,20 @@ static int run_study(const char *more)
                        tiny_model(KERN_BF16), more);
 }
 
-/* x / c is so large that nothing but the link counts: n x, and x + (n - 1)(x - c). */
+/* The link sleeps for x for each of the three layers, after the request was submitted and before
+ * its second token, however busy the machine is; without it the request takes some 18 c.
+ * Regression: `visible` was judged, from which the time of a later token is taken. */
 TEST(a_slow_link)
 {
-    double x, c;
+    double x, c, link_ms;
 
     assert_ok(run_study(", \"x_over_c\": 40"));
     x = value_of("x_layer");
     c = value_of("c_layer");
     assert_true(fabs(x / c - 40) < 1e-9);
-    assert_true(value_of("visible_serial") > 0.9 * 3 * x);
-    assert_true(value_of("visible_layer") > 0.9 * (3 * x - 2 * c));
+    link_ms = (1 - 1e-6) * 3 * x;
+    assert_true(series_at("e2e_serial_ms", 1) > link_ms);
+    assert_true(series_at("e2e_layer_ms", 1) > link_ms);
     assert_true(fabs(series_at("x_ms", 1) - x) < 1e-9);
     assert_true(series_at("prompt_tok", 1) == 32);
     assert_true(fabs(series_at("form_serial_ms", 1) - value_of("alpha_serial") - 3 * x) <
