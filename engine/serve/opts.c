@@ -51,7 +51,8 @@ const struct opt_row serve_opt_table[] = {
     CPU_ISA_ROW,
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products. exact: activations and sums in f32. "
-            "relaxed: an error no larger than bf16 activations would make. "
+            "relaxed: what is multiplied may be rounded to bf16: activations "
+            "and, in attention, queries, keys, values and weights of the softmax. "
             "a8: activations of 8 bits where the weights are quantised.",
             .values = KERN_PRECISIONS),
     OPT_ROW(BOOL, deterministic, NULL,
