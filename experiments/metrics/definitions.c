@@ -677,8 +677,9 @@ const struct metrics_def metrics_defs[] = {
      "(n - 1) / (last - first end) of the requests that the system ended: the rate at which "
      "it answers, without the tail that `duration_s` includes", achieved_rate, NULL},
     {"backlog_growth", "", "lower",
-     "requests sent and not yet ended: mean over the last quarter of the time of arrivals "
-     "minus that over the first; rejected and canceled ones never end",
+     "measured requests that have not ended, each from its intended start on: mean over the "
+     "last quarter of the time of intended starts minus that over the first; rejected and "
+     "canceled ones never end, whether they were sent or not",
      backlog_growth, NULL},
     {"request_throughput_rps", "req/s", "higher", "completed requests / duration",
      request_throughput, NULL},
