@@ -6,6 +6,11 @@
 
 /* The width of an interval from this many draws is within 3 % of that from many more. */
 #define N_DRAWS 400
+/* Of single values, whose variance only chooses the length of blocks. */
+#define N_DRAWS_OF_ONE 100
+/* Blocks are this many times as long as variance of blocks / variance of single values, if that is
+ * longer than without: chosen so that the interval covers, tests/base/test_stats_blocks.c. */
+#define LENGTH_PER_RATIO 10
 
 /* Student's t: the half-width in standard errors. */
 static double t95(int df)
@@ -84,7 +89,8 @@ void stats_percentile95(const double *draws, size_t n, double *lo, double *hi)
     *hi = stats_percentile(draws, n, 0.975);
 }
 
-/* Blocks of 3 n^(1/3) hold most of the dependence of neighbours; at least five of them. */
+/* Blocks of 3 n^(1/3) hold most of the dependence of neighbours where that is weak; at least
+ * five of them. */
 size_t stats_block_length(size_t n)
 {
     size_t length = (size_t)ceil(3 * cbrt((double)n));
@@ -94,20 +100,56 @@ size_t stats_block_length(size_t n)
     return length < n / 5 ? length : n / 5;
 }
 
-int stats_blocks_half95(double *half, const struct stats_blocks *b)
+/* Variance of the statistic over n draws; NaN: a draw had no value. */
+static int variance_of(double *v, const struct stats_blocks *b, struct rng *rng,
+                       size_t length, size_t n)
 {
-    size_t length = stats_block_length(b->n);
     double x[N_DRAWS];
+
+    *v = 0;
+    for (size_t i = 0; i < n; i++) {
+        TRY(b->draw(b->ctx, rng, length, &x[i]));
+        *v += isfinite(x[i]) ? 0 : NAN;
+    }
+    if (!isnan(*v))
+        *v = stats_std(x, n) * stats_std(x, n);
+    return OK;
+}
+
+/* The variance that long blocks have, by those of two lengths: what a block misses is what its
+ * values share with those outside of it, in proportion to 1 / length; and the mean of all blocks is
+ * that of the series, which takes length / n of the variance. */
+static int variance_long(double *v, const struct stats_blocks *b, struct rng *rng,
+                         size_t length)
+{
+    double n = (double)b->n, l = (double)length, s = (double)(length / 2), shorter;
+
+    TRY(variance_of(v, b, rng, length, N_DRAWS));
+    TRY(variance_of(&shorter, b, rng, length / 2, N_DRAWS));
+    *v /= 1 - l / n;
+    shorter /= 1 - s / n;
+    *v = fmax(*v, *v + (*v - shorter) * s / (l - s));
+    return OK;
+}
+
+int stats_blocks_half95(double *half, size_t *length, const struct stats_blocks *b)
+{
+    double variance, of_one, longer;
     struct rng rng;
 
     *half = NAN;
+    *length = stats_block_length(b->n);
+    if (*length == 0)
+        return OK;
     rng_init(&rng, b->seed, b->stream);
-    for (int i = 0; i < N_DRAWS && length; i++)
-        TRY(b->draw(b->ctx, &rng, &x[i]));
-    for (int i = 0; i < N_DRAWS && length; i++)
-        if (!isfinite(x[i]))
-            return OK;
-    if (length)
-        *half = t95((int)(b->n / length) - 1) * stats_std(x, N_DRAWS);
+    TRY(variance_of(&variance, b, &rng, *length, N_DRAWS));
+    *half = t95((int)(b->n / *length) - 1) * sqrt(variance);
+    TRY(variance_of(&of_one, b, &rng, 1, N_DRAWS_OF_ONE));
+    longer = fmin(ceil(LENGTH_PER_RATIO * variance / of_one), (double)(b->n / 5));
+    if (!(longer > 1 && ceil(LENGTH_PER_RATIO * variance / of_one) > (double)*length))
+        return OK;
+    *length = (size_t)longer;
+    TRY(variance_long(&variance, b, &rng, *length));
+    *half = fmax(*half, t95((int)(b->n / *length) - 1) * sqrt(variance));
     return OK;
 }

@@ -39,13 +39,16 @@ struct stats_blocks {
     uint64_t seed;      /* draws are the same for the same seed and stream */
     const char *stream; /* of rng.h */
     void *ctx;
-    /* The statistic of one draw of blocks of stats_block_length(n) values. */
-    int (*draw)(void *ctx, struct rng *rng, double *out);
+    /* The statistic of one draw of blocks of `length` values. */
+    int (*draw)(void *ctx, struct rng *rng, size_t length, double *out);
 };
-/* The length of the blocks of a series of n values; 0: too few to draw blocks of them. */
+/* The least length of the blocks of a series of n values; 0: too few to draw blocks of them. */
 size_t stats_block_length(size_t n);
-/* Half of the interval of the statistic. NaN: the series is too short, or a draw had no value,
- * so that the interval has no end. The error is that of `draw`. */
-MUST int stats_blocks_half95(double *half, const struct stats_blocks *b);
+/* Half of the interval of the statistic, and the length of the blocks, longer where draws show
+ * that values depend on those before. It holds the truth in 94 % and more of series of 90 values
+ * and more whose neighbours correlate by up to 0.8, of 30 values in 87 %
+ * (tests/base/test_stats_blocks.c). NaN: the series is too short, or a draw had no value, so that
+ * the interval has no end. The error is that of `draw`. */
+MUST int stats_blocks_half95(double *half, size_t *length, const struct stats_blocks *b);
 
 #endif

@@ -143,14 +143,13 @@ static void open_drawing(struct drawing *d, struct compare_result *out,
         if (d->of[i].n < out->n_requests)
             out->n_requests = d->of[i].n;
     }
-    out->block = stats_block_length(out->n_requests);
     out->same_requests = same_requests(d);
     d->n_starts = most;
     d->starts = mem_new(MEM_HARNESS, most, sizeof(*d->starts));
 }
 
 /* The difference of the means of one draw of all runs. */
-static int draw_once(void *ctx, struct rng *rng, double *difference)
+static int draw_once(void *ctx, struct rng *rng, size_t block, double *difference)
 {
     struct drawing *d = ctx;
 
@@ -161,7 +160,7 @@ static int draw_once(void *ctx, struct rng *rng, double *difference)
         if (i == 0 || !d->result->same_requests)
             for (size_t k = 0; k < d->n_starts; k++)
                 d->starts[k] = (size_t)rng_below(rng, d->of[i].n);
-        TRY(compare_resample(&d->of[i], d->metric, d->result->block, d->starts, &value));
+        TRY(compare_resample(&d->of[i], d->metric, block, d->starts, &value));
         *difference += d->weight[i] * log(value);
     }
     return OK;
@@ -174,7 +173,7 @@ static int between_requests(struct compare_result *out, const struct compare_sid
     int rc;
 
     open_drawing(&d, out, a, b);
-    rc = stats_blocks_half95(&out->between_requests,
+    rc = stats_blocks_half95(&out->between_requests, &out->block,
                              &(struct stats_blocks){.n = out->n_requests,
                                                     .seed = o->seed,
                                                     .stream = "compare",

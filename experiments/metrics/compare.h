@@ -93,7 +93,8 @@ struct compare_result {
     bool in_turn;       /* they were taken in pairs */
     bool same_requests; /* both sides had the same */
     size_t n_requests;  /* of a run: the fewest */
-    size_t block;       /* consecutive requests drawn together; 0: none were */
+    size_t
+        block; /* consecutive requests drawn together, more where they depend; 0: none were */
     enum compare_verdict verdict;
     bool maybe_worse; /* it may be worse by more than the margin */
     struct compare_aa aa;
