@@ -35,7 +35,7 @@ int make_safetensors_head(struct make_plan *p)
         format_role_name(p->family->hf_naming, t->role, t->layer, t->expert, name);
         text_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
                     dtype_name(t->type));
-        if (t->rows > 1)
+        if (t->rows > 1 || t->role == FORMAT_SHARED_SCALE) /* a matrix of one row */
             text_printf(b, "%lld,", (long long)t->rows);
         text_printf(b, "%lld],\"data_offsets\":[%llu,%llu]}", (long long)t->cols,
                     (unsigned long long)t->at, (unsigned long long)p->data_bytes);
@@ -205,10 +205,12 @@ static json_t *bpe_model(const struct make_vocab *v)
 
 static int write_tokenizer(const struct make_vocab *v, const char *dir)
 {
+    json_t *nfc =
+        v->shape->family == MAKE_QWEN2 ? json_pack("{s:s}", "type", "NFC") : json_null();
     json_t *j = json_pack(
-        "{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:{s:s, s:b, s:b, s:b}, s:o}", "version",
+        "{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:b, s:b}, s:o}", "version",
         "1.0", "truncation", "padding", "added_tokens", added_tokens(v), "normalizer",
-        "pre_tokenizer", pre_tokenizer(v->shape->family), "post_processor",
+        nfc, "pre_tokenizer", pre_tokenizer(v->shape->family), "post_processor",
         post_processor(v), "decoder", "type", "ByteLevel", "add_prefix_space", 0,
         "trim_offsets", 1, "use_regex", 1, "model", bpe_model(v));
 

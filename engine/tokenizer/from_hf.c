@@ -453,7 +453,9 @@ static int read_config(struct tok *t, const char *path)
     if (t->bos < 0)
         t->bos = named_in(t, config, "bos_token");
     t->eos = named_in(t, config, "eos_token");
-    t->adds_bos = t->adds_bos || json_is_true(json_object_get(config, "add_bos_token"));
+    if (json_is_boolean(
+            json_object_get(config, "add_bos_token"))) /* over the post_processor */
+        t->adds_bos = json_is_true(json_object_get(config, "add_bos_token"));
 out:
     json_decref(config);
     return rc;

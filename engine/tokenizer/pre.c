@@ -185,6 +185,9 @@ int tok_pre_named(struct tok *t, const char *name, size_t n)
     for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
         if (strlen(aliases[i].word) != n || memcmp(aliases[i].word, name, n) != 0)
             continue;
+        /* Qwen's tokenizers have normal form C, DeepSeek's of Qwen's words have not; a GGUF file
+         * cannot say it. */
+        t->nfc = t->nfc || strcmp(aliases[i].word, "qwen2") == 0;
         for (int k = 0; k < N_PRES; k++)
             if (strcmp(pres[k].name, aliases[i].name) == 0)
                 return use(t, &pres[k]);

@@ -127,10 +127,17 @@ static const char *norm(struct writer *w, const char *x, const char *name,
     return node(w, "Mul", "", "%s %s", name, y);
 }
 
-static const char *heads(struct writer *w, const char *x, const char *sizes)
+/* Heads before tokens, each after its norm where the model has one. */
+static const char *heads(struct writer *w, const char *x, const char *sizes, int layer,
+                         enum format_role norm_role)
 {
+    const struct format_tensor *t = format_layer_tensor(w->f, layer, norm_role);
     const char *y = node(w, "Reshape", "", "%s %s", x, sizes);
+    char name[64];
 
+    snprintf(name, sizeof(name), "model.layers.%d.role%d.norm", layer, (int)norm_role);
+    if (norm_role != FORMAT_V && t->data)
+        y = norm(w, y, name, t, layer % 3);
     return node(w, "Transpose", "perm=0,2,1,3", "%s", y);
 }
 
@@ -166,11 +173,13 @@ static const char *attention(struct writer *w, const char *n, int layer)
     char q[24], k[24], v[24];
     const char *y;
 
-    snprintf(q, sizeof(q), "%s",
-             rope(w, heads(w, product(w, n, layer, FORMAT_Q, FORMAT_Q_BIAS), "q_sizes")));
-    y = rope(w, heads(w, product(w, n, layer, FORMAT_K, FORMAT_K_BIAS), "kv_sizes"));
+    y = product(w, n, layer, FORMAT_Q, FORMAT_Q_BIAS);
+    snprintf(q, sizeof(q), "%s", rope(w, heads(w, y, "q_sizes", layer, FORMAT_Q_NORM)));
+    y = product(w, n, layer, FORMAT_K, FORMAT_K_BIAS);
+    y = rope(w, heads(w, y, "kv_sizes", layer, FORMAT_K_NORM));
     snprintf(k, sizeof(k), "%s", repeat(w, y));
-    y = heads(w, product(w, n, layer, FORMAT_V, FORMAT_V_BIAS), "kv_sizes");
+    y = product(w, n, layer, FORMAT_V, FORMAT_V_BIAS);
+    y = heads(w, y, "kv_sizes", layer, FORMAT_V);
     snprintf(v, sizeof(v), "%s", repeat(w, y));
     y = node(w, "Transpose", "perm=0,1,3,2", "%s", k);
     y = node(w, "MatMul", "", "%s %s", q, y);

@@ -3,13 +3,15 @@
 #include "graph/decoder.h"
 #include "graph/onnx.h"
 #include "make/make.h"
+#include "tokenizer/tokenizer.h"
 #include "tests/graph/graphs.h"
 #include "tests/graph/onnx_decoder.h"
 #include "tests/support/kv.h"
 #include "tests/support/step_model.h"
 
-/* The greedy ids of a step at a time, by all operators of the phase. */
-static void engine_ids(const char *path, int32_t ids[N_ALL], char **ops)
+/* The greedy ids of a step at a time, by all operators of the phase, and the logits
+ * [N_ALL - 1, vocab]. */
+static float *engine_ids(const char *path, int32_t ids[N_ALL], char **ops)
 {
     static const int cpus[2];
     struct format_file *f;
@@ -20,7 +22,7 @@ static void engine_ids(const char *path, int32_t ids[N_ALL], char **ops)
     struct kv_pool *pool;
     struct kv_slot kv;
     const struct model_opts o = step_model_opts();
-    float *logits;
+    float *logits, *all;
     int vocab;
 
     assert_ok(format_open(&f, path));
@@ -32,13 +34,14 @@ static void engine_ids(const char *path, int32_t ids[N_ALL], char **ops)
     model_kv_shape(m, &shape);
     test_kv_open(&pool, &shape, (struct kv_pool_opts){.max_tok = N_ALL}, 1);
     test_kv_reserve(pool, N_ALL, &kv);
-    logits = mem_new(MEM_TEST, (size_t)vocab, sizeof(*logits));
-    assert_non_null(logits);
+    all = mem_new(MEM_TEST, (size_t)((N_ALL - 1) * vocab), sizeof(*all));
+    assert_non_null(all);
     for (int n = 0; n + 1 < N_ALL; n++) {
         const struct model_chunk c = {
             .kv = &kv, .ids = ids + n, .pos0 = n, .n_tok = 1, .want_logits = true};
         int best = 0;
 
+        logits = all + n * vocab;
         assert_ok(model_forward(p, &c, 1, logits));
         for (int i = 1; i < vocab; i++)
             best = logits[i] > logits[best] ? i : best;
@@ -46,63 +49,166 @@ static void engine_ids(const char *path, int32_t ids[N_ALL], char **ops)
             ids[n + 1] = best;
     }
     assert_ok(model_ops_print(ops, model_phase_ops(p)));
-    mem_free(logits);
     kv_pool_close(&pool);
     model_phase_close(&p);
     model_close(&m);
     par_team_close(&team);
     format_close(&f);
+    return all;
 }
 
-/* An ONNX file runs as the file that it was written from: the same ids, by the operators that its
- * graph was lowered to. */
-static void one_model(const char *arch)
+/* Texts of words, digits, spaces, letters with marks apart and together, and control tokens. */
+static void random_text(char *text, size_t room, struct rng *r)
 {
-    char path[300], onnx_path[320], *of_engine, *of_file, *lowered;
+    static const char *const parts[] = {"the",
+                                        " model",
+                                        "e\u0301",
+                                        "\u00e9",
+                                        "\u1e9b\u0323",
+                                        "\uac01",
+                                        "\u1100\u1161\u11a8",
+                                        "12345",
+                                        "  ",
+                                        "\n",
+                                        "'S",
+                                        "x",
+                                        "<|endoftext|>",
+                                        ".",
+                                        "\U0001f600"};
+    size_t n = 0;
+
+    text[0] = 0;
+    for (int k = (int)rng_below(r, 12); k > 0; k--)
+        n += (size_t)snprintf(text + n, room - n, "%s", parts[rng_below(r, 15)]);
+}
+
+/* Tokenizers of two files of one model give the same ids. */
+static void same_text_ids(const char *a_path, const char *b_path)
+{
+    const struct tok_opts o = {0};
+    struct tok *a, *b;
+    struct rng r;
+
+    rng_init(&r, test_seed(), "texts");
+    assert_ok(tok_open(&a, a_path, &o));
+    assert_ok(tok_open(&b, b_path, &o));
+    assert_int_equal(tok_adds_bos(a), tok_adds_bos(b));
+    for (int i = 0; i < 300; i++) {
+        char text[400];
+        int32_t *of_a, *of_b;
+        size_t n_a, n_b;
+
+        random_text(text, sizeof(text), &r);
+        assert_ok(tok_encode(a, text, strlen(text), TOK_BOS, &of_a, &n_a));
+        assert_ok(tok_encode(b, text, strlen(text), TOK_BOS, &of_b, &n_b));
+        if (n_a != n_b || memcmp(of_a, of_b, n_a * sizeof(*of_a)) != 0)
+            fail_msg("%s: other ids than in %s of: %s", a_path, b_path, text);
+        mem_free(of_a);
+        mem_free(of_b);
+    }
+    tok_close(&a);
+    tok_close(&b);
+}
+
+static struct make_opts made(const char *arch, const char *format, char path[300])
+{
     const struct make_opts o = {.arch = arch,
                                 .type = KERN_F32,
                                 .seed = 3,
-                                .format = "gguf",
+                                .format = format,
                                 .out = path,
                                 .n_threads = 1};
+
+    snprintf(path, 300, "%s/%s.%s", test_dir(), arch, format);
+    assert_ok(make_model(&o));
+    return o;
+}
+
+/* A family's file, folder and ONNX file are one model: the same ids of texts, logits and greedy
+ * ids, and an ONNX file runs by the operators that its graph was lowered to. GGUF's vocabularies of
+ * `scores` have no form in a made folder; rope_scaling and experts have none in ONNX.
+ * Regressions: qwen2 of GGUF left text in the form that it came in, and the gate of shared experts
+ * was written with another shape than its library declares. */
+static void one_family(const char *arch, bool scores, bool in_onnx)
+{
+    char path[300], folder[300], onnx_path[320], *of_file, *of_engine, *lowered;
     int32_t want[N_ALL] = {PROMPT}, got[N_ALL] = {PROMPT};
     struct format_file *file;
     struct graph_decoder d;
     struct graph_onnx *f;
     struct text onnx;
+    float *logits, *others;
+    size_t n_bytes;
 
-    snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), arch);
-    snprintf(onnx_path, sizeof(onnx_path), "%s/%s.onnx", test_dir(), arch);
-    assert_ok(make_model(&o));
+    (void)made(arch, "gguf", path);
+    (void)made(arch, "safetensors", folder);
     assert_ok(format_open(&file, path));
-    onnx = decoder(file, 0);
-    test_write(onnx_path, onnx.p, onnx.n);
-    engine_ids(path, want, &of_file);
-    engine_ids(onnx_path, got, &of_engine);
+    n_bytes = (size_t)((N_ALL - 1) * file->config.vocab) * sizeof(*logits);
+    if (!scores)
+        same_text_ids(path, folder);
+    logits = engine_ids(path, want, &of_file);
+    others = engine_ids(folder, got, &of_engine);
     assert_memory_equal(want, got, sizeof(want));
-    assert_ok(graph_onnx_open(&f, onnx.p, onnx.n));
-    assert_ok(graph_rewrite(graph_onnx_graph(f), NULL));
-    assert_ok(graph_decoder_of(&d, graph_onnx_graph(f), graph_onnx_fill, f));
-    assert_ok(graph_decoder_ops(&lowered, &d));
-    assert_string_equal(lowered, of_engine);
-    assert_string_equal(lowered, of_file);
-    graph_decoder_fini(&d);
-    graph_onnx_close(&f);
-    mem_free(lowered);
+    assert_memory_equal(logits, others, n_bytes);
+    assert_string_equal(of_file, of_engine);
+    mem_free(others);
     mem_free(of_engine);
+    if (in_onnx) {
+        snprintf(onnx_path, sizeof(onnx_path), "%s/%s.onnx", test_dir(), arch);
+        onnx = decoder(file, 0);
+        test_write(onnx_path, onnx.p, onnx.n);
+        memcpy(got, (const int32_t[N_ALL]){PROMPT}, sizeof(got));
+        others = engine_ids(onnx_path, got, &of_engine);
+        assert_memory_equal(want, got, sizeof(want));
+        assert_memory_equal(logits, others, n_bytes);
+        assert_ok(graph_onnx_open(&f, onnx.p, onnx.n));
+        assert_ok(graph_rewrite(graph_onnx_graph(f), NULL));
+        assert_ok(graph_decoder_of(&d, graph_onnx_graph(f), graph_onnx_fill, f));
+        assert_ok(graph_decoder_ops(&lowered, &d));
+        assert_string_equal(lowered, of_engine);
+        assert_string_equal(lowered, of_file);
+        graph_decoder_fini(&d);
+        graph_onnx_close(&f);
+        mem_free(lowered);
+        mem_free(of_engine);
+        mem_free(others);
+        text_fini(&onnx);
+    }
+    mem_free(logits);
     mem_free(of_file);
-    text_fini(&onnx);
     format_close(&file);
 }
 
-TEST(the_engine_runs_llama)
+TEST(llama)
 {
-    one_model("tiny");
+    one_family("tiny", true, true);
+    one_family("tiny-llama3", false, false);
+    one_family("tiny-mistral", true, true);
 }
 
-TEST(the_engine_runs_qwen2)
+TEST(qwen)
 {
-    one_model("tiny-qwen2");
+    one_family("tiny-qwen2", false, true);
+    one_family("tiny-qwen3", false, true);
+}
+
+/* As transformers declares it: nn.Linear(dim, 1). */
+static void gate_is_a_matrix(void)
+{
+    size_t n;
+    char *text = test_read(test_path("tiny-qwen2-moe.safetensors/model.safetensors"), &n);
+
+    assert_non_null(strstr(
+        text + 8, "shared_expert_gate.weight\":{\"dtype\":\"F32\",\"shape\":[1,70]"));
+    mem_free(text);
+}
+
+TEST(experts)
+{
+    one_family("tiny-moe", true, false);
+    one_family("tiny-qwen2-moe", false, false);
+    gate_is_a_matrix(); /* of the folder that this wrote */
+    one_family("tiny-qwen3-moe", false, false);
 }
 
 /* A graph that differs in one place is not recognised, and the node is named. */

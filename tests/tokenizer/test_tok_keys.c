@@ -109,6 +109,37 @@ TEST(post_processor_of_no_token)
         ERR_FORMAT, "\"<x>\" is not a token");
 }
 
+/* tokenizer_config.json decides; where it says nothing, the post_processor does. Regression: false
+ * was not obeyed. */
+TEST(add_bos_token_is_obeyed)
+{
+    static const char with[] = TEMPLATE(S("<s>") "," A, ""),
+                      without[] = "{\"post_processor\": null}";
+    static const struct {
+        const char *change, *config;
+        bool adds;
+    } cases[] = {
+        {with, "{\"bos_token\": \"<s>\"}", true},
+        {with, "{\"bos_token\": \"<s>\", \"add_bos_token\": null}", true},
+        {with, "{\"bos_token\": \"<s>\", \"add_bos_token\": true}", true},
+        {with, "{\"bos_token\": \"<s>\", \"add_bos_token\": false}", false},
+        {without, "{\"bos_token\": \"<s>\"}", false},
+        {without, "{\"bos_token\": \"<s>\", \"add_bos_token\": null}", false},
+        {without, "{\"bos_token\": \"<s>\", \"add_bos_token\": true}", true},
+        {without, "{\"bos_token\": \"<s>\", \"add_bos_token\": false}", false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tok *t;
+
+        assert_ok(
+            open_changed(&t, TOK_FILES_JSON_SPM, "", cases[i].change, cases[i].config));
+        if (tok_adds_bos(t) != cases[i].adds)
+            fail_msg("case %zu: %s %s", i, cases[i].change, cases[i].config);
+        tok_close(&t);
+    }
+}
+
 static void ids_are(const struct tok *t, const char *text, const char *want)
 {
     char got[200] = "";
