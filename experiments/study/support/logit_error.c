@@ -22,7 +22,7 @@
 static int compute(struct study_logit_error *e, struct model_bench *b, float *logits)
 {
     struct model_phase *phase;
-    int rc;
+    int rc = OK;
 
     TRY(study_engine_phase(b, &phase, 1, par_team_size(e->team)));
     for (int i = 0; i < e->n_prompts; i++) {
