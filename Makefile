@@ -53,7 +53,8 @@ ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefe
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_avx512fp16 := $(ISA_avx512) -mavx512fp16
-ISA_amxbf16    := $(ISA_avx512) -mamx-tile -mamx-bf16
+ISA_amxbf16    := $(ISA_avx512bf16) -mamx-tile -mamx-bf16
+ISA_amxint8    := $(ISA_avx512) -mamx-tile -mamx-int8
 # Scheduled before registers are allocated, loads come so early that sums are spilled.
 ISA_neon       := -fno-schedule-insns
 ISA_neondot    := -march=armv8.2-a+dotprod $(ISA_neon)
@@ -293,7 +294,7 @@ define HELP
 make                        Build build/sandwich and build/testbed.
 make deps                   Install the Debian packages that are missing. MPI=1: two MPI libraries, too.
 make test                   Run the tests, in minutes. MODULE=kv: those of one folder of tests/.
-                            JOBS=1: one at a time; by default one for each CPU.
+                            JOBS=1: one at a time; by default one more than CPUs.
 make test-long              Run the tests that take longest: rules broken on purpose, long histories,
                             emulated processors, fuzzing, recipes. Same variables.
 make lint                   Check the sources against the rules of tests/lint/.

@@ -16,8 +16,9 @@
 /* Arithmetic: one round of run() does `ops` operations (a fused multiply-add is two). The
  * returned value depends on all of them. */
 struct probe_arith {
-    const char *family; /* "f32_fma", "bf16_dot", "bf16_tile", "fp16_fma", "i8_dot" */
-    const char *unit;   /* "GFLOP/s", or "GOP/s" for integers */
+    const char
+        *family; /* "f32_fma", "bf16_dot", "bf16_tile", "fp16_fma", "i8_dot", "i8_tile" */
+    const char *unit; /* "GFLOP/s", or "GOP/s" for integers */
     double ops;
     double (*run)(int64_t n_rounds);
 };

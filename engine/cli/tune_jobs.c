@@ -217,11 +217,13 @@ int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask)
         rc = model_variants_choose(&p.variants, p.type, ask->precision, p.whole.n,
                                    p.whole.k);
     for (int i = 0; i < p.n_matrices && rc == OK; i++) {
-        rc = add_job(out, &p, &p.matrices[i], p.variants.small_m, 1,
-                     p.variants.small_m_rows);
-        if (rc == OK)
-            rc = add_job(out, &p, &p.matrices[i], p.variants.large_m,
-                         p.variants.small_m_rows, INT64_MAX);
+        for (int at = 0, end; at < MODEL_RANGES && rc == OK; at = end) {
+            end = at + 1;
+            while (end < MODEL_RANGES && p.variants.v[end] == p.variants.v[at])
+                end++;
+            rc = add_job(out, &p, &p.matrices[i], p.variants.v[at],
+                         at > 0 ? model_range_end[at - 1] : 1, model_range_end[end - 1]);
+        }
         if (rc == OK && ask->own)
             rc = add_own(out, &p, &p.matrices[i]);
     }

@@ -54,6 +54,8 @@ uint64_t cpu_isa_from_x86(const struct cpu_x86_regs *r)
         mask |= CPU_MASK(AVX512FP16);
     if ((r->xcr0 & tiles) == tiles && BIT(r->leaf7_edx, 24) && BIT(r->leaf7_edx, 22))
         mask |= CPU_MASK(AMXBF16);
+    if ((mask & CPU_MASK(AMXBF16)) && BIT(r->leaf7_edx, 25))
+        mask |= CPU_MASK(AMXINT8);
     return mask;
 }
 
@@ -91,7 +93,7 @@ static uint64_t detect(void)
     }
     mask = cpu_isa_from_x86(&r);
     if ((mask & CPU_MASK(AMXBF16)) && !tiles_granted())
-        mask &= ~CPU_MASK(AMXBF16);
+        mask &= ~(CPU_MASK(AMXBF16) | CPU_MASK(AMXINT8));
     return mask;
 }
 #elif defined(__aarch64__)

@@ -68,10 +68,14 @@ static const char *b_at(const struct kern_mat *b, int64_t p, int64_t k)
     return (const char *)kern_mat_at(b, unit, p) + kern_panel_size(b->type, row);
 }
 
-/* Are columns of B converted for this many row blocks? */
+/* Are columns of B converted for this many row blocks? Where the variant has a choice, slices that
+ * scratch has no room for, as their weights cannot be divided along K, are not. */
 static bool converts(const struct kern_gemm_job *j, int64_t n_blocks)
 {
-    return j->v->convert && n_blocks >= j->v->convert_blocks;
+    return j->v->convert && n_blocks >= j->v->convert_blocks &&
+           (j->v->convert_blocks == 0 ||
+            KERN_CONVERTED_BYTES(kern_mat_grain(j->w), j->s.np) <=
+                KERN_GEMM_CONVERTED_BYTES);
 }
 
 /* Set the members of `t` that describe B: np panels from `at` on, which all row blocks of
@@ -146,15 +150,18 @@ static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
 }
 
 /* Multiply row block i of A, K from k_lo to k_lo + t->k, with the columns of `t`, which
- * begin at panel p. */
+ * begin at panel p of the slice's, the last of which is before p_hi. */
 static void tile(const struct walk *w, struct kern_gemm_tile *t, int64_t i, int64_t p,
-                 int64_t k_lo)
+                 int64_t p_hi, int64_t k_lo)
 {
     const struct kern_gemm_job *j = w->j;
     int64_t r0 = kern_a_row(j->m, w->n_blocks, i), k_pad = j->w->k_pad;
+    int rows = (int)(kern_a_row(j->m, w->n_blocks, i + 1) - r0);
     const char *a = (const char *)j->a_packed + kern_a_bytes(j->v->a_format, r0, k_pad);
 
-    t->mr = (int)(kern_a_row(j->m, w->n_blocks, i + 1) - r0);
+    t->tiles_ready = t->tiles_kept && t->mr == rows;
+    t->tiles_kept = i + 1 < w->i_hi || p + t->np < p_hi;
+    t->mr = rows;
     t->a = a + kern_a_offset(j->v->a_format, t->mr, k_lo);
     if (j->v->a_format == KERN_A_F16_TWICE)
         t->row_factor = (const float *)(a + (size_t)(k_pad * t->mr) * sizeof(float));
@@ -236,7 +243,7 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
             w->next = w->next_p >= 0 ? b_at(j->w, w->next_p, w->next_k) : b;
         tile_columns(w, &t, b, (int)min64(j->s.np, p_hi - at));
         for (int64_t block = i; block < i_hi; block++)
-            tile(w, &t, block, at, k);
+            tile(w, &t, block, at, p_hi, k);
     }
     if (k + rows == j->k_hi)
         epilogue(w, i, i_hi, p, p_hi);

@@ -68,7 +68,8 @@ static inline bool kern_type_quantised(enum kern_type t)
  * KERN_EXACT: f32 activations, f32 sums.
  * KERN_RELAXED: an error no larger than rounding the activations to bf16 would make.
  * KERN_A8: where the weights are quantised, activations of 8 bits with a scale for each 32
- * along K, or for the row where the weights of a column share theirs (KERN_W4C). */
+ * along K, or for the row where the weights of a column share theirs (KERN_W4C); or activations and
+ * weights rounded to bf16, which errs less. */
 enum kern_precision { KERN_EXACT, KERN_RELAXED, KERN_A8 };
 #define KERN_PRECISIONS "exact|relaxed|a8"              /* the values of an option */
 const char *kern_precision_name(enum kern_precision p); /* "exact" */
@@ -123,15 +124,23 @@ static inline bool kern_op_is_attn(enum kern_op op)
  *     KERN_A_I8         for each 32 along K [8][mr][4] int8, from -127 to 127 (four along K in
  *                       one 32-bit word); then [mr] f32, their scales; then [2][mr] words
  *                       made of their sums, which depend on the type of the weights
- *                       (KERN_A_I8_WORDS, kernels/panel.h) */
+ *                       (KERN_A_I8_WORDS, kernels/panel.h)
+ *     KERN_A_I8_ROWS    the same with the codes of a row as neighbours, [mr][32] int8: the rows
+ *                       of a tile */
 enum kern_a_format {
     KERN_A_F32,
     KERN_A_BF16_PAIR,
     KERN_A_BF16_ROWS,
     KERN_A_F16_TWICE,
-    KERN_A_I8
+    KERN_A_I8,
+    KERN_A_I8_ROWS
 };
 #define KERN_A_ROWS_K 32 /* numbers of a row of KERN_A_BF16_ROWS that are neighbours */
+
+static inline bool kern_a_is_i8(enum kern_a_format fmt)
+{
+    return fmt == KERN_A_I8 || fmt == KERN_A_I8_ROWS;
+}
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).
  * B is walked unit by unit: rows [0, k_unit) of a panel are contiguous at b, the next
@@ -152,6 +161,9 @@ struct kern_gemm_tile {
     bool accumulate;
     bool sparse; /* a hint: waiting for memory alone, prefetch every fourth line only */
     bool converted; /* b is what kern_variant.convert wrote */
+    /* Variants that multiply by tile registers only: the call before left them configured for this
+     * one; leave them so for the next call, which has as many rows or configures them itself. */
+    bool tiles_ready, tiles_kept;
     /* A hint for prefetching, not NULL: an address in the panels that the next calls will
      * multiply (their layout is that of b), and how many bytes to advance from it for each
      * 64 bytes of a panel that this call multiplies. Without kern_variant.prefetches_next: an
@@ -298,9 +310,9 @@ struct kern_table {
 };
 
 /* Choose among the variants that `isa_mask` (cpu_isa_usable()) can execute and `precision`
- * allows: the one needing the highest isa.def row; under KERN_A8 one of that precision where
- * there is any. Where several GEMM variants qualify under KERN_RELAXED the caller may measure and
- * replace one (t->v[op] = its choice). Every operator has a ref variant, so this cannot
+ * allows: the one needing the highest isa.def row; under KERN_A8 one that reads activations of 8
+ * bits where there is any. Where several GEMM variants qualify the caller may measure and replace
+ * one (t->v[op] = its choice). Every operator has a ref variant, so this cannot
  * fail. */
 void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
                        enum kern_precision precision);

@@ -269,7 +269,7 @@ void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
 
 size_t kern_a_offset(enum kern_a_format fmt, int64_t mr, int64_t k)
 {
-    if (fmt == KERN_A_I8) {
+    if (kern_a_is_i8(fmt)) {
         assert(k % KERN_SUB == 0);
         return (size_t)(k / KERN_SUB * KERN_A_I8_WORDS * mr) * 4;
     }
@@ -354,8 +354,8 @@ void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_
     struct a_rows g;
 
     assert(k_pad >= k && k_pad % per_word == 0);
-    if (v->a_format == KERN_A_I8) {
-        kern_a_pack_i8(v->op - KERN_GEMM_F32, dst, x, ldx, mr, k);
+    if (kern_a_is_i8(v->a_format)) {
+        kern_a_pack_i8(v->op - KERN_GEMM_F32, v->a_format, dst, x, ldx, mr, k);
         return;
     }
     if (v->a_format == KERN_A_BF16_ROWS) {

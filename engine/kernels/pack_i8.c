@@ -67,9 +67,10 @@ static void sum_words(int32_t word[2], const struct group *g, const struct kern_
         memcpy(&word[0], &scaled, sizeof(scaled));
 }
 
-/* Row x of k numbers to the words at `to`, which have a stride of mr. */
-static void pack_row(uint32_t *to, int64_t mr, const float *x, int64_t k,
-                     const struct kern_form *f)
+/* Row x of k numbers to the words at `to`, which have a stride of mr; those of codes are at
+ * to[first] with a stride of their own. */
+static void pack_row(uint32_t *to, int64_t mr, int64_t first, int64_t stride,
+                     const float *x, int64_t k, const struct kern_form *f)
 {
     const bool whole_row = f->subs == 0;
     float most = whole_row ? kern_largest(x, k) : 0;
@@ -85,17 +86,20 @@ static void pack_row(uint32_t *to, int64_t mr, const float *x, int64_t k,
         sum_words(word, &g, f, before);
         before += g.sum[0] + g.sum[1];
         for (int j = 0; j < KERN_A_I8_SCALE; j++)
-            memcpy(&to[j * mr], g.code + 4 * j, 4);
+            memcpy(&to[first + j * stride], g.code + 4 * j, 4);
         memcpy(&to[KERN_A_I8_SCALE * mr], &g.scale, 4);
         memcpy(&to[KERN_A_I8_SUM * mr], &word[0], 4);
         memcpy(&to[(KERN_A_I8_SUM + 1) * mr], &word[1], 4);
     }
 }
 
-void kern_a_pack_i8(enum kern_type type, void *dst, const float *x, int64_t ldx,
-                    int64_t mr, int64_t k)
+void kern_a_pack_i8(enum kern_type type, enum kern_a_format fmt, void *dst,
+                    const float *x, int64_t ldx, int64_t mr, int64_t k)
 {
+    const bool rows = fmt == KERN_A_I8_ROWS;
+
     assert(k % kern_type_block(type) == 0);
     for (int64_t r = 0; r < mr; r++)
-        pack_row((uint32_t *)dst + r, mr, x + r * ldx, k, kern_form(type));
+        pack_row((uint32_t *)dst + r, mr, rows ? r * (KERN_A_I8_SCALE - 1) : 0,
+                 rows ? 1 : mr, x + r * ldx, k, kern_form(type));
 }

@@ -15,8 +15,8 @@
 #define KERN_A_I8_MIN 0x1p-100f
 
 /* As kern_a_pack(), for products with weights of a quantised type. k is a multiple of its
- * block. */
-void kern_a_pack_i8(enum kern_type type, void *dst, const float *x, int64_t ldx,
-                    int64_t mr, int64_t k);
+ * block. `fmt` is KERN_A_I8 or KERN_A_I8_ROWS. */
+void kern_a_pack_i8(enum kern_type type, enum kern_a_format fmt, void *dst,
+                    const float *x, int64_t ldx, int64_t mr, int64_t k);
 
 #endif

@@ -137,7 +137,7 @@ static int64_t round_down(int64_t x, int64_t step)
 
 /* Rows of K that one instruction multiplies for a row of A. Products of 8 bits multiply four;
  * making floats of their sums takes a quarter of the time. Tiles multiply 32 of 16 rows in 16
- * cycles. */
+ * cycles; making floats of what tiles of bytes sum takes twice that. */
 static double k_per_product(enum kern_a_format fmt)
 {
     switch (fmt) {
@@ -150,6 +150,8 @@ static double k_per_product(enum kern_a_format fmt)
         return 16;
     case KERN_A_I8:
         return 3;
+    case KERN_A_I8_ROWS:
+        return 8;
     }
     return 1;
 }
@@ -307,7 +309,7 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
     int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
     size_t a_max = v->prefetches_next ? cpu_cache_bytes(2) : cpu_cache_bytes(3) / 32 * 3;
 
-    if (v->a_format == KERN_A_I8 || v->a_format == KERN_A_BF16_ROWS)
+    if (kern_a_is_i8(v->a_format) || v->a_format == KERN_A_BF16_ROWS)
         a_max = cpu_cache_bytes(2) / 2;
 
     if (b_max < w->k_pad)

@@ -135,9 +135,9 @@ static bool is_better(const struct kern_variant *v, const struct kern_variant *t
 {
     if (!than)
         return true;
-    if (v->precision == KERN_A8 && than->precision != KERN_A8)
+    if (kern_a_is_i8(v->a_format) && !kern_a_is_i8(than->a_format))
         return is_better_a8(v, than);
-    if (v->precision != KERN_A8 && than->precision == KERN_A8)
+    if (!kern_a_is_i8(v->a_format) && kern_a_is_i8(than->a_format))
         return !is_better_a8(than, v);
     if (isa_row(v) != isa_row(than))
         return isa_row(v) > isa_row(than);

@@ -475,6 +475,7 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
         {"bf16", "relaxed", "peak_f32_fma_"},  {"bf16", "relaxed", "peak_fp16_fma_"},
         {"bf16", "relaxed", "peak_bf16_dot_"}, {"bf16", "relaxed", "peak_bf16_tile_"},
         {"q", "a8", "peak_f32_fma_"},          {"q", "a8", "peak_i8_dot_"},
+        {"q", "a8", "peak_i8_tile_"},
     };
     struct bound best = {NAN, NAN};
 

@@ -11,9 +11,10 @@ static int block_rows(const struct model *m)
 {
     int rows = 1;
 
-    for (int t = 0; t <= KERN_N_TYPES; t++) {
+    for (int i = 0; i < KERN_N_TYPES * (MODEL_RANGES + 1); i++) {
+        const int t = i % KERN_N_TYPES, range = i / KERN_N_TYPES;
         const struct kern_variant *v =
-            t < KERN_N_TYPES ? m->kern.v[KERN_GEMM_F32 + t] : m->variants.small_m;
+            range == MODEL_RANGES ? m->kern.v[KERN_GEMM_F32 + t] : m->by_rows[t][range];
 
         for (int np = 1; v && np <= KERN_NP_MAX; np++)
             rows = kern_gemm_rows(v, np) > rows ? kern_gemm_rows(v, np) : rows;

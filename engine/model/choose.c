@@ -11,11 +11,9 @@
 #include "measure/compare.h"
 #include "model/state.h"
 
-/* Decode, prefill, which is bound by arithmetic, and between, to see from where on
- * prefill's wins. */
-static const int trial_rows[] = {4, 16, 64};
-#define N_TRIALS       3
-#define TRIAL_ROWS_MAX 64
+/* One number of each range: decode, batches, and prefill, which is bound by arithmetic. */
+static const int trial_rows[MODEL_RANGES] = {4, 16, 256};
+#define TRIAL_ROWS_MAX 256
 /* Elements of the matrix: about a millisecond of arithmetic a trial. */
 #define TRIAL_ELEMS  1000000
 #define BUDGET_S     0.1 /* for each number of rows: a model opens with it */
@@ -129,40 +127,70 @@ static int trial_open(struct trial *t, enum kern_type type, int64_t n, int64_t k
     return rc;
 }
 
+/* Is the table's choice not always the fastest? It is where activations have 8 bits, but for the
+ * products by tiles, which need many rows. */
+static bool is_measured(const struct trial *t, enum kern_precision precision)
+{
+    bool tiles = false;
+
+    for (int i = 0; i < t->n_variants; i++)
+        tiles = tiles || t->variants[i]->a_format == KERN_A_BF16_ROWS ||
+                t->variants[i]->a_format == KERN_A_I8_ROWS;
+    return t->variants[0]->isa &&
+           (precision == KERN_RELAXED || (precision == KERN_A8 && tiles));
+}
+
 int model_variants_choose(struct model_variants *out, enum kern_type type,
                           enum kern_precision precision, int64_t n, int64_t k)
 {
     const struct measure_opts o = {.budget_s = BUDGET_S};
-    const struct kern_variant *best[N_TRIALS];
+    const struct kern_variant *usual;
     struct kern_table table;
     struct trial t = {0};
     int rc;
 
     kern_table_choose(&table, cpu_isa_usable(), precision);
-    *out = (struct model_variants){.small_m = table.v[KERN_GEMM_F32 + type],
-                                   .large_m = table.v[KERN_GEMM_F32 + type]};
-    if (precision != KERN_RELAXED || out->large_m->isa == 0)
+    usual = table.v[KERN_GEMM_F32 + type];
+    *out = (struct model_variants){.v = {usual, usual, usual}};
+    find_variants(&t, usual, precision);
+    if (!is_measured(&t, precision))
         return OK;
-    find_variants(&t, out->large_m, precision);
     rc = trial_open(&t, type, n, k);
-    for (int i = 0; i < N_TRIALS && rc == OK; i++) {
+    for (int i = 0; i < MODEL_RANGES && rc == OK; i++) {
         t.job.m = trial_rows[i];
         rc = measure_compare(t.measure, t.n_variants, &o, run, &t);
-        best[i] = t.variants[choose(&t)];
+        out->v[i] = t.variants[choose(&t)];
     }
     trial_close(&t);
-    if (rc != OK)
-        return rc;
-    out->small_m = best[0];
-    out->large_m = best[N_TRIALS - 1];
-    if (out->small_m != out->large_m)
-        out->small_m_rows =
-            best[1] == out->large_m ? trial_rows[1] / 2 : trial_rows[1] * 2;
     snprintf(out->note, sizeof(out->note),
              "%s: fastest at %d, %d, %d rows: %s, %s, %s (measured, one thread)",
-             kern_op_name(table.v[KERN_GEMM_F32 + type]->op), trial_rows[0],
-             trial_rows[1], trial_rows[2], best[0]->name, best[1]->name, best[2]->name);
-    return OK;
+             kern_op_name(usual->op), trial_rows[0], trial_rows[1], trial_rows[2],
+             out->v[0]->name, out->v[1]->name, out->v[2]->name);
+    return rc;
+}
+
+/* The variant of another product that has this one's name; NULL: there is none. */
+static const struct kern_variant *namesake(const struct kern_variant *v, enum kern_op op)
+{
+    for (int i = 0; kern_variants[i]; i++)
+        if (kern_variants[i]->op == op && strcmp(kern_variants[i]->name, v->name) == 0)
+            return kern_variants[i];
+    return NULL;
+}
+
+/* Set the table by the variants that are fastest for `type`: where it is quantised, other quantised
+ * types get those of the same names. */
+static void keep(struct model *m, enum kern_type type)
+{
+    for (int t = 0; t < KERN_N_TYPES; t++) {
+        if (t != (int)type && !(kern_type_quantised(type) && kern_type_quantised(t)))
+            continue;
+        for (int i = 0; i < MODEL_RANGES; i++)
+            m->by_rows[t][i] =
+                namesake(m->variants.v[i], KERN_GEMM_F32 + (enum kern_op)t);
+        if (m->by_rows[t][MODEL_RANGES - 1])
+            m->kern.v[KERN_GEMM_F32 + t] = m->by_rows[t][MODEL_RANGES - 1];
+    }
 }
 
 int model_choose_gemm(struct model *m, enum kern_precision precision)
@@ -172,12 +200,13 @@ int model_choose_gemm(struct model *m, enum kern_precision precision)
     uint64_t t0 = clock_ns();
     int rc;
 
-    if (precision != KERN_RELAXED) /* the table's, or the batch-invariant one */
+    if (precision == KERN_EXACT) /* the table's, or the batch-invariant one */
         return OK;
     model_shapes(&m->c, shapes);
     rc = model_variants_choose(&m->variants, type, precision, shapes[MODEL_MAT_QKV].n,
                                shapes[MODEL_MAT_QKV].k);
-    m->kern.v[KERN_GEMM_F32 + type] = m->variants.large_m;
+    if (rc == OK && m->variants.note[0])
+        keep(m, type);
     m->load.choose_s = (double)(clock_ns() - t0) * 1e-9;
     return rc;
 }

@@ -1,20 +1,22 @@
 /* model/choose.h - the choice of GEMM variants by number of rows.
  *
- * Under KERN_RELAXED several variants qualify and none is always the fastest: the BF16 dot
- * product runs at full rate on one processor and at half the f32 rate on another, and a
- * variant that does work once for all rows needs enough rows. So they are timed. The engine
- * when it opens a model, `sandwich tune`, the evaluators of plans and the studies all use
- * this function with the same arguments, so what is tuned is what runs. Threads: one caller. */
+ * Where several variants qualify none is always the fastest: the BF16 dot product runs at full
+ * rate on one processor and at half the f32 rate on another, and a variant that does work once for
+ * all rows, or multiplies tiles of 16, needs enough rows. So they are timed, for three ranges of
+ * rows. The engine when it opens a model, `sandwich tune`, the evaluators of plans and the studies
+ * all use this function with the same arguments, so what is tuned is what runs.
+ * Threads: one caller. */
 #ifndef MODEL_CHOOSE_H
 #define MODEL_CHOOSE_H
 
 #include "kernels/kern.h"
 
+#define MODEL_RANGES 3
+/* Range i is of fewer rows than this, and of no fewer than the range before it ends with. */
+static const int64_t model_range_end[MODEL_RANGES] = {8, 64, INT64_MAX};
+
 struct model_variants {
-    /* Fewer than small_m_rows rows are multiplied by small_m, others by large_m. 0: the two
-     * are one. */
-    const struct kern_variant *small_m, *large_m;
-    int64_t small_m_rows;
+    const struct kern_variant *v[MODEL_RANGES]; /* those of neighbours may be one */
     char note[160]; /* what was measured, for people; "" where nothing was */
 };
 
@@ -28,7 +30,11 @@ MUST int model_variants_choose(struct model_variants *out, enum kern_type type,
 static inline const struct kern_variant *model_variants_at(const struct model_variants *v,
                                                            int64_t rows)
 {
-    return rows < v->small_m_rows ? v->small_m : v->large_m;
+    int i = 0;
+
+    while (rows >= model_range_end[i] && i < MODEL_RANGES - 1)
+        i++;
+    return v->v[i];
 }
 
 #endif

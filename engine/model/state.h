@@ -39,8 +39,10 @@ struct model_reduction_boundaries {
 struct model {
     struct model_config c;
     struct kern_table kern;
-    struct model_variants variants; /* all 0 without KERN_RELAXED; kern.v has large_m */
-    struct par_team *team;          /* lent; with procs: the team of this process */
+    struct model_variants variants; /* all 0 where none were timed */
+    /* By ranges of rows, the last also in kern.v; NULL: kern.v has it. */
+    const struct kern_variant *by_rows[KERN_N_TYPES][MODEL_RANGES];
+    struct par_team *team; /* lent; with procs: the team of this process */
     int n_threads; /* of the team that opened it; sizes `scratch` and thread slots */
     bool deterministic, shared, one_rank;
     struct model_procs *procs; /* the ranks as processes, including this one; or NULL */
@@ -118,13 +120,14 @@ static inline int64_t model_q_column(const struct model *m, int q)
 static inline const struct kern_variant *
 model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 {
-    if (rows < m->variants.small_m_rows &&
-        w->type == m->variants.small_m->op - KERN_GEMM_F32)
-        return m->variants.small_m;
+    for (int i = 0; i < MODEL_RANGES - 1; i++)
+        if (rows < model_range_end[i] && m->by_rows[w->type][i])
+            return m->by_rows[w->type][i];
     return m->kern.v[KERN_GEMM_F32 + w->type];
 }
 
-/* With KERN_RELAXED: time the GEMM variants that it allows and keep the fastest. */
+/* Where `precision` allows several GEMM variants of which none is always the fastest: time those of
+ * the first layer's type and keep the fastest, and those of the same names for other types. */
 MUST int model_choose_gemm(struct model *m, enum kern_precision precision);
 /* Unless bf16_dot is fast (cpu_bf16_dot_fast()), replace attention by the BF16 dot product by the
  * exact one. */

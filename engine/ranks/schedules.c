@@ -41,14 +41,19 @@ static bool fits(const struct model_phase *p, const struct kern_schedule *s,
 static int ask(const struct model_phase *p, const struct kern_mat *w, int n_threads,
                model_schedule_fn fn, void *ctx, struct kern_schedule *row)
 {
-    const struct model *m = p->m;
-    int64_t small_m = m->variants.small_m_rows - 1 < p->max_step_tok
-                          ? m->variants.small_m_rows - 1
-                          : p->max_step_tok;
-    int rc = fn(ctx, model_gemm(m, w, INT64_MAX), w, p->max_step_tok, n_threads, row);
+    const struct kern_variant *before = NULL;
+    int64_t most = p->max_step_tok;
+    int rc = OK;
 
-    if (rc == OK && small_m > 0)
-        rc = fn(ctx, model_gemm(m, w, 1), w, small_m, n_threads, row);
+    for (int i = MODEL_RANGES - 1; i >= 0 && rc == OK && most > 0; i--) {
+        const struct kern_variant *v = model_gemm(p->m, w, model_range_end[i] - 1);
+
+        if (model_range_end[i] - 1 < most)
+            most = model_range_end[i] - 1;
+        if (v != before)
+            rc = fn(ctx, v, w, most, n_threads, row);
+        before = v;
+    }
     return rc;
 }
 

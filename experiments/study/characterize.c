@@ -47,6 +47,8 @@
     X(peak_gflops_fp16, "GFLOP/s", HIGHER, "peak with half-precision sums, all CPUs")    \
     X(peak_gops_int8, "GOP/s", HIGHER,                                                   \
       "peak of the int8 dot product instruction, all CPUs")                              \
+    X(peak_gops_int8_tile, "GOP/s", HIGHER,                                              \
+      "peak of int8 tile registers (AMX), all CPUs")                                     \
     X(decode_bandwidth_frac, "", HIGHER,                                                 \
       "bytes a decoded token must read / its time / bandwidth measured in the same "     \
       "round")                                                                           \
@@ -113,6 +115,7 @@ static const struct card_value {
     {"peak_gflops_bf16_tile", "peak_bf16_tile_", false},
     {"peak_gflops_fp16", "peak_fp16_fma_", false},
     {"peak_gops_int8", "peak_i8_dot_", false},
+    {"peak_gops_int8_tile", "peak_i8_tile_", false},
     {"barrier_ns", "barrier_ns", false},
     {"fault_small_ns", "fault_small_ns", true},
     {"fault_huge_ns", "fault_huge_ns", true},

@@ -12,12 +12,13 @@
     {                                                                                    \
         .leaf1_ecx = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29,                          \
         .leaf7_ebx = 1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31,                \
-        .leaf7_ecx = 1u << 11, .leaf7_edx = 1u << 22 | 1u << 23 | 1u << 24,              \
+        .leaf7_ecx = 1u << 11, .leaf7_edx = 1u << 22 | 1u << 23 | 1u << 24 | 1u << 25,   \
         .leaf7_1_eax = 3u << 4, .xcr0 = 0x600e7                                          \
     }
+#define TILES (CPU_MASK(AMXBF16) | CPU_MASK(AMXINT8))
 static const uint64_t ALL = CPU_MASK(AVX2) | CPU_MASK(AVXVNNI) | CPU_MASK(AVX512) |
                             CPU_MASK(AVX512BF16) | CPU_MASK(AVX512VNNI) |
-                            CPU_MASK(AVX512FP16) | CPU_MASK(AMXBF16);
+                            CPU_MASK(AVX512FP16) | TILES;
 
 TEST(registers_to_sets)
 {
@@ -34,9 +35,11 @@ TEST(registers_to_sets)
     r = all, r.leaf7_edx &= ~(1u << 23);
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512FP16));
     r = all, r.leaf7_edx &= ~(1u << 22);
-    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AMXBF16));
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~TILES);
     r = all, r.leaf7_edx &= ~(1u << 24);
-    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AMXBF16));
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~TILES);
+    r = all, r.leaf7_edx &= ~(1u << 25);
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AMXINT8));
     r = all, r.leaf7_ebx &= ~(1u << 17); /* Knights Landing: AVX-512 without DQ */
     r.leaf7_1_eax = 0;
     assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
@@ -53,7 +56,7 @@ TEST(the_operating_system_has_a_say)
     struct cpu_x86_regs r = ALL_X86;
 
     r.xcr0 = 0xe7; /* no tiles */
-    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AMXBF16));
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~TILES);
     r.xcr0 = 0x7;
     assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2) | CPU_MASK(AVXVNNI));
     r.xcr0 = 0x67; /* Hi16_ZMM missing */
@@ -78,6 +81,7 @@ TEST(agrees_with_the_kernel)
         {CPU_MASK(AVX512VNNI), " avx512_vnni "},
         {CPU_MASK(AVX512FP16), " avx512_fp16 "},
         {CPU_MASK(AMXBF16), " amx_bf16 "},
+        {CPU_MASK(AMXINT8), " amx_int8 "},
     };
     FILE *f = fopen("/proc/cpuinfo", "r");
     char line[8192] = "";

@@ -182,7 +182,7 @@ int main(void)
 {
     check_init();
     for (const struct kern_variant *const *p = kern_variants; *p; p++)
-        if ((*p)->precision == KERN_A8)
+        if (kern_a_is_i8((*p)->a_format))
             check_variant(*p, test_a8);
     return check_done();
 }

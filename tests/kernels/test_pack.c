@@ -275,10 +275,11 @@ static float largest(const float *x, int64_t n)
     return most;
 }
 
-/* Integers nearest to the activations in the steps that `most` needs, and the words made of their
- * sums. *before: the sum of the row's integers so far. */
-static void bytes_check(const struct kern_variant *v, const int32_t *words, int64_t mr,
-                        const float *x, float most, int32_t *before)
+/* Integers nearest to the activations in the steps that `most` needs, in words that are `stride`
+ * apart, and the words made of their sums. *before: the sum of the row's integers so far. */
+static void bytes_check(const struct kern_variant *v, const int32_t *codes,
+                        int64_t stride, const int32_t *words, int64_t mr, const float *x,
+                        float most, int32_t *before)
 {
     const struct kern_form *f = kern_form(type_of_op(v->op));
     int32_t sum[2] = {0, 0}, word[2];
@@ -290,7 +291,7 @@ static void bytes_check(const struct kern_variant *v, const int32_t *words, int6
     for (int i = 0; i < KERN_SUB; i++) {
         int8_t code[4];
 
-        memcpy(code, &words[i / 4 * mr], 4);
+        memcpy(code, &codes[i / 4 * stride], 4);
         sum[i / 16] += code[i % 4];
         CHECK(code[i % 4] >= -127 &&
                   (scale == 0
@@ -317,6 +318,7 @@ static void bytes_once(struct rng *r, const struct kern_variant *v, int64_t mr, 
                        int64_t ldx)
 {
     const size_t bytes = kern_a_bytes(v->a_format, mr, k);
+    const bool rows = v->a_format == KERN_A_I8_ROWS;
     float *x = guard_get(SLOT_SRC, (size_t)((mr - 1) * ldx + k) * 4);
     const int32_t *out = guard_get(SLOT_OUT, bytes);
 
@@ -328,12 +330,15 @@ static void bytes_once(struct rng *r, const struct kern_variant *v, int64_t mr, 
         const float *row = x + i * ldx, of_row = largest(row, k);
         int32_t before = 0;
 
-        for (int64_t at = 0; at < k; at += KERN_SUB)
-            bytes_check(v, out + at / KERN_SUB * KERN_A_I8_WORDS * mr + i, mr, row + at,
-                        kern_type_one_block(type_of_op(v->op))
-                            ? of_row
-                            : largest(row + at, KERN_SUB),
-                        &before);
+        for (int64_t at = 0; at < k; at += KERN_SUB) {
+            const int32_t *words = out + at / KERN_SUB * KERN_A_I8_WORDS * mr;
+
+            bytes_check(
+                v, words + (rows ? 8 * i : i), rows ? 1 : mr, words + i, mr, row + at,
+                kern_type_one_block(type_of_op(v->op)) ? of_row
+                                                       : largest(row + at, KERN_SUB),
+                &before);
+        }
     }
     guard_check(SLOT_OUT, bytes);
 }
@@ -345,7 +350,7 @@ static void test_activations(const struct kern_variant *v, struct rng *r)
             int64_t k = n < 4 ? n + 1 : rng_range(r, 1, 220);
             int64_t pad = k % 2 + 2 * rng_range(r, 0, 1);
 
-            if (v->a_format == KERN_A_I8)
+            if (kern_a_is_i8(v->a_format))
                 bytes_once(r, v, mr, check_k(type_of_op(v->op), k), 768 + k);
             else if (v->a_format == KERN_A_F16_TWICE)
                 halves_once(r, v, mr, k, pad);

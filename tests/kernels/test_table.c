@@ -43,14 +43,14 @@ static void test_choice(const struct kern_variant *v, struct rng *r)
                   kern_op_name((enum kern_op)op), t.v[op]->name);
         }
         for (const struct kern_variant *const *p = kern_variants; *p; p++) {
-            bool a8 = (*p)->precision == KERN_A8;
+            bool a8 = kern_a_is_i8((*p)->a_format);
 
             if (((*p)->isa & ~mask) != 0 || (*p)->precision > prec)
                 continue;
-            CHECK(a8 != (t.v[(*p)->op]->precision == KERN_A8) ||
+            CHECK(a8 != kern_a_is_i8(t.v[(*p)->op]->a_format) ||
                       rank_of(*p) <= rank_of(t.v[(*p)->op]),
                   "%s: %s was passed over", kern_op_name((*p)->op), (*p)->name);
-            CHECK(!a8 || !(*p)->isa || t.v[(*p)->op]->precision == KERN_A8,
+            CHECK(!a8 || !(*p)->isa || kern_a_is_i8(t.v[(*p)->op]->a_format),
                   "%s: %s was passed over for a slower one", kern_op_name((*p)->op),
                   (*p)->name);
         }

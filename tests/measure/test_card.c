@@ -71,6 +71,10 @@ TEST(peak_of_a_type)
     near(measure_card_peak_gflops(card, "q4_0", "relaxed", 1), 200);
     near(measure_card_peak_gflops(card, "q4_0", "a8", 1), 800);
     json_decref(card);
+    card = card_of(
+        ROW("peak_i8_tile_amxint8", 1, 3000) "," ROW("peak_i8_dot_avx512vnni", 1, 800));
+    near(measure_card_peak_gflops(card, "q4_0", "a8", 1), 3000);
+    json_decref(card);
     card = card_of(ROW("peak_f32_fma_avx512", 1, 200) "," ROW(
         "peak_bf16_dot_avx512bf16", 1, 390) "," ROW("peak_fp16_fma_avx512fp16", 1, null));
     near(measure_card_peak_gflops(card, "bf16", "relaxed", 1), 390);

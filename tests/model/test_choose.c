@@ -162,8 +162,8 @@ TEST(answers_qualify)
     struct kern_table table;
 
     for (int type = 0; type < KERN_N_TYPES; type++)
-        for (int p = 0; p < 2; p++) {
-            enum kern_precision precision = p ? KERN_RELAXED : KERN_EXACT;
+        for (int p = KERN_EXACT; p <= KERN_A8; p++) {
+            enum kern_precision precision = (enum kern_precision)p;
             const struct kern_variant *usual;
             struct model_variants v;
 
@@ -171,13 +171,15 @@ TEST(answers_qualify)
             usual = table.v[KERN_GEMM_F32 + type];
             assert_ok(
                 model_variants_choose(&v, (enum kern_type)type, precision, 96, 256));
-            assert_true(v.small_m->op == usual->op && v.large_m->op == usual->op);
-            assert_true(((v.small_m->isa | v.large_m->isa) & ~cpu_isa_usable()) == 0);
-            assert_true((v.small_m == v.large_m) == (v.small_m_rows == 0));
-            assert_ptr_equal(model_variants_at(&v, 1), v.small_m);
-            assert_ptr_equal(model_variants_at(&v, 1000), v.large_m);
-            if (precision == KERN_EXACT || usual->isa == 0)
-                assert_true(v.large_m == usual && v.small_m == usual && !v.note[0]);
+            for (int i = 0; i < MODEL_RANGES; i++) {
+                assert_true(v.v[i]->op == usual->op);
+                assert_true((v.v[i]->isa & ~cpu_isa_usable()) == 0);
+                assert_true(v.v[i]->precision <= precision);
+                if (precision == KERN_EXACT || usual->isa == 0)
+                    assert_true(v.v[i] == usual && !v.note[0]);
+            }
+            assert_ptr_equal(model_variants_at(&v, 1), v.v[0]);
+            assert_ptr_equal(model_variants_at(&v, 1000), v.v[MODEL_RANGES - 1]);
         }
 }
 

@@ -176,13 +176,14 @@ TEST(errors_are_those_of_the_precision)
 
 TEST(the_variant_depends_on_the_rows)
 {
-    const struct kern_variant *a = kern_variants[0], *b = kern_variants[1];
-    struct model_variants v = {.small_m = a, .large_m = b, .small_m_rows = 8};
+    const struct kern_variant *const *k = kern_variants;
+    const struct model_variants v = {.v = {k[0], k[1], k[2]}};
 
-    assert_ptr_equal(model_variants_at(&v, 7), a);
-    assert_ptr_equal(model_variants_at(&v, 8), b);
-    v.small_m_rows = 0;
-    assert_ptr_equal(model_variants_at(&v, 1), b);
+    assert_ptr_equal(model_variants_at(&v, 7), k[0]);
+    assert_ptr_equal(model_variants_at(&v, 8), k[1]);
+    assert_ptr_equal(model_variants_at(&v, 63), k[1]);
+    assert_ptr_equal(model_variants_at(&v, 64), k[2]);
+    assert_ptr_equal(model_variants_at(&v, INT64_MAX), k[2]);
 }
 
 static int one_second(void *arg, int alternative, struct measure_trial *t)

@@ -2,47 +2,24 @@
  * columns of B, 32 rows of K at a time, summed in f32.
  *
  * A micro-kernel takes up to 32 rows and two panels: four tiles of sums, two of A and two of B. A
- * panel of bf16 weights (kern.h) is what the instruction reads as B, 32 rows of K in one tile.
- * Tiles are this thread's from the first instruction to the last of a call, and released then, so
- * that no switch of threads has to save them.
- *
- * The tile instructions are written out here: with the compiler's own, a load does not depend on
- * what was stored before it. */
+ * panel of bf16 weights (kern.h) is what the instruction reads as B, 32 rows of K in one tile. */
 #ifndef KERNELS_X86_TILE_AMXBF16_H
 #define KERNELS_X86_TILE_AMXBF16_H
 
 #include <string.h>
 
 #include "kernels/kern.h"
+#include "kernels/x86/tile_amx.h"
 
-#define AMX_ROWS  16            /* of a tile */
-#define AMX_K     KERN_A_ROWS_K /* rows of K in a tile */
-#define AMX_BYTES 1024
+#define AMX_K KERN_A_ROWS_K /* rows of K in a tile */
 #define AMX_MICRO_KERNELS                                                                \
     {                                                                                    \
         2 * AMX_ROWS, 2 * AMX_ROWS                                                       \
     }
-#define AMX_INLINE static inline __attribute__((always_inline))
-
-/* The shapes of tiles, as LDTILECFG reads them. */
-struct amx_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
 
 /* The tiles, by number: sums of rows 0 to 15 of panel 0 and 1, and of the other rows; A; B. */
-enum { AMX_C00, AMX_C01, AMX_C10, AMX_C11, AMX_A0, AMX_A1, AMX_B0, AMX_B1, AMX_N_TILES };
+enum { AMX_C00, AMX_C01, AMX_C10, AMX_C11, AMX_A0, AMX_A1, AMX_B0, AMX_B1 };
 
-#define AMX_LOAD(tile, at, stride)                                                       \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(at), "r"((int64_t)(stride)),  \
-                     "i"(tile)                                                           \
-                     : "memory")
-#define AMX_STORE(tile, at, stride)                                                      \
-    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(at), "r"((int64_t)(stride)), \
-                     "i"(tile)                                                           \
-                     : "memory")
-#define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm%c0" ::"i"(tile))
 #define AMX_DOT(c, a, b)                                                                 \
     __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b))
 
@@ -51,13 +28,13 @@ AMX_INLINE void amx_configure(int mr)
     const int first = mr < AMX_ROWS ? mr : AMX_ROWS, rest = mr - first;
     struct amx_config c = {.palette = 1};
 
-    for (int i = 0; i < AMX_N_TILES; i++) {
+    for (int i = 0; i < AMX_TILES; i++) {
         c.rows[i] = (uint8_t)(i >= AMX_B0                                   ? AMX_ROWS
                               : i == AMX_C10 || i == AMX_C11 || i == AMX_A1 ? rest
                                                                             : first);
         c.row_bytes[i] = c.rows[i] ? 64 : 0;
     }
-    __asm__ volatile("ldtilecfg %0" ::"m"(c));
+    AMX_CONFIGURE(c);
 }
 
 /* n times 32 rows of K: a at [n][mr][32], b and b + panel_bytes at panels. */
@@ -132,7 +109,8 @@ AMX_INLINE void amx_run(const struct kern_gemm_tile *t, const bool two_a,
     _Alignas(64) char gathered[2 * AMX_BYTES];
     const char *a = t->a;
 
-    amx_configure(t->mr);
+    if (!t->tiles_ready)
+        amx_configure(t->mr);
     amx_sums(t, true, two_a, two_b);
     for (int64_t k = 0, n; k < t->k; k += n * AMX_K, a += n * t->mr * 64) {
         int64_t unit = k / t->k_unit, row = k % t->k_unit;
@@ -151,7 +129,8 @@ AMX_INLINE void amx_run(const struct kern_gemm_tile *t, const bool two_a,
         }
     }
     amx_sums(t, false, two_a, two_b);
-    __asm__ volatile("tilerelease");
+    if (!t->tiles_kept)
+        AMX_RELEASE();
 }
 
 static void amx_gemm(const struct kern_gemm_tile *t)
