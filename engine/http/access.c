@@ -153,23 +153,20 @@ static size_t name_bytes(const char *host)
     return *p ? 0 : n;
 }
 
-bool http_access_host_ok(const struct http_access *a, const char *host)
+int http_access_check(const struct http_access *a, const char *host, const char *origin)
 {
+    const char *page = origin ? strstr(origin, "://") : NULL;
     size_t n = host ? name_bytes(host) : 0;
 
-    return !host ||
-           (n > 0 && (is_address(host, n) || is_listed("localhost", host, n) ||
-                      is_listed(a->host, host, n) || is_listed(a->machine, host, n) ||
-                      is_listed(a->allow_host, host, n)));
-}
-
-bool http_access_origin_ok(const struct http_access *a, const char *origin,
-                           const char *host)
-{
-    const char *name = origin ? strstr(origin, "://") : NULL;
-
-    return !origin || is_listed(a->cors, origin, strlen(origin)) ||
-           (name && host && strcasecmp(name + 3, host) == 0);
+    if (host &&
+        !(n > 0 && (is_address(host, n) || is_listed("localhost", host, n) ||
+                    is_listed(a->host, host, n) || is_listed(a->machine, host, n) ||
+                    is_listed(a->allow_host, host, n))))
+        return MHD_HTTP_MISDIRECTED_REQUEST;
+    if (origin && !http_access_cors(a, origin) &&
+        !(page && host && strcasecmp(page + 3, host) == 0))
+        return MHD_HTTP_FORBIDDEN;
+    return 0;
 }
 
 const char *http_access_cors(const struct http_access *a, const char *origin)

@@ -26,10 +26,9 @@ MUST int http_access_open(struct http_access *a, const struct http_opts *o);
 void http_access_close(struct http_access *a);
 
 bool http_access_has_key(const struct http_access *a, struct MHD_Connection *c);
-/* May this Host be asked for, this Origin ask? NULL: there is none, which is fine. */
-bool http_access_host_ok(const struct http_access *a, const char *host);
-bool http_access_origin_ok(const struct http_access *a, const char *origin,
-                           const char *host);
+/* May this Host be asked for, this Origin ask? NULL: there is none, which is fine. Returns 0, or
+ * the status of the refusal. */
+int http_access_check(const struct http_access *a, const char *host, const char *origin);
 /* An Origin that --cors gives: what a response then says, lent; NULL: it says nothing. */
 const char *http_access_cors(const struct http_access *a, const char *origin);
 

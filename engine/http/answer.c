@@ -244,17 +244,21 @@ static int put_event(struct text *out, json_t *j)
 
 /* ---- the answers ---- */
 
-/* The end of the text that may be sent after the token `at`. */
-static size_t text_end(const struct http_answer *a, int64_t at, bool last,
-                       enum http_finish f, size_t stop_at)
+/* Is `at` the last token of all? */
+static bool is_last(const struct http_progress *now, int64_t at)
 {
-    size_t end = a->text.n;
+    return at == now->n - 1 && now->finish != HTTP_RUNNING;
+}
 
-    if (last && f == HTTP_STOPPED)
-        return stop_at;
-    if (!last && a->g->tokens[at].n_safe < end)
-        end = a->g->tokens[at].n_safe;
-    return end;
+/* The end of the text that may be sent after the token `at`. */
+static size_t text_end(const struct http_answer *a, int64_t at,
+                       const struct http_progress *now)
+{
+    size_t n_safe = a->g->tokens[at].n_safe;
+
+    if (is_last(now, at))
+        return now->finish == HTTP_STOPPED ? now->text_end : a->text.n;
+    return n_safe < a->text.n ? n_safe : a->text.n;
 }
 
 static bool is_fault(const char *s, size_t n)
@@ -263,14 +267,15 @@ static bool is_fault(const char *s, size_t n)
 }
 
 /* The text and log probability of the token `at`. */
-static void take_token(struct http_answer *a, int64_t at, bool last, enum http_finish f,
+static void take_token(struct http_answer *a, int64_t at, const struct http_progress *now,
                        json_t *logprobs)
 {
+    const bool last = is_last(now, at);
     size_t from = a->text.n;
     bool held = a->tok && a->stream.n_held > 0;
     int64_t offset = a->n_chars;
 
-    if (!last || f != HTTP_EOS)
+    if (!last || now->finish != HTTP_EOS)
         decode(a, a->g->tokens[at].id);
     /* The bytes before it turn out to form no character: what stands for them is theirs. */
     offset += held && a->text.n > from && is_fault(a->text.p + from, a->text.n - from);
@@ -292,22 +297,19 @@ static int put_failure(struct http_answer *a, struct text *out, enum http_finish
     return out->rc;
 }
 
-int http_answer_stream(struct http_answer *a, struct text *out)
+int http_answer_stream(struct http_answer *a, const struct http_progress *now,
+                       struct text *out)
 {
-    size_t stop_at;
-    bool hung_up;
-    int64_t n;
-    enum http_finish f = http_gen_state(a->g, &n, &stop_at, &hung_up);
+    const enum http_finish f = now->finish;
     json_t *j, *logprobs;
 
-    while (a->n_told < n) {
+    while (a->n_told < now->n) {
         int64_t at = a->n_told;
-        bool last = at == n - 1 && f != HTTP_RUNNING;
 
         logprobs = new_logprobs(a);
-        take_token(a, at, last, f, logprobs);
-        j = object(a, choice(a, at + 1, text_end(a, at, last, f, stop_at), logprobs,
-                             last ? f : HTTP_RUNNING));
+        take_token(a, at, now, logprobs);
+        j = object(a, choice(a, at + 1, text_end(a, at, now), logprobs,
+                             is_last(now, at) ? f : HTTP_RUNNING));
         if (a->r->usage)
             json_object_set_new(j, "usage", a->r->usage_always ? usage(a) : json_null());
         TRY(put_event(out, j));
@@ -326,19 +328,15 @@ int http_answer_stream(struct http_answer *a, struct text *out)
     return out->rc;
 }
 
-int http_answer_whole(struct http_answer *a, struct text *out)
+int http_answer_whole(struct http_answer *a, const struct http_progress *now,
+                      struct text *out)
 {
-    size_t stop_at, end = 0;
-    bool hung_up;
-    int64_t n;
-    enum http_finish f = http_gen_state(a->g, &n, &stop_at, &hung_up);
     json_t *j, *logprobs = new_logprobs(a);
 
-    for (int64_t at = 0; at < n; at++) {
-        take_token(a, at, at == n - 1, f, logprobs);
-        end = text_end(a, at, at == n - 1, f, stop_at);
-    }
-    j = object(a, choice(a, n, end, logprobs, f));
+    for (int64_t at = 0; at < now->n; at++)
+        take_token(a, at, now, logprobs);
+    j = object(a, choice(a, now->n, now->n > 0 ? text_end(a, now->n - 1, now) : 0,
+                         logprobs, now->finish));
     json_object_set_new(j, "usage", usage(a));
     return put_json(out, a->text.rc == OK ? j : (json_decref(j), NULL));
 }

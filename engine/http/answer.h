@@ -34,9 +34,11 @@ void http_answer_fini(struct http_answer *a);
 /* Append to *out the events of all tokens that have come since the last call: one chunk per
  * token, even where its text is empty or held back, so that a client can time tokens. With
  * the last one: usage if asked for, and the end, and a->ended is set. ERR_NOMEM. */
-MUST int http_answer_stream(struct http_answer *a, struct text *out);
+MUST int http_answer_stream(struct http_answer *a, const struct http_progress *now,
+                            struct text *out);
 /* Append the answer as one object. The generation has ended well. ERR_NOMEM. */
-MUST int http_answer_whole(struct http_answer *a, struct text *out);
+MUST int http_answer_whole(struct http_answer *a, const struct http_progress *now,
+                           struct text *out);
 
 /* An error in OpenAI's shape, from err_msg(). type, code, param: NULL for null. */
 MUST int http_error_text(struct text *out, const char *message, const char *type,

@@ -139,13 +139,6 @@ enum MHD_Result http_refuse_error(struct http_exchange *x, int rc, const char *p
 
 #define BLOCK_BYTES 8192
 
-void http_wake(void *arg)
-{
-    struct http_exchange *x = arg;
-
-    MHD_resume_connection(x->connection);
-}
-
 static void park(void *arg)
 {
     struct http_exchange *x = arg;
@@ -158,25 +151,19 @@ static void park(void *arg)
 static ssize_t read_stream(void *arg, uint64_t pos, char *buf, size_t max)
 {
     struct http_exchange *x = arg;
-    size_t n, unused;
-    int64_t n_tok;
-    bool hung_up;
+    struct http_progress now;
+    size_t n;
 
     (void)pos;
     if (x->n_written == x->out.n) {
+        if (x->answer.ended)
+            return MHD_CONTENT_READER_END_OF_STREAM;
         x->n_written = x->out.n = 0;
-        while (x->out.n == 0) {
-            (void)http_gen_state(x->g, &n_tok, &unused, &hung_up);
-            if (hung_up || http_answer_stream(&x->answer, &x->out) != OK)
-                return MHD_CONTENT_READER_END_WITH_ERROR;
-            if (x->out.n > 0)
-                break;
-            if (x->answer.ended)
-                return MHD_CONTENT_READER_END_OF_STREAM;
-            http_phase_set(x, HTTP_COMPUTE);
-            if (!http_gen_ready(x->g, x->answer.n_told, park))
-                return 0;
-        }
+        http_phase_set(x, HTTP_COMPUTE);
+        if (!http_gen_ready(x->g, x->answer.n_told, park, &now))
+            return 0;
+        if (now.hung_up || http_answer_stream(&x->answer, &now, &x->out) != OK)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     http_phase_set(x, HTTP_WRITE);
     n = x->out.n - x->n_written;
@@ -196,26 +183,14 @@ static enum MHD_Result begin_stream(struct http_exchange *x)
     return send_body(x, MHD_HTTP_OK, "text/event-stream; charset=utf-8", r);
 }
 
-static enum MHD_Result answer_whole(struct http_exchange *x)
-{
-    enum MHD_Result rc;
-
-    if (http_answer_whole(&x->answer, &x->out) != OK)
-        return MHD_NO;
-    rc = http_respond(x, MHD_HTTP_OK, "application/json", &x->out);
-    text_fini(&x->out);
-    return rc;
-}
-
 static enum MHD_Result wait_for_whole(struct http_exchange *x)
 {
-    size_t unused;
-    int64_t n;
-    bool hung_up;
+    struct http_progress now;
+    enum MHD_Result rc;
 
-    if (!http_gen_ready(x->g, 0, park))
+    if (!http_gen_ready(x->g, 0, park, &now))
         return MHD_YES;
-    switch (http_gen_state(x->g, &n, &unused, &hung_up)) {
+    switch (now.finish) {
     case HTTP_RUNNING: /* hung up */
         return MHD_NO;
     case HTTP_FAILED:
@@ -224,7 +199,11 @@ static enum MHD_Result wait_for_whole(struct http_exchange *x)
         return http_refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL,
                            "the server is shutting down");
     default:
-        return answer_whole(x);
+        if (http_answer_whole(&x->answer, &now, &x->out) != OK)
+            return MHD_NO;
+        rc = http_respond(x, MHD_HTTP_OK, "application/json", &x->out);
+        text_fini(&x->out);
+        return rc;
     }
 }
 
@@ -252,11 +231,10 @@ static int admit(struct http_exchange *x)
     return status;
 }
 
-enum MHD_Result http_begin(struct http_exchange *x, enum http_api api)
+enum MHD_Result http_begin(struct http_exchange *x)
 {
     int status;
 
-    x->api = api;
     http_phase_set(x, HTTP_COMPUTE);
     status = admit(x);
     if (status == 0)

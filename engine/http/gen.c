@@ -75,7 +75,7 @@ static void search(struct http_gen *g, int32_t id, struct http_token *t,
     }
     if (found) {
         *finish = HTTP_STOPPED;
-        g->text_end = g->stop.found_at;
+        g->now.text_end = g->stop.found_at;
     }
     t->n_safe = http_stop_safe(&g->stop);
 }
@@ -83,7 +83,7 @@ static void search(struct http_gen *g, int32_t id, struct http_token *t,
 static void add_token(struct http_gen *g, int32_t id, const float *logits,
                       enum http_finish *finish)
 {
-    struct http_token *t = &g->tokens[g->n];
+    struct http_token *t = &g->tokens[g->now.n];
     double lse;
 
     *t = (struct http_token){.id = id, .n_safe = SIZE_MAX};
@@ -91,18 +91,18 @@ static void add_token(struct http_gen *g, int32_t id, const float *logits,
         lse = log_sum_exp(logits, g->vocab);
         t->logprob = (float)((double)logits[id] - lse);
         if (g->n_top > 0)
-            find_top(logits, g->vocab, lse, g->top + g->n * g->n_top, g->n_top);
+            find_top(logits, g->vocab, lse, g->top + g->now.n * g->n_top, g->n_top);
     }
     if (g->stop.n > 0)
         search(g, id, t, finish);
-    g->n++;
+    g->now.n++;
 }
 
 static void count_token(struct http_gen *g)
 {
     uint64_t now = clock_ns();
 
-    http_metrics_token(g->metrics, g->n == g->n_echo + 1, now - g->t_last_ns);
+    http_metrics_token(g->metrics, g->now.n == g->n_echo + 1, now - g->t_last_ns);
     g->t_last_ns = now;
 }
 
@@ -121,18 +121,18 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
     enum http_finish finish = finish_of(how);
 
     pthread_mutex_lock(&g->lock);
-    if (g->finish ==
+    if (g->now.finish ==
         HTTP_RUNNING) { /* else what follows a stop string: its cancellation */
         if (id >= 0) {
             add_token(g, id, logits, &finish);
-            if (g->n > g->n_echo)
+            if (g->now.n > g->n_echo)
                 count_token(g);
         }
         if (finish == HTTP_FAILED)
             snprintf(g->why, sizeof(g->why), "%s", err_msg());
         if (finish == HTTP_STOPPED && how == SERVE_RUNNING)
             serve_cancel(g->serve, request);
-        g->finish = finish;
+        g->now.finish = finish;
         if (finish != HTTP_RUNNING || !g->wake_at_end)
             wake(g);
     }
@@ -218,34 +218,29 @@ void http_gen_unref(struct http_gen *g)
     mem_free(g);
 }
 
-void http_gen_echo(struct http_gen *g, const struct http_request *r,
-                   const int32_t *prompt)
+int http_gen_submit(struct http_gen *g, const struct http_request *r, struct serve *s,
+                    const int32_t *prompt)
 {
-    g->n_scored = g->n_echo > 0 && r->logprobs ? g->n_prompt - 1 : 0;
-    for (g->n = 0; g->n < g->n_echo - g->n_scored; g->n++)
-        g->tokens[g->n] =
-            (struct http_token){.id = prompt[g->n], .logprob = NAN, .n_safe = SIZE_MAX};
-}
-
-int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
-                    const struct serve_sampling *sampling, bool ignore_eos)
-{
-    const struct serve_request r = {.prompt = prompt,
-                                    .n_prompt = g->n_prompt,
-                                    .n_reused = &g->n_reused,
-                                    .max_new = g->max_new,
-                                    .n_scored = g->n_scored,
-                                    .ignore_eos = ignore_eos,
-                                    .sampling = *sampling,
-                                    .on_token = on_token,
-                                    .ctx = g};
+    const int64_t n_scored = g->n_echo > 0 && r->logprobs ? g->n_prompt - 1 : 0;
+    const struct serve_request request = {.prompt = prompt,
+                                          .n_prompt = g->n_prompt,
+                                          .n_reused = &g->n_reused,
+                                          .max_new = g->max_new,
+                                          .n_scored = n_scored,
+                                          .ignore_eos = r->ignore_eos,
+                                          .sampling = r->sampling,
+                                          .on_token = on_token,
+                                          .ctx = g};
     int rc;
 
+    for (; g->now.n < g->n_echo - n_scored; g->now.n++)
+        g->tokens[g->now.n] = (struct http_token){
+            .id = prompt[g->now.n], .logprob = NAN, .n_safe = SIZE_MAX};
     g->serve = s;
     g->t_submit_ns = g->t_last_ns = clock_ns();
     pthread_mutex_lock(&g->lock); /* its first token waits until the number is known */
     g->n_owners++;
-    rc = serve_submit(s, &r, &g->id);
+    rc = serve_submit(s, &request, &g->id);
     if (rc != OK)
         g->n_owners--;
     pthread_mutex_unlock(&g->lock);
@@ -254,12 +249,15 @@ int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
 
 /* ---- the reader ---- */
 
-bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx))
+bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx),
+                    struct http_progress *now)
 {
     bool ready;
 
     pthread_mutex_lock(&g->lock);
-    ready = g->finish != HTTP_RUNNING || g->hung_up || (g->n > n && !g->wake_at_end);
+    *now = g->now;
+    ready =
+        now->finish != HTTP_RUNNING || now->hung_up || (now->n > n && !g->wake_at_end);
     if (!ready) {
         g->waiting = true;
         park(g->ctx);
@@ -268,26 +266,12 @@ bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx))
     return ready;
 }
 
-enum http_finish http_gen_state(struct http_gen *g, int64_t *n, size_t *text_end,
-                                bool *hung_up)
-{
-    enum http_finish finish;
-
-    pthread_mutex_lock(&g->lock);
-    *n = g->n;
-    *text_end = g->text_end;
-    *hung_up = g->hung_up;
-    finish = g->finish;
-    pthread_mutex_unlock(&g->lock);
-    return finish;
-}
-
 void http_gen_cancel(struct http_gen *g)
 {
     int64_t id;
 
     pthread_mutex_lock(&g->lock);
-    id = g->finish == HTTP_RUNNING ? g->id : -1;
+    id = g->now.finish == HTTP_RUNNING ? g->id : -1;
     pthread_mutex_unlock(&g->lock);
     if (id >= 0)
         serve_cancel(g->serve, id);
@@ -297,9 +281,9 @@ void http_gen_fail(struct http_gen *g, const char *why)
 {
     http_gen_cancel(g);
     pthread_mutex_lock(&g->lock);
-    if (g->finish == HTTP_RUNNING) {
+    if (g->now.finish == HTTP_RUNNING) {
         snprintf(g->why, sizeof(g->why), "%s", why);
-        g->finish = HTTP_FAILED;
+        g->now.finish = HTTP_FAILED;
         wake(g);
     }
     pthread_mutex_unlock(&g->lock);
@@ -309,7 +293,7 @@ void http_gen_hang_up(struct http_gen *g)
 {
     http_gen_cancel(g);
     pthread_mutex_lock(&g->lock);
-    g->hung_up = true;
+    g->now.hung_up = true;
     wake(g);
     pthread_mutex_unlock(&g->lock);
 }

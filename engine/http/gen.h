@@ -35,6 +35,14 @@ enum http_finish {
     HTTP_FAILED
 };
 
+/* What the reader may take. */
+struct http_progress {
+    int64_t n; /* tokens so far */
+    enum http_finish finish;
+    size_t text_end; /* HTTP_STOPPED: bytes of the text before the stop string */
+    bool hung_up;
+};
+
 struct http_gen {
     pthread_mutex_t lock;
     int n_owners;
@@ -47,7 +55,6 @@ struct http_gen {
     int64_t id, n_prompt, max_new, n_top;
     int64_t n_reused; /* of the prompt, taken from a sequence before it */
     int64_t n_echo;   /* the first tokens are the prompt's: n_prompt, or 0 */
-    int64_t n_scored; /* of these, the last ones, which the engine scores */
     bool logprobs, wake_at_end;
     void (*wake)(void *ctx); /* the reader's; once after a false http_gen_ready() */
     void (*on_end)(struct http_gen *g); /* with the last token, on the stepping thread */
@@ -58,10 +65,8 @@ struct http_gen {
     /* Under the lock. The tokens before n are constant and may be read without it. */
     struct http_token *tokens; /* [n_prompt with echo, + max_new] */
     struct http_top *top;      /* [as many, n_top] most likely first; NULL: none */
-    int64_t n;
-    enum http_finish finish;
-    size_t text_end; /* HTTP_STOPPED: bytes of the text before the stop string */
-    bool waiting, hung_up;
+    struct http_progress now;
+    bool waiting;
     char why[256]; /* HTTP_FAILED */
 
     /* Used by the stepping thread only. */
@@ -77,23 +82,18 @@ struct http_gen {
 MUST int http_gen_new(struct http_gen **out, const struct http_request *r,
                       int64_t n_prompt, int64_t max_new, const struct tok *tok,
                       int vocab);
-/* Before it is submitted: where r asks for echo, let it begin with the prompt's tokens, with
- * log probabilities of all but the first where r asks for them. */
-void http_gen_echo(struct http_gen *g, const struct http_request *r,
-                   const int32_t *prompt);
-/* Submit it; it then has a second owner, until on_end(). Errors of serve_submit(). */
-MUST int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
-                         const struct serve_sampling *sampling, bool ignore_eos);
+/* Submit it; it then has a second owner, until on_end(). Where r asks for echo, it begins with the
+ * prompt's tokens, with log probabilities of all but the first where r asks for them. Errors of
+ * serve_submit(). */
+MUST int http_gen_submit(struct http_gen *g, const struct http_request *r,
+                         struct serve *s, const int32_t *prompt);
 void http_gen_unref(struct http_gen *g); /* NULL is fine */
 
-/* Whether anything has happened since the reader took n tokens. If not, park(g->ctx) is
- * called, and then g->wake() once something happens. After http_gen_hang_up() it is
- * always true. */
-bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx));
-/* Why the generation ended, or that it runs; *n: its tokens so far. The reason of
- * HTTP_FAILED is g->why. */
-enum http_finish http_gen_state(struct http_gen *g, int64_t *n, size_t *text_end,
-                                bool *hung_up);
+/* Whether anything has happened since the reader took n tokens: *now. If not, park(g->ctx) is
+ * called, and then g->wake() once something happens. After http_gen_hang_up() it is always
+ * true. The reason of HTTP_FAILED is g->why. */
+bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx),
+                    struct http_progress *now);
 /* The client has gone: cancel, and wake the reader. Any thread. */
 void http_gen_hang_up(struct http_gen *g);
 /* Cancel only. Any thread. */

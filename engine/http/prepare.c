@@ -158,15 +158,6 @@ static int choose_max_new(struct http_exchange *x, size_t n_prompt, int64_t *out
                    n_prompt, (long long)(*out < 1 ? 1 : *out), (long long)max_tok);
 }
 
-static void leave_list(struct http *h, struct http_gen *g)
-{
-    pthread_mutex_lock(&h->lock);
-    *g->link = g->next;
-    if (g->next)
-        g->next->link = g->link;
-    pthread_mutex_unlock(&h->lock);
-}
-
 static void enter_list(struct http *h, struct http_gen *g)
 {
     pthread_mutex_lock(&h->lock);
@@ -178,20 +169,32 @@ static void enter_list(struct http *h, struct http_gen *g)
     pthread_mutex_unlock(&h->lock);
 }
 
-static void leave(struct http *h)
+/* A request that was admitted is one no more. g: its generation, or NULL. */
+static void leave(struct http *h, struct http_gen *g)
 {
     pthread_mutex_lock(&h->lock);
     h->n_admitted--;
+    if (g && g->link) {
+        *g->link = g->next;
+        if (g->next)
+            g->next->link = g->link;
+    }
     pthread_mutex_unlock(&h->lock);
 }
 
 /* On the stepping thread. */
 static void on_end(struct http_gen *g)
 {
-    http_metrics_ended(g->metrics, g->finish == HTTP_CANCELED,
+    http_metrics_ended(g->metrics, g->now.finish == HTTP_CANCELED,
                        g->t_last_ns - g->t_submit_ns);
-    leave_list(g->list_owner, g);
-    leave(g->list_owner);
+    leave(g->list_owner, g);
+}
+
+static void resume(void *arg)
+{
+    struct http_exchange *x = arg;
+
+    MHD_resume_connection(x->connection);
 }
 
 static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
@@ -199,7 +202,6 @@ static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
     const struct http_request *r = &x->request;
     struct http *h = x->h;
     int64_t max_new;
-    int rc;
 
     if (r->logprobs && !h->s->ops->has_logits) {
         x->request.param = "logprobs";
@@ -209,7 +211,7 @@ static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
     }
     TRY(choose_max_new(x, n_ids, &max_new));
     TRY(http_gen_new(&x->g, r, (int64_t)n_ids, max_new, h->tok, serve_vocab(h->s)));
-    x->g->wake = http_wake;
+    x->g->wake = resume;
     x->g->on_end = on_end;
     x->g->ctx = x;
     x->g->list_owner = h;
@@ -217,12 +219,7 @@ static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
     x->g->wake_at_end = !r->stream;
     TRY(http_answer_init(&x->answer, r, x->g, h->tok, h->model, ++h->n_requests));
     enter_list(h, x->g);
-    http_gen_echo(x->g, r, ids);
-    rc = http_gen_submit(x->g, h->s, ids, &r->sampling, r->ignore_eos);
-    if (rc != OK) {
-        leave_list(h, x->g);
-        return rc;
-    }
+    TRY(http_gen_submit(x->g, r, h->s, ids));
     http_metrics_accepted(&h->metrics, (int64_t)n_ids);
     pthread_mutex_lock(&h->lock);
     x->conn->g = x->g;
@@ -244,12 +241,12 @@ static void prepare(struct http_exchange *x)
         x->rc = submit(x, ids, n_ids);
     if (x->rc != OK) {
         snprintf(x->why, sizeof(x->why), "%s", err_msg());
-        leave(x->h);
+        leave(x->h, x->g);
     }
     mem_free(ids);
     text_fini(&x->body);
     x->prepared = true;
-    http_wake(x);
+    resume(x);
 }
 
 void *http_prepare(void *arg)

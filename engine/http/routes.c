@@ -27,11 +27,10 @@ static enum MHD_Result respond_json(struct http_exchange *x, int status, json_t 
     return rc;
 }
 
-static enum MHD_Result get_health(struct http_exchange *x, const char *url)
+static enum MHD_Result get_health(struct http_exchange *x)
 {
     bool draining;
 
-    (void)url;
     pthread_mutex_lock(&x->h->lock);
     draining = x->h->draining;
     pthread_mutex_unlock(&x->h->lock);
@@ -47,25 +46,24 @@ static json_t *model_object(const struct http *h)
                      (json_int_t)serve_vocab(h->s));
 }
 
-static enum MHD_Result get_models(struct http_exchange *x, const char *url)
+static enum MHD_Result get_models(struct http_exchange *x)
 {
-    (void)url;
     return respond_json(
         x, MHD_HTTP_OK,
         json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(x->h)));
 }
 
 /* The name may have slashes. */
-static enum MHD_Result get_model(struct http_exchange *x, const char *url)
+static enum MHD_Result get_model(struct http_exchange *x)
 {
-    if (strcmp(url + strlen(MODELS "/"), x->h->model) == 0)
+    if (strcmp(x->path + strlen(MODELS "/"), x->h->model) == 0)
         return respond_json(x, MHD_HTTP_OK, model_object(x->h));
     (void)err_set(ERR_NOTFOUND, "request: model: this server has \"%.200s\" only",
                   x->h->model);
     return http_refuse_error(x, ERR_NOTFOUND, "model");
 }
 
-static enum MHD_Result get_metrics(struct http_exchange *x, const char *url)
+static enum MHD_Result get_metrics(struct http_exchange *x)
 {
     struct http *h = x->h;
     struct http_gauges g = {.max_seqs = h->max_seqs,
@@ -73,7 +71,6 @@ static enum MHD_Result get_metrics(struct http_exchange *x, const char *url)
     struct text body = {0};
     enum MHD_Result rc = MHD_NO;
 
-    (void)url;
     serve_kv_stat(h->s, &g.kv);
     serve_draft_stat(h->s, &g.draft);
     pthread_mutex_lock(&h->lock);
@@ -88,33 +85,22 @@ static enum MHD_Result get_metrics(struct http_exchange *x, const char *url)
     return rc;
 }
 
-static enum MHD_Result post_completion(struct http_exchange *x, const char *url)
-{
-    (void)url;
-    return http_begin(x, HTTP_COMPLETION);
-}
-
-static enum MHD_Result post_chat(struct http_exchange *x, const char *url)
-{
-    (void)url;
-    return http_begin(x, HTTP_CHAT);
-}
-
-static const struct route {
+static const struct http_route {
     const char *url;
     bool post, key; /* key: needs the API key, if there is one */
-    enum MHD_Result (*answer)(struct http_exchange *x, const char *url);
+    enum MHD_Result (*answer)(struct http_exchange *x);
+    enum http_api api; /* of those that generate */
 } routes[] = {
-    {"/v1/completions", true, true, post_completion},
-    {"/v1/chat/completions", true, true, post_chat},
-    {MODELS, false, true, get_models},
-    {MODELS "/", false, true, get_model}, /* and all below it */
-    {"/health", false, false, get_health},
-    {"/metrics", false, false, get_metrics},
+    {"/v1/completions", true, true, http_begin, HTTP_COMPLETION},
+    {"/v1/chat/completions", true, true, http_begin, HTTP_CHAT},
+    {MODELS, false, true, get_models, 0},
+    {MODELS "/", false, true, get_model, 0}, /* and all below it */
+    {"/health", false, false, get_health, 0},
+    {"/metrics", false, false, get_metrics, 0},
 };
 #define N_ROUTES ((int)(sizeof(routes) / sizeof(routes[0])))
 
-static const struct route *find_route(const char *url)
+static const struct http_route *find_route(const char *url)
 {
     for (int i = 0; i < N_ROUTES; i++) {
         const char *route = routes[i].url;
@@ -158,32 +144,33 @@ static const char *path_of(const char *url, char host[HOST_BYTES])
     return name[n] ? name + n : "/";
 }
 
-/* 0: the request may go on. */
-static int check_head(const struct http_exchange *x, const char *url, const char *method)
+/* 0: the request may go on, by x->route. */
+static int check_head(struct http_exchange *x, const char *url, const char *method)
 {
     const struct http_access *a = &x->h->access;
     char in_target[HOST_BYTES] = "\n"; /* none */
-    const char *path = path_of(url, in_target);
+    const char *path = x->path = path_of(url, in_target);
     const char *host = *in_target == '\n' ? header(x, "Host") : in_target;
-    const struct route *r = find_route(path);
+    const struct http_route *r = x->route = find_route(path);
+    int refused = http_access_check(a, host, header(x, "Origin"));
     bool post = strcmp(method, "POST") == 0;
     bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 
-    if (!http_access_host_ok(a, host))
-        return MHD_HTTP_MISDIRECTED_REQUEST;
-    if (!http_access_origin_ok(a, header(x, "Origin"), host))
-        return MHD_HTTP_FORBIDDEN;
+    if (refused)
+        return refused;
     if (only_asks(x, path, method))
         return MHD_HTTP_NO_CONTENT;
     if (a->key && (!r || r->key) && !http_access_has_key(a, x->connection))
         return MHD_HTTP_UNAUTHORIZED;
     if (!r)
         return MHD_HTTP_NOT_FOUND;
+    x->api = r->api;
     return (r->post ? post : get) ? 0 : MHD_HTTP_METHOD_NOT_ALLOWED;
 }
 
-static enum MHD_Result tell_refused(struct http_exchange *x)
+static enum MHD_Result refuse(struct http_exchange *x)
 {
+    const char *why = NULL;
     char message[160];
 
     switch (x->refused) {
@@ -191,34 +178,30 @@ static enum MHD_Result tell_refused(struct http_exchange *x)
         return http_respond(x, x->refused, NULL, &(struct text){0});
     case MHD_HTTP_BAD_REQUEST:
         snprintf(message, sizeof(message), "request: %s", x->bad);
-        return http_refuse(x, x->refused, NULL, message);
+        break;
     case MHD_HTTP_MISDIRECTED_REQUEST:
-        return http_refuse(x, x->refused, NULL,
-                           "the header Host has a name that is not known as this "
-                           "server's; --allow-host NAME allows it");
+        why = "the header Host has a name that is not known as this server's; "
+              "--allow-host NAME allows it";
+        break;
     case MHD_HTTP_FORBIDDEN:
-        return http_refuse(x, x->refused, NULL,
-                           "pages of another origin may not use this server; --cors "
-                           "ORIGIN allows one");
+        why = "pages of another origin may not use this server; --cors ORIGIN allows one";
+        break;
     case MHD_HTTP_UNAUTHORIZED:
-        return http_refuse(x, x->refused, NULL,
-                           "expected the header \"Authorization: Bearer KEY\" with this "
-                           "server's key");
+        why = "expected the header \"Authorization: Bearer KEY\" with this server's key";
+        break;
     case MHD_HTTP_NOT_FOUND:
-        return http_refuse(
-            x, x->refused, NULL,
-            "no such route; known are POST /v1/completions and "
-            "/v1/chat/completions, GET /v1/models, /v1/models/ID, /health and "
-            "/metrics");
+        why = "no such route; known are POST /v1/completions and /v1/chat/completions, "
+              "GET /v1/models, /v1/models/ID, /health and /metrics";
+        break;
     case MHD_HTTP_METHOD_NOT_ALLOWED:
-        return http_refuse(x, x->refused, NULL,
-                           "wrong method: completions take POST, other routes GET");
+        why = "wrong method: completions take POST, other routes GET";
+        break;
     default:
         snprintf(message, sizeof(message),
                  "request: expected a body of at most %lld bytes",
                  (long long)x->h->o->max_body_bytes);
-        return http_refuse(x, x->refused, NULL, message);
     }
+    return http_refuse(x, x->refused, NULL, why ? why : message);
 }
 
 static struct http_exchange *new_exchange(struct http *h, struct MHD_Connection *c)
@@ -250,13 +233,13 @@ static enum MHD_Result begin(struct http_exchange *x, const char *url, const cha
     http_phase_set(x, HTTP_BODY);
     if (x->bad) { /* where its body ends is not known */
         x->refused = MHD_HTTP_BAD_REQUEST;
-        return tell_refused(x);
+        return refuse(x);
     }
     x->refused = check_head(x, url, method);
     if (!length || strtoull(length, NULL, 10) <= (uint64_t)x->h->o->max_body_bytes)
         return MHD_YES;
     x->refused = x->refused ? x->refused : MHD_HTTP_CONTENT_TOO_LARGE;
-    return tell_refused(x);
+    return refuse(x);
 }
 
 enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char *url,
@@ -264,7 +247,6 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
                                 size_t *n_body, void **exchange)
 {
     struct http_exchange *x = *exchange;
-    char host[HOST_BYTES];
 
     if (!x || http_frame_is_target(x)) {
         const void *target = x;
@@ -284,9 +266,8 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
         return x->body.rc == OK ? MHD_YES : MHD_NO;
     }
     if (x->refused)
-        return tell_refused(x);
-    url = path_of(url, host);
-    return x->prepared ? http_continue(x) : find_route(url)->answer(x, url);
+        return refuse(x);
+    return x->prepared ? http_continue(x) : x->route->answer(x);
 }
 
 void http_on_completed(void *arg, struct MHD_Connection *c, void **exchange,

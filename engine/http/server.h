@@ -46,8 +46,10 @@ struct http_exchange {
     char param[40];
     struct text body;
     bool too_large;
-    enum http_api api;
-    bool prepared; /* submitted, or failed as `rc` and `why` say */
+    const char *path;               /* libmicrohttpd's */
+    const struct http_route *route; /* NULL: none */
+    enum http_api api;              /* where it generates */
+    bool prepared;                  /* submitted, or failed as `rc` and `why` say */
     int rc;
     char why[512];
     struct http_exchange *next; /* to be prepared */
@@ -106,11 +108,9 @@ void *http_prepare(void *h);
 /* ---- completion.c: the two routes that generate ---- */
 
 /* The body is whole: leave it to the preparer, or refuse it. */
-enum MHD_Result http_begin(struct http_exchange *x, enum http_api api);
+enum MHD_Result http_begin(struct http_exchange *x);
 /* The request is prepared, or the engine has gone on with it. */
 enum MHD_Result http_continue(struct http_exchange *x);
-/* Called by another thread for an exchange that waits. */
-void http_wake(void *exchange);
 
 /* Answer with `body`, whose memory stays the caller's. */
 enum MHD_Result http_respond(struct http_exchange *x, int status, const char *type,
