@@ -90,7 +90,8 @@ MUST int dataset_offer_chat(struct dataset *d, const struct dataset_opts *o,
 /* Is `name` one of `words`, joined by '|'? words NULL: no. */
 bool dataset_is_one_of(const char *words, const char *name, bool any_case);
 
-/* The reader whose keys or columns the file has. ERR_FORMAT: none, with what was found. */
-MUST int dataset_recognise(const struct dataset_reader **out, const char *path);
+/* dataset_open() by this reader. */
+MUST int dataset_open_by(struct dataset **out, const struct dataset_opts *o,
+                         const struct dataset_reader *reader);
 
 #endif

@@ -5,9 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "datasets/build.h"
+
+bool dataset_is_one_of(const char *words, const char *name, bool any_case)
+{
+    size_t n = strlen(name);
+
+    for (const char *w = words; w && *w; w += *w == '|') {
+        size_t len = strcspn(w, "|");
+
+        if (len == n && (any_case ? strncasecmp : strncmp)(w, name, n) == 0)
+            return true;
+        w += len;
+    }
+    return false;
+}
 
 /* Cut one field off *rest in place. NULL: a quote that does not close, or text after it.
  */

@@ -4,14 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include "base/hash.h"
-#include "base/home.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/name.h"
 #include "base/rng.h"
 #include "datasets/build.h"
 
@@ -379,16 +375,6 @@ void dataset_cut(const struct dataset_opts *o, struct dataset_item *it)
         it->n_output = o->max_output_tok;
 }
 
-static int find_reader(const struct dataset_reader **out, const struct dataset_opts *o)
-{
-    const char *name = o->reader ? o->reader : "auto";
-
-    if (strcmp(name, "auto") == 0 && o->path)
-        return dataset_recognise(out, o->path);
-    *out = name_find(dataset_readers, strcmp(name, "auto") ? name : "synth", "reader");
-    return *out ? OK : err_prefix(ERR_NOTFOUND, "dataset.reader");
-}
-
 static int check_opts(const struct dataset_opts *o, const struct dataset_reader *r)
 {
     if (o->n < 0)
@@ -449,13 +435,12 @@ static int read_all(struct dataset *d, const struct dataset_opts *o)
     return OK;
 }
 
-static int open_reader(struct dataset **out, const struct dataset_opts *o)
+int dataset_open_by(struct dataset **out, const struct dataset_opts *o,
+                    const struct dataset_reader *reader)
 {
-    const struct dataset_reader *reader;
     struct dataset *d;
     int rc;
 
-    TRY(find_reader(&reader, o));
     TRY(check_opts(o, reader));
     d = mem_new(MEM_DATASET, 1, sizeof(*d));
     if (!d)
@@ -467,29 +452,6 @@ static int open_reader(struct dataset **out, const struct dataset_opts *o)
         *out = d, d = NULL;
     dataset_close(&d);
     return rc;
-}
-
-int dataset_open(struct dataset **out, const struct dataset_opts *o)
-{
-    char path[PATH_MAX], fit[64];
-    struct dataset_opts found = *o;
-    int rc;
-
-    *out = NULL;
-    if (o->path)
-        found.path = (char *)home_data(path, sizeof(path), o->path);
-    if (!o->path || !o->stand_in || access(found.path, F_OK) == 0)
-        return open_reader(out, &found);
-    found.reader = (char *)"synth";
-    found.path = NULL;
-    found.fit = o->stand_in;
-    rc = open_reader(out, &found);
-    if (rc != OK)
-        return rc;
-    (*out)->stands_in = true;
-    snprintf(fit, sizeof(fit), "%s", (*out)->name);
-    snprintf((*out)->name, sizeof((*out)->name), "%.50s (stand-in)", fit);
-    return OK;
 }
 
 void dataset_close(struct dataset **d)

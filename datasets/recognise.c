@@ -1,23 +1,14 @@
+/* Which reader a file is for. */
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
-#include <strings.h>
+#include <unistd.h>
 
+#include "base/home.h"
 #include "base/json.h"
+#include "base/name.h"
 #include "datasets/build.h"
 #include "datasets/csv.h"
-
-bool dataset_is_one_of(const char *words, const char *name, bool any_case)
-{
-    size_t n = strlen(name);
-
-    for (const char *w = words; w && *w; w += *w == '|') {
-        size_t len = strcspn(w, "|");
-
-        if (len == n && (any_case ? strncasecmp : strncmp)(w, name, n) == 0)
-            return true;
-        w += len;
-    }
-    return false;
-}
 
 /* Find the reader by the names that only its format has. */
 static const struct dataset_reader *reader_of(const char *name, bool is_json)
@@ -105,7 +96,8 @@ static int looks_like_json(bool *out, const char *path)
     return rc;
 }
 
-int dataset_recognise(const struct dataset_reader **out, const char *path)
+/* The reader whose keys or columns the file has. */
+static int recognise(const struct dataset_reader **out, const char *path)
 {
     const struct dataset_opts o = {.path = (char *)path};
     struct first f = {.reader = NULL};
@@ -122,4 +114,45 @@ int dataset_recognise(const struct dataset_reader **out, const char *path)
         rc = err_set(ERR_FORMAT, "%s: expected at least one record, found none", path);
     *out = f.reader;
     return rc;
+}
+
+static int find_reader(const struct dataset_reader **out, const struct dataset_opts *o)
+{
+    const char *name = o->reader ? o->reader : "auto";
+
+    if (strcmp(name, "auto") == 0 && o->path)
+        return recognise(out, o->path);
+    *out = name_find(dataset_readers, strcmp(name, "auto") ? name : "synth", "reader");
+    return *out ? OK : err_prefix(ERR_NOTFOUND, "dataset.reader");
+}
+
+static int open_by_name(struct dataset **out, const struct dataset_opts *o)
+{
+    const struct dataset_reader *reader;
+
+    TRY(find_reader(&reader, o));
+    return dataset_open_by(out, o, reader);
+}
+
+int dataset_open(struct dataset **out, const struct dataset_opts *o)
+{
+    char path[PATH_MAX], fit[64];
+    struct dataset_opts found = *o;
+    int rc;
+
+    *out = NULL;
+    if (o->path)
+        found.path = (char *)home_data(path, sizeof(path), o->path);
+    if (!o->path || !o->stand_in || access(found.path, F_OK) == 0)
+        return open_by_name(out, &found);
+    found.reader = (char *)"synth";
+    found.path = NULL;
+    found.fit = o->stand_in;
+    rc = open_by_name(out, &found);
+    if (rc != OK)
+        return rc;
+    (*out)->stands_in = true;
+    snprintf(fit, sizeof(fit), "%s", (*out)->name);
+    snprintf((*out)->name, sizeof((*out)->name), "%.50s (stand-in)", fit);
+    return OK;
 }

@@ -298,16 +298,3 @@ int file_check_target(const char *path, const char *input)
                        path);
     return OK;
 }
-
-int file_write(const char *path, const void *bytes, size_t n)
-{
-    struct file_tmp t;
-    int rc = file_tmp_open(&t, path);
-
-    if (rc == OK && file_write_all(t.fd, bytes, n) != 0)
-        rc = err_set(ERR_IO, "%s: cannot write: %m", t.path);
-    if (rc == OK)
-        rc = file_tmp_publish(&t, path);
-    file_tmp_close(&t);
-    return rc;
-}

@@ -422,17 +422,6 @@ out:
     return rc;
 }
 
-int gguf_open(struct gguf **out, const char *path)
-{
-    int rc = gguf_open_file(out, path);
-
-    if (rc == OK)
-        rc = gguf_open_parts(*out);
-    if (rc != OK)
-        gguf_close(out);
-    return rc;
-}
-
 void gguf_close(struct gguf **g)
 {
     uint64_t i;

@@ -56,9 +56,6 @@ struct gguf {
 
 /* One file, whatever it says about others. */
 MUST int gguf_open_file(struct gguf **out, const char *path);
-/* Where `g` is the first of several files, open the others, and let it have their tensors
- * too. ERR_ARG: it is another than the first. */
-MUST int gguf_open_parts(struct gguf *g);
 int gguf_name_order(const void *a,
                     const void *b); /* of struct gguf_entry *, for qsort() */
 

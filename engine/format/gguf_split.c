@@ -100,7 +100,9 @@ static int join(struct gguf *g, int64_t n_expected)
     return OK;
 }
 
-int gguf_open_parts(struct gguf *g)
+/* Where `g` is the first of several files, open the others, and let it have their tensors
+ * too. */
+static int open_parts(struct gguf *g)
 {
     struct split s;
     char first[600];
@@ -120,4 +122,15 @@ int gguf_open_parts(struct gguf *g)
     for (int64_t no = 1; rc == OK && no < s.count; no++)
         rc = open_part(g, &s, no);
     return rc == OK ? join(g, s.n_tensors) : rc;
+}
+
+int gguf_open(struct gguf **out, const char *path)
+{
+    int rc = gguf_open_file(out, path);
+
+    if (rc == OK)
+        rc = open_parts(*out);
+    if (rc != OK)
+        gguf_close(out);
+    return rc;
 }

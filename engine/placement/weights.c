@@ -66,52 +66,6 @@ static void layout(struct kern_mat *mat, enum kern_type type, const struct model
     kern_mat_layout(mat, type, x->n, x->k, x->k_unit);
 }
 
-int model_mat_tensors(const struct model *m, const struct format_file *f, int layer,
-                      int i, const struct format_tensor *out[3])
-{
-    static const struct {
-        enum format_role from[3];
-        int n;
-    } roles[MODEL_MAT_HEAD] = {
-        [MODEL_MAT_QKV] = {{FORMAT_Q, FORMAT_K, FORMAT_V}, 3},
-        [MODEL_MAT_V] = {{FORMAT_K, FORMAT_V}, 2}, /* or V alone */
-        [MODEL_MAT_O] = {{FORMAT_O}, 1},
-        [MODEL_MAT_ROUTER] = {{FORMAT_ROUTER, FORMAT_SHARED_SCALE}, 2},
-        [MODEL_MAT_GATE_UP] = {{FORMAT_GATE, FORMAT_UP}, 2},
-        [MODEL_MAT_DOWN] = {{FORMAT_DOWN}, 1},
-        [MODEL_MAT_EXPERT_GATE_UP] = {{FORMAT_EXPERT_GATE, FORMAT_EXPERT_UP}, 2},
-        [MODEL_MAT_EXPERT_DOWN] = {{FORMAT_EXPERT_DOWN}, 1},
-    };
-    enum model_mat which = model_layer_mat_kind(i);
-    bool moe = m->c.n_experts > 0, mlp = m->c.hidden > 0;
-    const enum format_role *from = roles[which].from;
-    int n = roles[which].n;
-
-    if (which == MODEL_MAT_QKV)
-        n -= m->c.v_split + m->c.k_split;
-    if (which == MODEL_MAT_V) {
-        from += !m->c.k_split;
-        n = m->c.v_split + m->c.k_split;
-    }
-    if (which == MODEL_MAT_ROUTER)
-        n = moe ? 1 + mlp : 0;
-    if ((which == MODEL_MAT_GATE_UP || which == MODEL_MAT_DOWN) && !mlp)
-        n = 0;
-    if (i >= MODEL_MAT_EXPERT_GATE_UP && !moe)
-        n = 0;
-    for (int k = 0; k < n; k++) {
-        enum format_role role = from[k];
-
-        if (moe && role >= FORMAT_GATE && role <= FORMAT_DOWN)
-            role += FORMAT_SHARED_GATE - FORMAT_GATE;
-        out[k] = role < FORMAT_N_ROLES
-                     ? format_layer_tensor(f, layer, role)
-                     : format_expert_tensor(f, layer, (i - MODEL_MAT_EXPERT_GATE_UP) / 2,
-                                            role);
-    }
-    return n;
-}
-
 static int layout_layer(struct model *m, const struct format_file *f, enum kern_type want,
                         int layer)
 {

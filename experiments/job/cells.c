@@ -28,8 +28,9 @@ static int check_values(const json_t *values, const char *name, const char *wher
     return OK;
 }
 
-int job_add_axis(struct job *j, const struct job_axis *given, const char *name,
-                 const char *where)
+/* Append `given`, whose values and overlays get references of their own. */
+static int add_axis(struct job *j, const struct job_axis *given, const char *name,
+                    const char *where)
 {
     struct job_axis *a;
     int rc = check_values(given->values, name, where);
@@ -57,8 +58,8 @@ static int add_option_axis(struct job *j, const char *section, const char *key,
     char name[160];
 
     snprintf(name, sizeof(name), "%s.%s", section, key);
-    return job_add_axis(j, &(struct job_axis){.section = section, .values = values}, name,
-                        where);
+    return add_axis(j, &(struct job_axis){.section = section, .values = values}, name,
+                    where);
 }
 
 /* In the file's order: the outermost axis is the one written first. */
@@ -83,11 +84,24 @@ static int find_option_axes(struct job *j, const json_t *root, const char *where
     return rc;
 }
 
+static int add_overlay_axis(struct job *j, const json_t *root,
+                            const struct job_overlay_kind *k, const char *where)
+{
+    struct job_axis a;
+    int rc = job_read_overlays(&a, j, root, k, where);
+
+    if (rc == OK && a.kind)
+        rc = add_axis(j, &a, k->axis, where);
+    json_decref(a.values);
+    json_decref(a.overlays);
+    return rc;
+}
+
 static int find_axes(struct job *j, const json_t *root, const char *where)
 {
-    TRY(job_read_overlays(j, root, &job_cases, where));
+    TRY(add_overlay_axis(j, root, &job_cases, where));
     TRY(find_option_axes(j, root, where));
-    TRY(job_read_overlays(j, root, &job_variants, where));
+    TRY(add_overlay_axis(j, root, &job_variants, where));
     return job_check_overlays(j, where);
 }
 

@@ -90,6 +90,39 @@ static void print_prepare(const struct job *j, FILE *f)
     }
 }
 
+static void print_settings(const json_t *overlay, FILE *f)
+{
+    const char *section, *key;
+    json_t *object, *v;
+
+    json_object_foreach((json_t *)overlay, section, object)
+    {
+        json_object_foreach(object, key, v)
+        {
+            fprintf(f, " %s.%s=", section, key);
+            job_put_value(v, false, f);
+        }
+    }
+}
+
+static void print_overlays(const struct job *j, FILE *f)
+{
+    for (int a = 0; a < j->n_axes; a++) {
+        const struct job_axis *x = &j->axes[a];
+
+        if (!x->kind)
+            continue;
+        fprintf(f, "\n  %s: settings laid over those below\n", x->kind->list);
+        for (size_t i = 0; i < json_array_size(x->overlays); i++) {
+            const json_t *v = json_array_get(x->overlays, i);
+
+            fprintf(f, "    %-26s", json_string_value(json_object_get(v, "name")));
+            print_settings(v, f);
+            fprintf(f, "\n");
+        }
+    }
+}
+
 void job_describe(const struct job *j, FILE *f)
 {
     fprintf(f, "%s%s\n", j->stem, j->smoke ? " (smoke)" : "");
@@ -113,7 +146,7 @@ void job_describe(const struct job *j, FILE *f)
     if (j->head.repeats_auto)
         fprintf(f, "%lld to ", (long long)j->head.repeats_min);
     fprintf(f, "%lld repeats\n", (long long)j->head.repeats);
-    job_print_overlays(j, f);
+    print_overlays(j, f);
     for (const struct job_section *s = j->sections; s->name; s++) {
         const json_t *values = json_object_get(j->resolved, s->name);
         const struct opt_row *opts;

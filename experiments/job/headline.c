@@ -420,13 +420,11 @@ static int add(struct job *j, const json_t *given, const char *where)
 
 int job_read_headlines(struct job *j, json_t *root, const char *where)
 {
-    const json_t *list;
-    size_t n;
+    const json_t *list = json_object_get(root, "headline");
+    const size_t n = json_array_size(list);
     char line[320];
-    int rc = job_expand_each(j, root, where);
+    int rc = OK;
 
-    list = json_object_get(root, "headline");
-    n = json_array_size(list);
     for (size_t i = 0; i < n && rc == OK; i++) {
         snprintf(line, sizeof(line), "%s: headline %zu", where, i);
         rc = add(j, json_array_get(list, i), line);

@@ -41,8 +41,9 @@ struct job_overlay_kind {
 };
 extern const struct job_overlay_kind job_cases, job_variants;
 
-/* The list of `root`, checked, as an axis; nothing where there is none. */
-MUST int job_read_overlays(struct job *j, const json_t *root,
+/* The list of `root`, checked, as an axis, whose values and overlays are the caller's, also after
+ * an error. out->kind is NULL where there is no list. */
+MUST int job_read_overlays(struct job_axis *out, struct job *j, const json_t *root,
                            const struct job_overlay_kind *k, const char *where);
 /* After all axes are known: does an overlay set what another axis does? */
 MUST int job_check_overlays(const struct job *j, const char *where);
@@ -52,11 +53,7 @@ MUST int job_lay_overlay(const struct job *j, json_t *sections, const json_t *ov
 /* All overlays lose this option: --set has given it a value for every one of them. */
 void job_drop_from_overlays(json_t *root, const char *section, size_t n_section,
                             const char *key);
-void job_print_overlays(const struct job *j, FILE *f);
 
-/* Append `a`, whose values and overlays get references of their own. */
-MUST int job_add_axis(struct job *j, const struct job_axis *a, const char *name,
-                      const char *where);
 /* RFC 7396: objects merge, null removes, everything else replaces. */
 MUST int job_merge(json_t *into, const json_t *patch);
 

@@ -15,29 +15,6 @@
 
 /* --- the parts laid over each other */
 
-int job_merge(json_t *into, const json_t *patch)
-{
-    const char *key;
-    json_t *v;
-
-    json_object_foreach((json_t *)patch, key, v)
-    {
-        json_t *old = json_object_get(into, key);
-
-        if (json_is_null(v)) {
-            json_object_del(into, key);
-        } else if (json_is_object(v) && json_is_object(old)) {
-            int rc = job_merge(old, v);
-
-            if (rc != OK)
-                return rc;
-        } else if (json_object_set_new(into, key, json_deep_copy(v)) != 0) {
-            return err_set(ERR_NOMEM, "job: out of memory");
-        }
-    }
-    return OK;
-}
-
 /* "load.rate_rps=2" set in `root`; the value is JSON, or else a text. */
 static int set_path(json_t *root, const char *set)
 {
@@ -415,6 +392,8 @@ static int fill(struct job *j, json_t *root, const char *where,
         rc = read_scale(j, root, where);
     if (rc == OK)
         rc = job_expand(j, root, where);
+    if (rc == OK)
+        rc = job_expand_each(j, root, where);
     if (rc == OK)
         rc = job_read_headlines(j, root, where);
     if (rc == OK && j->head.repeats_auto && j->n_headlines == 0)

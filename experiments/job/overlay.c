@@ -199,8 +199,8 @@ static int add_again(struct job *j, const json_t *list, json_t *names, json_t *o
     return OK;
 }
 
-int job_read_overlays(struct job *j, const json_t *root, const struct job_overlay_kind *k,
-                      const char *where)
+int job_read_overlays(struct job_axis *out, struct job *j, const json_t *root,
+                      const struct job_overlay_kind *k, const char *where)
 {
     const json_t *list = json_object_get(root, k->list);
     const json_t *wanted = json_object_get(root, k->axis);
@@ -216,16 +216,35 @@ int job_read_overlays(struct job *j, const json_t *root, const struct job_overla
     if (rc == OK && k == &job_variants && j->head.aa)
         rc = list ? add_again(j, list, names, overlays, where)
                   : err_set(ERR_ARG, "%s: aa: the job has no \"%s\"", where, k->list);
-    if (rc == OK && list)
-        rc = job_add_axis(
-            j, &(struct job_axis){.kind = k, .values = names, .overlays = overlays},
-            k->axis, where);
-    json_decref(names);
-    json_decref(overlays);
+    *out =
+        (struct job_axis){.kind = list ? k : NULL, .values = names, .overlays = overlays};
     return rc;
 }
 
 /* --- use */
+
+int job_merge(json_t *into, const json_t *patch)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach((json_t *)patch, key, v)
+    {
+        json_t *old = json_object_get(into, key);
+
+        if (json_is_null(v)) {
+            json_object_del(into, key);
+        } else if (json_is_object(v) && json_is_object(old)) {
+            int rc = job_merge(old, v);
+
+            if (rc != OK)
+                return rc;
+        } else if (json_object_set_new(into, key, json_deep_copy(v)) != 0) {
+            return err_set(ERR_NOMEM, "job: out of memory");
+        }
+    }
+    return OK;
+}
 
 const struct job_axis *job_variant_axis(const struct job *j)
 {
@@ -319,39 +338,4 @@ int job_lay_overlay(const struct job *j, json_t *sections, const json_t *overlay
             TRY(job_merge(base, over));
     }
     return OK;
-}
-
-/* --- in words */
-
-static void print_settings(const json_t *overlay, FILE *f)
-{
-    const char *section, *key;
-    json_t *object, *v;
-
-    json_object_foreach((json_t *)overlay, section, object)
-    {
-        json_object_foreach(object, key, v)
-        {
-            fprintf(f, " %s.%s=", section, key);
-            job_put_value(v, false, f);
-        }
-    }
-}
-
-void job_print_overlays(const struct job *j, FILE *f)
-{
-    for (int a = 0; a < j->n_axes; a++) {
-        const struct job_axis *x = &j->axes[a];
-
-        if (!x->kind)
-            continue;
-        fprintf(f, "\n  %s: settings laid over those below\n", x->kind->list);
-        for (size_t i = 0; i < json_array_size(x->overlays); i++) {
-            const json_t *v = json_array_get(x->overlays, i);
-
-            fprintf(f, "    %-26s", name_of(v));
-            print_settings(v, f);
-            fprintf(f, "\n");
-        }
-    }
 }

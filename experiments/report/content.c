@@ -11,16 +11,6 @@
 #include "experiments/record/head.h"
 #include "measure/card.h"
 
-const char *report_evidence(const json_t *head)
-{
-    return json_str_at(json_object_get(head, "run"), "evidence", "unknown");
-}
-
-const char *report_label(const json_t *host)
-{
-    return json_str_at(host, "label", "?");
-}
-
 /* --- machines */
 
 size_t report_n_measured(const json_t *host)
@@ -100,32 +90,6 @@ static const json_t *record_of(const struct report *r, const struct claim *c, si
         c->experiment ? report_find(r, c->experiment) : NULL;
 
     return e ? report_record_on(json_array_get(r->hosts, h), e) : NULL;
-}
-
-static enum report_mark mark_of(const struct claim *c, enum claim_verdict v)
-{
-    return claim_is_failure(c, v) || v == CLAIM_NOT_REPRODUCED ? REPORT_BAD
-           : v == CLAIM_REPRODUCED                             ? REPORT_GOOD
-           : v == CLAIM_IN_SHAPE                               ? REPORT_FAIR
-                                                               : REPORT_DIM;
-}
-
-void report_put_verdict(struct text *out, const struct claim *c, const json_t *head)
-{
-    struct text found = {0};
-    const enum claim_verdict v = claim_judge(c, head, &found);
-    char word[96], evidence[96];
-
-    claim_evidence(c, head, evidence);
-    snprintf(word, sizeof(word), "%s%s", claim_verdict_name(v),
-             claim_is_failure(c, v) ? ", but should hold on every machine" : "");
-    report_put(out, MARK(mark_of(c, v), word));
-    if (v <= CLAIM_NOT_REPRODUCED)
-        report_put(out, TEXT(claim_is_noisy(c, head) ? ", from a noisy record" : ""),
-                   MD(" ("), TEXT(evidence), MD(")"));
-    if (found.n > 0)
-        report_put(out, MD("<br>"), TEXT_N(found.p, found.n));
-    text_fini(&found);
 }
 
 /* The verdict of each host that has a record. */

@@ -33,6 +33,32 @@ void report_put_number(struct text *out, const json_t *h)
         report_put(out, MD(", "), INT(n_left_out), MD(" cells left out"));
 }
 
+static enum report_mark mark_of(const struct claim *c, enum claim_verdict v)
+{
+    return claim_is_failure(c, v) || v == CLAIM_NOT_REPRODUCED ? REPORT_BAD
+           : v == CLAIM_REPRODUCED                             ? REPORT_GOOD
+           : v == CLAIM_IN_SHAPE                               ? REPORT_FAIR
+                                                               : REPORT_DIM;
+}
+
+void report_put_verdict(struct text *out, const struct claim *c, const json_t *head)
+{
+    struct text found = {0};
+    const enum claim_verdict v = claim_judge(c, head, &found);
+    char word[96], evidence[96];
+
+    claim_evidence(c, head, evidence);
+    snprintf(word, sizeof(word), "%s%s", claim_verdict_name(v),
+             claim_is_failure(c, v) ? ", but should hold on every machine" : "");
+    report_put(out, MARK(mark_of(c, v), word));
+    if (v <= CLAIM_NOT_REPRODUCED)
+        report_put(out, TEXT(claim_is_noisy(c, head) ? ", from a noisy record" : ""),
+                   MD(" ("), TEXT(evidence), MD(")"));
+    if (found.n > 0)
+        report_put(out, MD("<br>"), TEXT_N(found.p, found.n));
+    text_fini(&found);
+}
+
 void report_put_origin(struct text *out, const json_t *head)
 {
     const json_t *run = json_object_get(head, "run");
@@ -186,6 +212,16 @@ static int put_facts(struct text *out, const struct report *r,
     report_put_command(out, e);
     text_puts(out, " |\n\n");
     return OK;
+}
+
+int report_n_hosts(const struct report *r, const struct report_experiment *e)
+{
+    const json_t *host;
+    size_t h;
+    int n = 0;
+
+    json_array_foreach(r->hosts, h, host) n += report_record_on(host, e) != NULL;
+    return n;
 }
 
 json_t *report_headline_names(const struct report *r, const struct report_experiment *e)

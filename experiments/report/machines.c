@@ -12,16 +12,6 @@
 /* Numbers of one experiment that are drawn, and that README.md lists; more make neither clearer. */
 #define ROWS_MAX 24
 
-int report_n_hosts(const struct report *r, const struct report_experiment *e)
-{
-    const json_t *host;
-    size_t h;
-    int n = 0;
-
-    json_array_foreach(r->hosts, h, host) n += report_record_on(host, e) != NULL;
-    return n;
-}
-
 int report_n_compared(const struct report *r)
 {
     int n = 0;

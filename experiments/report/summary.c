@@ -7,6 +7,18 @@
 #include "base/json.h"
 #include "experiments/record/head.h"
 
+/* --- of a record */
+
+const char *report_evidence(const json_t *head)
+{
+    return json_str_at(json_object_get(head, "run"), "evidence", "unknown");
+}
+
+const char *report_label(const json_t *host)
+{
+    return json_str_at(host, "label", "?");
+}
+
 /* --- papers */
 
 static bool has_text(const json_t *list, const char *text)
