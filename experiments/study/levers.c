@@ -10,8 +10,8 @@
  * without, in turn:
  *   compute    fewer tokens in a step, at equal weights
  *   bandwidth  fewer bytes of weights from memory, by the same instructions
- *   time       hogs that look at the clock take a share of all cores' time (support/hogs.h)
- *   cache      hogs with equal slices that displace what the last-level cache holds. It comes
+ *   time       stressors that read the clock take a share of all cores' time (support/stressors.h)
+ *   cache      stressors with equal slices that displace what the last-level cache holds. It comes
  *              back before their next slice, so that less capacity at all times costs more
  *   frequency  a lower limit of the clock, where it may be set
  * A lever changes more than its own resource: fewer tokens read fewer keys and values, and others'
@@ -34,7 +34,7 @@
 #include "experiments/study/support/clock_limit.h"
 #include "experiments/study/support/elasticity.h"
 #include "experiments/study/support/gemm.h"
-#include "experiments/study/support/hogs.h"
+#include "experiments/study/support/stressors.h"
 #include "experiments/study/support/lever_work.h"
 #include "experiments/study/support/options.h"
 
@@ -59,12 +59,12 @@
     X(INT, rounds, "11", "Rounds of all levers, in turn.", .min = 3, .max = ROUNDS_MAX)  \
     X(F64, trial_s, "0.12", "Time of a trial at least.", .unit = "s", .min = 0.001,      \
       .max = 60)                                                                         \
-    X(F64, time_share, "0.25", "Share of the cores' time that hogs take.", .min = 0.01,  \
-      .max = 0.8)                                                                        \
-    X(F64, period_ms, "4", "From one slice of a hog to the next.", .unit = "ms",         \
+    X(F64, time_share, "0.25", "Share of the cores' time that stressors take.",          \
+      .min = 0.01, .max = 0.8)                                                           \
+    X(F64, period_ms, "4", "From one slice of a stressor to the next.", .unit = "ms",    \
       .min = 0.2, .max = 1000)                                                           \
     X(INT, cache_mb, "0",                                                                \
-      "Size of what hogs displace caches with. 0: 3/4 of the last-level cache.",         \
+      "Size of what stressors displace caches with. 0: 3/4 of the last-level cache.",    \
       .unit = "MiB", .min = 0, .max = 1 << 20)                                           \
     X(INT, stream_mb, "256", "Size of what the control `stream` reads.", .unit = "MiB",  \
       .min = 1, .max = 1 << 20)                                                          \
@@ -76,7 +76,7 @@
 #define RESOURCES(Y, X)                                                                  \
     Y(X, compute, "operations a second of the cores")                                    \
     Y(X, bandwidth, "bytes a second from beyond a core's caches")                        \
-    Y(X, cache, "share of the last-level cache that hogs leave; a lower bound")          \
+    Y(X, cache, "share of the last-level cache that stressors leave; a lower bound")     \
     Y(X, time, "share of the cores' time; known to be 1")                                \
     Y(X, frequency, "clock of the cores")
 #define ID(X, name, text) RESOURCE_##name,
@@ -113,7 +113,7 @@ enum { BASE = N_RESOURCES, N_WAYS };
 struct levers {
     FRAME_CELL;
     struct study_lever_work work;
-    struct study_hogs *hogs;
+    struct study_stressors *stressors;
     struct study_clock_limit clock;
     struct study_threads threads; /* the work's team */
     /* Medians of the trials: CPU time that the threads got / time, bytes displaced, clock. */
@@ -136,9 +136,9 @@ static int begin_lever(struct levers *c, int lever)
     if (lever == RESOURCE_bandwidth)
         study_lever_bytes_set(&c->work, true);
     if (lever == RESOURCE_time)
-        study_hogs_set(c->hogs, STUDY_HOGS_SPIN);
+        study_stressors_set(c->stressors, STUDY_STRESSORS_SPIN);
     if (lever == RESOURCE_cache)
-        study_hogs_set(c->hogs, STUDY_HOGS_TOUCH);
+        study_stressors_set(c->stressors, STUDY_STRESSORS_TOUCH);
     return lever == RESOURCE_frequency ? study_clock_limit_set(&c->clock, CLOCK_SHARE)
                                        : OK;
 }
@@ -148,7 +148,7 @@ static int end_lever(struct levers *c, int lever)
     if (lever == RESOURCE_bandwidth)
         study_lever_bytes_set(&c->work, false);
     if (lever == RESOURCE_time || lever == RESOURCE_cache)
-        study_hogs_set(c->hogs, STUDY_HOGS_OFF);
+        study_stressors_set(c->stressors, STUDY_STRESSORS_OFF);
     return lever == RESOURCE_frequency ? study_clock_limit_set(&c->clock, 1) : OK;
 }
 
@@ -168,7 +168,7 @@ static int steps(struct levers *c, int way, double *seconds)
     *seconds = sum / c->n_steps;
     frame_put(c->f, &c->cpu[way], cpu_s / sum);
     frame_put(c->f, &c->touched_bytes[way],
-              lever == RESOURCE_cache ? study_hogs_touched_bytes(c->hogs) : 0);
+              lever == RESOURCE_cache ? study_stressors_touched_bytes(c->stressors) : 0);
     return OK;
 }
 
@@ -317,22 +317,22 @@ static int count_steps(struct levers *c)
     return OK;
 }
 
-static int open_hogs(struct levers *c)
+static int open_stressors(struct levers *c)
 {
     size_t bytes =
         c->o->cache_mb ? (size_t)c->o->cache_mb << 20 : cpu_cache_bytes(3) / 4 * 3;
-    const struct study_hogs_opts o = {.cpus = c->work.budget.cpus,
-                                      .n = c->work.budget.n,
-                                      .share = c->o->time_share,
-                                      .period_s = c->o->period_ms * 1e-3,
-                                      .footprint_bytes = bytes};
+    const struct study_stressors_opts o = {.cpus = c->work.budget.cpus,
+                                           .n = c->work.budget.n,
+                                           .share = c->o->time_share,
+                                           .period_s = c->o->period_ms * 1e-3,
+                                           .footprint_bytes = bytes};
 
     if (bytes >= cpu_cache_bytes(3))
         return err_set(ERR_ARG,
                        "study.cache_mb: expected less than the last-level cache of %zu "
                        "MiB, found %lld",
                        cpu_cache_bytes(3) >> 20, (long long)c->o->cache_mb);
-    return study_hogs_open(&c->hogs, &o);
+    return study_stressors_open(&c->stressors, &o);
 }
 
 static void open_clock(struct levers *c)
@@ -368,11 +368,11 @@ static int levers_run(struct levers *c)
                                        .stream_bytes = c->o->stream_mb << 20};
 
     FRAME_CLOSE(c->f, study_lever_close, &c->work);
-    FRAME_CLOSE(c->f, study_hogs_close, &c->hogs);
+    FRAME_CLOSE(c->f, study_stressors_close, &c->stressors);
     FRAME_CLOSE(c->f, restore_clock, &c->clock);
     TRY(study_lever_open(&c->work, &o));
     TRY(count_steps(c));
-    TRY(open_hogs(c));
+    TRY(open_stressors(c));
     open_clock(c);
     TRY(frame_rounds(c->f, "all levers in turn", c->n_resources + 1, c->o->rounds,
                      levers_trial, c));

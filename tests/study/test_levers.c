@@ -5,7 +5,7 @@
 
 #include "experiments/study/support/clock_limit.h"
 #include "experiments/study/support/elasticity.h"
-#include "experiments/study/support/hogs.h"
+#include "experiments/study/support/stressors.h"
 #include "experiments/study/support/lever_work.h"
 #include "tests/study/capture.h"
 #include "tests/support/fake_root.h"
@@ -105,8 +105,8 @@ static double step_s(const struct machine *m, const double has[N])
     return ((m->overlap ? fmax(c, b) : c + b) + miss) / has[TIME];
 }
 
-/* What the study would find in `rounds` rounds: other programs take up to half of the time, a hog a
- * quarter of what is left, and times err by some percent. */
+/* What the study would find in `rounds` rounds: other programs take up to half of the time, a
+ * stressor a quarter of what is left, and times err by some percent. */
 static void simulate(const struct machine *m, double noise, int n_rounds,
                      struct study_estimate found[N])
 {
@@ -337,29 +337,30 @@ TEST(work_that_is_refused)
     study_lever_close(&w);
 }
 
-/* ---- hogs and clocks ---- */
+/* ---- stressors and clocks ---- */
 
-TEST(hogs_touch_no_more_than_their_footprint)
+TEST(stressors_touch_no_more_than_their_footprint)
 {
     struct cpu_budget b;
-    struct study_hogs *h;
+    struct study_stressors *h;
 
     assert_ok(cpu_budget_get(&b));
-    assert_ok(study_hogs_open(&h, &(struct study_hogs_opts){.cpus = b.cpus,
-                                                            .n = b.n,
-                                                            .share = 0.25,
-                                                            .period_s = 0.002,
-                                                            .footprint_bytes = 1 << 20}));
-    assert_true(study_hogs_touched_bytes(h) == 0);
-    study_hogs_set(h, STUDY_HOGS_TOUCH);
-    while (study_hogs_touched_bytes(h) == 0)
+    assert_ok(study_stressors_open(
+        &h, &(struct study_stressors_opts){.cpus = b.cpus,
+                                           .n = b.n,
+                                           .share = 0.25,
+                                           .period_s = 0.002,
+                                           .footprint_bytes = 1 << 20}));
+    assert_true(study_stressors_touched_bytes(h) == 0);
+    study_stressors_set(h, STUDY_STRESSORS_TOUCH);
+    while (study_stressors_touched_bytes(h) == 0)
         ;
-    assert_true(study_hogs_touched_bytes(h) <= 1 << 20);
-    study_hogs_set(h, STUDY_HOGS_SPIN);
-    study_hogs_set(h, STUDY_HOGS_OFF);
-    assert_true(study_hogs_touched_bytes(h) == 0); /* of the mode that was last */
-    study_hogs_close(&h);
-    study_hogs_close(&h);
+    assert_true(study_stressors_touched_bytes(h) <= 1 << 20);
+    study_stressors_set(h, STUDY_STRESSORS_SPIN);
+    study_stressors_set(h, STUDY_STRESSORS_OFF);
+    assert_true(study_stressors_touched_bytes(h) == 0); /* of the mode that was last */
+    study_stressors_close(&h);
+    study_stressors_close(&h);
 }
 
 #define LIMIT(cpu, khz)                                                                  \

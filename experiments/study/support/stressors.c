@@ -1,4 +1,4 @@
-#include "experiments/study/support/hogs.h"
+#include "experiments/study/support/stressors.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,8 +19,8 @@
 /* The scheduler runs a thread that wakes the sooner the shorter the time it asks for. */
 #define ASKED_SLICE_NS 100000
 
-struct hog {
-    _Alignas(64) struct study_hogs *all;
+struct stressor {
+    _Alignas(64) struct study_stressors *all;
     pthread_t thread;
     bool started;
     int cpu;
@@ -29,17 +29,17 @@ struct hog {
     atomic_llong n_slices, touched_bytes; /* in this mode */
 };
 
-struct study_hogs {
-    struct study_hogs_opts o;
-    struct hog *hogs; /* [n] */
+struct study_stressors {
+    struct study_stressors_opts o;
+    struct stressor *stressors; /* [n] */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     atomic_int mode;
-    int n_idle; /* hogs that wait for another mode than OFF; under the lock */
+    int n_idle; /* stressors that wait for another mode than OFF; under the lock */
     bool ending;
 };
 
-static void touch(struct hog *h)
+static void touch(struct stressor *h)
 {
     for (int i = 0; i < LINES_A_LOOK; i++) {
         (void)*(volatile const char *)(h->buffer + h->at);
@@ -49,13 +49,13 @@ static void touch(struct hog *h)
     }
 }
 
-static void slice(struct hog *h, uint64_t end_ns)
+static void slice(struct stressor *h, uint64_t end_ns)
 {
     int mode = atomic_load(&h->all->mode);
     size_t touched = 0;
 
     while (clock_ns() < end_ns && atomic_load(&h->all->mode) == mode)
-        if (mode == STUDY_HOGS_TOUCH) {
+        if (mode == STUDY_STRESSORS_TOUCH) {
             touch(h);
             touched += LINES_A_LOOK * LINE_BYTES;
         } else {
@@ -66,13 +66,13 @@ static void slice(struct hog *h, uint64_t end_ns)
                      (long long)(touched < h->bytes ? touched : h->bytes));
 }
 
-/* Periods begin at multiples of their length by the clock that all hogs read. */
-static void run_periods(struct hog *h)
+/* Periods begin at multiples of their length by the clock that all stressors read. */
+static void run_periods(struct stressor *h)
 {
     uint64_t period = (uint64_t)(h->all->o.period_s * 1e9);
     uint64_t work = (uint64_t)(h->all->o.share * (double)period);
 
-    while (atomic_load(&h->all->mode) != STUDY_HOGS_OFF) {
+    while (atomic_load(&h->all->mode) != STUDY_STRESSORS_OFF) {
         uint64_t begin = (clock_ns() / period + 1) * period;
 
         clock_sleep_until_ns(begin, 0);
@@ -95,8 +95,8 @@ static void ask_for_short_slices(void)
 
 static void *run(void *arg)
 {
-    struct hog *h = arg;
-    struct study_hogs *all = h->all;
+    struct stressor *h = arg;
+    struct study_stressors *all = h->all;
 
     if (cpu_pin_self(h->cpu) != OK)
         err_clear(); /* it takes its share of all CPUs then */
@@ -104,10 +104,10 @@ static void *run(void *arg)
     memset(h->buffer, 1, h->bytes);
     pthread_mutex_lock(&all->lock);
     while (!all->ending) {
-        if (atomic_load(&all->mode) == STUDY_HOGS_OFF) {
+        if (atomic_load(&all->mode) == STUDY_STRESSORS_OFF) {
             all->n_idle++;
             pthread_cond_broadcast(&all->changed);
-            while (!all->ending && atomic_load(&all->mode) == STUDY_HOGS_OFF)
+            while (!all->ending && atomic_load(&all->mode) == STUDY_STRESSORS_OFF)
                 pthread_cond_wait(&all->changed, &all->lock);
             all->n_idle--;
             continue;
@@ -120,13 +120,13 @@ static void *run(void *arg)
     return NULL;
 }
 
-static int open_hogs(struct study_hogs *all)
+static int open_stressors(struct study_stressors *all)
 {
     int n = all->o.n;
     size_t each = all->o.footprint_bytes / (size_t)n / LINE_BYTES * LINE_BYTES;
 
     for (int i = 0; i < n; i++) {
-        struct hog *h = &all->hogs[i];
+        struct stressor *h = &all->stressors[i];
 
         h->all = all;
         h->cpu = all->o.cpus[i];
@@ -140,77 +140,80 @@ static int open_hogs(struct study_hogs *all)
     return OK;
 }
 
-int study_hogs_open(struct study_hogs **out, const struct study_hogs_opts *o)
+int study_stressors_open(struct study_stressors **out,
+                         const struct study_stressors_opts *o)
 {
-    struct study_hogs *h = mem_new(MEM_HARNESS, 1, sizeof(*h));
+    struct study_stressors *h = mem_new(MEM_HARNESS, 1, sizeof(*h));
     int rc;
 
     h->o = *o;
-    h->hogs = mem_new(MEM_HARNESS, (size_t)o->n, sizeof(*h->hogs));
+    h->stressors = mem_new(MEM_HARNESS, (size_t)o->n, sizeof(*h->stressors));
     *out = h;
     rc = thread_mutex_init(&h->lock);
     if (rc == OK)
         rc = thread_cond_init(&h->changed);
     if (rc == OK)
-        rc = open_hogs(h);
+        rc = open_stressors(h);
     if (rc == OK)
-        study_hogs_set(h, STUDY_HOGS_OFF); /* waits until their buffers are written */
+        study_stressors_set(
+            h, STUDY_STRESSORS_OFF); /* waits until their buffers are written */
     else
-        study_hogs_close(out);
+        study_stressors_close(out);
     return rc;
 }
 
-static void all_idle(struct study_hogs *h)
+static void all_idle(struct study_stressors *h)
 {
     while (h->n_idle < h->o.n)
         pthread_cond_wait(&h->changed, &h->lock);
 }
 
-void study_hogs_set(struct study_hogs *h, enum study_hogs_mode mode)
+void study_stressors_set(struct study_stressors *h, enum study_stressors_mode mode)
 {
     pthread_mutex_lock(&h->lock);
-    atomic_store(&h->mode, STUDY_HOGS_OFF);
+    atomic_store(&h->mode, STUDY_STRESSORS_OFF);
     all_idle(h);
-    for (int i = 0; i < h->o.n && mode != STUDY_HOGS_OFF; i++) {
-        atomic_store(&h->hogs[i].n_slices, 0);
-        atomic_store(&h->hogs[i].touched_bytes, 0);
+    for (int i = 0; i < h->o.n && mode != STUDY_STRESSORS_OFF; i++) {
+        atomic_store(&h->stressors[i].n_slices, 0);
+        atomic_store(&h->stressors[i].touched_bytes, 0);
     }
     atomic_store(&h->mode, mode);
     pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->lock);
 }
 
-double study_hogs_touched_bytes(const struct study_hogs *h)
+double study_stressors_touched_bytes(const struct study_stressors *h)
 {
     double sum = 0;
 
     for (int i = 0; i < h->o.n; i++) {
-        long long n = atomic_load(&h->hogs[i].n_slices);
+        long long n = atomic_load(&h->stressors[i].n_slices);
 
-        sum += n > 0 ? (double)atomic_load(&h->hogs[i].touched_bytes) / (double)n : 0;
+        sum +=
+            n > 0 ? (double)atomic_load(&h->stressors[i].touched_bytes) / (double)n : 0;
     }
     return sum;
 }
 
-void study_hogs_close(struct study_hogs **h)
+void study_stressors_close(struct study_stressors **h)
 {
-    struct study_hogs *all = *h;
+    struct study_stressors *all = *h;
 
     if (!all)
         return;
     pthread_mutex_lock(&all->lock);
     all->ending = true;
-    atomic_store(&all->mode, STUDY_HOGS_OFF);
+    atomic_store(&all->mode, STUDY_STRESSORS_OFF);
     pthread_cond_broadcast(&all->changed);
     pthread_mutex_unlock(&all->lock);
     for (int i = 0; i < all->o.n; i++) {
-        if (all->hogs[i].started)
-            pthread_join(all->hogs[i].thread, NULL);
-        mem_unmap(MEM_HARNESS, all->hogs[i].buffer, all->hogs[i].bytes);
+        if (all->stressors[i].started)
+            pthread_join(all->stressors[i].thread, NULL);
+        mem_unmap(MEM_HARNESS, all->stressors[i].buffer, all->stressors[i].bytes);
     }
     pthread_cond_destroy(&all->changed);
     pthread_mutex_destroy(&all->lock);
-    mem_free(all->hogs);
+    mem_free(all->stressors);
     mem_free(all);
     *h = NULL;
 }
