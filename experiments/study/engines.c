@@ -264,7 +264,7 @@ static int open_engines(struct engines *c)
 
 /* ---- errors ---- */
 
-/* By the probabilities that its server tells. */
+/* By the probabilities that its server reports. */
 static int error_of_server(struct engines *c, struct engine *e)
 {
     const struct sut_server_opts o = {
@@ -500,7 +500,7 @@ static void report_errors(const struct engines *c)
 {
     const struct study_logit_errors *own = &c->engines[0].errors;
     const struct study_logit_errors *rival = &study_logit_unknown;
-    const char *none = "no other engine tells probabilities";
+    const char *none = "no other engine reports probabilities";
     double over, lo, hi;
 
     for (int i = 1; i < c->n_engines; i++)

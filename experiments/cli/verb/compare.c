@@ -359,7 +359,7 @@ const struct verb verb_compare = {
          "metric B's value over A's, its 95 % interval and a verdict. Or run an "
          "experiment "
          "as A and as B, in turn (A B, B A ...), each time in a new process, and compare "
-         "what they left. A runs a second time in each round: this A/A tells how small a "
+         "what they left. A runs a second time in each round: this A/A shows how small a "
          "difference could have been seen. A and B differ in settings, programs "
          "(--b-program: that of "
          "another commit) or jobs (two names). Or compare your records with those that "
