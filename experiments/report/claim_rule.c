@@ -8,7 +8,9 @@
 
 #include "base/name.h"
 
-static const char *const relations[] = {"<", "<=", ">", ">=", "=", NULL};
+enum { LESS, AT_MOST, GREATER, AT_LEAST, EQUAL, NEAR, TOWARD, AT };
+static const char *const relations[] = {"<",    "<=",     ">",  ">=", "=",
+                                        "near", "toward", "at", NULL};
 
 /* The next word of *p, which moves behind it; false: none is left, or it is too long. */
 static bool next_word(const char **p, char word[CLAIM_WORD_MAX])
@@ -30,15 +32,17 @@ bool claim_operand_read(const char *word, struct claim_operand *out)
     char *end;
     const double x = strtod(word, &end);
     const bool number = end != word && isfinite(x);
-    const char *name = number && *end == '*' ? end + 1 : number ? end : word;
+    const bool offset = number && *end == '+';
+    const char *name = offset || (number && *end == '*') ? end + 1 : number ? end : word;
 
-    *out = (struct claim_operand){.factor = number ? x : 1};
+    *out = (struct claim_operand){.factor = number && !offset ? x : 1,
+                                  .offset = offset ? x : 0};
     snprintf(out->name, sizeof(out->name), "%s", name);
     for (char *c = out->name; *c; c++)
         *c = *c == '~' ? ' ' : *c;
     if (number && name == end)
         return *end == 0;
-    return *name && !strpbrk(name, "<>*") && strcmp(name, "and") != 0;
+    return *name && !strpbrk(name, "<>*+") && strcmp(name, "and") != 0;
 }
 
 int claim_rule_check(const char *rule, const char *where)
@@ -62,26 +66,23 @@ int claim_rule_check(const char *rule, const char *where)
             n_operands = -1; /* a chain begins */
         else if (name_index(relations, word) < 0)
             return err_set(ERR_FORMAT,
-                           "%s: expected < <= > >= = or \"and\", found "
-                           "\"%.60s\"",
+                           "%s: expected < <= > >= = near toward at or \"and\", "
+                           "found \"%.60s\"",
                            where, word);
     }
 }
 
-void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
-                      void *ctx)
+struct claim_range claim_operand_scaled(const struct claim_operand *o,
+                                        struct claim_range x)
 {
-    char word[CLAIM_WORD_MAX];
-    struct claim_operand o;
+    const double lo = o->offset + o->factor * x.lo, hi = o->offset + o->factor * x.hi;
 
-    for (const char *p = rule; next_word(&p, word);)
-        if (name_index(relations, word) < 0 && claim_operand_read(word, &o) && o.name[0])
-            fn(ctx, o.name);
+    return (struct claim_range){o->offset + o->factor * x.at, fmin(lo, hi), fmax(lo, hi)};
 }
 
 /* The value's own interval, or the range that its A/A could not have distinguished from it where
  * that is wider. */
-static struct claim_range scaled(double factor, const json_t *headline)
+static struct claim_range range_of(const json_t *headline)
 {
     const json_t *lo = json_object_get(headline, "lo"),
                  *hi = json_object_get(headline, "hi");
@@ -90,9 +91,9 @@ static struct claim_range scaled(double factor, const json_t *headline)
     double a = json_is_number(lo) ? json_number_value(lo) : value;
     double b = json_is_number(hi) ? json_number_value(hi) : value;
 
-    a = factor * fmin(a, value / unseen);
-    b = factor * fmax(b, value * unseen);
-    return (struct claim_range){factor * value, fmin(a, b), fmax(a, b)};
+    a = fmin(a, value / unseen);
+    b = fmax(b, value * unseen);
+    return (struct claim_range){value, fmin(a, b), fmax(a, b)};
 }
 
 enum claim_truth claim_operand_value(const struct claim_operand *o,
@@ -106,7 +107,7 @@ enum claim_truth claim_operand_value(const struct claim_operand *o,
     if (!o->name[0])
         return CLAIM_HOLDS;
     if (json_is_number(json_object_get(h, "value"))) {
-        *out = scaled(o->factor, h);
+        *out = claim_operand_scaled(o, range_of(h));
         return CLAIM_HOLDS;
     }
     found->n = 0;
@@ -117,31 +118,71 @@ enum claim_truth claim_operand_value(const struct claim_operand *o,
     return h ? CLAIM_UNKNOWN : CLAIM_ABSENT;
 }
 
+/* A tolerance loosens no strict comparison, or "x > x" would hold. */
 static bool compare(double a, int relation, double b, double slack)
 {
     switch (relation) {
-    case 0:
-        return a < b + slack;
-    case 1:
+    case LESS:
+        return a < b;
+    case AT_MOST:
         return a <= b + slack;
-    case 2:
-        return a > b - slack;
-    case 3:
+    case GREATER:
+        return a > b;
+    case AT_LEAST:
         return a >= b - slack;
     default:
         return fabs(a - b) <= slack;
     }
 }
 
-/* Order holds or fails where it does so for all values within the intervals. Equality is
- * that of the values; it fails only where the intervals do not overlap. */
-static enum claim_truth judge(struct claim_range a, int relation, struct claim_range b,
-                              double tolerance)
+/* Is the measured effect, a ratio, within a factor of the printed one? */
+static enum claim_truth judge_near(struct claim_range effect, double printed)
+{
+    const double lo = printed / CLAIM_NEAR, hi = printed * CLAIM_NEAR;
+
+    return effect.at >= lo && effect.at <= hi   ? CLAIM_HOLDS
+           : effect.hi >= lo && effect.lo <= hi ? CLAIM_UNSURE
+                                                : CLAIM_FAILS;
+}
+
+/* Has it the printed sign in all of its interval, and half of the printed size in logarithm? */
+static enum claim_truth judge_toward(struct claim_range effect, double printed)
+{
+    const double half = sqrt(printed);
+    const bool more = printed > 1;
+    const bool sign = more ? effect.lo > 1 : effect.hi < 1;
+
+    return sign && (more ? effect.at >= half : effect.at <= half) ? CLAIM_HOLDS
+           : (more ? effect.hi >= half : effect.lo <= half)       ? CLAIM_UNSURE
+                                                                  : CLAIM_FAILS;
+}
+
+/* `b` is the printed effect times what it was measured against. */
+static enum claim_truth judge_printed(struct claim_range a, int relation,
+                                      struct claim_range b, double printed)
+{
+    const struct claim_range effect = {a.at * printed / b.at, a.lo * printed / b.hi,
+                                       a.hi * printed / b.lo};
+    enum claim_truth near = CLAIM_HOLDS, toward = CLAIM_HOLDS;
+
+    if (!(printed > 0 && b.lo > 0 && a.lo > 0))
+        return CLAIM_FAILS;
+    if (relation != TOWARD)
+        near = judge_near(effect, printed);
+    if (relation != NEAR)
+        toward = judge_toward(effect, printed);
+    return near == CLAIM_FAILS || toward == CLAIM_HOLDS ? near : toward;
+}
+
+enum claim_truth claim_compare(struct claim_range a, int relation, struct claim_range b,
+                               double printed, double tolerance)
 {
     const double slack = tolerance * fabs(b.at);
-    const bool less = relation < 2, equal = relation == 4;
+    const bool less = relation == LESS || relation == AT_MOST, equal = relation == EQUAL;
     bool some, all;
 
+    if (relation >= NEAR)
+        return judge_printed(a, relation, b, printed);
     if (equal) {
         all = compare(a.at, relation, b.at, slack);
         some = all || (a.lo <= b.hi + slack && b.lo <= a.hi + slack);
@@ -161,40 +202,63 @@ static void put_operand(struct text *t, const struct claim_operand *o,
     }
     if (o->factor != 1)
         text_printf(t, "%g*", o->factor);
+    if (o->offset != 0)
+        text_printf(t, "%g+", o->offset);
     text_printf(t, "%s (%.6g", o->name, x.at);
     if (x.lo < x.hi)
         text_printf(t, ", %.4g to %.4g", x.lo, x.hi);
     text_puts(t, ")");
 }
 
+bool claim_term_next(const char **p, struct claim_term *t)
+{
+    char word[CLAIM_WORD_MAX];
+
+    t->relation = CLAIM_FIRST;
+    while (next_word(p, word)) {
+        if (strcmp(word, "and") == 0)
+            t->relation = CLAIM_AND;
+        else if (name_index(relations, word) >= 0)
+            t->relation = name_index(relations, word);
+        else
+            return claim_operand_read(word, &t->operand);
+    }
+    return false;
+}
+
 enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
                                   double tolerance, struct text *found)
 {
     enum claim_truth truth = CLAIM_HOLDS, known;
-    char word[CLAIM_WORD_MAX];
-    struct claim_operand o;
-    int relation = -1; /* between `left` and the operand that comes */
+    struct claim_term t = {0};
     struct claim_range left = {NAN, NAN, NAN}, x;
 
-    for (const char *p = rule; next_word(&p, word);) {
-        if (strcmp(word, "and") == 0) {
+    while (claim_term_next(&rule, &t)) {
+        if (t.relation == CLAIM_AND)
             text_puts(found, ", ");
-            relation = -1;
-        } else if (name_index(relations, word) >= 0) {
-            relation = name_index(relations, word);
-            text_printf(found, " %s ", word);
-        } else if (claim_operand_read(word, &o)) {
-            known = claim_operand_value(&o, headline, &x, found);
-            if (known != CLAIM_HOLDS)
-                return known;
-            put_operand(found, &o, x);
-            known = relation < 0 ? CLAIM_HOLDS : judge(left, relation, x, tolerance);
-            if (known != CLAIM_HOLDS) {
-                text_puts(found, known == CLAIM_FAILS ? " [fails]" : " [undecided]");
-                truth = truth == CLAIM_FAILS ? truth : known;
-            }
-            left = x;
+        else if (t.relation >= 0)
+            text_printf(found, " %s ", relations[t.relation]);
+        known = claim_operand_value(&t.operand, headline, &x, found);
+        if (known != CLAIM_HOLDS)
+            return known;
+        put_operand(found, &t.operand, x);
+        if (t.relation >= 0)
+            known = claim_compare(left, t.relation, x, t.operand.factor, tolerance);
+        if (known != CLAIM_HOLDS) {
+            text_puts(found, known == CLAIM_FAILS ? " [fails]" : " [undecided]");
+            truth = truth == CLAIM_FAILS ? truth : known;
         }
+        left = x;
     }
     return truth;
+}
+
+void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
+                      void *ctx)
+{
+    struct claim_term t = {0};
+
+    while (claim_term_next(&rule, &t))
+        if (t.operand.name[0])
+            fn(ctx, t.operand.name);
 }

@@ -1,10 +1,14 @@
 /* experiments/report/claim_rule.h - when a claim counts as reproduced: comparisons of the
  * headline numbers of a record.
  *
- * A rule is words with blanks between them: two or more operands with < <= > >= = between
- * them, and such chains joined by `and`. An operand is a number, a headline, or a number
- * times a headline. A blank in a headline's name ("request_s k=2") is written ~. Example:
+ * A rule is words with blanks between them: two or more operands with < <= > >= = near toward
+ * at between them, and such chains joined by `and`. An operand is a number, a headline, or a
+ * number times a headline or plus one. A blank in a headline's name ("request_s k=2") is
+ * written ~. Example:
  *     tok_s_plan < tok_s_kernels <= 4.3*tok_s_plan and share = 0.93
+ * With a number N that a paper prints, `x near N` and `x near N*y` hold within CLAIM_NEAR of it;
+ * `toward` where the effect, x or x / y, has its sign in the whole interval and at least half of
+ * its size in logarithm; `at` where both do.
  * Threads: any. */
 #ifndef REPORT_CLAIM_RULE_H
 #define REPORT_CLAIM_RULE_H
@@ -24,9 +28,12 @@ enum claim_truth {
 };
 
 #define CLAIM_WORD_MAX 128
+#define CLAIM_NEAR                                                                       \
+    1.25 /* a fifth of the ratios of a decade are within it of a printed one */
 
 struct claim_operand {
     double factor;             /* the number itself where there is no name */
+    double offset;             /* is added */
     char name[CLAIM_WORD_MAX]; /* "": a plain number */
 };
 
@@ -43,6 +50,26 @@ enum claim_truth claim_operand_value(const struct claim_operand *o,
                                      const json_t *headline, struct claim_range *out,
                                      struct text *found);
 
+/* factor * x + offset */
+struct claim_range claim_operand_scaled(const struct claim_operand *o,
+                                        struct claim_range x);
+
+#define CLAIM_FIRST (-1) /* begins the rule */
+#define CLAIM_AND   (-2) /* begins another chain */
+
+struct claim_term {
+    int relation; /* between the operand before and this one; or one of the two above */
+    struct claim_operand operand;
+};
+
+/* The next term of a sound rule, at *p, which moves behind it; false: there is none. */
+bool claim_term_next(const char **p, struct claim_term *t);
+/* Does it hold? `printed` is the factor of b, `tolerance` as of claim_rule_holds(). Order holds
+ * or fails where it does so for all values within the intervals. Equality is that of the values;
+ * it fails only where the intervals do not overlap. */
+enum claim_truth claim_compare(struct claim_range a, int relation, struct claim_range b,
+                               double printed, double tolerance);
+
 /* Is it a rule? ERR_FORMAT says which word is not as expected; `where` begins the line. */
 MUST int claim_rule_check(const char *rule, const char *where);
 
@@ -54,7 +81,7 @@ void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
  *   headline   {name: {"value": number or null, "why", "lo", "hi", "detectable_frac"}} of a
  *              record; lo and hi, where present, are the value's interval, which reaches at least
  *              as far as the A/A could not have shown a difference
- *   tolerance  a comparison may be missed by this share of its right side
+ *   tolerance  <= >= = may be missed by this share of their right sides
  *   found      gets every comparison with its numbers; what fails or is undecided is marked. For
  *              CLAIM_UNKNOWN and CLAIM_ABSENT it gets the reason. */
 enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,

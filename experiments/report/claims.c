@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "experiments/metrics/metrics.h"
+#include "experiments/report/claim_null.h"
 #include "experiments/report/claim_rule.h"
 #include "experiments/record/head.h"
 #include "experiments/record/published.h"
@@ -16,14 +17,20 @@
 #define CLAIMS_BYTES ((size_t)1 << 20)
 
 static const char *const keys[] = {
-    "name",  "paper",  "section",    "figure", "text",      "experiment", "here", "why",
-    "shape", "should", "reproduced", "about",  "tolerance", "accuracy",   NULL};
+    "name",      "paper",    "section", "figure",   "text",       "experiment",
+    "here",      "why",      "shape",   "should",   "reproduced", "about",
+    "tolerance", "accuracy", "printed", "compared", NULL};
 
 const char *claim_verdict_name(enum claim_verdict v)
 {
-    static const char *const names[] = {"reproduced",        "reproduced in shape",
-                                        "undecided",         "not reproduced",
-                                        "not testable here", "no record yet"};
+    static const char *const names[] = {[CLAIM_REPRODUCED] = "reproduced",
+                                        [CLAIM_IN_SHAPE] = "reproduced in shape",
+                                        [CLAIM_CONSISTENT] = "consistent",
+                                        [CLAIM_UNDECIDED] = "undecided",
+                                        [CLAIM_NO_INTERVAL] = "undecided: no interval",
+                                        [CLAIM_NOT_REPRODUCED] = "not reproduced",
+                                        [CLAIM_NOT_TESTABLE] = "not testable here",
+                                        [CLAIM_NO_RECORD] = "no record yet"};
 
     return names[v];
 }
@@ -60,17 +67,21 @@ static int check_rule(const char *rule, const char *key, const char *where)
     return rule ? claim_rule_check(rule, at) : OK;
 }
 
+/* All headlines of the rule are in a group. */
+static int check_compared(const struct claim *c, const char *rule, const char *where)
+{
+    char at[300];
+
+    snprintf(at, sizeof(at), "%s: compared", where);
+    return rule ? claim_null_check(c->compared, rule, at) : OK;
+}
+
 /* It has rules and an experiment, or a reason why not. */
 static int check_sense(const struct claim *c, const char *where)
 {
-    int rc = check_rule(c->reproduced, "reproduced", where);
-
-    if (rc == OK)
-        rc = check_rule(c->shape, "shape", where);
-    if (rc == OK)
-        rc = check_rule(c->accuracy, "accuracy", where);
-    if (rc != OK)
-        return rc;
+    TRY(check_rule(c->reproduced, "reproduced", where));
+    TRY(check_rule(c->shape, "shape", where));
+    TRY(check_rule(c->accuracy, "accuracy", where));
     if (c->why ? c->reproduced || c->shape || c->should != CLAIM_NO_RECORD
                : !c->experiment || (!c->reproduced && !c->shape))
         return err_set(ERR_FORMAT,
@@ -86,10 +97,39 @@ static int check_sense(const struct claim *c, const char *where)
     if (!(c->tolerance >= 0 && c->tolerance < 1))
         return err_set(ERR_FORMAT, "%s: tolerance: expected 0 to 1, found %g", where,
                        c->tolerance);
+    TRY(check_compared(c, c->reproduced, where));
+    return check_compared(c, c->shape, where);
+}
+
+/* "printed" is both rules: each = of a printed effect is `at` in the one, `toward` in the other. */
+static int read_printed(struct claim *c, json_t *obj, const char *where)
+{
+    const struct {
+        const char *key, **to, *relation;
+    } of[] = {{"reproduced", &c->reproduced, " at "}, {"shape", &c->shape, " toward "}};
+    const char *printed = NULL;
+
+    TRY(json_opt_str(obj, "printed", &printed, where));
+    for (int i = 0; i < 2 && printed; i++) {
+        struct text rule = {0};
+
+        if (*of[i].to)
+            return err_set(ERR_FORMAT, "%s: printed: expected no rule \"%s\" with it",
+                           where, of[i].key);
+        for (const char *p = printed, *end; *p; p = *end ? end + 3 : end) {
+            end = strstr(p, " = ");
+            end = end ? end : p + strlen(p);
+            text_put(&rule, p, (size_t)(end - p));
+            text_puts(&rule, *end ? of[i].relation : "");
+        }
+        json_object_set_new(obj, of[i].key, json_stringn(rule.p, rule.n));
+        text_fini(&rule);
+        TRY(json_opt_str(obj, of[i].key, of[i].to, where));
+    }
     return OK;
 }
 
-static int read_claim(struct claim *c, const json_t *obj, const char *path, size_t i)
+static int read_claim(struct claim *c, json_t *obj, const char *path, size_t i)
 {
     const struct {
         const char *key, **to;
@@ -121,6 +161,9 @@ static int read_claim(struct claim *c, const json_t *obj, const char *path, size
         rc = json_check_keys(obj, keys, where);
     if (rc == OK)
         rc = json_opt_f64(obj, "tolerance", &c->tolerance, where);
+    if (rc == OK)
+        rc = read_printed(c, obj, where);
+    c->compared = json_object_get(obj, "compared");
     if (rc == OK)
         rc = read_should(c, obj, where);
     return rc == OK ? check_sense(c, where) : rc;
@@ -202,15 +245,80 @@ static enum claim_verdict reproduced_at(const struct claim *c, const json_t *hea
     return CLAIM_IN_SHAPE;
 }
 
-enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
-                               struct text *found)
+static bool is_measured(const json_t *record, const json_t *headline)
+{
+    const char *of_record =
+        json_str_at(json_object_get(record, "run"), "evidence", "unknown");
+
+    return strstr(json_str_at(headline, "evidence", of_record), "measured") != NULL;
+}
+
+struct missing {
+    const json_t *record;
+    char name
+        [CLAIM_WORD_MAX]; /* the first measured headline without an interval; "": none */
+};
+
+static void find_missing(void *ctx, const char *name)
+{
+    struct missing *m = ctx;
+    const json_t *h = json_object_get(json_object_get(m->record, "headline"), name);
+
+    if (!*m->name && is_measured(m->record, h) && !json_object_get(h, "lo") &&
+        !(json_number_value(json_object_get(h, "detectable_frac")) > 0))
+        snprintf(m->name, sizeof(m->name), "%s", name);
+}
+
+/* What chance passes too often is consistent only; of what fails, the opposite may hold. */
+static enum claim_verdict against_chance(const struct claim *c, enum claim_verdict v,
+                                         const char *rule, const json_t *headline,
+                                         struct text *found)
+{
+    struct claim_null null;
+
+    if (!c->compared)
+        return v;
+    claim_null_draw(&null, c->compared, rule, c->tolerance, headline);
+    if (v == CLAIM_NOT_REPRODUCED) {
+        text_puts(found, null.is_opposite ? "; the opposite holds" : "");
+        return v;
+    }
+    if (claim_null_rate(&null) <= CLAIM_NULL_MAX)
+        return v;
+    text_printf(found, "; chance alone passes %.0f %%", 100 * claim_null_rate(&null));
+    return CLAIM_CONSISTENT;
+}
+
+/* The verdict by the numbers alone, and the rule that decided. */
+static enum claim_verdict judge_rules(const struct claim *c, const json_t *headline,
+                                      const char **rule, struct text *found)
 {
     static const enum claim_verdict of[] = {[CLAIM_FAILS] = CLAIM_NOT_REPRODUCED,
                                             [CLAIM_UNSURE] = CLAIM_UNDECIDED,
                                             [CLAIM_UNKNOWN] = CLAIM_NOT_TESTABLE,
                                             [CLAIM_ABSENT] = CLAIM_NO_RECORD};
-    const json_t *headline = json_object_get(record, "headline");
     enum claim_truth truth = CLAIM_FAILS;
+
+    *rule = c->reproduced;
+    if (c->reproduced)
+        truth = claim_rule_holds(c->reproduced, headline, c->tolerance, found);
+    if (c->reproduced && truth == CLAIM_HOLDS)
+        return reproduced_at(c, headline, found);
+    if (c->shape) {
+        *rule = c->shape;
+        found->n = 0;
+        truth = claim_rule_holds(c->shape, headline, c->tolerance, found);
+    }
+    return truth == CLAIM_HOLDS ? CLAIM_IN_SHAPE : of[truth];
+}
+
+enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
+                               struct text *found)
+{
+    const json_t *headline = json_object_get(record, "headline");
+    struct missing missing = {.record = record};
+    enum claim_verdict v;
+    const char *rule;
 
     if (c->why) {
         text_puts(found, c->why);
@@ -218,20 +326,21 @@ enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
     }
     if (!record)
         return CLAIM_NO_RECORD;
-    if (c->reproduced)
-        truth = claim_rule_holds(c->reproduced, headline, c->tolerance, found);
-    if (c->reproduced && truth == CLAIM_HOLDS)
-        return reproduced_at(c, headline, found);
-    if (c->shape) {
-        found->n = 0;
-        truth = claim_rule_holds(c->shape, headline, c->tolerance, found);
+    v = judge_rules(c, headline, &rule, found);
+    if (v > CLAIM_NOT_REPRODUCED || v == CLAIM_UNDECIDED)
+        return v;
+    claim_rule_names(rule, find_missing, &missing);
+    if (*missing.name) {
+        text_printf(found, "; %s has no interval", missing.name);
+        return CLAIM_NO_INTERVAL;
     }
-    return truth == CLAIM_HOLDS ? CLAIM_IN_SHAPE : of[truth];
+    return against_chance(c, v, rule, headline, found);
 }
 
 bool claim_is_failure(const struct claim *c, enum claim_verdict v)
 {
-    return v <= CLAIM_NOT_REPRODUCED && v != CLAIM_UNDECIDED && v > c->should;
+    return v <= CLAIM_NOT_REPRODUCED && v > c->should &&
+           (v == CLAIM_IN_SHAPE || v == CLAIM_NOT_REPRODUCED);
 }
 
 /* --- what a verdict rests on */

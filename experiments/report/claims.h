@@ -16,8 +16,10 @@
 
 enum claim_verdict {
     CLAIM_REPRODUCED,
-    CLAIM_IN_SHAPE,  /* the order or direction, not the size; or on a simulated machine */
-    CLAIM_UNDECIDED, /* the intervals of its numbers allow both */
+    CLAIM_IN_SHAPE, /* the order or direction, not the size; or on a simulated machine */
+    CLAIM_CONSISTENT,  /* its rule holds, but chance passes it too often (claim_null.h) */
+    CLAIM_UNDECIDED,   /* the intervals of its numbers allow both */
+    CLAIM_NO_INTERVAL, /* a measured number has none, so that nothing is decided */
     CLAIM_NOT_REPRODUCED,
     CLAIM_NOT_TESTABLE, /* here */
     CLAIM_NO_RECORD,    /* yet, or one of an older job */
@@ -31,6 +33,7 @@ struct claim { /* all texts are lent by the list; NULL: absent */
     const char *why;                /* it is not testable here */
     const char *experiment;         /* NULL: there is none */
     const char *reproduced, *shape; /* rules (claim_rule.h), the second one is weaker */
+    const json_t *compared; /* groups of the headlines that they name (claim_null.h) */
     const char
         *accuracy; /* rule: ours errs no more than what it is compared with. Without it, a
                              speed-up is at most CLAIM_IN_SHAPE. NULL: accuracy is no question */
@@ -64,7 +67,7 @@ enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
 void claim_evidence(const struct claim *c, const json_t *record, char out[96]);
 /* Is one of them measured, and did something else use the machine meanwhile? */
 bool claim_is_noisy(const struct claim *c, const json_t *record);
-/* Should it have held, and did it not? What is undecided is no failure. */
+/* Should it have held, and did it not? What is consistent or undecided is no failure. */
 bool claim_is_failure(const struct claim *c, enum claim_verdict v);
 
 #endif

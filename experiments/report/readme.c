@@ -97,9 +97,12 @@ static void put_verdicts(struct text *out, const struct report *r, const char *d
     text_puts(&line, "What the papers claim, compared with the newest record by a rule "
                      "for each claim (");
     put_document(&line, dir, "docs/claims.md", "all of them");
-    text_puts(&line,
-              "). \"In shape\": the order or the direction holds, not the size, or the "
-              "machine is a simulated one. \"Undecided\": the interval allows both.");
+    text_puts(
+        &line,
+        "). \"In shape\": the order or the direction holds, not the size, or the "
+        "machine is a simulated one. \"Consistent\": it holds, but chance passes the "
+        "rule in over 20 % of draws. \"Undecided\": the interval allows both; \"no "
+        "interval\": a measured number has none.");
     end_paragraph(out, &line);
     report_put_verdict_counts(out, r);
 }

@@ -10,7 +10,7 @@ cd "$dir" || exit 1
 mkdir -p experiments paper-figs results
 job() { # name, minutes, more of the system, more of the job
     cat >experiments/"$1".json <<JSON
-{"about": "a job",${4-} "system": {"adapter": "scripted"${3:+, $3}}, "cost": {"minutes": $2},
+{"about": "a job",${4-} "evidence": "simulated", "system": {"adapter": "scripted"${3:+, $3}}, "cost": {"minutes": $2},
  "dataset": {"n": 3, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 3}, "repeats": 3,
  "headline": [{"name": "n", "metric": "n_completed"}]}
 JSON
@@ -30,10 +30,10 @@ job f_short 0.5
 claims() { # rule of d_should_more
     cat >results/claims.json <<JSON
 {"claims": [
- {"name": "c1", "paper": "P", "section": "1", "text": "t", "experiment": "c_should", "reproduced": "n = 3", "should": "reproduced"},
- {"name": "d1", "paper": "P", "section": "1", "text": "t", "experiment": "d_should_more", "reproduced": "$1", "should": "reproduced"},
- {"name": "d2", "paper": "P", "section": "1", "text": "t", "experiment": "d_should_more", "reproduced": "n = 3", "should": "reproduced"},
- {"name": "b1", "paper": "P", "section": "1", "text": "t", "experiment": "b_other_claim", "reproduced": "n = 4"},
+ {"name": "c1", "paper": "P", "section": "1", "text": "t", "experiment": "c_should", "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}], "reproduced": "n = 3", "should": "reproduced"},
+ {"name": "d1", "paper": "P", "section": "1", "text": "t", "experiment": "d_should_more", "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}], "reproduced": "$1", "should": "reproduced"},
+ {"name": "d2", "paper": "P", "section": "1", "text": "t", "experiment": "d_should_more", "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}], "reproduced": "n = 3", "should": "reproduced"},
+ {"name": "b1", "paper": "P", "section": "1", "text": "t", "experiment": "b_other_claim", "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}], "reproduced": "n = 4"},
  {"name": "x1", "paper": "P", "section": "1", "text": "t", "experiment": "a_plain", "why": "no machine"}]}
 JSON
 }
@@ -70,7 +70,7 @@ check "each has a record" ls results/d_should_more/latest.json results/c_should/
 check "what was gained in time is used" ls results/a_plain/latest.json
 check "what does not fit is named" grep -q 'left out for want of time: e_long (500 min)' out
 check "figures are drawn" ls paper-figs/out/c_should.svg
-check "verdicts are printed" grep -q '^3 reproduced, 0 reproduced in shape, 0 undecided, 1 not reproduced' out
+check "verdicts are printed" grep -q '^3 reproduced, 0 reproduced in shape, 0 consistent, 0 undecided, 0 undecided: no interval, 1 not reproduced' out
 check "the page is written" grep -q 'src="data:image' results/report/index.html
 check "what is not published is so called" grep -q -x '  c_should *not published' out
 mkdir -p results/published/m/c_should results/published/m/b_other_claim

@@ -11,16 +11,17 @@ cd "$dir" || exit 1
 mkdir experiments
 
 cat >experiments/small.json <<'JSON'
-{"about": "a small job", "system": {"adapter": "scripted", "ttft_ms": 5}, "cost": {"minutes": 0.5},
+{"about": "a small job", "evidence": "simulated", "system": {"adapter": "scripted", "ttft_ms": 5}, "cost": {"minutes": 0.5},
  "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5, "lateness_warn_ms": 1e6},
  "headline": [{"name": "t", "metric": "p50_ttft_ms", "better": "lower"}, {"name": "n", "metric": "n_completed"}]}
 JSON
 claims() { # rule of the claim that should hold
     cat >claims.json <<JSON
 {"claims": [
- {"name": "served", "paper": "P", "section": "1", "text": "all are served", "experiment": "small", "reproduced": "$1", "should": "reproduced"},
- {"name": "quick", "paper": "P", "section": "2", "text": "it is quick", "experiment": "small", "reproduced": "t < 0.001", "shape": "t < 60000"},
- {"name": "never", "paper": "P", "section": "3", "text": "it is never slow", "experiment": "small", "reproduced": "t < 0"},
+ {"name": "served", "paper": "P", "section": "1", "text": "all are served", "experiment": "small", "reproduced": "$1", "should": "reproduced", "compared": [{"names": "n", "values": [3, 4, 5, 6, 7]}]},
+ {"name": "quick", "paper": "P", "section": "2", "text": "it is quick", "experiment": "small", "reproduced": "t < 0.001", "shape": "t < 60000", "compared": [{"names": "t", "about": 150000}]},
+ {"name": "never", "paper": "P", "section": "3", "text": "it is never slow", "experiment": "small", "reproduced": "t < 0", "compared": ["t"]},
+ {"name": "soon", "paper": "P", "section": "3", "text": "it is soon", "experiment": "small", "reproduced": "t < 60000", "compared": [{"names": "t", "about": 60000}]},
  {"name": "elsewhere", "paper": "Q", "section": "4", "text": "on another machine", "why": "no such machine"}]}
 JSON
 }
@@ -40,10 +41,18 @@ check "the command and its minutes are named" grep -q '0.5 min: testbed run smal
 check "what cannot be tested here says why" grep -q 'no such machine' out
 check "missing records are made" checked 0 --run --quiet
 check "once" [ "$(ls results/small/*.h5 | wc -l)" = 1 ]
-check "the totals" grep -q '^1 reproduced, 1 reproduced in shape, 0 undecided, 1 not reproduced, 1 not testable here, 0 no record yet$' out
+check "the totals" grep -q '^1 reproduced, 1 reproduced in shape, 1 consistent, 0 undecided, 0 undecided: no interval, 1 not reproduced, 1 not testable here, 0 no record yet$' out
 check "with records, nothing is run" checked 0 --run --quiet
 check "so there is one" [ "$(ls results/small/*.h5 | wc -l)" = 1 ]
 check "a comparison shows its numbers" grep -q 'n (5) = 5' out
+check "what chance passes is consistent" grep -q '^soon *consistent' out
+check "chance is counted" checked 0 --null
+check "for each rule" [ "$(grep -c '^    by chance, ' out)" = 5 ]
+check "of 5 values, one" grep -q 'by chance, reproduced: 20.0 % (equal 20.0 %, of any size 20.0 %, exchanged' out
+claims 'n > 0'
+check "a rule that no draw fails" checked 2 --null
+check "is refused" grep -q 'reproduced: 100.0 % (.*): refused, no draw fails it' out
+check "and gives no verdict" grep -q '^served *consistent' out
 claims 'n = 6'
 check "a claim that should hold fails" checked 4
 check "and is named" grep -q '^1 should hold and does not: served$' out

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "experiments/report/claim_null.h"
 #include "experiments/report/claim_rule.h"
 #include "experiments/report/claims.h"
 #include "experiments/job/job.h"
@@ -44,6 +45,8 @@ TEST(rules_are_arithmetic)
         {"a = 1.01", 0, CLAIM_FAILS, "a (1) = 1.01 [fails]"},
         {"a = 1.01", 0.02, CLAIM_HOLDS, "a (1) = 1.01"},
         {"b < a", 1, CLAIM_FAILS, "b (2) < a (1) [fails]"},
+        {"a < a", 0.05, CLAIM_FAILS, "a (1) < a (1) [fails]"},
+        {"a > a", 0.05, CLAIM_FAILS, "a (1) > a (1) [fails]"},
         {"b <= 1.9", 0.06, CLAIM_HOLDS, "b (2) <= 1.9"},
         {"b <= 1.9", 0.05, CLAIM_FAILS, "b (2) <= 1.9 [fails]"},
         {"a >= 1.1", 0.1, CLAIM_HOLDS, "a (1) >= 1.1"},
@@ -58,7 +61,8 @@ TEST(rules_are_arithmetic)
         {"k~=2 = 2*a", 0, CLAIM_HOLDS, "k =2 (2) = 2*a (2)"},
         {"wide > 0.8", 0, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) > 0.8"},
         {"wide > a", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) > a (1) [undecided]"},
-        {"wide > a", 0.2, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) > a (1)"},
+        {"wide > a", 0.2, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) > a (1) [undecided]"},
+        {"wide >= a", 0.2, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) >= a (1)"},
         {"wide < b", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) < b (2) [undecided]"},
         {"wide >= 2.2", 0, CLAIM_FAILS, "wide (1.5, 0.9 to 2.1) >= 2.2 [fails]"},
         {"0.5*a <= 0.5*wide", 0, CLAIM_UNSURE,
@@ -75,6 +79,20 @@ TEST(rules_are_arithmetic)
         {"noisy < 1.7", 0, CLAIM_UNSURE, "noisy (1.2, 0.8 to 1.8) < 1.7 [undecided]"},
         {"noisy < b", 0, CLAIM_HOLDS, "noisy (1.2, 0.8 to 1.8) < b (2)"},
         {"0.7 > noisy", 0, CLAIM_FAILS, "0.7 > noisy (1.2, 0.8 to 1.8) [fails]"},
+        {"b near 2.4", 0, CLAIM_HOLDS, "b (2) near 2.4"},
+        {"b near 2.4*a", 0, CLAIM_HOLDS, "b (2) near 2.4*a (2.4)"},
+        {"b near 2.6*a", 0, CLAIM_FAILS, "b (2) near 2.6*a (2.6) [fails]"},
+        {"wide near 2.2", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) near 2.2 [undecided]"},
+        {"b toward 3.9*a", 0, CLAIM_HOLDS, "b (2) toward 3.9*a (3.9)"},
+        {"b toward 4.1", 0, CLAIM_FAILS, "b (2) toward 4.1 [fails]"},
+        {"b toward 0.9", 0, CLAIM_FAILS, "b (2) toward 0.9 [fails]"},
+        {"a toward 0.3*b", 0, CLAIM_HOLDS, "a (1) toward 0.3*b (0.6)"},
+        {"wide toward 1.4", 0, CLAIM_UNSURE,
+         "wide (1.5, 0.9 to 2.1) toward 1.4 [undecided]"},
+        {"b at 2.4", 0, CLAIM_HOLDS, "b (2) at 2.4"},
+        {"b at 3.9*a", 0, CLAIM_FAILS, "b (2) at 3.9*a (3.9) [fails]"},
+        {"1+a toward 3.9", 0, CLAIM_HOLDS, "1+a (2) toward 3.9"},
+        {"-1*b near 2", 0, CLAIM_FAILS, "-1*b (-2) near 2 [fails]"},
         {"a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"b < a and a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"a < other", 0, CLAIM_ABSENT, "other is not in the record"},
@@ -112,7 +130,8 @@ TEST(broken_rules_are_refused)
 
 /* --- lists */
 
-#define RULE "\"experiment\": \"e\", \"reproduced\": \"a < b\""
+#define AB   "\"compared\": [\"a b\"], \"experiment\": \"e\""
+#define RULE AB ", \"reproduced\": \"a < b\""
 #define CLAIM(x)                                                                         \
     "{\"name\": \"n\", \"paper\": \"P\", \"section\": \"1\", \"text\": \"t\"" x "}"
 #define LIST(x) "{\"about\": \"x\", \"claims\": [" x "]}"
@@ -144,13 +163,12 @@ TEST(broken_lists_give_one_line)
         {LIST(CLAIM(", \"reproduced\": \"a < b\"")), "n: expected \"why\", or"},
         {LIST(CLAIM(", \"why\": \"w\", " RULE)), "n: expected \"why\", or"},
         {LIST(CLAIM(", \"why\": \"w\", \"should\": \"shape\"")), "n: should"},
-        {LIST(CLAIM(", \"experiment\": \"e\", \"reproduced\": \"a\"")),
+        {LIST(CLAIM(", " AB ", \"reproduced\": \"a\"")),
          "n: reproduced: expected a comparison"},
         {LIST(CLAIM(", " RULE ", \"shape\": \"a << b\"")), "n: shape: expected <"},
         {LIST(CLAIM(", " RULE ", \"accuracy\": \"a\"")),
          "n: accuracy: expected a comparison"},
-        {LIST(CLAIM(
-             ", \"experiment\": \"e\", \"shape\": \"a < b\", \"accuracy\": \"a < b\"")),
+        {LIST(CLAIM(", " AB ", \"shape\": \"a < b\", \"accuracy\": \"a < c\"")),
          "n: accuracy: expected a rule \"reproduced\""},
         {LIST(CLAIM(", " RULE ", \"should\": \"shape\"")), "has no rule \"shape\""},
         {LIST(CLAIM(", " RULE ", \"should\": \"reproduce\"")),
@@ -158,7 +176,23 @@ TEST(broken_lists_give_one_line)
         {LIST(CLAIM(", " RULE ", \"tolerance\": 1")), "n: tolerance: expected 0 to 1"},
         {LIST(CLAIM(", " RULE ", \"tolerance\": \"1\"")), "n: tolerance"},
         {LIST(CLAIM(", " RULE ", \"tolerence\": 0.1")), "did you mean \"tolerance\""},
-        {LIST(CLAIM(", \"experiment\": \"../e\", \"shape\": \"a < b\"")),
+        {LIST(CLAIM(", " RULE ", \"printed\": \"a = 2*b\"")),
+         "n: printed: expected no rule \"reproduced\""},
+        {LIST(CLAIM(", " AB ", \"printed\": \"a = \"")),
+         "n: reproduced: expected a number"},
+        {LIST(CLAIM(", \"experiment\": \"e\", \"shape\": \"a < b\"")),
+         "n: compared: expected a group with a, "},
+        {LIST(CLAIM(", " AB ", \"shape\": \"a < ab\"")),
+         "n: compared: expected a group with ab, "},
+        {LIST(CLAIM(", \"compared\": [{\"names\": \"a b\", \"form\": 0}], "
+                    "\"experiment\": \"e\", \"shape\": \"a < b\"")),
+         "did you mean \"from\""},
+        {LIST(CLAIM(", \"compared\": [{\"names\": \"a b\", \"from\": 1, \"to\": 0}], "
+                    "\"experiment\": \"e\", \"shape\": \"a < b\"")),
+         "n: compared: \"a b\": expected names, about > 0, from < to"},
+        {LIST(CLAIM(
+             ", \"compared\": [\"a b\"], \"experiment\": \"../e\", \"shape\": \"a < "
+             "b\"")),
          "experiment: expected a name"},
         {LIST(SOUND ", " SOUND), "n: expected a name of one claim, found two"},
     };
@@ -181,9 +215,20 @@ TEST(broken_lists_give_one_line)
 /* A record of the experiment "e" below results/ with these two numbers. */
 static void make_record(double a, double b)
 {
-    const struct record_headline h[] = {
-        {.name = "a", .unit = "s", .better = "lower", .value = a},
-        {.name = "b", .unit = "s", .better = "lower", .value = b}};
+    const struct record_headline h[] = {{.name = "a",
+                                         .unit = "s",
+                                         .better = "lower",
+                                         .value = a,
+                                         .has_interval = true,
+                                         .lo = a,
+                                         .hi = a},
+                                        {.name = "b",
+                                         .unit = "s",
+                                         .better = "lower",
+                                         .value = b,
+                                         .has_interval = true,
+                                         .lo = b,
+                                         .hi = b}};
     json_t *header = fixture_header("2026-01-31T23:59:59Z");
     struct journal *j;
     struct fixture_cell f;
@@ -213,15 +258,17 @@ static enum claim_verdict verdict(const struct claim *c)
     return v;
 }
 
-/* Change one number of the newest record in its head. */
+/* Change one number of the newest record, and its interval, in its head. */
 static void change(const char *name, double value)
 {
+    static const char *const keys[] = {"value", "lo", "hi"};
     const char *path = "results/e/latest.json";
     json_t *head;
 
     assert_ok(json_read_file(&head, path, 1 << 20));
-    json_object_set_new(json_object_get(json_object_get(head, "headline"), name), "value",
-                        json_number(value));
+    for (int i = 0; i < 3; i++)
+        json_object_set_new(json_object_get(json_object_get(head, "headline"), name),
+                            keys[i], json_number(value));
     assert_ok(json_write_file(head, path));
     json_decref(head);
 }
@@ -304,9 +351,12 @@ TEST(one_number_flips_the_verdict)
     char top[600];
 
     assert_non_null(getcwd(top, sizeof(top)));
-    assert_ok(read_text(&c, LIST(CLAIM(", \"experiment\": \"e\", \"should\": \"shape\", "
-                                       "\"reproduced\": \"2*a < b\", "
-                                       "\"shape\": \"a < b\""))));
+    assert_ok(read_text(
+        &c, LIST(CLAIM(
+                ", \"experiment\": \"e\", \"should\": \"shape\", \"reproduced\": \"2*a "
+                "< b\", \"shape\": \"a < b\", \"compared\": [{\"names\": \"a b\", "
+                "\"cells\": 9}, {\"names\": \"c\", \"fixed\": true}]"))));
+    c.v->compared = NULL; /* chance is of the tests below */
     assert_int_equal(chdir(test_dir()), 0);
     assert_err(claim_record(&(json_t *){NULL}, "e"), ERR_NOTFOUND, "results/e");
     v = claim_judge(c.v, NULL, &found);
@@ -331,6 +381,150 @@ TEST(one_number_flips_the_verdict)
     c.v->shape = NULL;
     assert_int_equal(verdict(c.v), CLAIM_NO_RECORD); /* of an older job */
     assert_int_equal(chdir(top), 0);
+    claims_fini(&c);
+}
+
+/* --- chance */
+
+static json_t *json_of(const char *text)
+{
+    json_t *out;
+
+    assert_ok(json_read_text(&out, text, strlen(text), "test"));
+    return out;
+}
+
+/* x and y: 1 without an interval, w: 1 in [0.9, 1.1]. */
+#define NUMBERS                                                                          \
+    "{\"x\": {\"value\": 1}, \"y\": {\"value\": 1}, \"z\": {\"value\": 1}, \"v\": "      \
+    "{\"value\": "                                                                       \
+    "1}, \"w\": {\"value\": 1, \"lo\": 0.9, \"hi\": 1.1}}"
+
+TEST(chance_passes_rules_as_often_as_counted)
+{
+    static const struct {
+        const char *compared, *rule;
+        double equal, sized; /* expected, within one and a half hundredths */
+    } cases[] = {
+        {"[\"x\"]", "x > 1", 0.5, 0.5},
+        {"[\"x\"]", "x at 2.15", 0, 0.194},
+        {"[\"x\"]", "x toward 1.23", 0.02, 0.455},
+        {"[\"x\"]", "x > 0", 1, 1},
+        {"[\"w\"]", "w > 1", 0.025, 0.45},
+        {"[\"x y\"]", "x > 1 and y > 1", 0.25, 0.25},
+        {"[{\"names\": \"x y\", \"together\": true}]", "x > 1 and y > 1", 0.25, 0.48},
+        {"[\"x y z v\"]", "x < y < z < v", 1 / 24., 1 / 24.},
+        {"[{\"names\": \"y\", \"fixed\": true}, \"x\"]", "x at 2.15*y", 0, 0.194},
+        {"[{\"names\": \"x\", \"cells\": 3, \"extreme\": \"min\"}]", "x > 1", 0.125,
+         0.125},
+        {"[{\"names\": \"x\", \"cells\": 3, \"extreme\": \"max\"}]", "x > 1", 0.875,
+         0.875},
+        {"[{\"names\": \"x\", \"planted\": 1.5}]", "0.9 < x < 1.1", 0, 0.087},
+        {"[{\"names\": \"x\", \"about\": 600}]", "x <= 600", 0.5, 0.5},
+        {"[{\"names\": \"x\", \"about\": 2}]", "x < 32", 1, 1},
+        {"[{\"names\": \"x\", \"from\": 0, \"to\": 1}]", "x > 0.9", 0.1, 0.1},
+        {"[{\"names\": \"x y\", \"from\": 0, \"to\": 1, \"none\": 0.5}]", "x > 2*y", 0,
+         0.25},
+        {"[{\"names\": \"x\", \"values\": [1, 2, 4, 8]}]", "x = 4", 0.25, 0.25},
+    };
+    json_t *headline = json_of(NUMBERS);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *compared = json_of(cases[i].compared);
+        struct claim_null n, again;
+
+        assert_ok(claim_null_check(compared, cases[i].rule, "here"));
+        claim_null_draw(&n, compared, cases[i].rule, 0, headline);
+        if (fabs(n.equal - cases[i].equal) > 0.015 ||
+            fabs(n.sized - cases[i].sized) > 0.015 ||
+            n.never_fails != (cases[i].equal >= 1 && cases[i].sized >= 1))
+            fail_msg("%s: %g, %g", cases[i].rule, n.equal, n.sized);
+        claim_null_draw(&again, compared, cases[i].rule, 0, headline);
+        assert_memory_equal(&n, &again, sizeof(n));
+        json_decref(compared);
+    }
+    json_decref(headline);
+}
+
+/* A sharp pair is passed by half of the exchanges, and what is inverted is the opposite. */
+TEST(exchanged_numbers_pass_a_pair_half_of_the_time)
+{
+    json_t *pair = json_of("[\"x y\"]"), *ratio = json_of("[\"x\"]"),
+           *headline = json_of("{\"x\": {\"value\": 0.1}, \"y\": {\"value\": 9}}");
+    struct claim_null n;
+
+    claim_null_draw(&n, pair, "x < y", 0, headline);
+    assert_true(fabs(n.exchanged - 0.5) < 0.015);
+    assert_false(n.is_opposite);
+    claim_null_draw(&n, pair, "x > y", 0, headline);
+    assert_true(n.is_opposite);
+    claim_null_draw(&n, ratio, "x > 1", 0, headline);
+    assert_true(n.is_opposite);
+    json_decref(pair);
+    json_decref(ratio);
+    json_decref(headline);
+}
+
+/* What a rule says must be so on most machines by chance is no result, and what was measured
+ * once decides nothing. */
+TEST(chance_and_missing_intervals_take_verdicts)
+{
+    static const struct {
+        const char *rule, *number;
+        enum claim_verdict want;
+        const char *found;
+    } cases[] = {
+        {"x > 1", "{\"value\": 2, \"lo\": 1.9, \"hi\": 2.1}", CLAIM_CONSISTENT,
+         "x (2, 1.9 to 2.1) > 1; chance alone passes 48 %"},
+        {"x at 2.15", "{\"value\": 2, \"lo\": 1.9, \"hi\": 2.1}", CLAIM_REPRODUCED,
+         "x (2, 1.9 to 2.1) at 2.15"},
+        {"x > 1", "{\"value\": 0.5, \"lo\": 0.4, \"hi\": 0.6}", CLAIM_NOT_REPRODUCED,
+         "x (0.5, 0.4 to 0.6) > 1 [fails]; the opposite holds"},
+        {"x at 2.15", "{\"value\": 2}", CLAIM_NO_INTERVAL,
+         "x (2) at 2.15; x has no interval"},
+        {"x at 2.15", "{\"value\": 9}", CLAIM_NO_INTERVAL,
+         "x (9) at 2.15 [fails]; x has no interval"},
+        {"x at 2.15", "{\"value\": 2, \"evidence\": \"simulated\"}", CLAIM_REPRODUCED,
+         "x (2) at 2.15"},
+    };
+    json_t *compared = json_of("[\"x\"]");
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct claim c = {.name = "n",
+                                .experiment = "e",
+                                .reproduced = cases[i].rule,
+                                .compared = compared,
+                                .should = CLAIM_REPRODUCED};
+        struct text found = {0};
+        char text[200];
+        json_t *record;
+        enum claim_verdict v;
+
+        snprintf(
+            text, sizeof(text),
+            "{\"run\": {\"evidence\": \"measured_small\"}, \"headline\": {\"x\": %s}}",
+            cases[i].number);
+        record = json_of(text);
+        v = claim_judge(&c, record, &found);
+        text_put(&found, "", 1);
+        assert_string_equal(found.p, cases[i].found);
+        assert_int_equal(v, cases[i].want);
+        assert_int_equal(claim_is_failure(&c, v), v == CLAIM_NOT_REPRODUCED);
+        text_fini(&found);
+        json_decref(record);
+    }
+    json_decref(compared);
+}
+
+/* "printed" is one text for both rules. */
+TEST(a_printed_number_is_two_rules)
+{
+    struct claims c;
+
+    assert_ok(read_text(
+        &c, LIST(CLAIM(", " AB ", \"printed\": \"a = 2*b and b <= 3 and a = 0.9\""))));
+    assert_string_equal(c.v->reproduced, "a at 2*b and b <= 3 and a at 0.9");
+    assert_string_equal(c.v->shape, "a toward 2*b and b <= 3 and a toward 0.9");
     claims_fini(&c);
 }
 
@@ -403,6 +597,17 @@ struct known {
     const char *claim;
 };
 
+static void draws_can_fail(const struct claim *c, const char *rule)
+{
+    struct claim_null n;
+
+    if (!rule)
+        return;
+    claim_null_draw(&n, c->compared, rule, c->tolerance, NULL);
+    if (n.never_fails)
+        fail_msg("results/claims.json: %s: no draw fails %s", c->name, rule);
+}
+
 static void name_is_known(void *ctx, const char *name)
 {
     const struct known *k = ctx;
@@ -414,7 +619,8 @@ static void name_is_known(void *ctx, const char *name)
              name);
 }
 
-/* Each rule names headlines that the experiment has; both name one paper. */
+/* Each rule names headlines that the experiment has and that a draw can fail; both name one
+ * paper. */
 TEST(shipped_claims_name_headlines)
 {
     struct claims c;
@@ -429,6 +635,8 @@ TEST(shipped_claims_name_headlines)
             continue;
         assert_ok(job_read(&j, c.v[i].experiment, NULL));
         k.job = j;
+        draws_can_fail(&c.v[i], c.v[i].reproduced);
+        draws_can_fail(&c.v[i], c.v[i].shape);
         if (c.v[i].reproduced)
             claim_rule_names(c.v[i].reproduced, name_is_known, &k);
         if (c.v[i].shape)

@@ -38,7 +38,7 @@ cd "$dir" || exit 1
 mkdir -p experiments results
 for name in small other; do
     cat >experiments/$name.json <<'JSON'
-{"about": "a job", "system": {"adapter": "scripted"}, "cost": {"minutes": 1.5},
+{"about": "a job", "evidence": "simulated", "system": {"adapter": "scripted"}, "cost": {"minutes": 1.5},
  "dataset": {"n": 3, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 3},
  "headline": [{"name": "n", "metric": "n_completed"}]}
 JSON
@@ -46,9 +46,9 @@ done
 claims() { # rule of c1
     cat >results/claims.json <<JSON
 {"claims": [
- {"name": "c1", "paper": "P", "section": "1", "figure": "Fig. 2", "text": "three, of *all* that were sent in one run of this job, are done in the end", "experiment": "small", "reproduced": "$1"},
- {"name": "q1", "paper": "Q", "section": "I", "text": "t", "experiment": "small", "shape": "n = 3"},
- {"name": "c2", "paper": "P", "section": "2", "text": "t", "experiment": "other", "reproduced": "n = 3"},
+ {"name": "c1", "paper": "P", "section": "1", "figure": "Fig. 2", "text": "three, of *all* that were sent in one run of this job, are done in the end", "experiment": "small", "reproduced": "$1", "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}]},
+ {"name": "q1", "paper": "Q", "section": "I", "text": "t", "experiment": "small", "shape": "n = 3", "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}]},
+ {"name": "c2", "paper": "P", "section": "2", "text": "t", "experiment": "other", "reproduced": "n = 3", "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}]},
  {"name": "c3", "paper": "P", "section": "3", "text": "t", "why": "no machine"}]}
 JSON
 }
@@ -68,7 +68,7 @@ check "the command, its minutes and its figure" \
 check "what is not tested yet has its command, too" \
     has '`make experiment NAME=other` (1.5 min) draws `paper-figs/out/other.svg`.'
 check "verdicts are counted" has "1 reproduced, 1 not testable here, 1 no record yet."
-check "a verdict, its evidence and its place" grep -q '^- \*\*reproduced\*\* (measured.*) `c1`, sec. 1, Fig. 2: three' out
+check "a verdict, its evidence and its place" grep -q '^- \*\*reproduced\*\* (simulated) `c1`, sec. 1, Fig. 2: three' out
 check "a claim of another paper with the same experiment" grep -q '^- \*\*reproduced in shape\*\* (.*`q1`, sec. I: t$' out
 check "one without a record" has '- _no record yet_ `c2`, sec. 2: t'
 check "one that cannot be tested, and why" has '- _not testable here_ `c3`, sec. 3: t. Why not: no machine'

@@ -18,7 +18,8 @@ JSON
 cp "$coverage" results
 cat >claims.json <<'JSON'
 {"claims": [{"name": "all_complete", "paper": "Sandwich", "section": "1", "text": "all requests complete",
-             "experiment": "a_job", "here": "three", "reproduced": "n = 3"}]}
+             "experiment": "a_job", "here": "three", "reproduced": "n = 3",
+             "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}]}]}
 JSON
 head() { # Python that changes the head h of every record and of latest.json
     python3 - "$1" results/a_job/*.json <<'PY'
@@ -54,10 +55,10 @@ check "published" "$testbed" publish
 check "as in results/" sh -c 'xz -dc "$1"/*.h5.xz | cmp - results/a_job/*.h5 && cmp results/a_job/latest.json "$1"/latest.json &&
     [ "$(ls "$1" | wc -l)" = 3 ]' sh $to
 check "a local record comes first" sh -c '"$1" check --claims claims.json all_complete >out &&
-    grep -q "^all_complete *reproduced" out && ! grep -q "published" out' sh "$testbed"
+    grep -q "^all_complete *undecided: no interval" out && ! grep -q "published" out' sh "$testbed"
 mv results/a_job mine
 check "a published one is judged, and named" sh -c '"$1" check --claims claims.json all_complete >out &&
-    grep -q "^all_complete *reproduced, from a published record" out &&
+    grep -q "^all_complete *undecided: no interval, from a published record" out &&
     grep -q "published with the program" out' sh "$testbed"
 check "the report shows it" sh -c '"$1" report --no-draw --claims claims.json --out page && grep -q a_job page/report.md' sh "$testbed"
 mv mine results/a_job
@@ -97,7 +98,7 @@ check "a name that is not there" refuses 2 'no_such' "$testbed" compare --publis
 check "settings are for jobs" refuses 2 'published compares records as they are' \
     "$testbed" compare --published --a system.ttft_ms=1
 check "only published records are judged if asked" sh -c '"$1" check --claims claims.json --published >out &&
-    grep -q "^all_complete *reproduced, from a published record" out' sh "$testbed"
+    grep -q "^all_complete *undecided: no interval, from a published record" out' sh "$testbed"
 check "and none is made" refuses 2 'expected one of the two' "$testbed" check --claims claims.json --published --run
 cp -r results/a_job mine
 echo '{' >results/a_job/latest.json

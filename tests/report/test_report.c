@@ -258,7 +258,8 @@ TEST(more_than_a_bound_is_no_headline)
 {
     static const char rule[] =
         "{\"claims\": [{\"name\": \"n\", \"paper\": \"P\", \"section\": \"1\", \"text\": "
-        "\"t\", \"experiment\": \"e\", \"reproduced\": \"read_bandwidth_frac > 0.5\"}]}";
+        "\"t\", \"experiment\": \"e\", \"reproduced\": \"read_bandwidth_frac > 0.5\", "
+        "\"compared\": [{\"names\": \"read_bandwidth_frac\", \"from\": 0, \"to\": 1}]}]}";
     const char *reason = "1.2 of its bound, above 1.02: the bound is wrong";
     struct text found = {0};
     struct claims list;

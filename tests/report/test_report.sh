@@ -12,7 +12,7 @@ cd "$dir" || exit 1
 mkdir -p experiments paper-figs/lib results
 for name in small other; do
     cat >experiments/$name.json <<'JSON'
-{"about": "a <small> job", "system": {"adapter": "scripted", "ttft_ms": 5}, "cost": {"minutes": 0.5},
+{"about": "a <small> job", "evidence": "simulated", "system": {"adapter": "scripted", "ttft_ms": 5}, "cost": {"minutes": 0.5},
  "claim": {"paper": "P", "section": "1", "figure": "Fig. 1", "text": "it is quick"}, "expect": "nothing",
  "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5},
  "headline": [{"name": "t", "metric": "p50_ttft_ms", "better": "lower"}, {"name": "n", "metric": "n_completed"}]}
@@ -26,7 +26,8 @@ for ext in "svg", "tex":
 PY
 done
 cat >results/claims.json <<'JSON'
-{"claims": [{"name": "served", "paper": "P", "section": "1", "text": "all are served", "experiment": "small", "reproduced": "n = 5"}]}
+{"claims": [{"name": "served", "paper": "P", "section": "1", "text": "all are served", "experiment": "small", "reproduced": "n = 5",
+             "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}]}]}
 JSON
 SANDWICH_HOME=$dir
 export SANDWICH_HOME

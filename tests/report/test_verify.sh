@@ -45,7 +45,8 @@ cat >experiments/a_job.json <<'JSON'
 JSON
 cat >claims.json <<'JSON'
 {"claims": [{"name": "all_complete", "paper": "Sandwich", "section": "1", "text": "all requests complete",
-             "experiment": "a_job", "here": "forty", "reproduced": "n = 40"}]}
+             "experiment": "a_job", "here": "forty", "reproduced": "n = 40",
+             "compared": [{"names": "n", "values": [1, 2, 3, 4, 5, 6, 40]}]}]}
 JSON
 kind() { # what, settings: one run without a fault
     what=$1
@@ -88,7 +89,7 @@ judged() { "$testbed" check --claims claims.json all_complete >out 2>&1; cat out
 check "and not judged" judged '^all_complete *not testable here'
 check "for a reason" judged 'the record has a fault: .*h5.xz: /cells/0000/summary/n_completed'
 rm -r results/published && mv mine results/a_job
-check "a record" judged '^all_complete *reproduced'
+check "a record" judged '^all_complete *undecided: no interval'
 check "is changed" change results/a_job/*.h5 cells/0000/summary/n_completed 41
 check "has a fault" found 4 'h5: /cells/0000/summary/n_completed: expected 40 by the raw columns, found 41' results/a_job/*.h5
 check "is not judged" judged '^all_complete *not testable here'

@@ -12,7 +12,7 @@ import sys
 HEAD = re.compile(r"^\| what \| value \| evidence \| `([a-z0-9_]+)` \|$")
 ROW = re.compile(r"^(\| .* )\|[^|]*\|[^|]*\| `([^`]+)` \|$")
 VERDICT = re.compile(r"`([a-z0-9_]+)`(\s+)is(\s+)\*\*([^*]*)\*\*")
-LISTED = re.compile(r"- (?:\*\*|_)([a-z ]+)(?:\*\*|_) (?:\([^)]*\) )?`([a-z0-9_]+)`, sec[.] ")
+LISTED = re.compile(r"- (?:\*\*|_)([a-z: ]+)(?:\*\*|_) (?:\([^)]*\) )?`([a-z0-9_]+)`, sec[.] ")
 
 
 def newest(published, experiment):

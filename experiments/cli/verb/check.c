@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/process.h"
+#include "experiments/report/claim_null.h"
 #include "experiments/report/claims.h"
 #include "experiments/record/head.h"
 #include "experiments/record/published.h"
@@ -18,7 +19,7 @@
 #define STATUS_FAILED 4
 
 struct check_opts {
-    bool run, quiet, published;
+    bool run, quiet, published, null;
     char *claims;
 };
 
@@ -30,6 +31,10 @@ static const struct opt_row table[] = {
     OPT_ROW(BOOL, published, "false",
             "Judge only by the records that come with the program, also where you have "
             "records of your own."),
+    OPT_ROW(
+        BOOL, null, "false",
+        "For each rule print how often chance passes it: where nothing differs but for "
+        "noise, where effects are of any size, and with the record's numbers exchanged."),
     OPT_ROW(STR, claims, NULL,
             "List of claims. Default: results/claims.json, which comes with the program.",
             .unit = "FILE"),
@@ -43,6 +48,7 @@ struct check {
     int count[CLAIM_NO_RECORD + 1];
     struct text failed; /* names of claims that should hold */
     int n_failed;
+    int n_never_fail;        /* rules that no draw fails */
     bool in_full, published; /* print what the paper says; only these records */
 };
 
@@ -218,6 +224,26 @@ static void judge(struct check *k, const struct claim *c)
     text_fini(&found);
 }
 
+static void print_null(struct check *k, const struct claim *c, const char *rule,
+                       const char *name)
+{
+    const json_t *record =
+        json_object_get(k->records, c->experiment ? c->experiment : "");
+    struct claim_null null;
+
+    if (!rule)
+        return;
+    claim_null_draw(&null, c->compared, rule, c->tolerance,
+                    json_object_get(record, "headline"));
+    k->n_never_fail += null.never_fails;
+    printf("    by chance, %s: %.1f %% (equal %.1f %%, of any size %.1f %%", name,
+           100 * claim_null_rate(&null), 100 * null.equal, 100 * null.sized);
+    if (null.exchanged >= 0)
+        printf(", exchanged %.1f %%%s", 100 * null.exchanged,
+               null.is_opposite ? ", the opposite holds" : "");
+    printf(")%s\n", null.never_fails ? ": refused, no draw fails it" : "");
+}
+
 static void print_totals(const struct check *k)
 {
     printf("\n");
@@ -237,9 +263,19 @@ static int check_claims(struct check *k, const struct verb_words *w)
     if (status == PROGRAM_USAGE)
         return status;
     for (size_t i = 0; i < k->claims.n; i++)
-        if (is_chosen(&k->claims.v[i], w))
+        if (is_chosen(&k->claims.v[i], w)) {
             judge(k, &k->claims.v[i]);
+            if (((const struct check_opts *)w->opts)->null) {
+                print_null(k, &k->claims.v[i], k->claims.v[i].reproduced, "reproduced");
+                print_null(k, &k->claims.v[i], k->claims.v[i].shape, "in shape");
+            }
+        }
     print_totals(k);
+    if (k->n_never_fail) {
+        printf("%d that no draw fails: expected rules that chance can fail\n",
+               k->n_never_fail);
+        return PROGRAM_USAGE;
+    }
     if (k->n_failed)
         return STATUS_FAILED;
     return json_object_size(k->reasons) ? VERB_INVALID : status;
@@ -279,7 +315,9 @@ const struct verb verb_check = {
          "Compare the newest records in results/ with what the papers claim, and print "
          "for "
          "each claim: reproduced; reproduced in shape (the order, not the size); "
-         "undecided (the intervals of its numbers allow both); not reproduced; not "
+         "consistent (chance passes its rule too often to show it); "
+         "undecided (the intervals of its numbers allow both, or a measured one has "
+         "none); not reproduced; not "
          "testable here, and why; or the command that makes the record; and the "
          "warnings of the record. A "
          "NAME is that of a claim, an experiment or a paper; then what the paper says is "
@@ -287,6 +325,7 @@ const struct verb verb_check = {
          "  testbed check\n"
          "  testbed check fig03a_core_removal MNN-LLM\n"
          "  testbed check --published\n"
+         "  testbed check --published --null\n"
          "  testbed check tab02_topk --run\n",
          VERB_EXIT_STATUS "  4  a claim that should hold on every machine does not\n"},
     .n_optional = INT_MAX,
