@@ -28,7 +28,7 @@ static const char job[] =
 static const char claims[] =
     "{\"claims\": [{\"name\": \"order\", \"paper\": \"P\", \"section\": \"1\", \"text\": "
     "\"a is below b\", \"experiment\": \"e\", \"reproduced\": \"a < b\", \"should\": "
-    "\"reproduced\"}]}";
+    "\"reproduced\", \"compared\": [{\"names\": \"a\", \"cells\": 9}, \"b\"]}]}";
 /* No record; the record says otherwise; a number is missing; shown. */
 static const char findings[] = "{\"findings\": ["
                                "{\"paper\": \"P\", \"experiment\": \"f\", \"text\": "
@@ -52,7 +52,13 @@ static inline void fixture_record_make(const struct fixture_record *m)
          .lo = m->a / 2,
          .hi = m->a * 2},
         {.name = "b 1", .unit = "s", .better = "lower", .value = m->b},
-        {.name = "b", .unit = "s", .better = "lower", .value = m->b},
+        {.name = "b",
+         .unit = "s",
+         .better = "lower",
+         .value = m->b,
+         .has_interval = true,
+         .lo = m->b,
+         .hi = m->b},
         {.name = "c",
          .unit = "s",
          .better = "lower",

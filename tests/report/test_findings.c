@@ -36,8 +36,9 @@ TEST(sentences_take_their_numbers_from_the_record)
          "2451 tok/s and -0.5 \\[-0.75 to -0.25\\]"},
         {"{0.001*b~1}, {d}", "a < 1", 0, FINDING_SHOWN, "2.45, 0"},
         {"{a}", "a > 1", 0, FINDING_NOT_SO, ""},
-        {"{a}", "a < 0.6", 0, FINDING_NOT_SO, ""}, /* undecided */
-        {"{a}", "a < 0.6", 0.5, FINDING_SHOWN, "0.5 \\[0.25 to 0.75\\]"},
+        {"{a}", "a < 0.6", 0, FINDING_NOT_SO, ""},   /* undecided */
+        {"{a}", "a < 0.6", 0.5, FINDING_NOT_SO, ""}, /* a tolerance loosens no < */
+        {"{a}", "a <= 0.6", 0.5, FINDING_SHOWN, "0.5 \\[0.25 to 0.75\\]"},
         {"{a} {c}", "a < 1", 0, FINDING_NO_NUMBER, ""},
         {"{a}", "c < 1", 0, FINDING_NO_NUMBER, ""},
         {"{a} {none}", "a < 1", 0, FINDING_NO_NUMBER, ""},

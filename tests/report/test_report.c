@@ -348,18 +348,18 @@ TEST(text_outside_stays)
              before);
     assert_ok(tables(&out, doc, &r, &n_kept));
     assert_int_equal(n_kept, 0);
-    assert_non_null(
-        strstr(as_text(&out),
-               BEGIN("e:b*,a,zz f") "\n`e`: a job of &lt;b&gt;&amp;\\|\n\n| | Chip "
-                                    "(family 25, model 17), 4 "
-                                    "CPUs |\n|---|---|\n| `b`, s | 3 |\n| `b 1`, s | 3 "
-                                    "|\n| `a`, s | 1 (0.5 to 2) |\n"
-                                    "| `zz` | n/a (not in the record) |\n| commit, date "
-                                    "| 0123456789, 2026-01-31 |\n"
-                                    "| evidence | measured |\n| warnings | steal in 3 of "
-                                    "7 cells (0.07, threshold "
-                                    "0.02) |\n\n`f`: no record; run: `make experiment "
-                                    "NAME=f`, 2 minutes\n\n" END "tail"));
+    assert_non_null(strstr(
+        as_text(&out),
+        BEGIN("e:b*,a,zz f") "\n`e`: a job of &lt;b&gt;&amp;\\|\n\n| | Chip "
+                             "(family 25, model 17), 4 "
+                             "CPUs |\n|---|---|\n| `b`, s | 3 (3 to 3) |\n| `b 1`, s | 3 "
+                             "|\n| `a`, s | 1 (0.5 to 2) |\n"
+                             "| `zz` | n/a (not in the record) |\n| commit, date "
+                             "| 0123456789, 2026-01-31 |\n"
+                             "| evidence | measured |\n| warnings | steal in 3 of "
+                             "7 cells (0.07, threshold "
+                             "0.02) |\n\n`f`: no record; run: `make experiment "
+                             "NAME=f`, 2 minutes\n\n" END "tail"));
     assert_memory_equal(out.p, before, strlen(before));
     assert_null(strstr(out.p, "stale"));
     assert_ok(tables(&again, out.p, &r, &n_kept));
