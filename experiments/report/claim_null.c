@@ -13,7 +13,7 @@
 #define NULL_NOISE 0.05
 #define N_DRAWS    10000
 #define SEED       63
-#define Z95        1.96 /* a 95 % interval is so many standard deviations to each side */
+#define Z95        1.96 /* standard deviations to each side of a 95 % interval */
 
 static const char *const keys[] = {"names",    "about",   "from",  "to",
                                    "none",     "values",  "cells", "extreme",

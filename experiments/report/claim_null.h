@@ -4,9 +4,9 @@
  * results/claims.json names what its rules compare ("compared"), in groups:
  *   names           headlines, with blanks between them (~ is a blank in a name)
  *   about           the number that the paper prints; absent: 1, the ratio or level without effect
- *   from, to, none  in place of `about`, a natural range, and the value without effect if it has one
+ *   from, to, none  in place of `about`, a natural range, and the value without an effect, if any
  *   values          in place of `about`, the grid of the sweep that the number comes from
- *   cells, extreme  each is the "min" or "max" of so many numbers
+ *   cells, extreme  each is the "min" or "max" of that many numbers
  *   together        all of them have one effect
  *   fixed           they have none: what the others are measured against
  *   planted         the claim is that there is no effect: the ratio that is planted

@@ -193,10 +193,10 @@ static bool has_heading(const struct report *r, const char *paper)
 static const char *name_of_verdict(int v)
 {
     static const char *const names[] = {
-        [CLAIM_REPRODUCED] = "reproduced",     [CLAIM_IN_SHAPE] = "in shape",
-        [CLAIM_CONSISTENT] = "consistent",     [CLAIM_UNDECIDED] = "undecided",
-        [CLAIM_NO_INTERVAL] = "no interval",   [CLAIM_NOT_REPRODUCED] = "not reproduced",
-        [CLAIM_NOT_TESTABLE] = "not testable", [CLAIM_NO_RECORD] = "no record"};
+        [CLAIM_REPRODUCED] = "reproduced",   [CLAIM_IN_SHAPE] = "in shape",
+        [CLAIM_CONSISTENT] = "consistent",   [CLAIM_UNDECIDED] = "undecided",
+        [CLAIM_NO_INTERVAL] = "no interval", [CLAIM_NOT_REPRODUCED] = "fails",
+        [CLAIM_NOT_TESTABLE] = "no test",    [CLAIM_NO_RECORD] = "no record"};
 
     return names[v];
 }

@@ -465,8 +465,7 @@ TEST(exchanged_numbers_pass_a_pair_half_of_the_time)
     json_decref(headline);
 }
 
-/* What a rule says must be so on most machines by chance is no result, and what was measured
- * once decides nothing. */
+/* What chance passes often is consistent at most, and what was measured once decides nothing. */
 TEST(chance_and_missing_intervals_take_verdicts)
 {
     static const struct {
