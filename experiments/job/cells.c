@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "base/name.h"
 #include "datasets/dataset.h"
 #include "experiments/load/load.h"
@@ -228,7 +229,7 @@ void job_put_value(const json_t *v, bool brief, FILE *f)
 
     if (text && brief && strrchr(text, '/') && !strchr(text, ' '))
         text = strrchr(text, '/') + 1;
-    fputs(text ? text : s ? s : "?", f);
+    utf8_print(f, text ? text : s ? s : "?");
     free(s);
 }
 

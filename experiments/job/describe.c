@@ -48,8 +48,10 @@ static void print_headlines(const struct job *j, FILE *f)
         fprintf(f, "\n  headline numbers\n");
     for (int i = 0; i < j->n_headlines; i++) {
         const struct job_headline *h = &j->headlines[i];
+        char name[256];
 
-        fprintf(f, "    %-40s %s%s%s (%s is better)%s where ", h->name, over[h->over],
+        utf8_show(name, sizeof(name), h->name);
+        fprintf(f, "    %-40s %s%s%s (%s is better)%s where ", name, over[h->over],
                 over[h->over][0] ? " of " : "", h->metric, h->better ? "lower" : "higher",
                 h->needs_finite ? ", missing ones left out," : "");
         print_value(h->where, f);
@@ -115,8 +117,10 @@ static void print_overlays(const struct job *j, FILE *f)
         fprintf(f, "\n  %s: settings laid over those below\n", x->kind->list);
         for (size_t i = 0; i < json_array_size(x->overlays); i++) {
             const json_t *v = json_array_get(x->overlays, i);
+            char name[256];
 
-            fprintf(f, "    %-26s", json_string_value(json_object_get(v, "name")));
+            utf8_show(name, sizeof(name), json_string_value(json_object_get(v, "name")));
+            fprintf(f, "    %-26s", name);
             print_settings(v, f);
             fprintf(f, "\n");
         }

@@ -81,7 +81,9 @@ void run_plan_print(const struct job *j, FILE *f)
         char line[JOB_PREPARE_LINE];
 
         job_prepare_line(p, line, sizeof(line));
-        fprintf(f, "  prepare %s: %s: ", path,
+        fprintf(f, "  prepare ");
+        utf8_print(f, path);
+        fprintf(f, ": %s: ",
                 access(path, F_OK) == 0 ? "is there, else made" : "will be made");
         utf8_print(f, line);
         fputc('\n', f);

@@ -497,6 +497,29 @@ TEST(prepare_says_what_failed)
     }
 }
 
+/* Regression: texts of a job could move a terminal's cursor, or begin a line that is not one of
+ * the description's. */
+TEST(a_description_shows_control_characters)
+{
+    struct job *j = job_of(
+        "\"expect\": \"a\\u001b[2J\\nb\", \"needs\": [\"c\\u001b\"], \"claim\": "
+        "{\"text\": "
+        "\"d\\u001b\\n\"}, \"variants\": [{\"name\": \"v\\u001b\", \"load\": "
+        "{\"n_requests\": 2}}, {\"name\": \"w\"}], \"headline\": [{\"name\": "
+        "\"h\\n{variant}\", \"metric\": \"n_completed\", \"each\": [\"variant\"]}]",
+        NULL);
+    char text[16384] = "";
+    FILE *f = fmemopen(text, sizeof(text), "w");
+
+    job_describe(j, f);
+    fclose(f);
+    assert_null(strchr(text, '\x1b'));
+    assert_null(strstr(text, "\nb"));
+    assert_non_null(strstr(text, "expect    a\\x1b[2J\\x0ab\n"));
+    assert_non_null(strstr(text, "    h\\x0av\\x1b "));
+    job_free(&j);
+}
+
 TEST(description_names_every_key)
 {
     static const char *const words[] = {

@@ -49,6 +49,21 @@ refused 'h["warnings"] = {"noisy_machine": {"n_cells": 1, "observed": 0.5, "thre
     "something else used the machine: noisy_machine in 1 of 1 cell"
 # Regression: the folder of a published record was where its own name said, whatever was there.
 refused 'h["run"]["experiment"] = "../../../elsewhere"' "experiment: expected a name, found"
+# Regression: a figure was drawn from a file of that name in the folder, whatever folder the head named.
+python=${PYTHON:-/usr/bin/python3}
+leads_out() {
+    head 'h["file"] = "../other/x.h5"'
+    (PYTHONPATH=$figures "$python" -c 'from lib import read; read.latest("a_job")') >out 2>&1
+    status=$?
+    cp good/* results/a_job
+    cat out
+    [ $status != 0 ] && grep -q "expected the name of a record in this folder, found '../other/x.h5'" out
+}
+if "$python" -c 'import matplotlib, h5py' 2>log; then
+    check "a head names a record of its own folder" leads_out
+else
+    skip "a head names a record of its own folder" "$python has no matplotlib or h5py"
+fi
 check "a file that is no record is refused" refuses 2 'no_such' "$testbed" publish no_such
 to=results/published/amd-r-epyc-family-26-model-2-2-cpus/a_job
 check "published" "$testbed" publish
