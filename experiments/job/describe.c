@@ -84,11 +84,11 @@ static void print_prepare(const struct job *j, FILE *f)
 {
     for (size_t i = 0; i < json_array_size(j->prepare); i++) {
         const json_t *p = json_array_get(j->prepare, i);
-        char line[JOB_PREPARE_LINE];
 
-        job_prepare_line(p, line, sizeof(line));
         print_text("prepare", json_string_value(json_object_get(p, "creates")), f);
-        print_text("", line, f);
+        fprintf(f, "            if absent, by ");
+        print_value(json_object_get(p, "run"), f);
+        fprintf(f, "\n");
     }
 }
 

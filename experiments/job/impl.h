@@ -59,9 +59,6 @@ MUST int job_merge(json_t *into, const json_t *patch);
 
 /* Axes and cells of `root`, whose sections have been checked to be objects. */
 MUST int job_expand(struct job *j, const json_t *root, const char *where);
-/* Write an axis value as text; of a path (which has no blanks), when `brief`, only the last
- * part. */
-void job_put_value(const json_t *v, bool brief, FILE *f);
 /* Put plain headlines in place of those over lists of metrics and over axes ("each"), and remove
  * "words", which their names are made with. After job_expand(). */
 MUST int job_expand_each(const struct job *j, json_t *root, const char *where);

@@ -150,14 +150,14 @@ const struct job_axis *job_headline_open_axis(const struct job *j,
                                               const struct job_headline *h,
                                               const bool *chosen);
 
+/* Write a value of a job as a line's part; of a path (which has no blanks), when `brief`, only the
+ * last part. */
+void job_put_value(const json_t *v, bool brief, FILE *f);
 /* Make the files that `prepare` names and that are absent. Commands run without a shell,
  * their output goes to standard error. report() is called with one line before each.
  * ERR_ARG, and none is run, where one is no program of this project and `trust` is false. */
 MUST int job_prepare(const struct job *j, bool trust,
                      void (*report)(void *ctx, const char *line), void *ctx);
-/* The words of one of its commands as a line of text. */
-#define JOB_PREPARE_LINE 1024
-void job_prepare_line(const json_t *p, char *line, size_t n);
 
 /* The job with every key, its value, unit, default and meaning. */
 void job_describe(const struct job *j, FILE *f);

@@ -33,48 +33,39 @@ static int spawn(const char *const *argv)
     return rc == OK ? OK : err_prefix(rc, "prepare: %s", argv[0]);
 }
 
-void job_prepare_line(const json_t *p, char *line, size_t n)
-{
-    const json_t *run = json_object_get(p, "run");
-    size_t len = 0;
-
-    for (size_t i = 0; i < json_array_size(run) && len < n; i++)
-        len += (size_t)snprintf(line + len, n - len, "%s%s", i ? " " : "",
-                                json_string_value(json_array_get(run, i)));
-}
-
 /* A job may come from a stranger, and what it names runs with the rights of the user. */
 static int check_trust(const json_t *p)
 {
     static const char *const own[] = {"sandwich", "testbed", NULL};
-    const json_t *name = json_array_get(json_object_get(p, "run"), 0);
-    char program[PATH_MAX], line[JOB_PREPARE_LINE];
+    const char *name = json_string_value(json_array_get(json_object_get(p, "run"), 0));
+    char program[PATH_MAX];
 
     /* next to this program, not in $PATH */
-    if (name_index(own, json_string_value(name)) >= 0 &&
-        home_program(program, sizeof(program), json_string_value(name))[0] == '/')
+    if (name_index(own, name) >= 0 &&
+        home_program(program, sizeof(program), name)[0] == '/')
         return OK;
-    job_prepare_line(p, line, sizeof(line));
-    return err_set(
-        ERR_ARG,
-        "prepare: expected sandwich or testbed, found another program: \"%s\"; "
-        "--trust-prepare runs it",
-        line);
+    return err_set(ERR_ARG,
+                   "prepare: expected sandwich or testbed, found \"%s\"; --trust-prepare "
+                   "runs what `testbed describe` prints",
+                   name);
 }
 
 static int run_one(const json_t *p, void (*report)(void *ctx, const char *line),
                    void *ctx)
 {
     const json_t *run = json_object_get(p, "run");
-    size_t n = json_array_size(run);
+    size_t n = json_array_size(run), len = 0;
     const char **argv = mem_new(MEM_HARNESS, n + 1, sizeof(*argv));
-    char line[JOB_PREPARE_LINE], program[PATH_MAX];
+    char line[512], program[PATH_MAX];
     int rc = argv ? file_make_parents(creates(p)) : ERR_NOMEM; /* not all programs do */
 
-    for (size_t i = 0; i < n && rc == OK; i++)
+    for (size_t i = 0; i < n && rc == OK; i++) {
         argv[i] = json_string_value(json_array_get(run, i));
+        if (len < sizeof(line))
+            len += (size_t)snprintf(line + len, sizeof(line) - len, "%s%s", i ? " " : "",
+                                    argv[i]);
+    }
     if (rc == OK) {
-        job_prepare_line(p, line, sizeof(line));
         report(ctx, line);
         argv[0] = home_program(program, sizeof(program), argv[0]);
         rc = spawn(argv);

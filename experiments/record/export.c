@@ -509,23 +509,18 @@ static void put_cells(FILE *f, const json_t *cells, json_t *names)
 
 static void markdown(const struct export_result *r, FILE *f)
 {
-    static const char *const head[][2] = {{"# ", "experiment"},
-                                          {"\n\n", "utc"},
-                                          {", ", "host"},
-                                          {", commit ", "commit"},
-                                          {", ", "evidence"}};
     json_t *cells = export_read_cells(r);
+    char origin[512];
 
-    for (size_t i = 0; i < N(head); i++) {
-        char word[256];
-
-        snprintf(word, sizeof(word), i == 3 ? "%.12s" : "%s",
-                 json_str_at(r->root, head[i][1], "?"));
-        fputs(head[i][0], f);
-        put_escaped(f, word);
-        if (i == 3 && json_is_true(json_object_get(r->root, "dirty")))
-            fputs(" with changes", f);
-    }
+    snprintf(origin, sizeof(origin), "%s, %s, commit %.12s%s, %s",
+             json_str_at(r->root, "utc", "?"), json_str_at(r->root, "host", "?"),
+             json_str_at(r->root, "commit", "?"),
+             json_is_true(json_object_get(r->root, "dirty")) ? " with changes" : "",
+             json_str_at(r->root, "evidence", "?"));
+    fputs("# ", f);
+    put_escaped(f, json_str_at(r->root, "experiment", "?"));
+    fputs("\n\n", f);
+    put_escaped(f, origin);
     fputs("\n\n", f);
     put_headline(f, r->headline);
     put_cells(f, cells, columns(cells));

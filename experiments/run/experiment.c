@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 #include "base/text.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
@@ -76,16 +75,14 @@ void run_plan_print(const struct job *j, FILE *f)
         fprintf(f, "\n");
     }
     for (size_t i = 0; i < json_array_size(j->prepare); i++) {
-        const json_t *p = json_array_get(j->prepare, i);
-        const char *path = json_string_value(json_object_get(p, "creates"));
-        char line[JOB_PREPARE_LINE];
+        const json_t *p = json_array_get(j->prepare, i),
+                     *path = json_object_get(p, "creates");
 
-        job_prepare_line(p, line, sizeof(line));
         fprintf(f, "  prepare ");
-        utf8_print(f, path);
-        fprintf(f, ": %s: ",
-                access(path, F_OK) == 0 ? "is there, else made" : "will be made");
-        utf8_print(f, line);
+        job_put_value(path, false, f);
+        fprintf(f, access(json_string_value(path), F_OK) == 0 ? ": is there, else by "
+                                                              : ": will be made by ");
+        job_put_value(json_object_get(p, "run"), false, f);
         fputc('\n', f);
     }
     if (isfinite(s))

@@ -464,7 +464,8 @@ TEST(prepare_runs_only_programs_of_this_project)
         f = fmemopen(text, sizeof(text), "w");
         job_describe(j, f);
         fclose(f);
-        snprintf(run, sizeof(run), "\n            %s \\x1b[2K%s\n", others[i], path);
+        snprintf(run, sizeof(run), "if absent, by [\"%s\",\"\\u001B[2K%s\"]\n", others[i],
+                 path);
         assert_non_null(strstr(text, run));
         job_free(&j);
     }
