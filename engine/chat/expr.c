@@ -127,7 +127,7 @@ static struct chat_node *constant(struct chat_parser *p, struct chat_value v)
 /* A number of at most `max` digits of this base; *n: how many. -1: none. */
 static int32_t digits(const char *s, const char *end, int base, int max, int *n)
 {
-    int32_t v = 0;
+    int64_t v = 0; /* of at most 8 digits */
 
     for (*n = 0; *n < max && s + *n < end; ++*n) {
         int c = s[*n];
@@ -139,7 +139,7 @@ static int32_t digits(const char *s, const char *end, int base, int max, int *n)
             break;
         v = v * base + d;
     }
-    return *n > 0 ? v : -1;
+    return *n == 0 ? -1 : v < INT32_MAX ? (int32_t)v : INT32_MAX;
 }
 
 /* One escape sequence of Python behind its backslash. Returns the bytes read, or 0. */
