@@ -8,6 +8,9 @@
 #include "tests/chat/render.h"
 #include "tests/graph/onnx_write.h"
 #include "tokenizer/tok.h"
+#include "topo/machine.h"
+
+#include <sys/resource.h>
 
 #define TIMES 4 /* of the size: the larger input */
 
@@ -119,6 +122,40 @@ static struct work of_onnx(const char *kind, int64_t n)
     return work;
 }
 
+/* ---- a topology with the CPU number n; steps are KiB ---- */
+
+static struct work of_topology(const char *xml, int64_t n)
+{
+    char path[400], text[2000];
+    int len = snprintf(text, sizeof(text), xml, (long long)n);
+    struct topo_machine *m;
+    struct rusage used;
+    int rc;
+
+    snprintf(path, sizeof(path), "%s", test_path("work.xml"));
+    test_write(path, text, (size_t)len);
+    rc = topo_machine_open(&m, path);
+    if (rc != OK && (rc != ERR_FORMAT || strncmp(err_msg(), path, strlen(path)) != 0))
+        fail_msg("%s", err_msg());
+    topo_machine_close(&m);
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &used), 0);
+    assert_true(used.ru_maxrss < 256 << 10);
+    return (struct work){used.ru_maxrss, rc != OK};
+}
+
+#define SETS(name) name "=\"0x1\" complete_" name "=\"0x1\" "
+#define TOPOLOGY                                                                         \
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>"                                         \
+    "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"            \
+    "<object type=\"Machine\" os_index=\"0\" " SETS("cpuset") SETS(                      \
+        "nodeset") "allowed_cpuset=\"0x1\" allowed_nodeset=\"0x1\" gp_index=\"1\">\n"    \
+                   "<object type=\"NUMANode\" os_index=\"0\" " SETS("cpuset")            \
+                       SETS("nodeset") "gp_index=\"2\" local_memory=\"1073741824\"/>\n"  \
+                                       "<object type=\"PU\" os_index=\"%lld\" " SETS(    \
+                                           "cpuset")                                     \
+                                           SETS("nodeset") "gp_index=\"3\"/>\n</"        \
+                                                           "object></topology>\n"
+
 /* Sizes are such that the square of the larger one, or its product with the other operand, is more
  * than a test may take. */
 static const struct input {
@@ -127,6 +164,7 @@ static const struct input {
     int64_t n;
     bool refused; /* at TIMES n; what is not must be done */
 } inputs[] = {
+    {of_topology, TOPOLOGY, 1 << 28, false},
     {of_template, "{{ ('a' * N).strip('b' * (N // 2) ~ 'a') | length }}", 500000, true},
     {of_template, "{{ ('a' * N).strip('bcde') }}{{ (' ' * N).strip() }}", 100000, false},
     {of_template, "{{ ('a' * N).rfind('a' * (N // 2) ~ 'b') }}", 500000, true},
