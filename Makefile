@@ -12,7 +12,7 @@ ifeq ($(filter clean,$(MAKECMDGOALS))$(filter -j% --jobserver%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib liblzma papi libcurl libcmark-gfm cmocka
+PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib liblzma libcrypto papi libcurl libcmark-gfm cmocka
 # "yes" when libraries, h5dump and the plots' Python modules are there; else every verb first
 # installs what is missing and then starts over.
 HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump >/dev/null && \
@@ -20,7 +20,7 @@ HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump 
            2>/dev/null && echo yes)
 ifeq ($(HAVE),yes)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
-LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd zlib liblzma) -lm -lpthread -ldl
+LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd zlib liblzma libcrypto) -lm -lpthread -ldl
 LIB_HDF5   := $(shell pkg-config --libs hdf5-serial)
 LIB_PAPI   := $(shell pkg-config --libs papi) -lsde
 LIB_CMARK  := $(shell pkg-config --libs libcmark-gfm)

@@ -88,6 +88,11 @@ format_expert_tensor(const struct format_file *f, int layer, int expert,
 MUST int format_open(struct format_file **out, const char *path);
 void format_close(struct format_file **f);
 
+/* A hash of the configuration and of a sample of the bytes of each tensor: other weights of the
+ * same shape have another one, and so has the same model in another format. Reads some pages of
+ * each tensor. */
+uint64_t format_identity(const struct format_file *f);
+
 /* The name of a role's tensor in this file; in a format without names, as GGUF has it.
  * `layer` is ignored for the roles before FORMAT_ATTN_NORM, `expert` for those that are not of
  * experts. */

@@ -73,10 +73,13 @@ struct roles_setup {
     const struct cluster_transport *transport;
     int n; /* machines */
     enum cluster_pool home[ROLES_MACHINES_ALL];
-    int starter[2]; /* a socket pair; [0]: of the front */
-    bool is_joined; /* the machines were not started by the front */
-    bool is_mpi;    /* but by mpirun */
-    int mpi_index;  /* of this rank among the machines of its kind; -1: by when it came */
+    int starter[2];   /* a socket pair; [0]: of the front */
+    uint8_t key[256]; /* that both ends of a greeting have; n_key 0: there is none */
+    size_t n_key;
+    uint64_t model_id; /* what machines and front must have in common */
+    bool is_joined;    /* the machines were not started by the front */
+    bool is_mpi;       /* but by mpirun */
+    int mpi_index; /* of this rank among the machines of its kind; -1: by when it came */
     /* The sockets of machines that have joined. */
     int control[ROLES_MACHINES_ALL][2]; /* [0]: of the front */
     int link[ROLES_MACHINES_ALL][ROLES_MACHINES_ALL]

@@ -26,8 +26,6 @@
 #define BROKEN_NS UINT64_C(300000000)
 /* For the rest of a message that has begun to come, and for a machine to read what it is sent. */
 #define PARTIAL_S 5
-/* For two machines to open their connection. */
-#define OPEN_NS UINT64_C(60000000000)
 
 /* ---- writing to machines ---- */
 
@@ -104,7 +102,6 @@ static int on_ended(struct roles_front *f, int machine, const char *why)
 static int repair(struct roles_front *f)
 {
     uint64_t now = clock_ns();
-    char why[ROLES_TEXT_BYTES];
 
     for (int i = 0; i < f->n; i++) {
         struct roles_machine_state *m = &f->machines[i];
@@ -125,16 +122,8 @@ static int repair(struct roles_front *f)
     }
     for (int a = 0; a < f->n; a++)
         for (int b = 0; b < f->n; b++) {
-            struct roles_connection *c = &f->connections[a][b];
+            const struct roles_connection *c = &f->connections[a][b];
 
-            if (c->number > 0 && !(c->is_open[0] && c->is_open[1]) && !c->broken_ns &&
-                now - c->asked_ns > OPEN_NS) {
-                snprintf(why, sizeof(why), "%s did not open its connection",
-                         f->u.names[c->is_open[0] ? a : b]);
-                roles_front_break(c, why);
-                if (!f->started)
-                    return err_set(ERR_STATE, "%s", why);
-            }
             if (c->broken_ns && now - c->broken_ns >= BROKEN_NS &&
                 f->machines[a].state == ROLES_RUNNING &&
                 f->machines[b].state == ROLES_RUNNING)
@@ -627,13 +616,14 @@ static int find_machines(struct roles_front *f)
 
 static int open_front(struct roles_front *f, const struct roles_opts *o)
 {
+    TRY(serve_open_head(&f->api));
+    f->u.model_id = f->api.identity;
     TRY(find_machines(f));
     TRY(start_machines(f));
     f->api.max_tok = INT64_MAX;
     for (int i = 0; i < f->n; i++)
         if (f->machines[i].max_tok < f->api.max_tok)
             f->api.max_tok = f->machines[i].max_tok;
-    TRY(serve_open_head(&f->api));
     if (o->transfer == CLUSTER_AUTO && o->serial_below_tok == ROLES_MEASURED)
         return measure_link(&f->api, o);
     return OK;

@@ -1,28 +1,68 @@
 #include "roles/join.h"
 
+#define ERR_STATE openssl_err_state /* a type of the library; ours is in base/err.h */
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#undef ERR_STATE
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cluster/mpi/mpi.h"
 #include "cluster/tcp.h"
 #include "cluster/wire.h"
 
-#define MAGIC 0x524f4c45u
+#define MAGIC         0x524f4c46u /* and the version */
+#define MAC_BYTES     32          /* HMAC-SHA256 */
+#define KEY_BYTES_MIN 16
+/* For the hello of a connection, and how many are waited for at a time. */
+#define HELLO_NS    UINT64_C(5000000000)
+#define CALLERS_MAX 64
 
-struct join_hello { /* machine to front; prompt machine to token machine: index */
-    uint32_t magic, is_prompt;
-    int32_t index, port;
-};
-struct join_welcome { /* then n_token struct join_address to a prompt machine */
-    uint32_t magic;
-    int32_t index, n_prompt, n_token;
-};
 struct join_address {
     char host[CLUSTER_TCP_HOST_BYTES];
     int32_t port;
+};
+/* The greeting, in the order in which it is sent. Each MAC is of all before it, nonces of both
+ * sides included, so that no part of an older greeting will do. */
+struct join_talk {
+    struct {
+        uint8_t nonce[MAC_BYTES];
+    } challenge; /* of who listens */
+    struct {     /* machine to front; prompt machine to token machine */
+        uint32_t magic, is_prompt;
+        int32_t index, port;
+        uint64_t model;
+        uint8_t nonce[MAC_BYTES], mac[MAC_BYTES];
+    } hello;
+    struct {
+        int32_t index, n_prompt, n_token, reserved;
+        char refused[160]; /* why; "": it is welcome */
+        struct join_address tokens[ROLES_MACHINES_MAX];
+        uint8_t mac[MAC_BYTES];
+    } welcome;
+};
+
+/* One that has connected, and how many bytes of its hello have come. */
+struct join_caller {
+    int fd;
+    size_t n;
+    uint64_t since_ns;
+    struct join_talk talk;
+};
+
+struct join_listener {
+    int fd, n;
+    struct join_caller callers[CALLERS_MAX];
 };
 
 static int n_prompt(const struct roles_setup *u)
@@ -35,168 +75,341 @@ static int n_token(const struct roles_setup *u)
     return u->spec.n[CLUSTER_TOKEN];
 }
 
-/* ---- the front ---- */
+/* ---- the greeting ---- */
 
-static int welcome(const struct roles_setup *u, int machine,
-                   const struct join_address *tokens)
+/* The MAC that is at `at` in the greeting. */
+static void mac_of(const struct roles_setup *u, const struct join_talk *t,
+                   const uint8_t *at, uint8_t out[MAC_BYTES])
 {
-    bool is_prompt = u->home[machine] == CLUSTER_PROMPT;
-    struct join_welcome w = {.magic = MAGIC,
-                             .index = is_prompt ? machine : machine - n_prompt(u),
-                             .n_prompt = n_prompt(u),
-                             .n_token = n_token(u)};
-    int fd = u->control[machine][0];
+    memset(out, 0, MAC_BYTES);
+    HMAC(EVP_sha256(), u->key, (int)u->n_key, (const uint8_t *)t,
+         (size_t)(at - (const uint8_t *)t), out, NULL);
+}
 
-    TRY(cluster_wire_write(fd, &w, sizeof(w)));
-    return is_prompt
-               ? cluster_wire_write(fd, tokens, (size_t)n_token(u) * sizeof(*tokens))
+static bool is_right(const struct roles_setup *u, const struct join_talk *t,
+                     const uint8_t *mac)
+{
+    uint8_t own[MAC_BYTES];
+
+    mac_of(u, t, mac, own);
+    return CRYPTO_memcmp(own, mac, MAC_BYTES) == 0;
+}
+
+static int draw(uint8_t nonce[MAC_BYTES])
+{
+    return getrandom(nonce, MAC_BYTES, 0) == MAC_BYTES
+               ? OK
+               : err_set(ERR_IO, "no random numbers: %m");
+}
+
+static int read_key(struct roles_setup *u)
+{
+    char *text;
+    size_t n;
+
+    if (!u->o.key_file)
+        return OK;
+    TRY(file_read(&text, &n, u->o.key_file, sizeof(u->key)));
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    memcpy(u->key, text, n);
+    u->n_key = n;
+    mem_free(text);
+    return n >= KEY_BYTES_MIN
+               ? OK
+               : err_set(ERR_ARG, "%s: a key of %zu bytes: expected %d at least",
+                         u->o.key_file, n, KEY_BYTES_MIN);
+}
+
+/* Without a key only processes of this host are accepted. */
+static int check_host(const struct roles_setup *u, int fd, bool other)
+{
+    char host[CLUSTER_TCP_HOST_BYTES];
+
+    TRY(cluster_tcp_host(fd, other, host));
+    if (u->n_key > 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0)
+        return OK;
+    return err_set(ERR_ARG, "%s: machines of other hosts need a key: --key-file", host);
+}
+
+static int take_caller(struct join_listener *l)
+{
+    struct join_caller *c = &l->callers[l->n];
+    int rc;
+
+    *c = (struct join_caller){.since_ns = clock_ns()};
+    TRY(cluster_tcp_accept(l->fd, &c->fd));
+    rc = draw(c->talk.challenge.nonce);
+    if (rc == OK)
+        rc = cluster_wire_write(c->fd, &c->talk.challenge, sizeof(c->talk.challenge));
+    if (rc == OK)
+        l->n++;
+    else
+        close(c->fd);
+    return rc;
+}
+
+/* 1: its hello is there and right; -1: it never will be. */
+static int read_hello(const struct roles_setup *u, struct join_caller *c)
+{
+    ssize_t n = recv(c->fd, (char *)&c->talk.hello + c->n, sizeof(c->talk.hello) - c->n,
+                     MSG_DONTWAIT);
+
+    c->n += n > 0 ? (size_t)n : 0;
+    if (c->n < sizeof(c->talk.hello))
+        return n == 0 || clock_ns() - c->since_ns > HELLO_NS ? -1 : 0;
+    return c->talk.hello.magic == MAGIC && is_right(u, &c->talk, c->talk.hello.mac) ? 1
+                                                                                    : -1;
+}
+
+/* Wait for the next that says hello and has the key. None waits for another, and one that is
+ * silent is closed. */
+static int next_hello(const struct roles_setup *u, struct join_listener *l,
+                      struct join_caller *out)
+{
+    struct pollfd fds[1 + CALLERS_MAX];
+
+    for (;;) {
+        fds[0] = (struct pollfd){.fd = l->n < CALLERS_MAX ? l->fd : -1, .events = POLLIN};
+        for (int i = 0; i < l->n; i++)
+            fds[1 + i] = (struct pollfd){.fd = l->callers[i].fd, .events = POLLIN};
+        (void)poll(fds, 1 + (nfds_t)l->n, 200);
+        if (fds[0].revents && take_caller(l) != OK)
+            err_clear(); /* it has gone */
+        for (int i = l->n - 1; i >= 0; i--) {
+            int there = read_hello(u, &l->callers[i]);
+
+            if (there == 0)
+                continue;
+            *out = l->callers[i];
+            l->callers[i] = l->callers[--l->n];
+            if (there > 0)
+                return OK;
+            log_warn("a connection that is not a machine's, or has another key, was "
+                     "closed");
+            close(out->fd);
+        }
+    }
+}
+
+static void close_listener(struct join_listener *l)
+{
+    for (int i = 0; i < l->n; i++)
+        close(l->callers[i].fd);
+    close(l->fd);
+}
+
+/* Answer a hello. */
+static int welcome(const struct roles_setup *u, int fd, struct join_talk *t)
+{
+    mac_of(u, t, t->welcome.mac, t->welcome.mac);
+    return cluster_wire_write(fd, &t->welcome, sizeof(t->welcome));
+}
+
+/* Connect and say hello; the welcome comes when all others are there. */
+static int greet(const struct roles_setup *u, int fd, struct join_talk *t)
+{
+    TRY(check_host(u, fd, true));
+    t->hello.magic = MAGIC;
+    t->hello.model = u->model_id;
+    TRY(draw(t->hello.nonce));
+    TRY(cluster_wire_read(fd, &t->challenge, sizeof(t->challenge)));
+    mac_of(u, t, t->hello.mac, t->hello.mac);
+    TRY(cluster_wire_write(fd, &t->hello, sizeof(t->hello)));
+    if (cluster_wire_read(fd, &t->welcome, sizeof(t->welcome)) != OK)
+        return err_set(ERR_STATE, "the other end does not want this machine: it has "
+                                  "another key, or went away");
+    if (!is_right(u, t, t->welcome.mac))
+        return err_set(ERR_FORMAT, "the other end did not say hello, or has another key");
+    t->welcome.refused[sizeof(t->welcome.refused) - 1] = 0;
+    roles_text_clean(t->welcome.refused);
+    return t->welcome.refused[0]
+               ? err_set(ERR_STATE, "the front refuses this machine: %s",
+                         t->welcome.refused)
                : OK;
 }
 
-/* One that says hello; others are turned away. Where ranks of MPI are machines, they have their
- * number already. */
-static int admit(struct roles_setup *u, int fd, int *n, struct join_address *tokens)
-{
-    struct join_hello h;
-    int machine;
+/* ---- the front ---- */
 
-    if (cluster_wire_read(fd, &h, sizeof(h)) != OK || h.magic != MAGIC) {
-        log_warn("a connection that is not a machine's was closed");
-        close(fd);
-        return OK;
+/* One that is missing, of the same model; others are refused. Where ranks of MPI are machines, they
+ * have their number already. */
+static void admit(struct roles_setup *u, struct join_caller *c, int *n,
+                  struct join_talk *talks)
+{
+    struct join_talk *t = &c->talk;
+    bool is_prompt = t->hello.is_prompt != 0;
+    int n_kind = is_prompt ? n_prompt(u) : n_token(u);
+    int index = t->hello.index >= 0 ? t->hello.index : n[!is_prompt];
+    int machine = (is_prompt ? 0 : n_prompt(u)) + index;
+
+    if (index >= n_kind || u->control[machine][0] >= 0)
+        snprintf(t->welcome.refused, sizeof(t->welcome.refused),
+                 "it has all %s machines already", is_prompt ? "prompt" : "token");
+    else if (t->hello.model != u->model_id)
+        snprintf(t->welcome.refused, sizeof(t->welcome.refused),
+                 "its model is %016llx, expected %016llx: weights, configuration or "
+                 "tokenizer differ",
+                 (unsigned long long)t->hello.model, (unsigned long long)u->model_id);
+    if (t->welcome.refused[0]) {
+        log_warn("a machine was refused: %s", t->welcome.refused);
+        if (welcome(u, c->fd, t) != OK)
+            err_clear();
+        close(c->fd);
+        return;
     }
-    machine = h.is_prompt ? n[0] : n_prompt(u) + n[1];
-    if (h.index >= 0)
-        machine = h.is_prompt ? h.index : n_prompt(u) + h.index;
-    else if (n[!h.is_prompt] >= (h.is_prompt ? n_prompt(u) : n_token(u)))
-        machine = -1;
-    if (machine < 0 || machine >= n_prompt(u) + n_token(u) ||
-        (u->home[machine] == CLUSTER_PROMPT) != (bool)h.is_prompt ||
-        u->control[machine][0] >= 0) {
-        log_warn("one %s machine too many was turned away",
-                 h.is_prompt ? "prompt" : "token");
-        close(fd);
-        return OK;
+    u->control[machine][0] = c->fd;
+    t->welcome.index = index;
+    talks[machine] = *t;
+    n[!is_prompt]++;
+}
+
+/* All are there: each learns where the token machines are. */
+static int welcome_all(struct roles_setup *u, struct join_talk *talks)
+{
+    struct join_address tokens[ROLES_MACHINES_MAX] = {{.port = 0}};
+    int all = n_prompt(u) + n_token(u);
+
+    for (int i = n_prompt(u); i < all; i++) {
+        TRY(cluster_tcp_host(u->control[i][0], true, tokens[i - n_prompt(u)].host));
+        tokens[i - n_prompt(u)].port = talks[i].hello.port;
     }
-    u->control[machine][0] = fd;
-    n[!h.is_prompt]++;
-    if (h.is_prompt)
-        return OK;
-    tokens[machine - n_prompt(u)].port = h.port;
-    return cluster_tcp_host(fd, true, tokens[machine - n_prompt(u)].host);
+    for (int i = 0; i < all; i++) {
+        talks[i].welcome.n_prompt = n_prompt(u);
+        talks[i].welcome.n_token = n_token(u);
+        memcpy(talks[i].welcome.tokens, tokens, sizeof(tokens));
+        TRY(welcome(u, u->control[i][0], &talks[i]));
+    }
+    return OK;
 }
 
 static int listen_front(const struct roles_setup *u, int *listener)
 {
     char host[CLUSTER_TCP_HOST_BYTES], port[16];
+    int rc;
 
-    if (u->o.machines) {
-        TRY(cluster_tcp_split(u->o.machines, host, port));
-        return cluster_tcp_listen(host, port, listener);
-    }
-    return cluster_tcp_listen(NULL, "0", listener);
+    if (!u->o.machines)
+        return cluster_tcp_listen(NULL, "0", listener);
+    TRY(cluster_tcp_split(u->o.machines, host, port));
+    TRY(cluster_tcp_listen(host, port, listener));
+    rc = check_host(u, *listener, false);
+    if (rc != OK)
+        close(*listener);
+    return rc == OK ? OK : err_prefix(rc, "machines");
 }
 
-/* Under mpirun ranks ask rank 0 for the address. */
-static int tell_address(const struct roles_setup *u, int listener)
+/* Under mpirun ranks ask rank 0 for the address, and for the key of this run. */
+struct join_rank {
+    struct join_address front;
+    uint8_t key[MAC_BYTES];
+};
+
+static int tell_address(struct roles_setup *u, int listener)
 {
-    struct join_address a = {.port = cluster_tcp_port(listener)};
+    struct join_rank a = {.front.port = cluster_tcp_port(listener)};
 
     if (!u->is_mpi)
         return OK;
-    if (gethostname(a.host, sizeof(a.host) - 1) != 0)
+    TRY(draw(a.key));
+    memcpy(u->key, a.key, sizeof(a.key));
+    u->n_key = sizeof(a.key);
+    if (gethostname(a.front.host, sizeof(a.front.host) - 1) != 0)
         return err_set(ERR_IO, "this host has no name: %m");
     return cluster_mpi_bcast(&a, sizeof(a));
 }
 
 int roles_join_wait(struct roles_setup *u)
 {
-    struct join_address tokens[ROLES_MACHINES_MAX] = {{.port = 0}};
-    int listener, fd, n[2] = {0, 0}, rc;
+    struct join_talk *talks = mem_new(MEM_OTHER, ROLES_MACHINES_ALL, sizeof(*talks));
+    struct join_listener *l = mem_new(MEM_OTHER, 1, sizeof(*l));
+    int n[2] = {0, 0}, rc = talks && l ? read_key(u) : ERR_NOMEM;
+    struct join_caller c;
 
-    TRY(listen_front(u, &listener));
-    rc = tell_address(u, listener);
+    if (rc == OK)
+        rc = listen_front(u, &l->fd);
+    if (rc != OK)
+        goto out;
+    rc = tell_address(u, l->fd);
     if (rc == OK && u->o.machines)
         log_info("waiting at %s for %d prompt and %d token machines", u->o.machines,
                  n_prompt(u), n_token(u));
     while (rc == OK && n[0] + n[1] < n_prompt(u) + n_token(u)) {
-        rc = cluster_tcp_accept(listener, &fd);
+        rc = next_hello(u, l, &c);
         if (rc == OK)
-            rc = admit(u, fd, n, tokens);
+            admit(u, &c, n, talks);
     }
-    close(listener);
-    for (int i = 0; i < n_prompt(u) + n_token(u) && rc == OK; i++)
-        rc = welcome(u, i, tokens);
+    close_listener(l);
+    if (rc == OK)
+        rc = welcome_all(u, talks);
+out:
+    mem_free(talks);
+    mem_free(l);
     return rc;
 }
 
 /* ---- a machine ---- */
 
-static int front_address(const struct roles_setup *u, char host[CLUSTER_TCP_HOST_BYTES],
+static int front_address(struct roles_setup *u, char host[CLUSTER_TCP_HOST_BYTES],
                          char port[16])
 {
-    struct join_address a;
+    struct join_rank a;
 
     if (!u->is_mpi)
         return cluster_tcp_split(u->o.front, host, port);
     TRY(cluster_mpi_bcast(&a, sizeof(a)));
-    snprintf(host, CLUSTER_TCP_HOST_BYTES, "%s", a.host);
-    snprintf(port, 16, "%d", a.port);
+    memcpy(u->key, a.key, sizeof(a.key));
+    u->n_key = sizeof(a.key);
+    snprintf(host, CLUSTER_TCP_HOST_BYTES, "%s", a.front.host);
+    snprintf(port, 16, "%d", a.front.port);
     return OK;
 }
 
-static int connect_links(struct roles_setup *u, int index, int control)
+static int connect_links(struct roles_setup *u, int index, struct join_address *tokens)
 {
-    struct join_address tokens[ROLES_MACHINES_MAX];
-    const struct join_hello h = {.magic = MAGIC, .is_prompt = 1, .index = index};
     char port[16];
 
-    TRY(cluster_wire_read(control, tokens, (size_t)n_token(u) * sizeof(tokens[0])));
     for (int t = 0; t < n_token(u); t++) {
+        int *fd = &u->link[index][n_prompt(u) + t][0];
+        struct join_talk talk = {.hello = {.is_prompt = 1, .index = index}};
+
         tokens[t].host[CLUSTER_TCP_HOST_BYTES - 1] = 0;
         snprintf(port, sizeof(port), "%d", tokens[t].port);
-        TRY(cluster_tcp_connect(tokens[t].host, port,
-                                &u->link[index][n_prompt(u) + t][0]));
-        TRY(cluster_wire_write(u->link[index][n_prompt(u) + t][0], &h, sizeof(h)));
+        TRY(cluster_tcp_connect(tokens[t].host, port, fd));
+        TRY(greet(u, *fd, &talk));
     }
     return OK;
 }
 
-static int accept_links(struct roles_setup *u, int index, int listener)
+static int accept_links(struct roles_setup *u, int index, struct join_listener *l)
 {
-    struct join_hello h;
-    int fd;
+    struct join_caller c;
 
-    for (int n = 0; n < n_prompt(u);) {
-        TRY(cluster_tcp_accept(listener, &fd));
-        if (cluster_wire_read(fd, &h, sizeof(h)) != OK || h.magic != MAGIC ||
-            h.index < 0 || h.index >= n_prompt(u) ||
-            u->link[h.index][n_prompt(u) + index][1] >= 0) {
-            log_warn("a connection that is not a prompt machine's was closed");
-            close(fd);
-            continue;
+    for (int n = 0; n < n_prompt(u); n++) {
+        int from;
+
+        TRY(next_hello(u, l, &c));
+        from = c.talk.hello.index;
+        if (from < 0 || from >= n_prompt(u) ||
+            u->link[from][n_prompt(u) + index][1] >= 0) {
+            close(c.fd);
+            return err_set(ERR_FORMAT, "a link with prompt machine %d", from);
         }
-        u->link[h.index][n_prompt(u) + index][1] = fd;
-        n++;
+        u->link[from][n_prompt(u) + index][1] = c.fd;
+        TRY(welcome(u, c.fd, &c.talk));
     }
     return OK;
 }
 
-static int read_welcome(struct roles_setup *u, int control, int *index)
+static int read_welcome(struct roles_setup *u, const struct join_talk *t, int *machine)
 {
-    struct join_welcome w;
+    int index = t->welcome.index, p = t->welcome.n_prompt, n = t->welcome.n_token;
 
-    if (cluster_wire_read(control, &w, sizeof(w)) != OK)
-        return err_set(ERR_STATE,
-                       "the front does not want this machine: it has others, or "
-                       "went away");
-    if (w.magic != MAGIC || w.n_prompt < 1 || w.n_prompt > ROLES_MACHINES_MAX ||
-        w.n_token < 1 || w.n_token > ROLES_MACHINES_MAX || w.index < 0 ||
-        w.index >= ROLES_MACHINES_MAX)
-        return err_set(ERR_FORMAT, "the front did not say hello");
-    *index = w.index;
-    u->spec.n[CLUSTER_PROMPT] = w.n_prompt;
-    u->spec.n[CLUSTER_TOKEN] = w.n_token;
+    if (p < 1 || p > ROLES_MACHINES_MAX || n < 1 || n > ROLES_MACHINES_MAX || index < 0 ||
+        index >= (t->hello.is_prompt ? p : n))
+        return err_set(ERR_FORMAT, "the front made this machine %d of %d and %d", index,
+                       p, n);
+    *machine = t->hello.is_prompt ? index : p + index;
+    u->spec.n[CLUSTER_PROMPT] = p;
+    u->spec.n[CLUSTER_TOKEN] = n;
     u->spec.n[CLUSTER_MIXED] = 0;
     roles_setup_number(u);
     return OK;
@@ -204,30 +417,37 @@ static int read_welcome(struct roles_setup *u, int control, int *index)
 
 int roles_join(struct roles_setup *u, bool is_prompt, int *machine)
 {
-    struct join_hello h = {.magic = MAGIC, .is_prompt = is_prompt, .index = u->mpi_index};
+    struct join_talk t = {.hello = {.is_prompt = is_prompt, .index = u->mpi_index}};
+    struct join_listener *l = mem_new(MEM_OTHER, 1, sizeof(*l));
     char host[CLUSTER_TCP_HOST_BYTES], port[16];
-    int control, listener = -1, rc;
+    int control = -1, rc = l ? read_key(u) : ERR_NOMEM;
 
-    TRY(front_address(u, host, port));
-    TRY(cluster_tcp_connect(host, port, &control));
-    rc = cluster_tcp_host(control, false, host);
-    if (rc == OK && !is_prompt)
-        rc = cluster_tcp_listen(host, "0", &listener);
-    if (rc == OK && !is_prompt)
-        h.port = cluster_tcp_port(listener);
+    if (l)
+        l->fd = -1;
     if (rc == OK)
-        rc = cluster_wire_write(control, &h, sizeof(h));
+        rc = front_address(u, host, port);
     if (rc == OK)
-        rc = read_welcome(u, control, machine);
+        rc = cluster_tcp_connect(host, port, &control);
     if (rc == OK)
-        rc = is_prompt ? connect_links(u, *machine, control)
-                       : accept_links(u, *machine, listener);
-    if (listener >= 0)
-        close(listener);
+        rc = cluster_tcp_host(control, false, host);
     if (rc == OK && !is_prompt)
-        *machine += n_prompt(u);
+        rc = cluster_tcp_listen(host, "0", &l->fd);
+    if (rc == OK && !is_prompt)
+        t.hello.port = cluster_tcp_port(l->fd);
+    if (rc == OK)
+        rc = greet(u, control, &t);
+    if (rc == OK)
+        rc = read_welcome(u, &t, machine);
+    if (rc == OK)
+        rc = is_prompt ? connect_links(u, *machine, t.welcome.tokens)
+                       : accept_links(u, *machine - n_prompt(u), l);
+    if (l && l->fd >= 0)
+        close_listener(l);
+    mem_free(l);
     if (rc == OK)
         u->control[*machine][1] = control;
+    else if (control >= 0)
+        close(control);
     return rc;
 }
 
@@ -284,6 +504,18 @@ int roles_open_mpi(struct roles_setup *u)
     return OK;
 }
 
+static int read_identity(struct roles_setup *u, const struct serve_opts *engine)
+{
+    struct serve head = {0};
+    int rc = serve_init(&head, NULL, engine);
+
+    if (rc == OK)
+        rc = serve_open_head(&head);
+    u->model_id = head.identity;
+    serve_fini(&head);
+    return rc;
+}
+
 static int join_and_serve(struct roles_setup *u, const struct serve_opts *engine)
 {
     const struct roles_opts *o = &u->o;
@@ -295,6 +527,7 @@ static int join_and_serve(struct roles_setup *u, const struct serve_opts *engine
     TRY(roles_setup_parse(u, o->role == ROLES_AS_FRONT ? o->roles : "prompt=1,token=1",
                           engine));
     TRY(roles_check_joining(u));
+    TRY(read_identity(u, engine));
     if (o->role == ROLES_AS_FRONT)
         TRY(roles_open_mpi(u));
     if (u->is_mpi)

@@ -1,10 +1,11 @@
 /* roles/join.h - machines that were not started by the front: they connect to it, over TCP or under
  * mpirun, and to each other.
  *
- * A machine announces its kind and its address; when all are there the front sends each its number
- * and, if it is a prompt machine, where the token machines are; it connects to them. From then on
- * control and links are as between processes of one host. There is no encryption and no password:
- * for networks whose hosts trust each other. */
+ * A machine announces its kind, its address and its model; when all are there the front sends
+ * each its number and where the token machines are; prompt machines connect to them. From then on
+ * control and links are as between processes of one host. Both ends of each connection prove by
+ * HMAC that they have the key of --key-file; without one both are on this host. Nothing that
+ * follows is encrypted or signed. */
 #ifndef ROLES_JOIN_H
 #define ROLES_JOIN_H
 

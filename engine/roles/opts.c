@@ -56,9 +56,13 @@ const struct opt_row roles_opt_table[] = {
             .max = 1e6),
     OPT_ROW(STR, machines, NULL,
             "Wait here for machines that connect, by --role, instead of starting them. "
-            "Anyone "
-            "who reaches this address can be one.",
+            "Without --key-file only for those of this host.",
             .unit = "HOST:PORT"),
+    OPT_ROW(STR, key_file, NULL,
+            "File with the key, at least 16 bytes, by which --machines and --front know "
+            "each other. Nothing is encrypted: between hosts that do not trust their "
+            "network use WireGuard or SSH.",
+            .unit = "FILE"),
     OPT_ROW(
         ENUM, role, "front",
         "prompt, token: be a machine of this kind, for the front of --front. Transport "

@@ -34,6 +34,7 @@ struct roles_opts {
     /* Machines on other hosts, or started by hand: where the front waits for them; or, of such a
      * machine, its kind and where the front is. HOST:PORT. Under mpirun none of these is needed. */
     char *machines, *front;
+    char *key_file; /* the key of both; NULL: only within this host */
     int role;
     int64_t prompt_threshold_tok,
         token_threshold_seqs; /* 0: none, and no machine moves */

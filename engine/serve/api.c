@@ -53,6 +53,7 @@ int serve_open_head(struct serve *s)
     TRY(format_open(&f, s->o.model));
     s->config = f->config;
     rc = serve_open_tok(s, f->format);
+    s->identity = format_identity(f) ^ (s->tok ? tok_identity(s->tok) : 0);
     format_close(&f);
     return rc;
 }

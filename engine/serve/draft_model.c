@@ -21,6 +21,23 @@ struct draft_model {
     atomic_llong bytes; /* that its steps had to read */
 };
 
+/* Where the draft model has one: an id is the same text to both. */
+static int check_tokenizer(const struct tok *t, const char *path)
+{
+    struct tok *own;
+    bool same;
+
+    if (tok_open(&own, path, NULL) != OK) {
+        err_clear();
+        return OK;
+    }
+    same = tok_identity(own) == tok_identity(t);
+    tok_close(&own);
+    return same ? OK
+                : err_set(ERR_ARG, "%s: its tokens have other texts than the model's",
+                          path);
+}
+
 static int open_model(struct draft_model *d, struct serve_engine *s, const char *path)
 {
     struct model_opts mo = {.weight_type = KERN_N_TYPES,
@@ -39,6 +56,8 @@ static int open_model(struct draft_model *d, struct serve_engine *s, const char 
                      path, vocab, f->config.vocab);
     if (f->config.max_tok < mo.max_tok) /* beyond that it does not guess */
         mo.max_tok = f->config.max_tok;
+    if (rc == OK && s->api.tok && !s->api.o.tokenizer)
+        rc = check_tokenizer(s->api.tok, path);
     if (rc == OK)
         rc = model_open(&d->model, f, s->team, &mo);
     format_close(&f);

@@ -443,10 +443,10 @@ static int open_engine(struct serve_engine *s, const struct serve_opts *o,
     TRY(open_steps(s, how));
     TRY(serve_requests_open(s));
     loaded(s, SERVE_LOAD_kv);
-    TRY(serve_draft_open(s));
-    loaded(s, SERVE_LOAD_weights);
     TRY(serve_open_tok(&s->api, s->model_format));
     loaded(s, SERVE_LOAD_tokenizer);
+    TRY(serve_draft_open(s));
+    loaded(s, SERVE_LOAD_weights);
     TRY(open_processes(s));
     phases[0] = s->prefill;
     phases[1] = s->decode;

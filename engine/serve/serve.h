@@ -183,6 +183,7 @@ struct serve {
     struct serve_opts o;         /* a copy that owns its strings */
     struct model_config config;  /* of the model */
     struct tok *tok;             /* NULL: there is no tokenizer */
+    uint64_t identity;           /* of model and tokenizer, by serve_open_head() */
     int32_t stops[TOK_STOP_MAX]; /* the tokenizer's; the model has its own */
     int n_stop;
     int64_t
@@ -344,7 +345,7 @@ void serve_fini(struct serve *s);
 /* Open the tokenizer that the options ask for, which must open, or the model's own, which may be
  * missing: ids still work. s->config is set. `format`: of the model's file. */
 MUST int serve_open_tok(struct serve *s, const char *format);
-/* Read s->config from the model's file and open the tokenizer. */
+/* Read s->config and s->identity from the model's file and open the tokenizer. */
 MUST int serve_open_head(struct serve *s);
 /* Whether a request is one that serve_submit() takes. ERR_ARG, ERR_LIMIT, ERR_UNSUPPORTED. */
 MUST int serve_check_request(const struct serve *s, const struct serve_request *r);

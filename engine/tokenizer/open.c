@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/file_map.h"
+#include "base/hash_stream.h"
 
 /* ---- tiktoken rank files: one "base64-of-token rank" a line ----
  *
@@ -420,4 +421,16 @@ int tok_piece(const struct tok *t, int32_t id, bool special, const char **s, siz
         *n = t->span[id].n;
     }
     return OK;
+}
+
+uint64_t tok_identity(const struct tok *t)
+{
+    struct hash_stream h;
+
+    hash_stream_init(&h);
+    for (int i = 0; i < t->n_vocab; i++) {
+        hash_stream_add(&h, &t->span[i].n, sizeof(t->span[i].n));
+        hash_stream_add(&h, t->bytes + t->span[i].at, t->span[i].n);
+    }
+    return hash_stream_end(&h);
 }

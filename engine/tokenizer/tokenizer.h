@@ -74,6 +74,9 @@ MUST int tok_encode_parts(const struct tok *t, const char *text,
 MUST int tok_piece(const struct tok *t, int32_t id, bool special, const char **s,
                    size_t *n);
 
+/* A hash of the texts of all tokens. */
+uint64_t tok_identity(const struct tok *t);
+
 /* A stream decoder: put tokens in, take out only whole UTF-8 sequences. Invalid bytes
  * come out as U+FFFD once it is certain that they stay invalid. */
 struct tok_stream {

@@ -312,3 +312,150 @@ TEST(ends_that_differ)
     pthread_cond_destroy(&b.changed);
     pthread_mutex_destroy(&b.lock);
 }
+
+/* ---- any field of any message has any value, under a right checksum ---- */
+
+#define N_MUTANTS 1000
+
+static uint64_t any_value(struct rng *r, uint64_t old)
+{
+    static const uint64_t extremes[] = {
+        0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, INT32_MAX, UINT32_MAX, 1 << 20};
+
+    switch (rng_below(r, 4)) {
+    case 0:
+        return extremes[rng_below(r, sizeof(extremes) / sizeof(extremes[0]))];
+    case 1:
+        return old + (rng_below(r, 2) ? 1 : UINT64_MAX);
+    case 2:
+        return old ^ (UINT64_C(1) << rng_below(r, 64));
+    default:
+        return rng_u64(r);
+    }
+}
+
+/* One of n words of `bytes` bytes. */
+static void mutate_word(struct rng *r, void *at, size_t n, size_t bytes)
+{
+    char *word = (char *)at + bytes * rng_below(r, n);
+    uint64_t v = 0;
+
+    memcpy(&v, word, bytes);
+    v = any_value(r, v);
+    memcpy(word, &v, bytes);
+}
+
+static void mutate_message(struct rng *r, struct cluster_message *m)
+{
+    /* type; from the transfer's number on all but the checksum */
+    if (rng_below(r, 6) == 0)
+        m->type = (uint32_t)any_value(r, m->type);
+    else
+        mutate_word(r, &m->transfer,
+                    (offsetof(struct cluster_message, n_more) -
+                     offsetof(struct cluster_message, transfer)) /
+                        4,
+                    4);
+}
+
+/* The receiver takes what is right, or drops it, or says what is wrong. */
+TEST(mutants_of_pieces)
+{
+    int n_arrived = 0;
+
+    for (int i = 0; i < N_MUTANTS; i++) {
+        char bytes[2 * 2 * 24 * 20];
+        int at = i % 4, fd;
+        struct hash_stream h;
+        struct both b;
+        struct rng r;
+
+        rng_init(&r, test_seed() + (uint64_t)i, "pieces");
+        fd = open_raw_sender(&b);
+        memset(bytes, 7, sizeof(bytes));
+        hash_stream_init(&h);
+        hash_stream_add(&h, bytes, sizeof(bytes));
+        for (int k = 0; k < 4; k++) {
+            struct cluster_message m = {.type = k < 3 ? CLUSTER_PIECE : CLUSTER_END,
+                                        .transfer = b.all[0].transfer,
+                                        .layer = k < 3 ? k : 0,
+                                        .first_id = 3,
+                                        .hi = k < 3 ? 20 : 0,
+                                        .has_hash = k < 3,
+                                        .hash = k < 3 ? hash_stream_end(&h) : 0};
+
+            if (k == at)
+                mutate_message(&r, &m);
+            (void)!cluster_message_write(fd, &m, NULL);
+            if (k < 3)
+                (void)!cluster_wire_write(fd, bytes, sizeof(bytes));
+        }
+        shutdown(fd, SHUT_WR);
+        wait_for_count(&b, &b.n_failed_receives);
+        n_arrived += b.all[0].got == ARRIVED;
+        close(fd);
+        close_both(&b);
+    }
+    assert_true(n_arrived > 0 && n_arrived < N_MUTANTS / 2);
+}
+
+static void drop_offer(void *ctx, uint64_t transfer, int64_t n_tok, int64_t tag)
+{
+    struct both *b = ctx;
+
+    (void)n_tok, (void)tag;
+    cluster_sender_drop(b->sender, transfer);
+}
+
+static void on_any_end(void *ctx, uint64_t transfer, int rc)
+{
+    (void)ctx, (void)transfer, (void)rc;
+}
+
+/* Nor does the sender believe an offer. */
+TEST(mutants_of_offers)
+{
+    struct kv_pool *pool = open_pool("paged", 16);
+    struct kv_slot slot;
+
+    assert_ok(kv_reserve(pool, &(struct kv_need){.prompt_tok = 20}, &slot));
+    for (int i = 0; i < N_MUTANTS; i++) {
+        struct cluster_message m = {
+            .type = CLUSTER_OFFER, .transfer = 1, .hi = 20, .tag = 1020};
+        struct hello hello = {.transport = "shm", .pool = pool};
+        struct cluster_sender_opts so;
+        struct cluster_layout *l;
+        struct both b;
+        struct rng r;
+        pthread_t t;
+        size_t bytes;
+        int fd[2];
+
+        rng_init(&r, test_seed() + (uint64_t)i, "offers");
+        begin(&b);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+        so = sender_opts(&b, "shm", fd[0]);
+        so.on_offer = drop_offer;
+        so.on_end = on_any_end;
+        assert_ok(cluster_layout_pack((void **)&l, &bytes, &slot, 20, pool));
+        hello.fd = fd[1];
+        assert_int_equal(pthread_create(&t, NULL, say_hello, &hello), 0);
+        assert_ok(cluster_sender_open(&b.sender, &so));
+        pthread_join(t, NULL);
+        m.n_more = (uint32_t)bytes;
+        if (i % 2)
+            mutate_message(&r, &m);
+        else
+            mutate_word(&r, l, bytes / 4, 4);
+        (void)!cluster_message_write(fd[1], &m, l);
+        shutdown(fd[1], SHUT_WR);
+        wait_for_count(&b, &b.n_failed_sends);
+        cluster_sender_close(&b.sender);
+        close(fd[1]);
+        mem_free(l);
+        pthread_cond_destroy(&b.changed);
+        pthread_mutex_destroy(&b.lock);
+    }
+    kv_release(pool, &slot);
+    kv_pool_close(&pool);
+}

@@ -43,10 +43,14 @@ struct fake_pending {
 struct fake_machine {
     bool is_prompt;
     int port, vocab;
+    uint64_t model_id;
+    char *key_file;        /* NULL: none */
     fake_change_fn change; /* NULL: none */
     void *ctx;
 
     pthread_t thread;
+    int rc; /* of joining, and why it failed */
+    char why[300];
     struct roles_setup u;
     int index, n_sent;
     int64_t end_id;
@@ -157,10 +161,15 @@ static inline void *fake_main(void *arg)
     int64_t id;
 
     snprintf(front, sizeof(front), "127.0.0.1:%d", m->port);
-    m->u = (struct roles_setup){.is_joined = true, .mpi_index = -1, .o.front = front};
+    m->u = (struct roles_setup){.is_joined = true,
+                                .mpi_index = -1,
+                                .model_id = m->model_id,
+                                .o = {.front = front, .key_file = m->key_file}};
     memset(m->u.control, -1, sizeof(m->u.control));
     memset(m->u.link, -1, sizeof(m->u.link));
-    if (roles_join(&m->u, m->is_prompt, &m->index) != OK)
+    m->rc = roles_join(&m->u, m->is_prompt, &m->index);
+    snprintf(m->why, sizeof(m->why), "%.299s", m->rc == OK ? "" : err_msg());
+    if (m->rc != OK)
         return NULL;
     fake_say(m, (struct roles_message){.type = ROLES_READY, .id = FAKE_IDS_MAX}, NULL);
     for (bool on = true; on;) {
@@ -234,6 +243,9 @@ static inline int fake_port(void)
 struct world {
     struct fake_machine fakes[N_FAKES]; /* two of each kind */
     struct serve *s;
+    char *key_file;
+    /* Called when the front listens; whether the fakes come now. NULL: they do. */
+    bool (*before)(struct world *w, int port);
 };
 static struct world *listening; /* whose front begins to listen */
 
@@ -242,8 +254,21 @@ static inline void on_line(void *ctx, enum log_level level, const char *line)
     (void)ctx, (void)level;
     if (!strstr(line, "waiting at"))
         return;
+    if (listening->before && !listening->before(listening, listening->fakes[0].port))
+        return;
     for (int i = 0; i < N_FAKES; i++)
         fake_start(&listening->fakes[i]);
+}
+
+/* Of the front's model. */
+static inline uint64_t fake_identity(const struct serve_opts *o)
+{
+    struct serve head = {0};
+
+    assert_ok(serve_init(&head, NULL, o));
+    assert_ok(serve_open_head(&head));
+    serve_fini(&head);
+    return head.identity;
 }
 
 static inline void open_world(struct world *w)
@@ -256,10 +281,14 @@ static inline void open_world(struct world *w)
     snprintf(at, sizeof(at), "127.0.0.1:%d", port);
     assert_ok(opt_set(roles_opt_table, &o, "machines", at, "test"));
     assert_ok(opt_set(roles_opt_table, &o, "transport", "socket", "test"));
+    if (w->key_file)
+        assert_ok(opt_set(roles_opt_table, &o, "key_file", w->key_file, "test"));
     for (int i = 0; i < N_FAKES; i++) {
         w->fakes[i].is_prompt = i < 2;
         w->fakes[i].port = port;
         w->fakes[i].vocab = FAKE_VOCAB;
+        w->fakes[i].model_id = fake_identity(&so);
+        w->fakes[i].key_file = w->key_file;
     }
     listening = w;
     log_set_sink(on_line, NULL);

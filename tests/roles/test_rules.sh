@@ -3,7 +3,8 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests roles/test_roles roles/test_machines_end roles/test_spec roles/test_peers
+need_tests roles/test_roles roles/test_machines_end roles/test_spec roles/test_peers \
+    roles/test_join roles/test_machine
 
 t=roles/test_roles
 m=engine/roles/machine.c
@@ -25,4 +26,12 @@ breaks "a message may change on its way" engine/roles/control.c 's/if (m->hash !
 breaks "the first token is not compared" $p 's/q->arrived == first/true/' roles/test_peers first_tokens_are_compared
 breaks "an answer that is lost is waited for" $p 's/st->n_open == 0 ? f->requests : NULL/NULL/' \
     roles/test_peers a_lost_answer_is_computed_again
+breaks "a hand-off that fails keeps its memory" $m \
+    '/serve_arrived/,/else/s/release(e, err_msg());/e->transfer = NO_TRANSFER;/' \
+    roles/test_machine whatever_goes_wrong_the_next_request_goes_on
+breaks "a machine whose front is not one ends as if all were well" $m 's/return m->rc == OK ||.*/return OK;/' \
+    roles/test_machine a_front_that_breaks_the_protocol_is_named
+j=engine/roles/join.c
+breaks "any key will do" $j 's/return CRYPTO_memcmp.*/return true;/' roles/test_join only_machines_with_the_key_join
+breaks "any model of the shape will do" $j 's/t->hello.model != u->model_id/false/' roles/test_join another_model_is_refused
 finish_broken

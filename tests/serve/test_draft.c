@@ -5,6 +5,7 @@
 #include "kv/alloc.h"
 #include "serve/draft.h"
 #include "tests/serve/tiny.h"
+#include "tests/support/tiny_model.h"
 
 enum { N = 5 };
 
@@ -356,3 +357,28 @@ TEST(what_cannot_draft_is_refused)
 }
 
 TEST_GROUP(make, NULL);
+
+/* Its ids are as many, but one of them is another text. */
+TEST(other_tokens_are_refused)
+{
+    struct serve_opts o;
+    struct serve *s;
+    char path[600], *bytes, *at;
+    size_t n;
+
+    assert_ok(file_read(&bytes, &n, tiny_model(KERN_F32), 1 << 24));
+    at = memmem(bytes, n, "</s>", 4);
+    assert_non_null(at);
+    at[1] = '-';
+    snprintf(path, sizeof(path), "%s/other_tokens.gguf", test_dir());
+    test_write(path, bytes, n);
+    mem_free(bytes);
+    o = opts(path, 4);
+    o.model = NULL; /* it is lent */
+    set(&o, "model", tiny_model(KERN_F32));
+    assert_err(serve_open(&s, &o), ERR_ARG, "its tokens have other texts");
+    set(&o, "draft", tiny_model(KERN_F32));
+    assert_ok(serve_open(&s, &o));
+    serve_close(&s);
+    opt_free(serve_opt_table, &o);
+}

@@ -9,7 +9,7 @@ broken_jobs=${JOBS:-$(nproc)}
 [ -z "${SAN:-}" ] || { skip "broken rules" "they are not broken with a sanitizer"; finish; }
 [ -z "${COVERAGE:-}" ] || { skip "broken rules" "they are not broken with counters"; finish; }
 # shellcheck disable=SC2046
-broken_libs="$(pkg-config --libs hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib liblzma papi \
+broken_libs="$(pkg-config --libs hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib liblzma libcrypto papi \
     libcurl cmocka) -lcmark-gfm -lcmark-gfm-extensions -lsde -lm -lpthread"
 ar rcs "$dir/support.a" "$build"/obj/tests/support/*.o
 

@@ -1,0 +1,48 @@
+/* What tells a model from another one of the same shape. */
+#include "base/hash_stream.h"
+#include "format/format.h"
+
+#define SAMPLES      4 /* of a tensor, the first and the last bytes included */
+#define SAMPLE_BYTES 64
+
+static void add_tensor(struct hash_stream *h, const struct format_tensor *t)
+{
+    const int64_t shape[] = {t->type, t->rows, t->cols, t->planes};
+    size_t bytes = (size_t)t->rows * kern_type_size(t->type, t->cols);
+
+    if (!t->data)
+        return;
+    hash_stream_add(h, shape, sizeof(shape));
+    for (size_t i = 0; i < SAMPLES; i++) {
+        size_t n = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
+
+        hash_stream_add(h, (const char *)t->data + (bytes - n) * i / (SAMPLES - 1), n);
+    }
+}
+
+uint64_t format_identity(const struct format_file *f)
+{
+    const struct model_config *c = &f->config;
+    const int64_t counts[] = {
+        c->dim,    c->n_layers, c->n_heads,       c->n_kv_heads,      c->head_dim,
+        c->vocab,  c->hidden,   c->n_experts,     c->n_active,        c->norm_topk,
+        c->tied,   c->qkv_bias, c->expert_hidden, c->activation,      c->qk_norm,
+        c->bos_id, c->eos_id,   c->n_stop,        f->rope_interleaved};
+    const float reals[] = {c->norm_eps, c->rope_theta};
+    struct hash_stream h;
+
+    hash_stream_init(&h);
+    hash_stream_add(&h, counts, sizeof(counts));
+    hash_stream_add(&h, reals, sizeof(reals));
+    hash_stream_add(&h, c->rope_factor, sizeof(float) * (size_t)(c->head_dim / 2));
+    hash_stream_add(&h, c->stop_ids, sizeof(c->stop_ids[0]) * (size_t)c->n_stop);
+    for (int r = 0; r < FORMAT_ATTN_NORM; r++)
+        add_tensor(&h, &f->global[r]);
+    for (int l = 0; l < c->n_layers; l++)
+        for (int r = FORMAT_ATTN_NORM; r < FORMAT_N_ROLES; r++)
+            add_tensor(&h, format_layer_tensor(f, l, (enum format_role)r));
+    for (int i = 0; f->expert && i < c->n_layers * c->n_experts; i++)
+        for (int r = 0; r < FORMAT_N_EXPERT_ROLES; r++)
+            add_tensor(&h, &f->expert[i][r]);
+    return hash_stream_end(&h);
+}
