@@ -1,5 +1,6 @@
 """What the tests of `sandwich serve` share: starting the server on a free port, talking to it
 over sockets of the standard library, and a report of checks in TAP."""
+import atexit
 import hashlib
 import http.client
 import json
@@ -20,6 +21,7 @@ class Server:
         self.process = subprocess.Popen(
             [*launcher, sandwich, "serve", "--model", model, "--port", "0", "--no-pin", *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        atexit.register(self.process.terminate)  # no server outlives its test
         line = self.process.stdout.readline()
         if not line.strip().isdigit():
             raise RuntimeError("no port: %r, %s" % (line, self.process.stderr.read()))
