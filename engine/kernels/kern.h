@@ -66,7 +66,10 @@ static inline bool kern_type_quantised(enum kern_type t)
 
 /* The precision of a variant. Each allows what those before it allow.
  * KERN_EXACT: f32 activations, f32 sums.
- * KERN_RELAXED: an error no larger than rounding the activations to bf16 would make.
+ * KERN_RELAXED: factors may be rounded to bf16: activations and, in attention, queries, keys,
+ * values and weights of the softmax. A GEMM errs no more than rounding its activations to bf16
+ * would make it (tests/kernels/test_error.c); a model errs 1.01 to 1.07 times as much, as
+ * attention adds its own.
  * KERN_A8: where the weights are quantised, activations of 8 bits with a scale for each 32
  * along K, or for the row where the weights of a column share theirs (KERN_W4C); or activations and
  * weights rounded to bf16, which errs less. */
