@@ -274,7 +274,7 @@ docs: all
 	$(Q)BUILD=$(BUILD) sh tests/support/docs.sh
 	$(Q)sh tests/support/figures.sh $(BUILD)/published-figures >$(BUILD)/figures.sha256
 	$(Q)mv $(BUILD)/figures.sha256 results/published/figures.sha256
-	$(Q)sh tests/support/gallery.sh $(BUILD)/published-figures
+	$(Q)BUILD=$(BUILD) sh tests/support/gallery.sh $(BUILD)/published-figures
 artifact: all
 	$(Q)$(BUILD)/testbed artifact --budget $(or $(BUDGET),120m) $(ARGS)
 figures:

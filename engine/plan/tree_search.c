@@ -60,6 +60,13 @@ const struct opt_row plan_tree_search_opt_table[] = {
     OPT_ROW(INT, seed, "1", "Seed of all random draws.", .min = 0, .max = 9e15),
     {0}};
 
+void plan_tree_search_as_paper(struct plan_tree_search_opts *o)
+{
+    o->traversal = PLAN_PAPER;
+    o->margin = 0;
+    o->uneven = false;
+}
+
 /* ---- exploration: the trees of the closure, and those that remove() makes of each ---- */
 
 struct explorer {

@@ -12,16 +12,15 @@
  * discarded. How many, and compared with what, it does not say. Here that is the option
  * `patience`: a group ends when that many of its configurations in a row are not faster than
  * the fastest of all so far. Its other configurations are then not measured, and those that were
- * are not candidates, except for the fastest of all. It is off by default, since a discarded
- * group may hold the best configuration: topo_hidden_truth measures how often.
+ * are not candidates, except for the fastest of all. It is off by default.
  *
  * Deviations from the paper. Its traversal is topological: a tree that is not faster than all
  * of its parents is discarded with all of its descendants, even those that another parent
- * reaches. Here a tree is compared with the parent that it was reached from first, since the
- * strict rule loses optima that only two removes together reach; the option `traversal` is
- * `paper` for the strict one. `uneven` adds plans that no tree has, which the paper's search
- * lacks (uneven.c). topo_hidden_truth has the paper's search, with `traversal` and
- * `patience` as it says and without `uneven`, next to this one.
+ * reaches. Here a tree is compared with the parent that it was reached from first; the option
+ * `traversal` is `paper` for the strict rule. In the paper any improvement counts, here one of
+ * `margin` times the noise. `uneven` adds plans that no tree has, which the paper's search
+ * lacks (uneven.c). plan_tree_search_as_paper() sets what the paper says, next to which
+ * topo_hidden_truth has the search.
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_H
 #define PLAN_TREE_SEARCH_H
@@ -60,6 +59,9 @@ struct plan_tree_search_opts {
 };
 /* The defaults are the whole method. */
 extern const struct opt_row plan_tree_search_opt_table[];
+/* Make these the options of the search as the paper prints it: its traversal, any improvement
+ * counts, trees alone. `patience` stays as it is, since the paper prints no value of it. */
+void plan_tree_search_as_paper(struct plan_tree_search_opts *o);
 
 /* One of the best configurations. */
 struct plan_candidate {

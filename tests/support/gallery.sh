@@ -8,6 +8,11 @@ FIGURES=$1 "$python" paper-figs/lib/coverage.py >"$1/log" 2>&1 || {
     cat "$1/log" >&2
     exit 1
 }
+"${BUILD:-build}/testbed" check --published --assumptions --json >"$1/assumptions.json"
+FIGURES=$1 "$python" paper-figs/lib/assumption_matrix.py "$1/assumptions.json" >"$1/log" 2>&1 || {
+    cat "$1/log" >&2
+    exit 1
+}
 status=0
 for kept in paper-figs/gallery/*.svg; do
     drawn=$1/${kept##*/}

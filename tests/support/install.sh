@@ -17,8 +17,9 @@ done
 for data in experiments/*.json baselines/systems/*.json engine/simulate/machines/*.json \
     engine/simulate/machines/params/*.json engine/cluster/machines/*.json \
     characterize/counters/events/*.json \
-    datasets/fits/*.json datasets/topologies/* results/reference/* results/claims.json \
-    results/coverage.json results/findings.json paper-figs/*.py paper-figs/lib/*.py CITATION.cff; do
+    datasets/fits/*.json datasets/topologies/* results/reference/* results/assumptions.json \
+    results/claims.json results/coverage.json results/findings.json paper-figs/*.py \
+    paper-figs/lib/*.py CITATION.cff; do
     install -D -m 644 "$data" "$share/$data"
 done
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/process.h"
+#include "experiments/report/assumptions.h"
 #include "experiments/report/claim_null.h"
 #include "experiments/report/claims.h"
 #include "experiments/record/head.h"
@@ -19,7 +20,7 @@
 #define STATUS_FAILED 4
 
 struct check_opts {
-    bool run, quiet, published, null;
+    bool run, quiet, published, null, assumptions, json;
     char *claims;
 };
 
@@ -35,6 +36,10 @@ static const struct opt_row table[] = {
         BOOL, null, "false",
         "For each rule print how often chance passes it: where nothing differs but for "
         "noise, where effects are of any size, and with the record's numbers exchanged."),
+    OPT_ROW(BOOL, assumptions, "false",
+            "Print what the papers leave open, and each claim's verdict in every setting "
+            "of it that was tried (results/assumptions.json)."),
+    OPT_ROW(BOOL, json, "false", "With --assumptions: print the matrix as JSON."),
     OPT_ROW(STR, claims, NULL,
             "List of claims. Default: results/claims.json, which comes with the program.",
             .unit = "FILE"),
@@ -281,6 +286,41 @@ static int check_claims(struct check *k, const struct verb_words *w)
     return json_object_size(k->reasons) ? VERB_INVALID : status;
 }
 
+static const json_t *record_of(void *ctx, const char *experiment)
+{
+    const struct check *k = ctx;
+    const json_t *record;
+
+    read_record(ctx, experiment);
+    record = json_object_get(k->records, experiment);
+    return json_is_object(record) ? record : NULL;
+}
+
+/* Returns the exit status. */
+static int print_assumptions(struct check *k, bool as_json)
+{
+    json_t *list = NULL, *matrix = NULL;
+    struct text page = {0};
+    char path[PATH_MAX];
+    int status = PROGRAM_OK;
+
+    home_find(path, sizeof(path), "results/assumptions.json");
+    if (assumptions_read(&list, path, &k->claims) == OK) {
+        matrix = assumptions_judge(list, &k->claims, record_of, k);
+        if (as_json)
+            json_dumpf(matrix, stdout, JSON_INDENT(1));
+        else
+            assumptions_print(&page, matrix);
+        printf("%.*s", (int)page.n, page.n ? page.p : "\n");
+    } else {
+        status = verb_fail(PROGRAM_USAGE);
+    }
+    text_fini(&page);
+    json_decref(matrix);
+    json_decref(list);
+    return status;
+}
+
 static int check(const struct verb_words *w)
 {
     const struct check_opts *o = w->opts;
@@ -299,7 +339,9 @@ static int check(const struct verb_words *w)
         rc = err_set(ERR_ARG, "--run makes records, --published judges those that come "
                               "with the program: expected one of the two");
     process_at_signal(run_resume_report);
-    status = rc == OK ? check_claims(&k, w) : verb_fail(PROGRAM_USAGE);
+    status = rc != OK         ? verb_fail(PROGRAM_USAGE)
+             : o->assumptions ? print_assumptions(&k, o->json)
+                              : check_claims(&k, w);
     text_fini(&k.failed);
     json_decref(k.records);
     json_decref(k.reasons);
@@ -326,6 +368,7 @@ const struct verb verb_check = {
          "  testbed check fig03a_core_removal MNN-LLM\n"
          "  testbed check --published\n"
          "  testbed check --published --null\n"
+         "  testbed check --assumptions\n"
          "  testbed check tab02_topk --run\n",
          VERB_EXIT_STATUS "  4  a claim that should hold on every machine does not\n"},
     .n_optional = INT_MAX,
