@@ -14,9 +14,11 @@
 static const char claims_text[] =
     "{\"claims\": ["
     "{\"name\": \"few\", \"paper\": \"P\", \"section\": \"1\", \"text\": \"t\", "
-    "\"experiment\": \"e\", \"shape\": \"share > 0.95\"},"
+    "\"experiment\": \"e\", \"shape\": \"share > 0.95\", \"compared\": [{\"names\": "
+    "\"share\", \"from\": 0.01, \"to\": 1, \"none\": 0.5}]},"
     "{\"name\": \"many\", \"paper\": \"P\", \"section\": \"1\", \"text\": \"t\", "
-    "\"experiment\": \"e\", \"shape\": \"share > 0\"},"
+    "\"experiment\": \"e\", \"shape\": \"share > 0\", \"compared\": [{\"names\": "
+    "\"share\", \"from\": 0.01, \"to\": 1, \"none\": 0.5}]},"
     "{\"name\": \"none\", \"paper\": \"P\", \"section\": \"1\", \"text\": \"t\", "
     "\"why\": \"no machine\"}]}";
 
