@@ -22,18 +22,35 @@ enum {
     TREES,
     NO_GROUP,
     RANDOM,
-    EARLY_STOP,
     PAPER,
-    N_SEARCHES,
+    N_SEARCHES = PAPER + 10,
     ALL_CORES = N_SEARCHES,
     ONE_PER_NODE,
     N_WAYS
 };
-static const char *const suffixes[N_WAYS] = {
-    "",       "_trees",     "_no_group",         "_random", "_early_stop",
-    "_paper", "_all_cores", "_one_rank_per_node"};
-
-#define PATIENCE 3 /* of early stopping; the paper gives none */
+/* What the paper leaves open in its search: its patience, 0: never stop early, and by how many
+ * times the noise an improvement must be one. */
+static const struct {
+    const char *suffix;
+    int patience, margin;
+} ways[N_WAYS] = {
+    {"", 0, 0},
+    {"_trees", 0, 0},
+    {"_no_group", 0, 0},
+    {"_random", 0, 0},
+    {"_paper", 0, 0},
+    {"_paper_patience_1", 1, 0},
+    {"_paper_patience_3", 3, 0},
+    {"_paper_patience_10", 10, 0},
+    {"_paper_patience_30", 30, 0},
+    {"_paper_margin_2", 0, 2},
+    {"_paper_margin_2_patience_1", 1, 2},
+    {"_paper_margin_2_patience_3", 3, 2},
+    {"_paper_margin_2_patience_10", 10, 2},
+    {"_paper_margin_2_patience_30", 30, 2},
+    {"_all_cores", 0, 0},
+    {"_one_rank_per_node", 0, 0},
+};
 
 #define OPTIONS(X)                                                                       \
     X(STR, machine, "tiled:0.2",                                                         \
@@ -45,17 +62,24 @@ static const char *const suffixes[N_WAYS] = {
     X(INT, max_cores, "32", "Most cores of a memory node of a random machine.",          \
       .min = 8, .max = 32)
 
-#define WAYS(X, name, unit, better, text)                                                \
+#define PATIENCES(X, name, unit, better, text)                                           \
+    X(name, unit, better, text ", never stopped early")                                  \
+    X(name##_patience_1, unit, better, text ", stopped early with a patience of 1")      \
+    X(name##_patience_3, unit, better, text ", ... of 3")                                \
+    X(name##_patience_10, unit, better, text ", ... of 10")                              \
+    X(name##_patience_30, unit, better, text ", ... of 30")
+#define SEARCHES(X, name, unit, better, text)                                            \
     X(name, unit, better, text ": the search")                                           \
     X(name##_trees, unit, better, text ": the search of trees alone")                    \
     X(name##_no_group, unit, better, text ": ... without groups")                        \
     X(name##_random, unit, better,                                                       \
       text ": random trees, as many measurements as the search")                         \
-    X(name##_early_stop, unit, better,                                                   \
-      text ": the search of trees alone, stopped early with a patience of 3")            \
-    X(name##_paper, unit, better,                                                        \
-      text ": the paper's search: trees alone, traversed in topological order "          \
-           "against all parents, stopped early")                                         \
+    PATIENCES(X, name##_paper, unit, better,                                             \
+              text ": the paper's search, any improvement counts")                       \
+    PATIENCES(X, name##_paper_margin_2, unit, better,                                    \
+              text ": the paper's search, an improvement of twice the noise counts")
+#define WAYS(X, name, unit, better, text)                                                \
+    SEARCHES(X, name, unit, better, text)                                                \
     X(name##_all_cores, unit, better, text ": one rank of all PUs")                      \
     X(name##_one_rank_per_node, unit, better, text ": one rank per memory node, all PUs")
 
@@ -86,12 +110,7 @@ static const char *const suffixes[N_WAYS] = {
       "best step of trees without groups / best_of_trees_s - 1, times without noise")    \
     X(noise_frac, "", 0, "noise of one measurement as the search estimated it")          \
     X(true_noise_frac, "", 0, "noise of one measurement as it was drawn, spikes apart")  \
-    X(n_measurements, "", LOWER, "measurements of the search")                           \
-    X(n_measurements_trees, "", LOWER, "measurements of the search of trees alone")      \
-    X(n_measurements_no_group, "", LOWER, "measurements of the search without groups")   \
-    X(n_measurements_random, "", LOWER, "measurements of random trees")                  \
-    X(n_measurements_early_stop, "", LOWER, "measurements of the search stopped early")  \
-    X(n_measurements_paper, "", LOWER, "measurements of the paper's search")             \
+    SEARCHES(X, n_measurements, "", LOWER, "measurements")                               \
     X(n_exhaustive, "", 0, "number of all configurations of trees")                      \
     X(n_any_cores, "", 0, "number of other plans that were priced for best_s")           \
     X(search_s, "s", LOWER | MEASURED,                                                   \
@@ -235,8 +254,11 @@ static int hidden_search(struct topo_hidden_structure *c, int way, const struct 
     s.group = way != NO_GROUP;
     s.random = way == RANDOM;
     s.uneven = way == WHOLE;
-    s.patience = way == EARLY_STOP || way == PAPER ? PATIENCE : 0;
-    s.traversal = way == PAPER ? PLAN_PAPER : PLAN_BEST_PARENT;
+    if (way >= PAPER) {
+        plan_tree_search_as_paper(&s);
+        s.patience = ways[way].patience;
+        s.margin = ways[way].margin;
+    }
     if (way == RANDOM)
         s.max_measurements = c->found[WHOLE].counts.n_measurements;
     TRY(study_topo_find(f, &asked, &s));
@@ -346,12 +368,6 @@ static void hidden_report(struct topo_hidden_structure *c, const struct cache *k
     r->gain_of_groups = gain;
     r->noise_frac = c->noise_frac;
     r->true_noise_frac = simulate_params(t->sim)->noise_frac;
-    r->n_measurements = (double)f->counts.n_measurements;
-    r->n_measurements_trees = (double)c->found[TREES].counts.n_measurements;
-    r->n_measurements_no_group = (double)c->found[NO_GROUP].counts.n_measurements;
-    r->n_measurements_random = (double)c->found[RANDOM].counts.n_measurements;
-    r->n_measurements_early_stop = (double)c->found[EARLY_STOP].counts.n_measurements;
-    r->n_measurements_paper = (double)c->found[PAPER].counts.n_measurements;
     r->n_exhaustive = (double)k->all.n_configs;
     r->n_any_cores = (double)k->any.n_configs;
     r->search_s = f->counts.wall_s;
@@ -361,9 +377,14 @@ static void hidden_report(struct topo_hidden_structure *c, const struct cache *k
     frame_why(c->f, NULL,
               nothing ? "nothing is hidden" : "does not apply to what is hidden");
     for (int way = 0; way < N_WAYS; way++) {
-        *frame_named(c->f, "step_s%s", suffixes[way]) = c->step_s[way];
-        *frame_named(c->f, "within_2pct%s", suffixes[way]) =
+        const char *suffix = ways[way].suffix;
+
+        *frame_named(c->f, "step_s%s", suffix) = c->step_s[way];
+        *frame_named(c->f, "within_2pct%s", suffix) =
             c->step_s[way] <= (1 + WITHIN) * c->best_s;
+        if (way < N_SEARCHES)
+            *frame_named(c->f, "n_measurements%s", suffix) =
+                (double)c->found[way].counts.n_measurements;
     }
 }
 

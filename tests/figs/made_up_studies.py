@@ -350,8 +350,8 @@ STUDIES = {
                                                      "natural_questions/NQ-open.dev.jsonl",
                                                      "sharegpt/sharegpt_v3_sample_dev.json.gz", "sharegpt",
                                                      "alpaca+sharegpt"],
-                                          "predictor": ["constant", "learned"], "alloc": ["s3", "odma"],
-                                          "seed": [1, 2]}),
+                                          "predictor": ["constant", "learned"], "alloc": ["s3", "odma", "odma_paper"],
+                                          "paper": [False, True], "seed": [1, 2]}),
     "odma_fig03_frontier": (odma_replay, {"stream": ["alpaca/alpaca_sample_dev.json", "natural_questions/NQ-open.dev.jsonl"],
                                           "alloc": ["s3", "odma"], "max_tok": [0, 256], "change": [
                                               "n_buckets=2", "n_buckets=16", "n_buckets=10;overflow=0.05"]}),

@@ -16,8 +16,11 @@ def topo_search(rng, **_):
 
 def topo_hidden_structure(rng, machine, **_):
     kept = np.nan if machine == "tiled:0" else rng.uniform(0.5, 1)
+    paper = ["_paper%s%s" % (margin, patience) for margin in ("", "_margin_2")
+             for patience in ("", "_patience_1", "_patience_3", "_patience_10", "_patience_30")]
     ways = {"within_2pct" + w: float(rng.uniform() < 0.6) for w in
-            ("", "_trees", "_no_group", "_random", "_early_stop", "_paper", "_all_cores", "_one_rank_per_node")}
+            ["", "_trees", "_no_group", "_random", *paper, "_all_cores", "_one_rank_per_node"]}
+    ways.update(("n_measurements" + w, rng.uniform(300, 3000)) for w in ["", *paper])
     return ({"gap_frac": rng.uniform(0, 0.03), "gap_of_trees_frac": rng.uniform(0, 0.01), "latent": 0,
              "kept_frac": kept, "best_kept_frac": kept, "gain_of_groups": rng.uniform(0, 0.1), **ways}, {})
 

@@ -10,8 +10,9 @@ import json
 import math
 import sys
 
-WAYS = ["", "_trees", "_no_group", "_random", "_early_stop", "_paper", "_all_cores",
-        "_one_rank_per_node"]
+WAYS = ["", "_trees", "_no_group", "_random", "_all_cores", "_one_rank_per_node"] + [
+    "_paper%s%s" % (margin, patience) for margin in ("", "_margin_2")
+    for patience in ("", "_patience_1", "_patience_3", "_patience_10", "_patience_30")]
 KINDS = ["tiled:0.4", "untiled:0.4", "unequal:0.4", "nested:0.4", "crossed:0.4", "noisy:0.4"]
 CORES = 8
 faults = []

@@ -141,9 +141,22 @@ TEST(what_is_hidden_is_judged_by_the_machine_params)
  * and the same seed gives the same numbers. */
 TEST(every_kind_is_judged)
 {
-    static const char *const ways[] = {
-        "",       "_trees",     "_no_group",         "_random", "_early_stop",
-        "_paper", "_all_cores", "_one_rank_per_node"};
+    static const char *const ways[] = {"",
+                                       "_trees",
+                                       "_no_group",
+                                       "_random",
+                                       "_paper",
+                                       "_paper_patience_1",
+                                       "_paper_patience_3",
+                                       "_paper_patience_10",
+                                       "_paper_patience_30",
+                                       "_paper_margin_2",
+                                       "_paper_margin_2_patience_1",
+                                       "_paper_margin_2_patience_3",
+                                       "_paper_margin_2_patience_10",
+                                       "_paper_margin_2_patience_30",
+                                       "_all_cores",
+                                       "_one_rank_per_node"};
     char name[64];
 
     for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++) {
@@ -156,7 +169,7 @@ TEST(every_kind_is_judged)
         assert_true(value_of("best_s") <= value_of("best_of_trees_s"));
         assert_true(value_of("best_of_trees_s") <=
                     value_of("step_s_trees") * (1 + 1e-12));
-        for (int w = 0; w < 8; w++) {
+        for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
             double step_s, best_s = value_of("best_s");
 
             snprintf(name, sizeof(name), "step_s%s", ways[w]);
@@ -166,6 +179,9 @@ TEST(every_kind_is_judged)
             assert_true((step_s <= 1.02 * best_s) == (value_of(name) == 1));
         }
         assert_true(value_of("n_measurements_random") <= value_of("n_measurements"));
+        /* a group that is discarded after one miss is measured no further */
+        assert_true(value_of("n_measurements_paper_patience_1") <
+                    value_of("n_measurements_paper"));
         assert_true(value_of("noise_frac") > 0);
         assert_ok(capture_run(&study_topo_hidden_structure,
                               "{\"machine\": \"%s:0.4\", \"max_cores\": 8, \"seed\": %d}",
