@@ -66,13 +66,12 @@ static inline bool kern_type_quantised(enum kern_type t)
 
 /* The precision of a variant. Each allows what those before it allow.
  * KERN_EXACT: f32 activations, f32 sums.
- * KERN_RELAXED: factors may be rounded to bf16: activations and, in attention, queries, keys,
- * values and weights of the softmax. A GEMM errs no more than rounding its activations to bf16
- * would make it (tests/kernels/test_error.c); a model errs 1.01 to 1.07 times as much, as
- * attention adds its own.
+ * KERN_RELAXED: factors may be rounded to bf16: activations, quantised weights and, in attention,
+ * queries, keys, values and weights of the softmax. A GEMM errs no more than rounding its
+ * activations to bf16 would make it, 1.5 times as much where its weights are rounded, too
+ * (tests/kernels/test_error.c).
  * KERN_A8: where the weights are quantised, activations of 8 bits with a scale for each 32
- * along K, or for the row where the weights of a column share theirs (KERN_W4C); or activations and
- * weights rounded to bf16, which errs less. */
+ * along K, or for the row where the weights of a column share theirs (KERN_W4C). */
 enum kern_precision { KERN_EXACT, KERN_RELAXED, KERN_A8 };
 #define KERN_PRECISIONS "exact|relaxed|a8"              /* the values of an option */
 const char *kern_precision_name(enum kern_precision p); /* "exact" */

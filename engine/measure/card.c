@@ -463,8 +463,9 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads)
 {
     /* The arithmetic that each promise allows. Relaxed: an error no larger than activations in bf16
-     * would make; f32 weights would have to be rounded too, so they gain nothing. With quantised
-     * weights ("q4_0", "w4c") a8 computes in integers; for the others it is relaxed. */
+     * would make; f32 weights would have to be rounded too, so they gain nothing. Quantised weights
+     * ("q4_0", "w4c") may be rounded to bf16, and a8 computes in integers; for the others it is
+     * relaxed. */
     const bool quantised = strchr("qw", type[0]), a8 = strcmp(precision, "a8") == 0;
     static const struct {
         const char *type, *precision, *prefix;
@@ -474,13 +475,14 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
         {"f16", "relaxed", "peak_f32_fma_"},   {"f16", "relaxed", "peak_fp16_fma_"},
         {"bf16", "relaxed", "peak_f32_fma_"},  {"bf16", "relaxed", "peak_fp16_fma_"},
         {"bf16", "relaxed", "peak_bf16_dot_"}, {"bf16", "relaxed", "peak_bf16_tile_"},
-        {"q", "a8", "peak_f32_fma_"},          {"q", "a8", "peak_i8_dot_"},
-        {"q", "a8", "peak_i8_tile_"},
+        {"q", "exact", "peak_f32_fma_"},       {"q", "relaxed", "peak_f32_fma_"},
+        {"q", "relaxed", "peak_bf16_tile_"},   {"q", "a8", "peak_f32_fma_"},
+        {"q", "a8", "peak_i8_dot_"},           {"q", "a8", "peak_i8_tile_"},
     };
     struct bound best = {NAN, NAN};
 
     if (quantised)
-        type = a8 ? "q" : "f32";
+        type = "q";
     else if (a8)
         precision = "relaxed";
     for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {

@@ -42,7 +42,8 @@ static void find_variants(struct trial *t, const struct kern_variant *first,
         const struct kern_variant *v = kern_variants[i];
 
         if (v->op == first->op && v != first && v->isa && !(v->isa & ~usable) &&
-            v->precision <= precision)
+            v->precision <= precision &&
+            kern_a_is_i8(v->a_format) == kern_a_is_i8(first->a_format))
             t->variants[t->n_variants++] = v;
     }
 }
@@ -127,17 +128,11 @@ static int trial_open(struct trial *t, enum kern_type type, int64_t n, int64_t k
     return rc;
 }
 
-/* Is the table's choice not always the fastest? It is where activations have 8 bits, but for the
- * products by tiles, which need many rows. */
-static bool is_measured(const struct trial *t, enum kern_precision precision)
+/* Is the table's choice not always the fastest? Where activations have 8 bits, all variants give
+ * the same bits, and only tiles need many rows. */
+static bool is_measured(const struct kern_variant *v, enum kern_precision precision)
 {
-    bool tiles = false;
-
-    for (int i = 0; i < t->n_variants; i++)
-        tiles = tiles || t->variants[i]->a_format == KERN_A_BF16_ROWS ||
-                t->variants[i]->a_format == KERN_A_I8_ROWS;
-    return t->variants[0]->isa &&
-           (precision == KERN_RELAXED || (precision == KERN_A8 && tiles));
+    return v->isa && (precision == KERN_RELAXED || v->a_format == KERN_A_I8_ROWS);
 }
 
 int model_variants_choose(struct model_variants *out, enum kern_type type,
@@ -152,9 +147,9 @@ int model_variants_choose(struct model_variants *out, enum kern_type type,
     kern_table_choose(&table, cpu_isa_usable(), precision);
     usual = table.v[KERN_GEMM_F32 + type];
     *out = (struct model_variants){.v = {usual, usual, usual}};
-    find_variants(&t, usual, precision);
-    if (!is_measured(&t, precision))
+    if (!is_measured(usual, precision))
         return OK;
+    find_variants(&t, usual, precision);
     rc = trial_open(&t, type, n, k);
     for (int i = 0; i < MODEL_RANGES && rc == OK; i++) {
         t.job.m = trial_rows[i];

@@ -129,14 +129,12 @@ static inline double check_product(const struct kern_variant *v, int64_t i, int6
         a_max = fmax(a_max, fabs(a[x]));
         b_max = fmax(b_max, fabs(b[x]));
     }
-    for (int64_t x = 0; x < k && v->precision != KERN_EXACT; x++)
+    for (int64_t x = 0; x < k && v->precision == KERN_RELAXED; x++)
         flush += 1 + fabs(a[x]) + fabs(b[x]);
     *bound = (double)(k + 2) * (EPS * mass + 1.5e-45);
-    if (v->precision ==
-        KERN_RELAXED) /* activations are rounded to bf16; below, weights too */
-        *bound += mass * 0x1p-8 + flush * 0x1p-126;
-    if (v->precision == KERN_A8)
-        *bound += mass * 0x1.01p-7 + flush * 0x1p-126;
+    if (v->precision == KERN_RELAXED) /* of activations, and of quantised weights */
+        *bound += mass * (kern_type_quantised(type_of_op(v->op)) ? 0x1.01p-7 : 0x1p-8) +
+                  flush * 0x1p-126;
     if (kern_a_is_i8(v->a_format))
         *bound = check_bound_a8(a, b, check_terms + j * k, k,
                                 kern_type_one_block(type_of_op(v->op)));

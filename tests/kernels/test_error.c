@@ -1,9 +1,10 @@
 /* How wrong the GEMM variants are on the whole: each is held to the error it states
  * (kern_variant.error), and a relaxed one to what rounding the activations to bf16 and
- * nothing else would cost, on data that is kind, has outliers, cancels, or has rows and
- * columns of very different size. Sums of one sign are large compared with their products; there
- * short chains in halves may err more than rounding activations does, though little
- * compared with the sum, and only the stated error holds. The figures are printed. */
+ * nothing else would cost (1.5 times that where it rounds quantised weights, too), on data that is
+ * kind, has outliers, cancels, or has rows and columns of very different size. Sums of one sign are
+ * large compared with their products; there short chains in halves may err more than rounding
+ * activations does, though little compared with the sum, and only the stated error holds. The
+ * figures are printed. */
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
 #include "tests/kernels/gemm_check.h"
@@ -153,7 +154,8 @@ static void test_error(const struct kern_variant *v, struct rng *r)
         printf("# %s %s, %s: %.2e (states %.2e; activations in bf16 %.2e)\n",
                kern_op_name(v->op), v->name, data_names[d], of_c, v->error, of_bf16);
         CHECK(of_c <= v->error, "%.3g, more than the %.3g it states", of_c, v->error);
-        CHECK(v->precision != KERN_RELAXED || d == ONE_SIGN || of_c <= 1.05 * of_bf16,
+        CHECK(v->precision != KERN_RELAXED || d == ONE_SIGN ||
+                  of_c <= 1.05 * (kern_type_quantised(type) ? 1.5 : 1) * of_bf16,
               "%.3g, more than the %.3g of activations in bf16", of_c, of_bf16);
     }
 }

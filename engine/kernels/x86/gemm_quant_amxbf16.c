@@ -2,7 +2,7 @@
  * bf16 once for all its rows, so that no scale is left to multiply by. Tiles of bytes multiply
  * twice as fast, but their sums of 32 rows of K each have scales of their own: to convert, scale
  * and add 16 of them takes longer than to multiply them, and no less time than VPDPBUSD takes.
- * Activations and weights are rounded to bf16, which errs less than activations of 8 bits. */
+ * Activations and weights are rounded to bf16. Relaxed precision. */
 #include "cpu/cpu.h"
 
 #include "kernels/x86/quant_cursor.h"
@@ -110,7 +110,7 @@ const struct kern_variant KERN_QUANT_VARIANT = {
     .name = "amxbf16",
     .op = KERN_QUANT_OP,
     .isa = CPU_MASK(AVX512) | CPU_MASK(AVX512BF16) | CPU_MASK(AMXBF16),
-    .precision = KERN_A8,
+    .precision = KERN_RELAXED,
     .fn.gemm = gemm,
     .rows = AMX_MICRO_KERNELS,
     .vec_cols = 16,
