@@ -1,6 +1,6 @@
 /* cluster/tcp.h - TCP connections between processes of several hosts. Errors are ERR_ARG, an
  * address that is none, and ERR_IO. A socket is the caller's after success.
- * There is no encryption and no password: see roles/join.h.
+ * Nothing is encrypted; who may connect is for roles/join.h to say.
  * Threads: any. */
 #ifndef CLUSTER_TCP_H
 #define CLUSTER_TCP_H

@@ -300,6 +300,8 @@ int roles_front_read(struct roles_front *f, int machine, bool *any)
     if (head.n_more > 0 && (head.type == ROLES_READY || head.type == ROLES_CONNECTED))
         return err_set(ERR_FORMAT, "a message of type %u with %u bytes", head.type,
                        head.n_more);
+    if (head.type != ROLES_READY && f->machines[machine].state == ROLES_STARTING)
+        return err_set(ERR_FORMAT, "a message of type %u before it was ready", head.type);
     switch (head.type) {
     case ROLES_READY:
         return roles_front_on_ready(f, machine, &head);

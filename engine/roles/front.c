@@ -26,6 +26,8 @@
 #define BROKEN_NS UINT64_C(300000000)
 /* For the rest of a message that has begun to come, and for a machine to read what it is sent. */
 #define PARTIAL_S 5
+/* For a machine that has nothing else to do yet to open a connection. */
+#define CONNECT_S 10
 
 /* ---- writing to machines ---- */
 
@@ -393,11 +395,28 @@ static int open_starter(struct roles_front *f)
     return rc;
 }
 
+/* The machine that has not opened its end of a connection for too long; -1: none. */
+static int late_machine(const struct roles_front *f)
+{
+    uint64_t now = clock_ns();
+
+    for (int a = 0; a < f->n; a++)
+        for (int b = 0; b < f->n; b++) {
+            const struct roles_connection *c = &f->connections[a][b];
+
+            if (c->number > 0 && !(c->is_open[0] && c->is_open[1]) &&
+                now - c->asked_ns > CONNECT_S * UINT64_C(1000000000))
+                return c->is_open[0] ? a : b;
+        }
+    return -1;
+}
+
 /* Start all machines, and wait until they and their connections are there. */
 static int start_machines(struct roles_front *f)
 {
     struct pollfd fds[ROLES_MACHINES_ALL + 2];
     bool busy, all = false;
+    int late;
 
     TRY(thread_start(&f->writer, 0, write_all, f, "roles"));
     f->writing = true;
@@ -407,6 +426,10 @@ static int start_machines(struct roles_front *f)
         (void)poll_all(f, fds, 200);
         TRY(read_all(f, fds, &busy));
         TRY(repair(f));
+        late = late_machine(f);
+        if (late >= 0)
+            return err_set(ERR_STATE, "%s has not opened a connection for %d s",
+                           f->u.names[late], CONNECT_S);
         all = true;
         for (int a = 0; a < f->n; a++)
             for (int b = 0; b < f->n; b++)

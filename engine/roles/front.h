@@ -73,9 +73,10 @@ struct roles_machine_state {
 
 /* A transport's connection from one machine to another. */
 struct roles_connection {
-    int64_t number;  /* 0: there is none; -1: it has failed too often */
-    bool is_open[2]; /* the receiver's end and the sender's */
-    int n_failures;  /* since first_ns */
+    int64_t number;    /* 0: there is none; -1: it has failed too often */
+    bool is_open[2];   /* the receiver's end and the sender's */
+    uint64_t asked_ns; /* when both were told to open it */
+    int n_failures;    /* since first_ns */
     uint64_t first_ns;
     uint64_t broken_ns; /* when it failed; 0: it did not */
     char why[ROLES_TEXT_BYTES];

@@ -125,6 +125,7 @@ static int open_connection(struct roles_front *f, int from, int to)
     else
         TRY(open_pair(fd));
     c->number = m.id;
+    c->asked_ns = clock_ns();
     memset(c->is_open, 0, sizeof(c->is_open));
     c->broken_ns = 0;
     rc = roles_front_send(f, from, &m, NULL, 0, NULL, fd[0]);

@@ -4,7 +4,7 @@
  * another request of the same machine that waits for one. */
 #include "tests/roles/fake_machine.h"
 
-#define N_MUTANTS 100
+#define N_MUTANTS 2000
 
 struct mutant {
     struct rng r;

@@ -125,6 +125,25 @@ TEST(what_breaks_the_protocol_is_named)
         }
 }
 
+static void silence(void *ctx, int i, struct roles_message *head, char *more, size_t *n)
+{
+    (void)ctx, (void)i, (void)more;
+    if (head->type == ROLES_CONNECTED)
+        *n = 0;
+}
+
+/* A machine that never opens its connections ends the start with its name. */
+TEST(the_start_has_an_end)
+{
+    memset(&w, 0, sizeof(w));
+    w.fakes[2].change = silence;
+    open_world(&w);
+    assert_null(w.s);
+    assert_non_null(strstr(err_msg(), "machine"));
+    assert_non_null(strstr(err_msg(), "has not opened a connection for"));
+    close_world(&w);
+}
+
 /* What the token machine received as the first token is not what the prompt machine sent. */
 TEST(first_tokens_are_compared)
 {
