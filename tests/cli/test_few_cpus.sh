@@ -55,8 +55,10 @@ cat >"$dir/job.json" <<END
 {"about": "four threads", "system": {"adapter": "sandwich", "model": "$m", "threads": 4},
  "dataset": {"n": 3, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 3}}
 END
-experiment_refuses() {
-    on_one "$build/testbed" run "$dir/job.json" --out "$dir/results" --quiet >"$dir/out" 2>&1
+testbed=$(realpath "$build/testbed")
+job=$(realpath "$dir/job.json")
+experiment_refuses() { # in its own folder: the card of one CPU is not for other tests
+    (cd "$dir" && on_one "$testbed" run "$job" --quiet) >"$dir/out" 2>&1
     status=$?
     cat "$dir/out"
     [ $status = 3 ] && [ "$(grep -c "^error: .*threads: $too_many" "$dir/out")" = 1 ]
