@@ -156,6 +156,8 @@ void frame_series(struct frame *f, const char *name, const char *unit, const dou
 
 /* The estimate of the time of alternative i in the last rounds, and its times. */
 double frame_seconds(const struct frame *f, int i);
+/* *x is the amount that alternative i does in a second, with the interval of its time. */
+void frame_rate(struct frame *f, double *x, double amount, int i);
 const double *frame_times(const struct frame *f, int i); /* [f->n_rounds] */
 /* Its times as a series of the cell. */
 void frame_times_series(struct frame *f, const char *name, int i);

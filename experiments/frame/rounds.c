@@ -160,6 +160,15 @@ void frame_times_series(struct frame *f, const char *name, int i)
     study_series(f->cell, name, "s", frame_times(f, i), (size_t)f->n_rounds);
 }
 
+void frame_rate(struct frame *f, double *x, double amount, int i)
+{
+    struct measure_report r;
+
+    measure_report(f->turns.measure, i, &r);
+    *x = amount / r.estimate;
+    frame_interval(f, x, amount / r.hi, amount / r.lo);
+}
+
 void frame_ratio(struct frame *f, double *x, int a, int b, double less)
 {
     struct measure_report r;

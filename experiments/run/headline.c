@@ -336,14 +336,14 @@ static double resolution(const struct job *j, const struct job_headline *h,
 }
 
 /* The geometric mean over the repeats, each of which gives a number, with its interval: a
- * confidence sequence where the run ended by what it showed. Numbers that are all equal need no
- * logarithm; with others that are not above 0 there is no interval. */
+ * confidence sequence where the run ended by what it showed. Numbers that are not all above 0 have
+ * no logarithm: theirs is the plain mean. */
 static int over_each_repeat(const struct run_summary *s, const struct job_headline *h,
                             const bool *chosen, int column, double *x,
                             struct record_headline *out)
 {
     size_t n = (size_t)s->job->head.repeats;
-    double *y = mem_new(MEM_HARNESS, n, sizeof(*y)), first, half;
+    double *y = mem_new(MEM_HARNESS, n, sizeof(*y)), mean, half;
     bool equal = true, positive = true;
 
     for (size_t r = 0; r < n; r++) {
@@ -351,19 +351,22 @@ static int over_each_repeat(const struct run_summary *s, const struct job_headli
         equal = equal && y[r] == y[0];
         positive = positive && y[r] > 0;
     }
-    first = y[0];
-    for (size_t r = 0; r < n && positive; r++)
+    mean = y[0];
+    for (size_t r = 0; r < n && positive && !equal; r++)
         y[r] = log(y[r]);
     half = equal                       ? 0
            : s->job->head.repeats_auto ? stats_sequence_half95(y, n)
                                        : stats_mean_half95(y, n);
-    half = isfinite(half) ? fmax(half, log1p(resolution(s->job, h, chosen))) : half;
-    out->has_interval = (equal || positive) && isfinite(half);
-    if (equal || positive)
-        out->value = equal ? first : exp(stats_mean(y, n));
-    out->lo = out->value * exp(-half);
-    out->hi = out->value * exp(half);
+    if (positive && isfinite(half))
+        half = fmax(half, log1p(resolution(s->job, h, chosen)));
+    if (!equal)
+        mean = positive ? exp(stats_mean(y, n)) : stats_mean(y, n);
     mem_free(y);
+    out->has_interval = isfinite(half);
+    if (!isnan(mean))
+        out->value = mean;
+    out->lo = positive ? out->value * exp(-half) : out->value - half;
+    out->hi = positive ? out->value * exp(half) : out->value + half;
     return OK;
 }
 
@@ -419,6 +422,8 @@ static int combine(const struct run_summary *s, const struct job_headline *h,
     else if (n_chosen == 1 && !h->relative_to && !out->has_interval &&
              !j->head.repeats_auto)
         keep_interval(s, chosen, column, out);
+    if (!out->has_interval && j->head.repeats > 1)
+        return over_each_repeat(s, h, chosen, column, x, out);
     return OK;
 }
 

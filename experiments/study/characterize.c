@@ -282,16 +282,14 @@ static void report_engine(struct characterize *c)
     struct model_cost token =
         model_cost_decode(config, types, (double)o->n_ctx_tok + 1, 1);
     struct model_cost prompt = model_cost_prefill(config, types, o->n_prompt_tok, 0);
-    double decode_s = frame_seconds(c->f, DECODE);
-    double prefill_s = frame_seconds(c->f, PREFILL);
     struct results *r = c->r;
 
-    r->decode_gbps = token.read_bytes / decode_s * 1e-9;
-    r->decode_gflops = token.flop / decode_s * 1e-9;
+    frame_rate(c->f, &r->decode_gbps, token.read_bytes * 1e-9, DECODE);
+    frame_rate(c->f, &r->decode_gflops, token.flop * 1e-9, DECODE);
     r->decode_flop_per_byte = token.flop / token.read_bytes;
-    r->decode_read_gbps = 1e-9 * c->token_bytes / frame_seconds(c->f, READ);
-    r->prefill_gflops = prompt.flop / prefill_s * 1e-9;
-    r->prefill_peak_frac = r->prefill_gflops / peak;
+    frame_rate(c->f, &r->decode_read_gbps, c->token_bytes * 1e-9, READ);
+    frame_rate(c->f, &r->prefill_gflops, prompt.flop * 1e-9, PREFILL);
+    frame_rate(c->f, &r->prefill_peak_frac, prompt.flop * 1e-9 / peak, PREFILL);
     r->prefill_flop_per_byte = prompt.flop / prompt.weight_bytes;
     frame_why(c->f, NULL, "the card has no bound for it");
     frame_ratio(c->f, &r->decode_bandwidth_frac, READ, DECODE, 0);

@@ -9,7 +9,7 @@ rule() { # rule, file, sed script, test
     breaks "$1" "engine/graph/$2" "$3" graph/test_graph "$4"
 }
 
-rule "a dynamic size is a const as a size only" pass/fold.c 's/!only_sizes(g, i, \&user)/!only_sizes(g, i, \&user) \&\& user < -1/' \
+rule "a dynamic size is a const as a size only" pass/fold.c 's/user\[g->out\[a\]\] = g->out\[a\];/;/' \
     a_dynamic_size_is_no_const
 rule "the mean is along the last axis" pass/fuse_norm.c 's/ || !graph_match_last_axis(g, i))/)/' look_alikes_stay
 rule "the power is two" pass/fuse_norm.c 's/other == d \&\& power == 2/other == d/' look_alikes_stay
@@ -24,8 +24,8 @@ rule "keys are transposed" pass/fuse_attention.c 's/v->ints\[r - 1\] != r - 2 ||
     look_alikes_stay
 rule "heads are copied along an axis of their own" pass/fuse_group.c 's/u->ints\[0\]) != 2)/u->ints[0]) < 0)/' \
     other_heads_stay
-rule "equal nodes have equal numbers" pass/merge.c 's/a->x != b->x ||/false ||/; s/memcmp(a->data, b->data, [^;]*) != 0)/false)/' \
+rule "equal nodes have equal numbers" pass/merge.c 's/a->x != b->x ||/false ||/; s/memcmp(a->data, b->data, [^;]*) != 0)/false)/; s/double x = v->x + 0.0/double x = 0/; s/h\[3\] += hash_bytes/h[3] += 0 * hash_bytes/' \
     random_graphs
 rule "only sums and products commute" pass/merge.c 's/return commutes(a) \&\&/return a->n_in == 2 \&\&/' random_graphs
-rule "nothing is computed twice over" graph.c 's/graph_n_uses(g, i) > 0 ||/graph_n_uses(g, i) > 1 ||/' a_decoder_block
+rule "what nothing reads is dropped" graph.c 's/to\[i\] = to\[i\] || graph_is(g, i, "input");/to[i] = 1;/' a_decoder_block
 finish_broken
