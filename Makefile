@@ -265,7 +265,7 @@ install: all
 	$(Q)BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VERSION=$(VERSION) sh tests/support/install.sh
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
-	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw --retries 2 $(ARGS)
+	$(Q)$(BUILD)/testbed run $(NAME) --draw --retries 2 $(ARGS)
 report: all
 	$(Q)$(BUILD)/testbed report $(ARGS)
 # For maintainers: this changes files that git tracks.

@@ -87,6 +87,11 @@ struct dataset_opts {
 };
 extern const struct opt_row dataset_opt_table[];
 
+/* ERR_NOTFOUND: data that do not come with the program are absent. A message that ends in
+ * DATASET_ABSENT has this reason. `file`: as it was asked for. */
+#define DATASET_ABSENT "(datasets/data.md says where to get it)"
+MUST int dataset_absent(const char *file);
+
 MUST int dataset_open(struct dataset **out, const struct dataset_opts *o);
 void dataset_close(struct dataset **d);
 

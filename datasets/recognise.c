@@ -134,6 +134,12 @@ static int open_by_name(struct dataset **out, const struct dataset_opts *o)
     return dataset_open_by(out, o, reader);
 }
 
+int dataset_absent(const char *file)
+{
+    return err_set(ERR_NOTFOUND,
+                   "%s is neither here nor below $SANDWICH_DATA " DATASET_ABSENT, file);
+}
+
 int dataset_open(struct dataset **out, const struct dataset_opts *o)
 {
     char path[PATH_MAX], fit[64];

@@ -138,6 +138,8 @@ static const struct check {
      read_lines, PER_LINE, 1, 0.9, 1.5},
     {"perf_event", "dTLB-load-misses", "read a byte of 64 Ki random pages", read_pages,
      PER_PAGE, 1, 0.8, 1.2},
+    {"papi", "perf::PAGE-FAULTS", "touch 4096 new pages", touch_new_pages, FIXED,
+     N_FAULTS, 1, 1.02},
     {"papi", "PAPI_TOT_INS", "20 M dependent FMAs", fma_chain, FIXED, 3.0 * FMA_ROUNDS,
      0.99, 1.7},
     {"papi", "PAPI_TOT_CYC", "20 M dependent FMAs", fma_chain, FIXED, 8.0 * FMA_ROUNDS,

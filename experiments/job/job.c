@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/home.h"
 #include "base/json.h"
@@ -449,6 +450,8 @@ int job_read(struct job **out, const char *path, const struct job_read_opts *o)
         home_find(file, sizeof(file), name);
     base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
     snprintf(stem, sizeof(stem), "%.*s", (int)strcspn(base, "."), base);
+    if (!strpbrk(path, "/.") && access(file, F_OK) != 0)
+        return job_no_name(path);
     rc = json_read_file(&root, file, MAX_JOB_BYTES);
     if (rc != OK)
         return rc;

@@ -8,6 +8,8 @@
 
 #include "base/home.h"
 #include "base/json.h"
+#include "base/mem.h"
+#include "base/name.h"
 
 static int is_job(const struct dirent *d)
 {
@@ -43,5 +45,22 @@ int job_names(json_t **out)
         json_decref(*out);
         *out = NULL;
     }
+    return rc;
+}
+
+int job_no_name(const char *name)
+{
+    const char **words;
+    json_t *names, *e;
+    size_t i;
+    int rc;
+
+    TRY(job_names(&names));
+    words = mem_new(MEM_HARNESS, json_array_size(names) + 1, sizeof(*words));
+    json_array_foreach(names, i, e) words[i] = json_string_value(e);
+    rc = name_unknown(ERR_NOTFOUND, name, words,
+                      "no experiment \"%.80s\" in experiments/ (testbed list)", name);
+    mem_free(words);
+    json_decref(names);
     return rc;
 }

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
+#include "datasets/dataset.h"
 #include "experiments/record/provenance.h"
 #include "experiments/load/study.h"
 #include "experiments/metrics/compare.h"
@@ -266,24 +267,34 @@ static int run_cell_of(struct run_session *s, const struct job_cell *c)
     return rc;
 }
 
-static int finish(struct run_session *s)
+static int write_record(struct run_session *s, const struct run_summary *summary)
 {
-    struct run_summary summary;
     int rc;
 
     if (s->outcome->n_done + s->outcome->n_resumed == 0)
         return err_set(ERR_STATE, "%s: no cell could be measured; nothing is written",
                        s->job->stem);
-    rc = run_summarise(&summary, s->job, journal_path(s->journal));
-    if (rc != OK)
-        return rc;
-    run_summary_print(&summary, s->o->report);
+    run_summary_print(summary, s->o->report);
     if (s->stopped[0])
         fprintf(s->o->report, "\n%s\n", s->stopped);
-    rc = record_finish(&s->journal, summary.headlines, (size_t)s->job->n_headlines,
+    rc = record_finish(&s->journal, summary->headlines, (size_t)s->job->n_headlines,
                        journal_has_failed(s->journal), &s->outcome->path);
     if (rc == OK)
         fprintf(s->o->report, "\n%s\n", s->outcome->path);
+    return rc;
+}
+
+static int finish(struct run_session *s)
+{
+    struct run_summary summary;
+    int rc;
+
+    TRY(run_summarise(&summary, s->job, journal_path(s->journal)));
+    s->outcome->n_cells = s->job->n_cells;
+    for (int i = 0; i < s->job->n_cells; i++)
+        s->outcome->n_absent +=
+            summary.skipped[i] && strstr(summary.skipped[i], DATASET_ABSENT);
+    rc = write_record(s, &summary);
     run_summary_fini(&summary);
     return rc;
 }

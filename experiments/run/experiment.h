@@ -24,6 +24,7 @@ struct run_options {
 struct run_outcome {
     char *path; /* of the result; mem_free() */
     int n_resumed, n_done, n_failed, n_skipped, n_invalid;
+    int n_cells, n_absent; /* all; skipped because data are not here, also before */
 };
 
 /* ERR_IO and others: the run could not be carried out; the journal stays and the same

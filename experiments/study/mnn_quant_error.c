@@ -12,6 +12,7 @@
 
 #include "base/home.h"
 #include "base/mem.h"
+#include "datasets/dataset.h"
 #include "experiments/frame/frame.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/options.h"
@@ -284,8 +285,7 @@ static int open_file(struct mnn_quant_error *c, const char *model)
     if (!model)
         return err_set(ERR_ARG, "model: expected a model file");
     if (access(home_data(path, sizeof(path), model), R_OK) != 0)
-        return err_set(ERR_NOTFOUND, "%s: no such file here or below $SANDWICH_DATA",
-                       model);
+        return dataset_absent(model);
     return format_open(&c->file, path);
 }
 

@@ -161,10 +161,7 @@ static int trace_lengths_run(struct trace_lengths *c)
     double n, m;
 
     if (c->o->source == FILE_OF_TRACE && !is_here(c->o->trace))
-        return err_set(ERR_NOTFOUND,
-                       "%s is neither here nor below $SANDWICH_DATA (datasets/data.md "
-                       "says where to get it)",
-                       paths[c->o->trace]);
+        return dataset_absent(paths[c->o->trace]);
     TRY(read_lengths(c, &c->here, c->o->source));
     if (c->o->source == FIT && is_here(c->o->trace))
         TRY(read_lengths(c, &c->file, FILE_OF_TRACE));

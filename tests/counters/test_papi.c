@@ -2,9 +2,12 @@
  * publishes and what the hardware lacks is NaN with the reason. */
 #include <math.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "characterize/counters/counters.h"
 #include "characterize/counters/publish.h"
+#include "tests/counters/shadow.h"
 #include "tests/support/test.h"
 
 static int64_t bytes, tokens;
@@ -133,4 +136,32 @@ TEST(hardware_or_reason)
         }
     }
     counters_close(&c);
+}
+
+/* Software events of the kernel need no PMU, only a processor that PAPI knows: test_papi_kernel.sh
+ * gives it one. */
+TEST(kernel_counts_page_faults)
+{
+    static const char *const events[] = {"perf::PAGE-FAULTS"};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 4096;
+    struct counters *c = open_events("papi", events, 1);
+    struct counters_value v;
+    char *p =
+        mmap(NULL, n * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(p != MAP_FAILED);
+    madvise(p, n * page, MADV_NOHUGEPAGE);
+    if (counters_passes(c) > 0) {
+        counters_start(c, 0);
+        for (size_t i = 0; i < n; i++)
+            p[i * page] = 1;
+        counters_stop(c, 0);
+    }
+    counters_read(c, &v);
+    counters_close(&c);
+    munmap(p, n * page);
+    if (isnan(v.value))
+        test_skip("%s", v.why);
+    printf("# counted %.0f page faults of %zu pages\n", v.value, n);
+    assert_true(v.value >= (double)n && v.value < test_shadow() * (double)n);
 }

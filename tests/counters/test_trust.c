@@ -47,6 +47,17 @@ TEST(software_is_right)
                 row("page-faults")->ratio < test_shadow());
 }
 
+/* PAPI reads the same counter of the kernel. */
+TEST(papi_is_right_about_software)
+{
+    const struct counters_trust *t = row("perf::PAGE-FAULTS");
+
+    assert_string_equal(t->provider, "papi");
+    if (t->verdict == COUNTERS_UNAVAILABLE)
+        test_skip("%s", t->why);
+    assert_true(t->ratio >= 1 && t->ratio < test_shadow());
+}
+
 TEST(reported_to_records)
 {
     json_t *j;

@@ -103,6 +103,12 @@ TEST(usage_is_status_2)
     EXPECT(2, "(usage: testbed run", "run");
     EXPECT(2, "did you mean", "run", "x", "--smok");
     EXPECT(2, "cannot open", "run", "no/such/job.json");
+    EXPECT(2,
+           "no experiment \"quikstart\" in experiments/ (testbed list); did you mean "
+           "\"quickstart\"?",
+           "run", "quikstart");
+    EXPECT(2, "no experiment \"zzzzzzzz\" in experiments/ (testbed list)\n", "run",
+           "zzzzzzzz");
     EXPECT(2, "did you mean \"load\"", "run", bad);
     EXPECT(2, "KEY=VALUE", "run", bad, "--set");
     EXPECT(2, "csv", "export", "x.h5", "--format", "cvs");

@@ -9,6 +9,8 @@
 #include "experiments/cli/verb_run.h"
 #include "measure/card.h"
 
+#define STATUS_NO_DATA 4
+
 struct run_opts {
     bool smoke, dry_run, quiet, fresh, draw, trust_prepare;
     int64_t retries;
@@ -56,6 +58,18 @@ static int status_of(const struct run_outcome *o)
                 o->n_skipped,
                 o->n_failed ? "; the same command measures those that failed again" : "");
     return o->n_failed || o->n_invalid ? VERB_INVALID : PROGRAM_OK;
+}
+
+/* The last line of a run of which half of the cells or more have no data. */
+static int status_of_absent(const struct run_outcome *o, int status)
+{
+    if (o->n_absent == 0 || 2 * o->n_absent < o->n_cells)
+        return status;
+    fprintf(stderr,
+            "testbed: %d of %d cells were skipped, because their data are not here: "
+            "datasets/data.md says where to get them\n",
+            o->n_absent, o->n_cells);
+    return status == PROGRAM_OK ? STATUS_NO_DATA : status;
 }
 
 void verb_ran_fini(struct verb_ran *r)
@@ -116,6 +130,7 @@ static int run(const struct verb_words *w)
         if ((o->draw || json_array_size(j->swept) > 0) && ran.outcome.path &&
             verb_draw_ran(j, &ran) != OK)
             status = verb_fail(o->draw ? VERB_INVALID : status);
+        status = status_of_absent(&ran.outcome, status);
         verb_ran_fini(&ran);
     }
     job_free(&j);
@@ -133,7 +148,9 @@ const struct verb verb_run = {
          "changes one setting and may be repeated; a list as value makes an axis.",
          "  testbed run quickstart --smoke\n"
          "  testbed run quickstart --set load.n_requests=10 --set "
-         "'system.threads=[1,2]'\n"},
+         "'system.threads=[1,2]'\n",
+         VERB_EXIT_STATUS "  4  half of the cells or more were skipped, because their "
+                          "data are not here\n"},
     .n_args = 1,
     .takes_set = true,
     .opts = {{table}},

@@ -92,8 +92,7 @@ static int open_machines(struct study_cluster *c)
     bool is_there = access(home_data(path, sizeof(path), c->o->perf_path), R_OK) == 0;
 
     if (c->o->points == STUDY_CLUSTER_PUBLISHED && !is_there)
-        return err_set(ERR_NOTFOUND, "%s: no such file here or below $SANDWICH_DATA",
-                       c->o->perf_path);
+        return dataset_absent(c->o->perf_path);
     c->points =
         c->o->points == STUDY_CLUSTER_PRINTED || !is_there ? "printed" : "published";
     c->model = find_model(strcmp(c->points, "printed") == 0 ? "llama2-70b" : c->o->model);

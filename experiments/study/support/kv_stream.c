@@ -55,10 +55,7 @@ static int read_set(struct study_kv_stream *s, const struct study_kv_stream_opts
     if (rc == OK)
         rc = dataset_open(&s->sets[from->index], &d);
     opt_free(dataset_opt_table, &d);
-    return rc == ERR_NOTFOUND && is_file
-               ? err_set(rc, "%s: not found; datasets/data.md says where to get it",
-                         from->name)
-               : rc;
+    return rc == ERR_NOTFOUND && is_file ? dataset_absent(from->name) : rc;
 }
 
 /* --- files */

@@ -8,6 +8,7 @@
 
 #include "base/home.h"
 #include "base/mem.h"
+#include "datasets/dataset.h"
 
 #define PRINTED "printed:"
 
@@ -67,10 +68,7 @@ static int read_published(struct cluster_point **out, int *n, const char *source
                        source);
     home_data(path, sizeof(path), file);
     if (access(path, R_OK) != 0)
-        return err_set(ERR_NOTFOUND,
-                       "%s is neither here nor below $SANDWICH_DATA (datasets/data.md "
-                       "says where to get it)",
-                       file);
+        return dataset_absent(file);
     return cluster_rows_read(out, n, path, words[0], words[1],
                              strtoll(words[2], NULL, 10));
 }

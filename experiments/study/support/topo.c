@@ -11,6 +11,7 @@
 #include "base/home.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "datasets/dataset.h"
 #include "experiments/study/support/plan.h"
 #include "make/make.h"
 #include "measure/card.h"
@@ -53,7 +54,7 @@ static int open_xml(struct topo_machine **out, const char *name)
         return topo_machine_open(out, shipped);
     return err_set(ERR_NOTFOUND,
                    "%s is not here, not in %s, and not in the folder hwloc of "
-                   "$SANDWICH_DATA (datasets/data.md says where to get it)",
+                   "$SANDWICH_DATA " DATASET_ABSENT,
                    name, TOPOLOGIES);
 }
 
