@@ -163,6 +163,7 @@ MUST static int session_run(struct session *s)
     s->ctx.n_threads_max = s->budget->n;
     s->ctx.n_threads_min = s->check ? s->budget->n : 1;
     s->ctx.full = s->o->full && !s->check;
+    s->ctx.buffer_bytes = s->o->buffer_bytes;
     s->ctx.max_values = VALUES_MAX;
     s->ctx.values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*s->ctx.values));
     if (rc == OK)

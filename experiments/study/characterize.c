@@ -28,7 +28,8 @@
       .max = 600)                                                                        \
     X(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",      \
       .min = 0.01, .max = 60)                                                            \
-    X(INT, read_mb, "0", "Size of the buffer to read. 0: as for the machine card.",      \
+    X(INT, read_mb, "0",                                                                 \
+      "Size of the buffer to read, here and for the card. 0: by the last-level cache.",  \
       .unit = "MiB", .min = 0, .max = 1 << 20)                                           \
     X(STR, dir, "results/machine",                                                       \
       "Folder of the card, which is written as HOST-full.json.")
@@ -364,8 +365,11 @@ out:
 static int characterize_run(struct characterize *c)
 {
     const struct opts *o = c->o;
-    const struct machine_card_opts card = {
-        .dir = o->dir, .full = true, .force = true, .budget_s = o->card_s};
+    const struct machine_card_opts card = {.dir = o->dir,
+                                           .full = true,
+                                           .force = true,
+                                           .budget_s = o->card_s,
+                                           .buffer_bytes = (size_t)o->read_mb << 20};
 
     FRAME_CLOSE(c->f, topo_machine_close, &c->machine);
     FRAME_CLOSE(c->f, model_bench_close, &c->engine);

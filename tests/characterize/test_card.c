@@ -31,7 +31,8 @@ static void count_measurements(void *ctx, enum log_level level, const char *line
 /* Whatever runs on this machine meanwhile. */
 static struct machine_card_opts opts(const char *dir)
 {
-    return (struct machine_card_opts){.dir = dir, .accept_noise = true, .budget_s = 0.05};
+    return (struct machine_card_opts){
+        .dir = dir, .accept_noise = true, .budget_s = 0.05, .buffer_bytes = 16 << 20};
 }
 
 /* Of those kept since the last call, this many have this code and text. */
@@ -244,7 +245,8 @@ static int scripted_trial(void *arg, int i, struct measure_trial *t)
 
 static json_t *get_scripted(const char *dir, bool check, int expect_measured)
 {
-    const struct machine_card_opts o = {.dir = dir, .check = check, .budget_s = 0.05};
+    const struct machine_card_opts o = {
+        .dir = dir, .check = check, .budget_s = 0.05, .buffer_bytes = 16 << 20};
     char path[1200];
     struct cpu_budget b;
     json_t *card;

@@ -226,7 +226,12 @@ static const char *make_card(void)
 {
     const char *path = test_path("card.json");
     const struct machine_card_opts o = {
-        .dir = test_path("cards"), .force = true, .accept_noise = true, .budget_s = 0.05};
+        .dir = test_path("cards"),
+        .force = true,
+        .accept_noise = true,
+        .budget_s = 0.05,
+        .buffer_bytes = 16 << 20,
+    };
     json_t *card;
 
     assert_ok(machine_card_get(&card, &o));
