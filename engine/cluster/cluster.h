@@ -133,8 +133,9 @@ struct cluster_opts {
     double keep_frac; /* memory that stays free when a request is admitted, for growth */
     int64_t layer_wise_tok; /* shorter prompts are sent serially */
     struct cluster_quirks quirks;
-    /* A prompt is computed when the token machine has memory for it, as real machines do it
-     * (roles/); false: keys and values wait for memory on the prompt machine, as above. */
+    /* A prompt is computed when the token machine has memory for it, which it gives between its
+     * steps, as real machines do it (roles/); false: keys and values wait for memory on the
+     * prompt machine, as above. */
     bool reserve_first;
     const struct cluster_contention *contention; /* NULL: none. Lent. */
     uint64_t seed;
@@ -153,7 +154,7 @@ struct cluster_stat {
     int64_t n_live_max;
     double live_ns;              /* integral of the live requests over time */
     double reserved_idle_tok_ns; /* of memory on token machines before its data arrived */
-    double busy_ns;              /* over all machines */
+    double busy_ns[2];           /* of all machines, by kind of their steps */
     int64_t n_pool_moves, n_repurposed, n_preempted;
     int64_t n_same_machine, n_transferred;
     int64_t kv_used_tok; /* at the end: 0 */

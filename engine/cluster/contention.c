@@ -27,7 +27,7 @@ static int expect_end(struct cluster_steps *s, struct cluster_running *m)
     m->end_ns = s->events->now_ns + (int64_t)ceil(m->left_ns / m->rate);
     if (m->end_ns == before)
         return OK;
-    s->busy_ns += (double)(m->end_ns - before);
+    s->busy_ns[m->kind] += (double)(m->end_ns - before);
     return cluster_events_push(s->events,
                                (struct cluster_event){.t_ns = m->end_ns,
                                                       .kind = CLUSTER_STEP_END,

@@ -21,7 +21,7 @@ struct cluster_steps {
     int n;
     const struct cluster_contention *contention; /* NULL: none */
     struct cluster_events *events;               /* every end goes there; lent */
-    double busy_ns;                              /* of all steps so far */
+    double busy_ns[2];                           /* of all steps so far, by kind */
 };
 
 /* A step that takes step_ns alone begins on machine i, or its present one has ended: push the event

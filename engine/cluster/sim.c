@@ -429,7 +429,7 @@ static void begin(struct cluster_request *q)
         add_request(q->p, q);
     else if (is_too_long(q))
         finish(q, true);
-    else if (!t->inbox && reserve_arrival(q))
+    else if (!t->inbox && !c->steps.of[t->index].busy && reserve_arrival(q))
         add_request(q->p, q);
     else
         wait_for_memory(q);
@@ -893,7 +893,7 @@ int cluster_run(struct cluster_stat *out, const struct cluster_opts *o)
     for (int i = 0; rc == OK && i < o->n_machines; i++)
         c.stat.kv_used_tok += c.machines[i].kv_used_tok;
     c.stat.end_ns = c.events.now_ns;
-    c.stat.busy_ns = c.steps.busy_ns;
+    memcpy(c.stat.busy_ns, c.steps.busy_ns, sizeof(c.stat.busy_ns));
     *out = c.stat;
     close_cluster(&c);
     return rc;

@@ -289,6 +289,49 @@ TEST(memory_before_the_prompt)
     assert_true(reserved[1] > 1.2 * reserved[0]);
 }
 
+struct pair {
+    struct cluster_arrival arrivals[2];
+    int at;
+    int64_t first_ns[2];
+};
+
+static bool next_of_pair(void *ctx, struct cluster_arrival *a)
+{
+    struct pair *p = ctx;
+
+    if (p->at == 2)
+        return false;
+    *a = p->arrivals[p->at++];
+    return true;
+}
+
+static void pair_done(void *ctx, const struct cluster_done *d)
+{
+    ((struct pair *)ctx)->first_ns[d->number] = d->first_ns;
+}
+
+/* A token machine gives memory between its steps only. The second request comes in the middle of
+ * a step, which ends at k (2.05 ms) after the first prompt's 2 ms, and its prompt begins then. A
+ * simulated prompt had begun at once, half a step of decode before a real one. */
+TEST(memory_is_given_between_steps)
+{
+    const int64_t step_ns = 2 * MS + MS / 20;
+    struct pair p = {.arrivals = {{0, 100, 20}, {10 * MS, 300, 2}}};
+    struct world w;
+
+    world_init(&w, 1, 1, 0, 5);
+    w.o.prompt_threshold = w.o.token_threshold = INT64_MAX;
+    w.o.reserve_first = true;
+    w.o.next = next_of_pair;
+    w.o.next_ctx = &p;
+    w.o.observer = (struct cluster_observer){.ctx = &p, .done = pair_done};
+    for (int i = 0; i < 2; i++)
+        w.m[i].link_gbps = w.m[i].link_alpha_ns = 0;
+    assert_ok(cluster_run(&w.stat, &w.o));
+    assert_int_equal(p.first_ns[0], 2 * MS);
+    assert_int_equal(p.first_ns[1], 2 * MS + 4 * step_ns + 4 * MS);
+}
+
 /* Prompts whose keys and values wait for memory on machines that wait for each other's. */
 TEST(machines_that_are_full_end_the_run)
 {
