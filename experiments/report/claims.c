@@ -183,7 +183,7 @@ static int check_twice(const struct claims *c, const char *path)
 
 int claims_read(struct claims *out, const char *path)
 {
-    static const char *const top[] = {"about", "claims", NULL};
+    static const char *const top[] = {"about", "simulators", "claims", NULL};
     const json_t *list = NULL;
     int rc;
 

@@ -174,8 +174,29 @@ static void print_record(const json_t *record)
            json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
 }
 
-static void print_claim(const struct check *k, const struct claim *c,
-                        enum claim_verdict v, const struct text *found)
+/* The error of the simulator that a paper's simulated numbers come from, as far as it is known. */
+static void print_simulator(struct check *k, const struct claim *c, const char *evidence)
+{
+    const char *of = json_string_value(
+        json_object_get(json_object_get(k->claims.root, "simulators"), c->paper));
+    char experiment[128];
+    const json_t *h;
+
+    if (!of || !strchr(of, ':') || !strstr(evidence, "simulated"))
+        return;
+    snprintf(experiment, sizeof(experiment), "%.*s", (int)strcspn(of, ":"), of);
+    read_record(k, experiment);
+    h = json_object_get(json_object_get(k->records, experiment), "headline");
+    h = json_object_get(h, strchr(of, ':') + 1);
+    if (h)
+        printf("    the simulator's error, part of no interval above, is %.3g %%: %s\n",
+               json_f64_at(h, "value"), of);
+    else
+        printf("    the simulator's error is not known: %s\n", of);
+}
+
+static void print_claim(struct check *k, const struct claim *c, enum claim_verdict v,
+                        const struct text *found)
 {
     const json_t *record =
         json_object_get(k->records, c->experiment ? c->experiment : "");
@@ -202,6 +223,8 @@ static void print_claim(const struct check *k, const struct claim *c,
     }
     if (found->n)
         printf("    %.*s\n", (int)found->n, found->p);
+    if (judged)
+        print_simulator(k, c, evidence);
     if (unreadable)
         printf("    %s\n", unreadable);
     else if (v == CLAIM_NO_RECORD)
