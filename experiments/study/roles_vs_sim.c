@@ -1,6 +1,7 @@
-/* A prompt machine and a token machine as processes, and the simulated cluster of the same two on
- * the same arrivals: TTFT and TPOT of both. The performance model, the contention of both machines
- * and the fixed cost of a hand-over are measured before, on other requests, once for all cells.
+/* Requests on machines in real time, and on the simulated cluster with the same arrivals. The
+ * performance model and the contention of machines are measured before, on other requests, once for
+ * all cells; the speed of steps and the cost of a hand-over again before each run. A second
+ * simulation takes the time of the real steps: what is left is queue, scheduler and transfer.
  * Paper: Splitwise V-B.   The simulator reserves memory before a prompt, as real machines do. */
 #include <math.h>
 
@@ -15,25 +16,29 @@
 #include "experiments/study/support/roles_run.h"
 #include "experiments/study/support/step_times.h"
 
-#define POINTS_MAX  64
-#define REPEATS_MAX 8
-#define LONE_N      12
-#define LONE_S      0.4 /* between requests that are alone */
+#define POINTS_MAX 64
+#define SEEDS_MAX  32
+#define LONE_N     12
+#define LONE_TOK   9  /* of the output of a request that is alone */
+#define LONE_MS    30 /* from the expected end of a request that is alone to the next */
+#define FITS       4  /* of the time of steps: batches change with it */
 
 #define OPTIONS(X)                                                                       \
     OPTION_MODEL(X)                                                                      \
     OPTION_PRECISION(X)                                                                  \
-    X(STR, transport, "shm", "How keys and values move.", .unit = "NAME")                \
+    X(ENUM, machines, "two+transfer",                                                    \
+      "one: an engine in this process; two: a prompt and a token machine as processes, " \
+      "with one memory for keys and values; two+transfer: those, which send them.",      \
+      .values = "one|two|two+transfer")                                                  \
+    X(STR, transport, "shm", "two+transfer: how keys and values move.", .unit = "NAME")  \
     X(STR, fit, "sharegpt", "Lengths of the requests: a fit of a data set.",             \
       .unit = "NAME")                                                                    \
     X(F64, load, "0.5",                                                                  \
-      "Rate of the requests / the rate at which the prompt machine would always be "     \
-      "busy with one prompt at a time, alone.",                                          \
+      "Rate of the requests / that at which the machine of prompts is always busy.",     \
       .min = 0.01, .max = 100)                                                           \
-    X(BOOL, contention, "true", "Simulate that both machines slow each other.")          \
-    X(INT, n_requests, "80", "Requests.", .min = 4, .max = 100000)                       \
-    X(INT, repeats, "2", "Real runs of the same requests.", .min = 2,                    \
-      .max = REPEATS_MAX)                                                                \
+    X(INT, n_requests, "80", "Requests of each seed.", .min = 4, .max = 100000)          \
+    X(INT, n_seeds, "5", "Seeds, each with requests of its own.", .min = 2,              \
+      .max = SEEDS_MAX)                                                                  \
     X(INT, max_seqs, "16", "Sequences of a machine.", .min = 1, .max = 1024)             \
     X(INT, max_step_tok, "512", "Tokens of a step.", .unit = "tok", .min = 1,            \
       .max = 65536)                                                                      \
@@ -49,53 +54,64 @@
     X(INT, pair_rounds, "5",                                                             \
       "Rounds of steps alone and next to those of the other machine.", .min = 1,         \
       .max = 32)                                                                         \
-    X(INT, seed, "1", "Seed of lengths and arrivals.", .min = 1, .max = 1 << 30)
+    X(INT, seed, "1", "First seed of lengths and arrivals.", .min = 1, .max = 1 << 30)
 
 #define RESULTS_OF(X, id, text)                                                          \
-    X(id##_real_ms, "ms", LOWER, text ", real: mean of the repeats")                     \
-    X(id##_sim_ms, "ms", LOWER | SIMULATED, text ", simulated")                          \
-    X(id##_ratio, "x", 0, text ": simulated / real, with the interval of the repeats")
+    X(id##_real_ms, "ms", LOWER, text ", real: mean of the seeds")                       \
+    X(id##_sim_ms, "ms", LOWER | SIMULATED, text ", simulated: mean of the seeds")       \
+    X(id##_ratio, "x", 0, text ": simulated / real, mean of the seeds")                  \
+    X(id##_queue_ratio, "x", 0, text ": simulated with the time of the real steps / real")
 #define RESULTS(X)                                                                       \
     RESULTS_OF(X, ttft_p50, "median time to the first token")                            \
     RESULTS_OF(X, ttft_p90, "90th percentile of the time to the first token")            \
     RESULTS_OF(X, tpot_p50, "median time per later token")                               \
     RESULTS_OF(X, tpot_p90, "90th percentile of the time per later token")               \
     X(worst_error, "%", LOWER, "the largest of the four |ratio - 1|")                    \
-    X(n_within, "", HIGHER,                                                              \
-      "of the four: within 5 %, or within the 95 % interval of the repeats")             \
+    X(worst_queue_error, "%", LOWER, "the largest of the four |queue ratio - 1|")        \
+    X(prompt_in_place, "x", 0, "time of prompt steps in the real run / alone before it") \
+    X(token_in_place, "x", 0, "time of token steps in the real run / alone before it")   \
     X(slow_prompt_by_prompt, "x", LOWER, "time of a prompt next to a prompt / alone")    \
     X(slow_prompt_by_token, "x", LOWER, "time of a prompt next to token steps / alone")  \
     X(slow_token_by_prompt, "x", LOWER, "time of a token step next to prompts / alone")  \
     X(slow_token_by_token, "x", LOWER, "time of a token step next to others / alone")    \
     X(handover_ms, "ms", LOWER, "fixed time from a request to its prompt machine")       \
     X(transfer_ms, "ms", LOWER, "fixed time from a prompt's end to its token machine")   \
-    X(rate_rps, "/s", 0, "rate of the requests")                                         \
-    X(n_requests, "", 0, "requests")
+    X(rate_rps, "/s", 0, "rate of the requests: mean of the seeds")                      \
+    X(n_requests, "", 0, "requests, of all seeds")
 
 FRAME_TYPES;
+
+enum { ONE, TWO, TWO_TRANSFER }; /* machines */
 
 struct calibration {
     bool measured;
     struct cluster_perf perf;
     struct cluster_contention contention;
-    double handover_ms, transfer_ms;
 };
 
 enum { TTFT, TPOT, N_LATENCIES };
 static const char *const latency_names[] = {"ttft", "tpot"};
-static const double quantiles[] = {0.5, 0.9};
-static const char *const quantile_names[] = {"p50", "p90"};
+#define N_SHOWN (2 * N_LATENCIES)
+static const char *const shown[] = {"ttft_p50", "ttft_p90", "tpot_p50", "tpot_p90"};
+
+/* GIVEN_STEPS: simulated with the time that the real steps took. */
+enum { REAL, PREDICTED, GIVEN_STEPS, N_KINDS };
+static const char *const kind_names[] = {"real", "sim", "given"};
 
 struct roles_vs_sim {
     FRAME_CELL;
     struct calibration *known;
+    struct cluster_perf perf; /* of the steps before a seed's run */
     int n;
-    struct roles_run_request *requests; /* [n] */
-    double *real[N_LATENCIES];          /* [repeats][n] */
-    double *sim[N_LATENCIES];           /* [n] */
-    size_t n_of[N_LATENCIES];           /* of the n requests those that have it */
-    double rate;
-    int at; /* next arrival of the simulation */
+    struct roles_run_request *requests; /* [n] of a seed */
+    double *ms[N_LATENCIES];            /* [n] of a run */
+    size_t n_ms[N_LATENCIES];           /* of the n requests those that have it */
+    double real_ms[2], sim_ms[2];       /* of a run: all prompt steps, all token steps */
+    double shown[N_KINDS][N_SHOWN][SEEDS_MAX];
+    double in_place[2][SEEDS_MAX]; /* of prompt steps, of token steps */
+    double rate_rps[SEEDS_MAX], handover_ms[SEEDS_MAX], transfer_ms[SEEDS_MAX];
+    int64_t i; /* the present seed */
+    int at;    /* next arrival of the simulation */
 };
 
 /* ---- calibration ---- */
@@ -154,45 +170,67 @@ static double prompt_ms(const struct cluster_perf *p, int64_t n)
     return 1e-6 * (double)cluster_perf_step_ns(p, &w);
 }
 
-static double token_ms(const struct cluster_perf *p, int64_t ctx)
+/* Of `batch` sequences of this context. */
+static double token_ms(const struct cluster_perf *p, int64_t batch, int64_t ctx)
 {
-    const struct cluster_work w = {.n_decode = 1, .ctx_tok = ctx};
+    const struct cluster_work w = {.n_decode = batch, .ctx_tok = batch * ctx};
 
     return 1e-6 * (double)cluster_perf_step_ns(p, &w);
 }
 
 static struct roles_run_opts run_opts(const struct opts *o, uint64_t seed)
 {
-    return (struct roles_run_opts){.model = o->model,
-                                   .roles = "prompt=1:threads=1,token=1:threads=1",
-                                   .transport = o->transport,
-                                   .precision = o->precision,
-                                   .max_seqs = o->max_seqs,
-                                   .max_step_tok = o->max_step_tok,
-                                   .max_tok = o->max_prompt_tok + o->max_output_tok,
-                                   .seed = seed};
+    return (struct roles_run_opts){
+        .model = o->model,
+        .roles = o->machines == ONE ? NULL : "prompt=1:threads=1,token=1:threads=1",
+        .transport = o->machines == TWO ? "map" : o->transport,
+        .precision = o->precision,
+        .max_seqs = o->max_seqs,
+        .max_step_tok = o->max_step_tok,
+        .max_tok = o->max_prompt_tok + o->max_output_tok + LONE_TOK,
+        .seed = seed};
 }
 
-/* The time of a request beyond its steps, by requests of two tokens that are alone. */
-static int calibrate_handover(struct roles_vs_sim *c)
+static void scale(struct cluster_perf *p, const double by[2])
+{
+    p->prompt_w[2] *= by[0];
+    for (int k = 0; k < p->n_prompt; k++)
+        p->prompt_ms[k] *= by[0];
+    for (int k = 0; k < p->n_token; k++) {
+        p->token_ms[k] *= by[1];
+        p->token_ctx_ms[k] *= by[1];
+    }
+}
+
+/* Requests that are alone: how long steps take now, in proportion to the profile's, and a request
+ * beyond its steps. Machines hardly rest in between: it is steps that take longer after a rest. */
+static int calibrate_alone(struct roles_vs_sim *c)
 {
     const struct roles_run_opts o = run_opts(c->o, 77);
+    const struct cluster_perf *p = &c->known->perf;
     struct roles_run_request r[LONE_N];
-    double before[LONE_N], between[LONE_N];
-    int64_t most = c->o->max_prompt_tok;
+    double busy_ms[2], model_ms[2] = {0}, before = 0, between = 0, t_ms = 0;
 
-    for (int i = 0; i < LONE_N; i++)
-        r[i] = (struct roles_run_request){.arrival_s = LONE_S * i,
-                                          .n_prompt = 1 + (most - 1) * i / LONE_N,
-                                          .n_output = 2};
-    TRY(study_roles_run(r, LONE_N, &o, c->out));
     for (int i = 0; i < LONE_N; i++) {
-        before[i] = r[i].first_ms - prompt_ms(&c->known->perf, r[i].n_prompt);
-        between[i] =
-            r[i].last_ms - r[i].first_ms - token_ms(&c->known->perf, r[i].n_prompt);
+        int64_t n_tok = 1 + (c->o->max_prompt_tok - 1) * i / LONE_N;
+        double first = prompt_ms(p, n_tok);
+        double others = (LONE_TOK - 1) * token_ms(p, 1, n_tok + LONE_TOK / 2);
+
+        r[i] = (struct roles_run_request){
+            .arrival_s = 1e-3 * t_ms, .n_prompt = n_tok, .n_output = LONE_TOK};
+        t_ms += LONE_MS + 1.5 * (first + others);
+        model_ms[0] += first;
+        model_ms[1] += others;
     }
-    c->known->handover_ms = fmax(stats_median(before, LONE_N), 0);
-    c->known->transfer_ms = fmax(stats_median(between, LONE_N), 0);
+    TRY(study_roles_run(r, LONE_N, busy_ms, &o, c->out));
+    for (int i = 0; i < LONE_N; i++) {
+        before += r[i].first_ms;
+        between += r[i].last_ms - r[i].first_ms;
+    }
+    c->handover_ms[c->i] = fmax(before - busy_ms[0], 0) / LONE_N;
+    c->transfer_ms[c->i] = fmax(between - busy_ms[1], 0) / LONE_N;
+    c->perf = *p;
+    scale(&c->perf, (double[]){busy_ms[0] / model_ms[0], busy_ms[1] / model_ms[1]});
     return OK;
 }
 
@@ -205,19 +243,28 @@ static int calibrate(struct roles_vs_sim *c)
                                           .ctx_tok = (c->o->max_prompt_tok + 1) / 2,
                                           .rounds = c->o->pair_rounds,
                                           .window_s = 0.3};
-    double alone_ms[2];
 
     c->known = study_kept(c->out);
     if (c->known->measured)
         return OK;
-    TRY(study_pair_steps(c->known->contention.slowdown, alone_ms, &pairs, c->out));
+    TRY(study_pair_steps(c->known->contention.slowdown, &pairs, c->out));
     TRY(profile(c));
-    TRY(calibrate_handover(c));
     c->known->measured = true;
     return OK;
 }
 
 /* ---- requests ---- */
+
+/* Of a request on its prompt machine, next to token steps; one: with full batches of decode. */
+static double busy_ms(const struct roles_vs_sim *c, const struct roles_run_request *r)
+{
+    int64_t n = c->o->max_seqs, ctx = r->n_prompt + r->n_output / 2;
+    double ms = prompt_ms(&c->perf, r->n_prompt);
+
+    return c->o->machines == ONE
+               ? ms + (double)(r->n_output - 1) / (double)n * token_ms(&c->perf, n, ctx)
+               : ms * c->known->contention.slowdown[0][1];
+}
 
 static int draw_requests(struct roles_vs_sim *c)
 {
@@ -225,49 +272,47 @@ static int draw_requests(struct roles_vs_sim *c)
     struct dataset_opts d = {.fit = o->fit,
                              .reader = "synth",
                              .n = o->n_requests,
-                             .seed = o->seed,
+                             .seed = o->seed + c->i,
                              .min_prompt_tok = 1,
                              .max_prompt_tok = o->max_prompt_tok,
                              .max_output_tok = o->max_output_tok};
     struct dataset *set;
     struct rng rng;
-    double busy_ms = 0, t = 0;
+    double all_ms = 0, rate, t = 0;
 
     TRY(dataset_open(&set, &d));
-    c->n = (int)set->n_items;
-    c->requests = frame_new(c->f, (size_t)c->n, sizeof(*c->requests));
+    c->n = set->n_items < o->n_requests ? (int)set->n_items : (int)o->n_requests;
     for (int i = 0; i < c->n; i++) {
-        c->requests[i].n_prompt = set->items[i].n_prompt > 0 ? set->items[i].n_prompt : 1;
-        c->requests[i].n_output = set->items[i].n_output > 0 ? set->items[i].n_output : 1;
-        busy_ms += prompt_ms(&c->known->perf, c->requests[i].n_prompt);
+        struct roles_run_request *r = &c->requests[i];
+
+        r->n_prompt = set->items[i].n_prompt > 0 ? set->items[i].n_prompt : 1;
+        r->n_output = set->items[i].n_output > 0 ? set->items[i].n_output : 1;
+        all_ms += busy_ms(c, r);
     }
     dataset_close(&set);
-    c->rate = o->load * 1e3 * c->n / busy_ms;
-    rng_init(&rng, (uint64_t)o->seed, "arrival");
+    c->rate_rps[c->i] = rate = o->load * 1e3 * c->n / all_ms;
+    rng_init(&rng, (uint64_t)d.seed, "arrival");
     for (int i = 0; i < c->n; i++)
-        c->requests[i].arrival_s = t += rng_exp(&rng) / c->rate;
+        c->requests[i].arrival_s = t += rng_exp(&rng) / rate;
     return OK;
 }
 
-static void add(double **v, size_t *n, const struct roles_run_request *r)
+static void add(struct roles_vs_sim *c, const struct roles_run_request *r)
 {
-    v[TTFT][n[TTFT]++] = r->first_ms;
+    c->ms[TTFT][c->n_ms[TTFT]++] = r->first_ms;
     if (r->n_output > 1)
-        v[TPOT][n[TPOT]++] = (r->last_ms - r->first_ms) / (double)(r->n_output - 1);
+        c->ms[TPOT][c->n_ms[TPOT]++] =
+            (r->last_ms - r->first_ms) / (double)(r->n_output - 1);
 }
 
 static int run_real(struct roles_vs_sim *c)
 {
-    const struct roles_run_opts o = run_opts(c->o, (uint64_t)c->o->seed);
+    const struct roles_run_opts o = run_opts(c->o, (uint64_t)(c->o->seed + c->i));
 
-    for (int64_t k = 0; k < c->o->repeats; k++) {
-        double *v[N_LATENCIES] = {c->real[TTFT] + k * c->n, c->real[TPOT] + k * c->n};
-        size_t n[N_LATENCIES] = {0};
-
-        TRY(study_roles_run(c->requests, c->n, &o, c->out));
-        for (int i = 0; i < c->n; i++)
-            add(v, n, &c->requests[i]);
-    }
+    c->n_ms[TTFT] = c->n_ms[TPOT] = 0;
+    TRY(study_roles_run(c->requests, c->n, c->real_ms, &o, c->out));
+    for (int i = 0; i < c->n; i++)
+        add(c, &c->requests[i]);
     return OK;
 }
 
@@ -281,7 +326,7 @@ static bool next_arrival(void *ctx, struct cluster_arrival *a)
     if (c->at++ >= c->n)
         return false;
     *a = (struct cluster_arrival){
-        (int64_t)(1e9 * r->arrival_s + 1e6 * c->known->handover_ms), r->n_prompt,
+        (int64_t)(1e9 * r->arrival_s + 1e6 * c->handover_ms[c->i]), r->n_prompt,
         r->n_output};
     return true;
 }
@@ -291,13 +336,14 @@ static void on_done(void *ctx, const struct cluster_done *d)
     struct roles_vs_sim *c = ctx;
     const struct roles_run_request r = {
         .n_output = d->n_output,
-        .first_ms = c->known->handover_ms + 1e-6 * (double)(d->first_ns - d->arrival_ns),
-        .last_ms = c->known->handover_ms + 1e-6 * (double)(d->last_ns - d->arrival_ns)};
+        .first_ms = c->handover_ms[c->i] + 1e-6 * (double)(d->first_ns - d->arrival_ns),
+        .last_ms = c->handover_ms[c->i] + 1e-6 * (double)(d->last_ns - d->arrival_ns)};
 
-    add(c->sim, c->n_of, &r);
+    add(c, &r);
 }
 
-static int simulate(struct roles_vs_sim *c)
+static int simulate(struct roles_vs_sim *c, const struct cluster_perf *perf,
+                    const struct cluster_contention *contention)
 {
     const struct opts *o = c->o;
     struct cluster_machine_opts m[2];
@@ -306,15 +352,17 @@ static int simulate(struct roles_vs_sim *c)
 
     for (int i = 0; i < 2; i++)
         m[i] = (struct cluster_machine_opts){
-            .home = i ? CLUSTER_TOKEN : CLUSTER_PROMPT,
-            .perf = &c->known->perf,
+            .home = o->machines == ONE ? CLUSTER_MIXED
+                    : i                ? CLUSTER_TOKEN
+                                       : CLUSTER_PROMPT,
+            .perf = perf,
             .kv_tok = o->max_seqs * (o->max_prompt_tok + o->max_output_tok),
-            .link_alpha_ns = 1e6 * c->known->transfer_ms,
+            .link_alpha_ns = 1e6 * c->transfer_ms[c->i],
             .controller = 1};
     TRY(cluster_opts_init(&co));
     TRY(sched_policy_find("continuous", &co.policy));
     co.machines = m;
-    co.n_machines = 2;
+    co.n_machines = o->machines == ONE ? 1 : 2;
     co.n_layers = 1;
     co.prompt_threshold = co.token_threshold = INT64_MAX;
     co.max_batch_prompt_tok = 0;
@@ -322,43 +370,96 @@ static int simulate(struct roles_vs_sim *c)
     co.max_seqs = o->max_seqs;
     co.keep_frac = 0;
     co.reserve_first = true;
-    co.contention = o->contention ? &c->known->contention : NULL;
+    co.contention = contention;
     co.next = next_arrival;
     co.next_ctx = c;
     co.observer = (struct cluster_observer){.ctx = c, .done = on_done};
+    c->at = 0;
+    c->n_ms[TTFT] = c->n_ms[TPOT] = 0;
     TRY(cluster_run(&stat, &co));
+    for (int k = 0; k < 2; k++)
+        c->sim_ms[k] = 1e-6 * stat.busy_ns[k];
     return stat.n_done == c->n ? OK
                                : err_set(ERR_STATE, "%d of %d requests were simulated",
                                          (int)stat.n_done, c->n);
 }
 
+/* Simulate with steps that take what the real ones took in total: the model's, times in_place. */
+static int simulate_given(struct roles_vs_sim *c)
+{
+    struct cluster_perf p = c->perf;
+    double by[2];
+
+    c->in_place[0][c->i] = c->in_place[1][c->i] = 1;
+    TRY(simulate(c, &p, NULL));
+    for (int n = 0; n < FITS; n++) {
+        for (int k = 0; k < 2; k++) {
+            by[k] = c->sim_ms[k] > 0 ? c->real_ms[k] / c->sim_ms[k] : 1;
+            c->in_place[k][c->i] *= by[k];
+        }
+        scale(&p, by);
+        TRY(simulate(c, &p, NULL));
+    }
+    return OK;
+}
+
 /* ---- comparison ---- */
 
-/* The mean of the repeats' quantiles, with its 95 % interval, and the simulated quantile. */
-static void compare(struct roles_vs_sim *c, int latency, int q)
+/* The quantiles of the seed, and all of the first one. */
+static void keep(struct roles_vs_sim *c, int kind)
 {
-    const char *name = latency_names[latency], *of = quantile_names[q];
-    double v[REPEATS_MAX], half, lo, hi, mean, sim, error;
-    double *real_ms = frame_named(c->f, "%s_%s_real_ms", name, of);
-    double *ratio = frame_named(c->f, "%s_%s_ratio", name, of);
-    int64_t n = c->o->repeats;
+    char name[32];
 
-    for (int64_t k = 0; k < n; k++)
-        v[k] =
-            stats_percentile(c->real[latency] + k * c->n, c->n_of[latency], quantiles[q]);
-    mean = stats_mean(v, (size_t)n);
-    half = stats_mean_half95(v, (size_t)n);
-    lo = mean - half;
-    hi = mean + half;
-    sim = stats_percentile(c->sim[latency], c->n_of[latency], quantiles[q]);
-    error = fabs(sim / mean - 1);
-    c->r->worst_error = fmax(c->r->worst_error, 100 * error);
-    c->r->n_within += error <= 0.05 || (sim >= lo && sim <= hi);
-    *real_ms = mean;
-    frame_interval(c->f, real_ms, lo, hi);
-    *frame_named(c->f, "%s_%s_sim_ms", name, of) = sim;
-    *ratio = sim / mean;
-    frame_interval(c->f, ratio, lo > 0 ? sim / hi : NAN, lo > 0 ? sim / lo : NAN);
+    for (int l = 0; l < N_LATENCIES; l++) {
+        c->shown[kind][2 * l][c->i] = stats_percentile(c->ms[l], c->n_ms[l], 0.5);
+        c->shown[kind][2 * l + 1][c->i] = stats_percentile(c->ms[l], c->n_ms[l], 0.9);
+        snprintf(name, sizeof(name), "%s_%s", latency_names[l], kind_names[kind]);
+        if (c->i == 0 && kind != GIVEN_STEPS)
+            study_series(c->out, name, "ms", c->ms[l], c->n_ms[l]);
+    }
+}
+
+static int run_seed(struct roles_vs_sim *c)
+{
+    TRY(calibrate_alone(c));
+    TRY(draw_requests(c));
+    TRY(run_real(c));
+    keep(c, REAL);
+    TRY(simulate(c, &c->perf, &c->known->contention));
+    keep(c, PREDICTED);
+    TRY(simulate_given(c));
+    keep(c, GIVEN_STEPS);
+    return OK;
+}
+
+/* *out: the mean of the seeds, with its interval, of which half is returned. */
+static double mean_of(struct roles_vs_sim *c, double *out, const double *v)
+{
+    double half = stats_mean_half95(v, (size_t)c->o->n_seeds);
+
+    *out = stats_mean(v, (size_t)c->o->n_seeds);
+    frame_interval(c->f, out, *out - half, *out + half);
+    return half;
+}
+
+/* Ratios to the real runs, and the largest error of all, in %. */
+static void compare(struct roles_vs_sim *c, int kind, const char *name, double *worst)
+{
+    double ratio[SEEDS_MAX], at_least = 0, at_most = 0;
+
+    *worst = 0;
+    for (int i = 0; i < N_SHOWN; i++) {
+        double *out = frame_named(c->f, "%s_%s", shown[i], name), half, error;
+
+        for (int64_t k = 0; k < c->o->n_seeds; k++)
+            ratio[k] = c->shown[kind][i][k] / c->shown[REAL][i][k];
+        half = mean_of(c, out, ratio);
+        error = fabs(*out - 1);
+        *worst = fmax(*worst, 100 * error);
+        at_least = fmax(at_least, 100 * fmax(error - half, 0));
+        at_most = fmax(at_most, 100 * (error + half));
+    }
+    frame_interval(c->f, worst, at_least, at_most);
 }
 
 static void roles_vs_sim_report(struct roles_vs_sim *c)
@@ -367,48 +468,40 @@ static void roles_vs_sim_report(struct roles_vs_sim *c)
     struct results *r = c->r;
 
     frame_why(c->f, NULL, "no request had it");
-    r->worst_error = r->n_within = 0;
-    for (int i = 0; i < N_LATENCIES; i++)
-        for (int q = 0; q < 2; q++)
-            compare(c, i, q);
+    for (int i = 0; i < N_SHOWN; i++) {
+        mean_of(c, frame_named(c->f, "%s_real_ms", shown[i]), c->shown[REAL][i]);
+        mean_of(c, frame_named(c->f, "%s_sim_ms", shown[i]), c->shown[PREDICTED][i]);
+    }
+    compare(c, PREDICTED, "ratio", &r->worst_error);
+    compare(c, GIVEN_STEPS, "queue_ratio", &r->worst_queue_error);
+    mean_of(c, &r->prompt_in_place, c->in_place[0]);
+    mean_of(c, &r->token_in_place, c->in_place[1]);
     r->slow_prompt_by_prompt = k->contention.slowdown[0][0];
     r->slow_prompt_by_token = k->contention.slowdown[0][1];
     r->slow_token_by_prompt = k->contention.slowdown[1][0];
     r->slow_token_by_token = k->contention.slowdown[1][1];
-    r->handover_ms = k->handover_ms;
-    r->transfer_ms = k->transfer_ms;
-    r->rate_rps = c->rate;
-    r->n_requests = c->n;
-    for (int i = 0; i < N_LATENCIES; i++) {
-        char name[32];
-
-        snprintf(name, sizeof(name), "%s_real", latency_names[i]);
-        study_series(c->out, name, "ms", c->real[i],
-                     c->n_of[i]); /* of the first repeat */
-        snprintf(name, sizeof(name), "%s_sim", latency_names[i]);
-        study_series(c->out, name, "ms", c->sim[i], c->n_of[i]);
-    }
+    mean_of(c, &r->handover_ms, c->handover_ms);
+    mean_of(c, &r->transfer_ms, c->transfer_ms);
+    mean_of(c, &r->rate_rps, c->rate_rps);
+    r->n_requests = (double)(c->o->n_seeds * c->n);
     study_evidence(c->out, "simulated", "ttft_sim tpot_sim");
 }
 
 static int roles_vs_sim_run(struct roles_vs_sim *c)
 {
-    size_t n;
+    size_t n = (size_t)c->o->n_requests;
 
     if (!c->o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
     TRY(calibrate(c));
-    TRY(draw_requests(c));
-    n = (size_t)c->n;
-    for (int i = 0; i < N_LATENCIES; i++) {
-        c->real[i] = frame_new(c->f, n * (size_t)c->o->repeats, sizeof(double));
-        c->sim[i] = frame_new(c->f, n, sizeof(double));
-    }
-    TRY(run_real(c));
-    TRY(simulate(c));
+    c->requests = frame_new(c->f, n, sizeof(*c->requests));
+    for (int i = 0; i < N_LATENCIES; i++)
+        c->ms[i] = frame_new(c->f, n, sizeof(double));
+    for (c->i = 0; c->i < c->o->n_seeds; c->i++)
+        TRY(run_seed(c));
     roles_vs_sim_report(c);
     return OK;
 }
 
-STUDY(roles_vs_sim, "prompt and token machines as processes, and simulated",
+STUDY(roles_vs_sim, "machines in real time, and simulated: one, two, and with transfers",
       .kept_bytes = sizeof(struct calibration));

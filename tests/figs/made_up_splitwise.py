@@ -79,15 +79,17 @@ def kv_transfer(rng, x_over_c, **_):
     return {**{n: rng.uniform(1, 9) for n in names}, "crossing_tok": 64, "crossing_form_tok": 16}, series
 
 
-def roles_vs_sim(rng, load, **_):
+def roles_vs_sim(rng, machines, **_):
     summary, series = {}, {}
-    for key, scale in ("ttft", 80 * (1 + load)), ("tpot", 20):
+    for key, scale in ("ttft", 80 * len(machines)), ("tpot", 20):
         for kind in "real", "sim":
             series["%s_%s" % (key, kind)] = scale * np.exp(rng.normal(0, 0.4, 60))
         for q in "p50", "p90":
             ratio = rng.uniform(0.95, 1.05)
             summary.update({"%s_%s_real_ms" % (key, q): scale, "%s_%s_sim_ms" % (key, q): scale * ratio,
-                            "%s_%s_ratio" % (key, q): (ratio, 0.97 * ratio, 1.03 * ratio)})
+                            "%s_%s_ratio" % (key, q): (ratio, 0.97 * ratio, 1.03 * ratio),
+                            "%s_%s_queue_ratio" % (key, q): (1.01, 0.98, 1.04)})
+    summary.update(prompt_in_place=(1.1, 1.05, 1.15), token_in_place=(1.02, 0.98, 1.06))
     kinds = {n: "simulated" for n in (*summary, *series) if "sim" in n}
     return summary, series, {}, {"*": "measured_small", **kinds}
 
@@ -132,7 +134,7 @@ STUDIES = {
     "splitwise_transport": (kv_transport, {"way": ["map", "shm", "mpi_put:openmpi"], "checksums": [True, False]}),
     "splitwise_fig14_transfer": (kv_transfer, {"x_over_c": [0.05, 0.1, 0.3, 1.0, 3.0]}),
     "splitwise_fig15_overhead": (kv_transfer, {"x_over_c": [0.05, 0.3, 1.0]}),
-    "splitwise_sim_vs_real": (roles_vs_sim, {"load": [0.5, 0.8, 1.5]}),
+    "splitwise_sim_vs_real": (roles_vs_sim, {"machines": ["one", "two", "two+transfer"]}),
     "split_or_switch_simulated": (split_simulated, {
         "nodes": [2, 4], "system": ["split", "switch", "one_configuration", "mixed", "chunked"], "tpot_factor": [1.5, 3]}),
     "plans_simulated": (plans_simulated, {

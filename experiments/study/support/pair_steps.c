@@ -165,6 +165,8 @@ static int measure(struct pair *p, struct par_ranks *ranks, enum kind a, enum ki
     begin = clock_ns() + LEAD_NS;
     atomic_store(&board->end_ns, begin + (uint64_t)(1e9 * p->o->window_s));
     atomic_store(&board->begin_ns, begin);
+    /* This process takes no time of the CPUs that are measured. */
+    clock_sleep_until_ns(atomic_load(&board->end_ns), 0);
     TRY(wait_for(ranks, board->done, command));
     ms[0] = board->step_ms[0];
     ms[1] = board->step_ms[1];
@@ -172,8 +174,8 @@ static int measure(struct pair *p, struct par_ranks *ranks, enum kind a, enum ki
 }
 
 struct ratios {
-    double v[2][2][2 * ROUNDS_MAX], alone[2][2 * ROUNDS_MAX];
-    size_t n[2][2], n_alone[2];
+    double v[2][2][2 * ROUNDS_MAX];
+    size_t n[2][2];
 };
 
 static int round_of_all(struct pair *p, struct par_ranks *ranks, struct ratios *r)
@@ -184,8 +186,6 @@ static int round_of_all(struct pair *p, struct par_ranks *ranks, struct ratios *
         for (int e = 0; e < 2; e++) {
             TRY(measure(p, ranks, e ? IDLE : (enum kind)k, e ? (enum kind)k : IDLE, ms));
             alone[e][k] = ms[e];
-            if (ms[e] > 0)
-                r->alone[k][r->n_alone[k]++] = ms[e];
         }
     for (int a = PROMPTS; a <= TOKENS; a++)
         for (int b = PROMPTS; b <= TOKENS; b++) {
@@ -223,8 +223,8 @@ static int check(const struct pair_steps_opts *o, struct cpu_budget *b)
     return b->n >= 2 ? OK : err_set(ERR_NOTFOUND, "two machines need two CPUs");
 }
 
-int study_pair_steps(double slowdown[2][2], double alone_ms[2],
-                     const struct pair_steps_opts *o, struct study_cell *cell)
+int study_pair_steps(double slowdown[2][2], const struct pair_steps_opts *o,
+                     struct study_cell *cell)
 {
     struct ratios *r = mem_new(MEM_HARNESS, 1, sizeof(*r));
     struct cpu_budget b;
@@ -256,14 +256,12 @@ int study_pair_steps(double slowdown[2][2], double alone_ms[2],
         atomic_store(&p.board->stop, true);
     par_ranks_close(&ranks);
     par_shm_close(&shm);
-    for (int k = 0; k < 2; k++) {
-        alone_ms[k] = stats_median(r->alone[k], r->n_alone[k]);
+    for (int k = 0; k < 2; k++)
         for (int n = 0; n < 2; n++) {
             double m = stats_median(r->v[k][n], r->n[k][n]);
 
             slowdown[k][n] = m > 1 ? m : 1;
         }
-    }
     mem_free(r);
     return rc;
 }

@@ -17,9 +17,8 @@ struct pair_steps_opts {
 
 /* *slowdown: [own][neighbour], 0 prompts, 1 tokens: time of a step next to the neighbour's / alone,
  * median over the rounds and both engines, at least 1.
- *   alone_ms  [2] of a prompt and of a token step, median
  * ERR_NOTFOUND: fewer than two CPUs. Errors of the engines. */
-MUST int study_pair_steps(double slowdown[2][2], double alone_ms[2],
-                          const struct pair_steps_opts *o, struct study_cell *cell);
+MUST int study_pair_steps(double slowdown[2][2], const struct pair_steps_opts *o,
+                          struct study_cell *cell);
 
 #endif

@@ -4,7 +4,8 @@
 #include "base/mem.h"
 #include "roles/roles.h"
 
-#define WAIT_NS UINT64_C(100000000)
+#define WAIT_NS     UINT64_C(100000000)
+#define REPORTS_MAX 100 /* waits for a machine's report, of WAIT_NS each */
 
 int study_roles_open(struct study_serving *s, struct serve_opts *o, const char *roles,
                      const char *transport, bool checksums)
@@ -66,6 +67,10 @@ static int roles_run_open(struct roles_run *run, const struct roles_run_opts *o)
     so.max_tok = o->max_tok;
     run->serving.on_token = roles_run_token;
     run->serving.ctx = run;
+    if (!o->roles) {
+        so.threads = 1;
+        return study_serving_open(&run->serving, &so);
+    }
     return study_roles_open(&run->serving, &so, o->roles, o->transport, true);
 }
 
@@ -105,7 +110,32 @@ static int serve_all(struct roles_run *run, uint64_t seed, struct study_cell *ce
     return OK;
 }
 
-int study_roles_run(struct roles_run_request *requests, int n,
+/* Machines report what they computed after the tokens of their last step: wait for that. */
+static int count_busy(struct roles_run *run, double *busy_ms)
+{
+    int64_t expected = 0;
+    bool busy;
+
+    for (int i = 0; i < run->n; i++)
+        expected += run->flights[i].r->n_prompt + run->flights[i].r->n_output - 1;
+    for (int waits = 0; waits < REPORTS_MAX; waits++) {
+        int64_t n_tok = 0;
+
+        for (int k = 0; k < SERVE_N_PHASES; k++) {
+            const struct serve_totals *t = serve_totals_of(run->serving.serve, k);
+
+            n_tok += t->n_tok;
+            busy_ms[k] = 1e-6 * (double)(t->forward_ns + t->sample_ns + t->sched_ns);
+        }
+        if (n_tok >= expected)
+            return OK;
+        serve_wait(run->serving.serve, WAIT_NS);
+        TRY(serve_step(run->serving.serve, &busy));
+    }
+    return err_set(ERR_STATE, "machines did not report all of their steps");
+}
+
+int study_roles_run(struct roles_run_request *requests, int n, double *busy_ms,
                     const struct roles_run_opts *o, struct study_cell *cell)
 {
     struct roles_run run = {.n = n};
@@ -116,6 +146,8 @@ int study_roles_run(struct roles_run_request *requests, int n,
         run.flights[i] = (struct flight){.id = -1, .r = &requests[i]};
     if (rc == OK)
         rc = serve_all(&run, o->seed, cell);
+    if (rc == OK)
+        rc = count_busy(&run, busy_ms);
     study_serving_close(&run.serving);
     if (rc == OK && run.n_failed > 0)
         rc = err_set(ERR_STATE, "%d requests did not get all of their tokens",

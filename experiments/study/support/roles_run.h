@@ -1,5 +1,6 @@
 /* experiments/study/support/roles_run.h - prompt and token machines that are processes
- * (roles/roles.h), and requests at given times through them, in real time.
+ * (roles/roles.h), or one engine in this process, and requests at given times through them, in
+ * real time.
  * Threads: one. */
 #ifndef STUDY_ROLES_RUN_H
 #define STUDY_ROLES_RUN_H
@@ -14,7 +15,7 @@ MUST int study_roles_open(struct study_serving *s, struct serve_opts *o,
                           const char *roles, const char *transport, bool checksums);
 
 struct roles_run_opts {
-    const char *model, *roles, *transport;
+    const char *model, *roles, *transport; /* roles NULL: one engine with one thread */
     int precision;
     int64_t max_seqs, max_step_tok, max_tok;
     uint64_t seed; /* of the prompts' tokens */
@@ -26,8 +27,9 @@ struct roles_run_request {
     double first_ms, last_ms; /* set: from the time of arrival */
 };
 
-/* Requests in order of arrival, each computed to its end. Errors of the machines. */
-MUST int study_roles_run(struct roles_run_request *r, int n,
+/* Requests in order of arrival, each computed to its end. Errors of the machines.
+ *   busy_ms  [2] how long all steps with a prompt took, and all others */
+MUST int study_roles_run(struct roles_run_request *r, int n, double *busy_ms,
                          const struct roles_run_opts *o, struct study_cell *cell);
 
 #endif
