@@ -1,5 +1,5 @@
 /* experiments/report/coverage.h - what of the papers is tested, one row for each figure, table and
- * section with a claim of its own.
+ * section that results/reference/ has.
  *
  * results/coverage.json lists them; results/README.md describes its keys. Threads: any. */
 #ifndef REPORT_COVERAGE_H

@@ -33,7 +33,7 @@ for y, paper in enumerate(papers):
 ax.set_yticks(range(len(papers)), papers)
 ax.invert_yaxis()
 ax.grid(axis="y", visible=False)
-ax.set_xlabel("figures, tables and sections with a claim of their own")
+ax.set_xlabel("figures, tables and sections")
 style.legend_below(ax)
 style.FORMATS = style.FORMATS[:1]  # documents show the SVG
 SOURCE = "From results/coverage.json; testbed coverage lists each, with what is missing and why"

@@ -125,16 +125,15 @@ static int coverage(const struct verb_words *w)
 const struct verb verb_coverage = {
     .name = "coverage",
     .help = "List what of the papers is tested, and what is not.",
-    .usage =
-        {"testbed coverage [NAME...]",
-         "List every figure and table of the papers, and each section with a claim of "
-         "its "
-         "own: full; partial, some of it or on a smaller scale; other, the same question "
-         "asked in another way; none. Then the experiments that test it, what their "
-         "numbers rest on, and what is missing. A NAME is that of a paper or an "
-         "experiment.",
-         "  testbed coverage\n"
-         "  testbed coverage ODMA\n"},
+    .usage = {"testbed coverage [NAME...]",
+              "List every place of the papers that results/reference/ has, which are all "
+              "figures and tables and the sections with numbers: full; partial, some of "
+              "it or on a smaller scale; other, the same question "
+              "asked in another way; none. Then the experiments that test it, what their "
+              "numbers rest on, and what is missing. A NAME is that of a paper or an "
+              "experiment.",
+              "  testbed coverage\n"
+              "  testbed coverage ODMA\n"},
     .n_optional = INT_MAX,
     .opts = {{table}},
     .opts_bytes = sizeof(struct coverage_opts),
