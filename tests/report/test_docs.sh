@@ -120,4 +120,19 @@ check "a headline that is not there" unknown 'docs/new.md:3: the record of odma_
 printf '\n| what | value | evidence | `quickstart_2` |\n' >stale/docs/new.md
 check "an experiment without a record" unknown \
     'docs/new.md:2: expected a published record of quickstart_2, found none'
+
+# A sentence about missing records names experiments, or claims, that have none.
+# Regression: pages had said "no published record yet" of figures long after they were published.
+printf 'That is so. Of `quickstart` there is no\npublished record yet.\n' >stale/docs/new.md
+check "a record that is called missing" unknown 'docs/new.md: quickstart has a record, found "no record"'
+printf 'Of `mnn_counts` there is no record.\n' >stale/docs/new.md
+check "also of a claim" unknown 'docs/new.md: mnn_counts has a record'
+printf 'The `--help` says more. There is no record of it.\n' >stale/docs/new.md
+check "and one without a name" unknown 'expected its name in "There is no record of it."'
+cp stale/experiments/quickstart.json stale/experiments/unrun.json
+printf 'Of `unrun` there is no record yet; "no record" is a word. `quickstart` has one.\n' >stale/docs/new.md
+check "a true one stays" stale
+check "as it is" grep -q '^Of `unrun` there is no record yet; "no' stale/docs/new.md
+printf 'The published record of\n`unrun` is new.\n' >stale/docs/new.md
+check "a record that is not there" unknown 'docs/new.md: unrun has no published record'
 finish

@@ -3,8 +3,11 @@
 A table that begins with "| what | value | evidence | `experiment` |" has a headline's name at the end of
 each row, which gets its value and evidence, from the newest published record of the experiment, as
 `testbed check` chooses it. "`claim` is **verdict**" gets the verdict that claims.md, next to the page, has.
+A sentence with "no record" or "no published record" names experiments or claims, of which none has one, and a
+"published record of `experiment`" is there.
     python3 tests/support/docs_values.py PUBLISHED PAGE..."""
 import json
+import os
 import pathlib
 import re
 import sys
@@ -13,6 +16,11 @@ HEAD = re.compile(r"^\| what \| value \| evidence \| `([a-z0-9_]+)` \|$")
 ROW = re.compile(r"^(\| .* )\|[^|]*\|[^|]*\| `([^`]+)` \|$")
 VERDICT = re.compile(r"`([a-z0-9_]+)`(\s+)is(\s+)\*\*([^*]*)\*\*")
 LISTED = re.compile(r"- (?:\*\*|_)([a-z: ]+)(?:\*\*|_) (?:\([^)]*\) )?`([a-z0-9_]+)`, sec[.] ")
+NO_RECORD = re.compile(r'(?<!")\bno (?:published )?record\b', re.I)
+A_RECORD = re.compile(r"\bpublished record of `([a-z0-9_]+)`")
+NAME = re.compile(r"`([a-z0-9_]+)`")
+SENTENCE = re.compile(r"\n\s*\n|(?<=[.])\s+(?=[^a-z0-9])")
+EXPERIMENTS = pathlib.Path(os.environ.get("SANDWICH_HOME", "."), "experiments")
 
 
 def newest(published, experiment):
@@ -52,9 +60,36 @@ def renewed(lines, published, page):
         yield line
 
 
-def judged(text, page):
+def verdicts_of(page):
     listed = " ".join((page.parent / "claims.md").read_text().split())
-    verdicts = {name: verdict for verdict, name in LISTED.findall(listed)}
+    return {name: verdict for verdict, name in LISTED.findall(listed)}
+
+
+def check_records(text, published, page):
+    verdicts = verdicts_of(page)
+
+    def has_record(name):  # None: it is no experiment and no claim
+        if name in verdicts:
+            return verdicts[name] != "no record yet"
+        return bool(newest(published, name)) if (EXPERIMENTS / (name + ".json")).exists() else None
+
+    for sentence in (" ".join(s.split()) for s in SENTENCE.split(text)):
+        names = {name: has_record(name) for name in NAME.findall(sentence)}
+        known = [name for name in names if names[name] is not None]
+        if NO_RECORD.search(sentence):
+            if not known:
+                sys.exit("%s: which experiment has no record? expected its name in \"%s\"" %
+                         (page, sentence[:70]))
+            for name in known:
+                if names[name]:
+                    sys.exit("%s: %s has a record, found \"no record\"" % (page, name))
+        for name in A_RECORD.findall(sentence):
+            if not names[name]:
+                sys.exit("%s: %s has no published record, found one of it named" % (page, name))
+
+
+def judged(text, page):
+    verdicts = verdicts_of(page)
 
     def verdict(match):
         name, before, after, said = match.groups()
@@ -72,6 +107,8 @@ def main(published, *pages):
         old = page.read_text()
         new = "\n".join(renewed(old.split("\n"), pathlib.Path(published), page))
         new = judged(new, page)
+        if page.name != "claims.md":  # whose records are those that were found
+            check_records(new, pathlib.Path(published), page)
         if new != old:
             page.write_text(new)
 
