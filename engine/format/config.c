@@ -163,7 +163,7 @@ int64_t model_n_params(const struct model_config *c)
     int64_t mlp = c->hidden + (int64_t)c->n_experts * c->expert_hidden;
     int64_t layer = dim * qkv + q * dim + 3 * dim * mlp + 2 * dim +
                     dim * model_router_rows(c) + (c->qkv_bias ? qkv : 0) +
-                    (c->qk_norm ? 2 * c->head_dim : 0);
+                    (c->o_bias ? dim : 0) + (c->qk_norm ? 2 * c->head_dim : 0);
 
     return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer + dim;
 }

@@ -55,7 +55,8 @@ struct model_config {
     float rope_theta;
     enum model_activation activation;
     bool tied;     /* the output head is the embedding matrix */
-    bool qkv_bias; /* Qwen2 */
+    bool qkv_bias; /* Qwen2, and with o_bias where a file of another family has them */
+    bool o_bias;   /* of attention's output */
     bool qk_norm;  /* RMSNorm of every query and key head before rotation; Qwen3 */
     /* Each rotary frequency is divided by rope_factor[i], i < head_dim/2 (1 = unscaled).
      * Llama-3 scaling is resolved into these by the reader. */

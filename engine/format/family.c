@@ -21,6 +21,7 @@ const struct format_family format_families[] = {
         .arch = "llama",
         .hf_class = "LlamaForCausalLM",
         .hf_type = "llama",
+        .attention_bias = true,
         .rope_interleaved = true,
     },
     {
@@ -52,6 +53,7 @@ const struct format_family format_families[] = {
         .arch = "qwen3",
         .hf_class = "Qwen3ForCausalLM",
         .hf_type = "qwen3",
+        .attention_bias = true,
         .qk_norm = true,
         .window = FORMAT_WINDOW_IF_SET,
     },
@@ -67,6 +69,7 @@ const struct format_family format_families[] = {
         .arch = "qwen3moe",
         .hf_class = "Qwen3MoeForCausalLM",
         .hf_type = "qwen3_moe",
+        .attention_bias = true,
         .qk_norm = true,
         .experts = &qwen3_keys,
         .norm_topk = true,

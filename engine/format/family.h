@@ -38,6 +38,7 @@ struct format_family {
     const char *hf_type;  /* model_type in config.json */
     enum model_activation activation;
     bool qkv_bias, qk_norm;
+    bool attention_bias;   /* of config.json: true gives Q, K, V and the output biases */
     bool rope_interleaved; /* in GGUF files, see format_file.rope_interleaved */
     /* NULL: dense. A dense row and one of experts may share an arch: the number of experts in
      * the GGUF file decides. */

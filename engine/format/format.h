@@ -37,6 +37,7 @@ enum format_role {
     FORMAT_SHARED_GATE, /* [hidden, dim]: a mixture has these in place of FORMAT_GATE, ... */
     FORMAT_SHARED_UP,
     FORMAT_SHARED_DOWN,
+    FORMAT_O_BIAS, /* [dim] */
     FORMAT_N_ROLES,
     FORMAT_EXPERT_GATE = FORMAT_N_ROLES, /* [expert_hidden, dim]: one for each expert */
     FORMAT_EXPERT_UP,

@@ -46,6 +46,7 @@ static int read_family(const struct format_family **out, const json_t *j,
 {
     const json_t *list = json_object_get(j, "architectures");
     const char *class = json_string_value(json_array_get(list, 0));
+    const char *type = json_string_value(json_object_get(j, "model_type"));
     char names[FORMAT_FAMILY_NAMES_BYTES];
 
     if (!class)
@@ -53,6 +54,10 @@ static int read_family(const struct format_family **out, const json_t *j,
                        "%s: architectures: expected a list with a name, found none",
                        path);
     *out = format_family_of_class(class);
+    if (*out && type && strcmp(type, (*out)->hf_type) != 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: model_type: expected %s of a %s, found %.60s", path,
+                       (*out)->hf_type, class, type);
     if (*out)
         return OK;
     format_family_names(true, names);
@@ -103,7 +108,8 @@ static int refuse_unsupported(const struct format_family *f, const json_t *j,
     if ((rc = check_keys(FORMAT_KEYS_CONFIG, j, path)) != OK ||
         (rc = json_opt_str(j, "hidden_act", &act, path)) != OK)
         return rc;
-    if (!f->qkv_bias && (rc = refuse_true(j, "attention_bias", path)) != OK)
+    if (!f->qkv_bias && !f->attention_bias &&
+        (rc = refuse_true(j, "attention_bias", path)) != OK)
         return rc;
     if (strcmp(act, names[0]) != 0 && (!names[1] || strcmp(act, names[1]) != 0))
         return err_set(ERR_UNSUPPORTED, "%s: hidden_act: expected %s, found %.40s", path,
@@ -157,6 +163,10 @@ static int read_sizes(struct model_config *c, const struct format_family *f,
         (rc = get_int(j, "max_position_embeddings", &c->max_tok, path)) != OK ||
         (rc = json_get_f64(j, "rms_norm_eps", &eps, path)) != OK)
         return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
+    if (f->attention_bias) {
+        TRY(json_opt_bool(j, "attention_bias", &c->o_bias, path));
+        c->qkv_bias |= c->o_bias;
+    }
     c->norm_eps = (float)eps;
     c->n_kv_heads = c->n_heads;
     if ((rc = opt_int(j, "num_key_value_heads", &c->n_kv_heads, path)) != OK ||

@@ -20,6 +20,7 @@ static const struct {
     [FORMAT_Q_BIAS] = {"attn_q.bias", "self_attn.q_proj.bias"},
     [FORMAT_K_BIAS] = {"attn_k.bias", "self_attn.k_proj.bias"},
     [FORMAT_V_BIAS] = {"attn_v.bias", "self_attn.v_proj.bias"},
+    [FORMAT_O_BIAS] = {"attn_output.bias", "self_attn.o_proj.bias"},
     [FORMAT_FFN_NORM] = {"ffn_norm.weight", "post_attention_layernorm.weight"},
     [FORMAT_GATE] = {"ffn_gate.weight", "mlp.gate_proj.weight"},
     [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight"},
@@ -137,6 +138,8 @@ bool format_role_needed(const struct model_config *c, enum format_role role)
         return !c->tied;
     if (role == FORMAT_Q_BIAS || role == FORMAT_K_BIAS || role == FORMAT_V_BIAS)
         return c->qkv_bias;
+    if (role == FORMAT_O_BIAS)
+        return c->o_bias;
     if (role == FORMAT_Q_NORM || role == FORMAT_K_NORM)
         return c->qk_norm;
     if (role == FORMAT_GATE || role == FORMAT_UP || role == FORMAT_DOWN)

@@ -192,7 +192,7 @@ static int attention_block(struct job *j, int i, struct graph_decoder_layer *l, 
 
     for (int a = 0; a < 2 && graph_is(j->g, i, "add"); a++) {
         *x = node(j, i)->in[a];
-        if (linear(j, node(j, i)->in[1 - a], &joined, &l->o, NULL) != OK ||
+        if (linear(j, node(j, i)->in[1 - a], &joined, &l->o, &l->o_bias) != OK ||
             !graph_is(j->g, joined, "reshape") ||
             !graph_is(j->g, node(j, joined)->in[0], "transpose"))
             continue;
@@ -249,7 +249,8 @@ static int check_layer(const struct job *j, const struct graph_decoder_layer *l)
                            want[k].m.node, (long long)want[k].in, (long long)want[k].out,
                            (long long)in, (long long)out);
     }
-    return (l->q_bias.node >= 0) == d->qkv_bias && (l->q_norm.node >= 0) == d->qk_norm
+    return (l->q_bias.node >= 0) == d->qkv_bias && (l->o_bias.node >= 0) == d->o_bias &&
+                   (l->q_norm.node >= 0) == d->qk_norm
                ? OK
                : expected(j, l->q.node, "all layers with biases and norms, or none");
 }
@@ -389,6 +390,7 @@ static int recognise(struct job *j)
     sizes(j, d->layers[0].gate, &in, &out);
     d->hidden = (int)out;
     d->qkv_bias = d->layers[0].q_bias.node >= 0;
+    d->o_bias = d->layers[0].o_bias.node >= 0;
     d->qk_norm = d->layers[0].q_norm.node >= 0;
     for (int l = 0; l < d->n_layers; l++)
         TRY(check_layer(j, &d->layers[l]));

@@ -21,14 +21,14 @@ struct graph_matrix {
     bool flipped; /* it is [in, out], as a product reads it; else [out, in] */
 };
 struct graph_decoder_layer {
-    struct graph_matrix attn_norm, q, k, v, o, q_bias, k_bias, v_bias, q_norm, k_norm,
-        ffn_norm, gate, up, down;
+    struct graph_matrix attn_norm, q, k, v, o, q_bias, k_bias, v_bias, o_bias, q_norm,
+        k_norm, ffn_norm, gate, up, down;
 };
 struct graph_decoder {
     int n_layers, dim, n_heads, n_kv_heads, head_dim, hidden, vocab;
     double norm_eps;
     double freq[GRAPH_HEAD_DIM_MAX / 2]; /* radians a token turns pair i of a head */
-    bool tied, qkv_bias, qk_norm;
+    bool tied, qkv_bias, o_bias, qk_norm;
     struct graph_matrix embed, out_norm,
         head;                           /* head: the embedding where they are tied */
     struct graph_decoder_layer *layers; /* [n_layers]; owned */

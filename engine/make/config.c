@@ -83,6 +83,9 @@ static const struct make_shape shapes[] = {
      .n_heads = 9, .n_kv_heads = 3, .head_dim = 8, .vocab = 777, .max_tok = 256,
      .rope_theta = 5e5, .norm_eps = 1e-5, .bos_id = 512, .eos_id = 513, .adds_bos = true,
      .special_at = 512, .tied = true, .scale = {32, 1, 4, 64}},
+    {"tiny-llama-bias", LLAMA2(601), .dim = 68, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 12, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5,
+     .attention_bias = true},
     {"tiny-qwen2", QWEN2, .dim = 70, .hidden = 174, .n_layers = 3, .n_heads = 7,
      .n_kv_heads = 1, .head_dim = 10, .vocab = 515, .max_tok = 256, .rope_theta = 1e6,
      .norm_eps = 1e-6, .bos_id = 512, .eos_id = 512, .special_at = 512},
@@ -131,6 +134,7 @@ const char *const *make_names(void)
                                         "tiny",
                                         "tiny-mistral",
                                         "tiny-llama3",
+                                        "tiny-llama-bias",
                                         "tiny-qwen2",
                                         "tiny-qwen3",
                                         "tiny-quant",
@@ -181,6 +185,8 @@ int make_config(const char *arch, struct model_config *out)
         .eos_id = s->eos_id,
     };
     format_family_apply(format_family_of_class(s->hf_class), out);
+    out->o_bias = s->attention_bias;
+    out->qkv_bias |= s->attention_bias;
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
         out->rope_factor[i] = 1;

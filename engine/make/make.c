@@ -166,15 +166,18 @@ static uint64_t mix(uint64_t x)
 /* Each layer has 15 keys, as many as there were roles when the first models were made, so
  * that the weights of a seed stay the same. Later roles use keys of the next layer that
  * belong to roles outside of layers, which it does not use itself. The roles of mixtures of
- * experts have keys of their own, far from these. */
+ * experts have keys of their own, far from these, and so has the bias of the output, which came
+ * after them. */
 static uint64_t row_key(uint64_t seed, enum format_role role, int layer, int expert,
                         int64_t row)
 {
-    uint64_t n = (uint64_t)layer * 15 + role + 1, tensor;
+    uint64_t number = role == FORMAT_O_BIAS ? FORMAT_ALL_ROLES - 1
+                                            : role - (uint64_t)(role > FORMAT_O_BIAS);
+    uint64_t n = (uint64_t)layer * 15 + number + 1, tensor;
 
     if (role >= FORMAT_ROUTER)
         n = 1u << 20 | ((uint64_t)layer * MODEL_MAX_EXPERTS + (uint64_t)expert) << 32 |
-            role;
+            number;
     tensor = mix(seed + GOLDEN * n);
 
     return mix(tensor + GOLDEN * (uint64_t)(row + 1));
@@ -234,6 +237,7 @@ static void fill_row(const struct random *r, const struct make_tensor *x, int64_
     case FORMAT_Q_BIAS:
     case FORMAT_K_BIAS:
     case FORMAT_V_BIAS:
+    case FORMAT_O_BIAS:
     case FORMAT_SHARED_SCALE:
         vector_row(r, key, 0, n, out);
         return;
@@ -263,7 +267,8 @@ static int64_t model_row(const struct make_plan *p, const struct make_tensor *t,
 {
     int64_t d = p->config.head_dim, in_head = row % d;
 
-    if (!p->interleave || (t->role != FORMAT_Q && t->role != FORMAT_K))
+    if (!p->interleave || (t->role != FORMAT_Q && t->role != FORMAT_K &&
+                           t->role != FORMAT_Q_BIAS && t->role != FORMAT_K_BIAS))
         return row;
     return row - in_head + in_head / 2 + in_head % 2 * (d / 2);
 }
@@ -286,7 +291,12 @@ static int make_rows(const void *ctx, int i, int64_t row, int64_t n, char *out,
     for (int64_t r = row; r < row + n; r++, out += row_bytes) {
         if (t->given)
             memcpy(out, t->given, row_bytes);
-        else if (t->type == p->plain_type || t->rows == 1)
+        else if (t->rows == 1) { /* a bias has an element for each row of its matrix */
+            fill_row(k->random, t, 0, scratch);
+            for (int64_t c = 0; c < t->cols; c++)
+                memcpy(out + (size_t)c * sizeof(float),
+                       (float *)scratch + model_row(p, t, c), sizeof(float));
+        } else if (t->type == p->plain_type)
             fill_row(k->random, t, model_row(p, t, r), out);
         else {
             fill_row(k->random, t, model_row(p, t, r), scratch);

@@ -30,7 +30,7 @@ struct make_shape {
     bool norm_topk;
     int dense_hidden; /* of the dense layers that the published file speaks of; 0: none */
     double rope_theta, norm_eps;
-    bool tied;
+    bool tied, attention_bias;
     int bos_id, eos_id;
     bool adds_bos;  /* the published tokenizer puts BOS first */
     int special_at; /* first of the special tokens at the end; vocab: none */

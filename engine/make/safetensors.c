@@ -109,7 +109,10 @@ static int write_config(const struct make_plan *p, const char *dir)
         rope_scaling(s), "sliding_window", "bos_token_id", s->bos_id, "eos_token_id",
         s->eos_id, "torch_dtype", torch_dtype[p->opts->type], "use_cache", 1);
 
-    if (j && s->n_experts > 0 && put_experts(j, p) != 0) {
+    if (j && ((s->n_experts > 0 && put_experts(j, p) != 0) ||
+              (p->family->attention_bias &&
+               json_object_set_new(j, "attention_bias",
+                                   json_boolean(s->attention_bias)) != 0))) {
         json_decref(j);
         j = NULL;
     }

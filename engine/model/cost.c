@@ -51,7 +51,7 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     double all = c->n_layers, before = all - 1, last = s->logits > 0;
     double rows = before * s->rows + s->logits, layers = before + last;
     double norms = dim * (all + layers + last) + (c->qk_norm ? all * 2 * c->head_dim : 0);
-    double bias = c->qkv_bias ? all * (q + kv) : 0;
+    double bias = (c->qkv_bias ? all * (q + kv) : 0) + (c->o_bias ? layers * dim : 0);
     bool in_head = c->tied && last > 0;
     /* Experts read, over all layers. */
     double read =

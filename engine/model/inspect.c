@@ -154,7 +154,7 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
     *out = json_pack(
         "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, "
         "s:i, s:f, s:f, s:b, "
-        "s:b, s:b, s:b, "
+        "s:b, s:b, s:b, s:b, "
         "s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
         "path", json_string_lossy(f->path), "format", f->format, "name",
         json_string_lossy(c->name), "arch", json_string_lossy(c->arch), "dim", c->dim,
@@ -163,9 +163,9 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
         c->n_layers, "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim",
         c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok, "rope_theta",
         (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied", c->tied,
-        "qkv_bias", c->qkv_bias, "qk_norm", c->qk_norm, "rope_scaled",
-        c->rope_factor[c->head_dim / 2 - 1] != 1, "bos_id", c->bos_id, "eos_id",
-        c->eos_id, "stop_ids", stops_json(c), "weight_type",
+        "qkv_bias", c->qkv_bias, "o_bias", c->o_bias, "qk_norm", c->qk_norm,
+        "rope_scaled", c->rope_factor[c->head_dim / 2 - 1] != 1, "bos_id", c->bos_id,
+        "eos_id", c->eos_id, "stop_ids", stops_json(c), "weight_type",
         kern_type_name(c->weight_type), "n_params", (json_int_t)model_n_params(c),
         "tensor_bytes", (json_int_t)all_bytes(f), "file_bytes", (json_int_t)f->file_bytes,
         "tensors", tensors_json(f), "kv_type", kern_kv_type_name(KV_TYPE),
@@ -213,7 +213,9 @@ static void put_shape(struct text *b, const json_t *j)
     text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s%s\n",
                 json_int_at(j, "n_heads"), json_int_at(j, "head_dim"),
                 json_int_at(j, "n_kv_heads"),
-                is(j, "qkv_bias") ? "; Q, K and V have a bias" : "",
+                is(j, "o_bias")     ? "; Q, K, V and the output have a bias"
+                : is(j, "qkv_bias") ? "; Q, K and V have a bias"
+                                    : "",
                 is(j, "qk_norm") ? "; Q and K are normalised" : "");
     text_printf(b, "  vocabulary         %lld tokens; the output head %s\n",
                 json_int_at(j, "vocab"),

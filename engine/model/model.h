@@ -53,6 +53,7 @@ struct model_layer {
     float *q_norm, *k_norm;      /* [head_dim] of every head; NULL without qk_norm */
     struct kern_mat *mats;       /* [model_n_layer_mats()] */
     float *qkv_bias, *v_bias;    /* NULL, or one float per packed column */
+    float *o_bias;               /* NULL, or [dim] */
 };
 
 /* The matrices of a layer, those without columns included: one of each kind, by its number, but

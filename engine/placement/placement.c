@@ -231,6 +231,8 @@ static void runs_of_norms(const struct model *m, int layer, model_run_fn fn, voi
     if (l->v_bias)
         fn(ctx, l->v_bias,
            (size_t)l->mats[MODEL_MAT_V].n_panels * KERN_PANEL * sizeof(float), domain);
+    if (l->o_bias)
+        fn(ctx, l->o_bias, dim, domain);
     if (l->q_norm) {
         fn(ctx, l->q_norm, (size_t)m->c.head_dim * sizeof(float), domain);
         fn(ctx, l->k_norm, (size_t)m->c.head_dim * sizeof(float), domain);

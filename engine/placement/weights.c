@@ -131,6 +131,8 @@ static void place_vectors(const struct model *m, struct model_layer *l, struct a
         l->qkv_bias = take_floats(a, l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL);
     if (m->c.qkv_bias && m->c.v_split)
         l->v_bias = take_floats(a, l->mats[MODEL_MAT_V].n_panels * KERN_PANEL);
+    if (m->c.o_bias)
+        l->o_bias = take_floats(a, m->c.dim);
     if (m->c.qk_norm) {
         l->q_norm = take_floats(a, m->c.head_dim);
         l->k_norm = take_floats(a, m->c.head_dim);
@@ -185,7 +187,7 @@ static int64_t mat_tensor_bytes(const struct model *m, const struct format_file 
     int64_t q = (int64_t)c->n_heads * c->head_dim,
             kv = (int64_t)c->n_kv_heads * c->head_dim;
     int64_t n = 0, norms = 2 * (int64_t)c->dim + (c->qkv_bias ? q + 2 * kv : 0) +
-                           (c->qk_norm ? 2 * c->head_dim : 0);
+                           (c->o_bias ? c->dim : 0) + (c->qk_norm ? 2 * c->head_dim : 0);
 
     for (int i = 0; i < c->n_layers; i++) {
         for (int k = 0; k < model_n_layer_mats(c); k++) {

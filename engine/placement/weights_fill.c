@@ -448,6 +448,8 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
         vector_f32(l->ffn_norm, T(FORMAT_FFN_NORM));
         if (l->qkv_bias)
             pack_qkv_bias(l, &s, bias);
+        if (l->o_bias)
+            vector_f32(l->o_bias, T(FORMAT_O_BIAS));
         if (l->q_norm) {
             pack_head_norm(l->q_norm, &s, T(FORMAT_Q_NORM));
             pack_head_norm(l->k_norm, &s, T(FORMAT_K_NORM));

@@ -29,6 +29,7 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta);
     assert_int_equal(a->tied, b->tied);
     assert_int_equal(a->qkv_bias, b->qkv_bias);
+    assert_int_equal(a->o_bias, b->o_bias);
     assert_int_equal(a->qk_norm, b->qk_norm);
     assert_int_equal(a->bos_id, b->bos_id);
     assert_int_equal(a->eos_id, b->eos_id);

@@ -126,7 +126,8 @@ static void write_folder(const struct format_family *f, const struct model_confi
     if (k && k->shared_hidden)
         n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": %d",
                               k->shared_hidden, S_HIDDEN);
-    n += (size_t)snprintf(json + n, sizeof(json) - n, "}");
+    n += (size_t)snprintf(json + n, sizeof(json) - n, "%s}",
+                          c->o_bias ? ", \"attention_bias\": true" : "");
     assert_int_equal(mkdir(dir, 0777), 0);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     test_write(path, json, n);
@@ -137,36 +138,45 @@ static void write_folder(const struct format_family *f, const struct model_confi
     test_write(path, s.b, s.n);
 }
 
+/* `biases`: of all projections of attention, where config.json says so. */
+static void one_family(const struct format_family *f, bool biases)
+{
+    struct model_config want = config_of(f), got;
+    char gguf[300], dir[300];
+    struct format_file *a, *b;
+
+    want.o_bias = biases;
+    want.qkv_bias |= biases;
+    snprintf(gguf, sizeof(gguf), "%s/%s%d.gguf", test_dir(), f->hf_class, biases);
+    snprintf(dir, sizeof(dir), "%s/%s%d", test_dir(), f->hf_class, biases);
+    write_gguf(f, &want, gguf);
+    write_folder(f, &want, dir);
+    assert_ok(format_open(&a, gguf));
+    assert_ok(format_open(&b, dir));
+    same_config(&a->config, &b->config, 0);
+    got = a->config;
+    assert_string_equal(got.arch, f->arch);
+    assert_int_equal(got.activation, f->activation);
+    assert_int_equal(got.qkv_bias, want.qkv_bias);
+    assert_int_equal(got.o_bias, biases);
+    assert_int_equal(got.qk_norm, f->qk_norm);
+    assert_int_equal(got.n_experts, want.n_experts);
+    assert_int_equal(got.hidden, want.hidden);
+    assert_int_equal(got.norm_topk, f->experts && f->norm_topk);
+    assert_int_equal(a->rope_interleaved, f->rope_interleaved);
+    assert_false(b->rope_interleaved);
+    (void)small_touch(a), (void)small_touch(b);
+    format_close(&a);
+    format_close(&b);
+}
+
 TEST(every_family_is_read_from_both_formats)
 {
     int n = 0;
 
-    for (const struct format_family *f = format_families; f->arch; f++, n++) {
-        struct model_config want = config_of(f), got;
-        char gguf[300], dir[300];
-        struct format_file *a, *b;
-
-        snprintf(gguf, sizeof(gguf), "%s/%s.gguf", test_dir(), f->hf_class);
-        snprintf(dir, sizeof(dir), "%s/%s", test_dir(), f->hf_class);
-        write_gguf(f, &want, gguf);
-        write_folder(f, &want, dir);
-        assert_ok(format_open(&a, gguf));
-        assert_ok(format_open(&b, dir));
-        same_config(&a->config, &b->config, 0);
-        got = a->config;
-        assert_string_equal(got.arch, f->arch);
-        assert_int_equal(got.activation, f->activation);
-        assert_int_equal(got.qkv_bias, f->qkv_bias);
-        assert_int_equal(got.qk_norm, f->qk_norm);
-        assert_int_equal(got.n_experts, want.n_experts);
-        assert_int_equal(got.hidden, want.hidden);
-        assert_int_equal(got.norm_topk, f->experts && f->norm_topk);
-        assert_int_equal(a->rope_interleaved, f->rope_interleaved);
-        assert_false(b->rope_interleaved);
-        (void)small_touch(a), (void)small_touch(b);
-        format_close(&a);
-        format_close(&b);
-    }
+    for (const struct format_family *f = format_families; f->arch; f++, n++)
+        for (int biases = 0; biases <= f->attention_bias; biases++)
+            one_family(f, biases);
     assert_true(n >= 7);
 }
 

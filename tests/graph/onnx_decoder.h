@@ -77,7 +77,11 @@ static void weight(struct writer *w, const char *name, const struct format_tenso
         for (int64_t c = 0; c < t->cols; c++) {
             const char *at = t->data;
 
-            memcpy(&v, at + (row_of(w, role, r) * t->cols + c) * (int64_t)sizeof(v),
+            /* a bias has an element for each row of its matrix */
+            memcpy(&v,
+                   at + (t->rows > 1 ? row_of(w, role, r) * t->cols + c
+                                     : row_of(w, role, c)) *
+                            (int64_t)sizeof(v),
                    sizeof(v));
             x[c * t->rows + r] = v;
         }
@@ -189,7 +193,7 @@ static const char *attention(struct writer *w, const char *n, int layer)
     y = node(w, "MatMul", "", "%s %s", y, v);
     y = node(w, "Transpose", "perm=0,2,1,3", "%s", y);
     y = node(w, "Reshape", "", "%s joined", y);
-    return product(w, y, layer, FORMAT_O, FORMAT_N_ROLES);
+    return product(w, y, layer, FORMAT_O, FORMAT_O_BIAS);
 }
 
 static const char *mlp(struct writer *w, const char *n, int layer)

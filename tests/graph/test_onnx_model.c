@@ -1,10 +1,12 @@
 /* ONNX files as models: the engine runs one as it runs the file that it was written from, by the
  * operators that the graph was lowered to; graphs of other models are refused. */
+#include "format/family.h"
 #include "graph/decoder.h"
 #include "graph/onnx.h"
 #include "make/make.h"
 #include "tokenizer/tokenizer.h"
 #include "tests/graph/graphs.h"
+#include "tests/graph/hf_folder.h"
 #include "tests/graph/onnx_decoder.h"
 #include "tests/support/kv.h"
 #include "tests/support/step_model.h"
@@ -82,6 +84,8 @@ static void random_text(char *text, size_t room, struct rng *r)
         n += (size_t)snprintf(text + n, room - n, "%s", parts[rng_below(r, 15)]);
 }
 
+#define N_TEXTS 300
+
 /* Tokenizers of two files of one model give the same ids. */
 static void same_text_ids(const char *a_path, const char *b_path)
 {
@@ -93,7 +97,7 @@ static void same_text_ids(const char *a_path, const char *b_path)
     assert_ok(tok_open(&a, a_path, &o));
     assert_ok(tok_open(&b, b_path, &o));
     assert_int_equal(tok_adds_bos(a), tok_adds_bos(b));
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < N_TEXTS; i++) {
         char text[400];
         int32_t *of_a, *of_b;
         size_t n_a, n_b;
@@ -124,11 +128,18 @@ static struct make_opts made(const char *arch, const char *format, char path[300
     return o;
 }
 
+/* What was compared, for the line that every_family prints. */
+static struct {
+    int models, files, texts, tensors;
+} compared;
+
 /* A family's file, folder and ONNX file are one model: the same ids of texts, logits and greedy
- * ids, and an ONNX file runs by the operators that its graph was lowered to. GGUF's vocabularies of
- * `scores` have no form in a made folder; rope_scaling and experts have none in ONNX.
- * Regressions: qwen2 of GGUF left text in the form that it came in, and the gate of shared experts
- * was written with another shape than its library declares. */
+ * ids, and an ONNX file runs by the operators that its graph was lowered to. A made folder has no
+ * vocabulary of `scores`: it gets the one that transformers' converter makes of the file's.
+ * rope_scaling and experts have no form in ONNX.
+ * Regressions: qwen2 of GGUF left text in the form that it came in; the gate of shared experts was
+ * written with another shape than its library declares; a bias of attention's output was
+ * refused. */
 static void one_family(const char *arch, bool scores, bool in_onnx)
 {
     char path[300], folder[300], onnx_path[320], *of_file, *of_engine, *lowered;
@@ -144,8 +155,13 @@ static void one_family(const char *arch, bool scores, bool in_onnx)
     (void)made(arch, "safetensors", folder);
     assert_ok(format_open(&file, path));
     n_bytes = (size_t)((N_ALL - 1) * file->config.vocab) * sizeof(*logits);
-    if (!scores)
-        same_text_ids(path, folder);
+    compared.tensors += hf_shapes_are_declared(folder);
+    if (scores)
+        hf_tokenizer_of_scores(path, folder);
+    same_text_ids(path, folder);
+    compared.models++;
+    compared.files += 2 + in_onnx;
+    compared.texts += N_TEXTS;
     logits = engine_ids(path, want, &of_file);
     others = engine_ids(folder, got, &of_engine);
     assert_memory_equal(want, got, sizeof(want));
@@ -179,36 +195,34 @@ static void one_family(const char *arch, bool scores, bool in_onnx)
     format_close(&file);
 }
 
-TEST(llama)
+TEST(every_family)
 {
-    one_family("tiny", true, true);
-    one_family("tiny-llama3", false, false);
-    one_family("tiny-mistral", true, true);
-}
+    static const struct {
+        const char *arch, *hf_class;
+        bool scores, in_onnx;
+    } all[] = {{"tiny", "LlamaForCausalLM", true, true},
+               {"tiny-llama3", "LlamaForCausalLM", false, false},
+               {"tiny-llama-bias", "LlamaForCausalLM", true, true},
+               {"tiny-mistral", "MistralForCausalLM", true, true},
+               {"tiny-moe", "MixtralForCausalLM", true, false},
+               {"tiny-qwen2", "Qwen2ForCausalLM", false, true},
+               {"tiny-qwen3", "Qwen3ForCausalLM", false, true},
+               {"tiny-qwen2-moe", "Qwen2MoeForCausalLM", false, false},
+               {"tiny-qwen3-moe", "Qwen3MoeForCausalLM", false, false}};
+    const int n = sizeof(all) / sizeof(all[0]);
+    int n_families = 0;
 
-TEST(qwen)
-{
-    one_family("tiny-qwen2", false, true);
-    one_family("tiny-qwen3", false, true);
-}
+    for (const struct format_family *f = format_families; f->arch; f++, n_families++) {
+        int i = 0;
 
-/* As transformers declares it: nn.Linear(dim, 1). */
-static void gate_is_a_matrix(void)
-{
-    size_t n;
-    char *text = test_read(test_path("tiny-qwen2-moe.safetensors/model.safetensors"), &n);
-
-    assert_non_null(strstr(
-        text + 8, "shared_expert_gate.weight\":{\"dtype\":\"F32\",\"shape\":[1,70]"));
-    mem_free(text);
-}
-
-TEST(experts)
-{
-    one_family("tiny-moe", true, false);
-    one_family("tiny-qwen2-moe", false, false);
-    gate_is_a_matrix(); /* of the folder that this wrote */
-    one_family("tiny-qwen3-moe", false, false);
+        while (i < n && strcmp(all[i].hf_class, f->hf_class) != 0)
+            i++;
+        assert_true(i < n); /* a model of every row */
+    }
+    for (int i = 0; i < n; i++)
+        one_family(all[i].arch, all[i].scores, all[i].in_onnx);
+    printf("# %d families, %d models, %d files, %d texts, %d tensors\n", n_families,
+           compared.models, compared.files, compared.texts, compared.tensors);
 }
 
 /* A graph that differs in one place is not recognised, and the node is named. */

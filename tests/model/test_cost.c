@@ -57,6 +57,10 @@ TEST(tiny_by_hand)
     c.qkv_bias = true;
     x = model_cost_step(&c, bf16_f32, two, 1);
     assert_true(x.other.weight_bytes == 4 * 84 * 2 + (5 * 84 + 3 * 140) * 4);
+    c.o_bias = true; /* of the two layers that go on behind attention */
+    assert_true(model_cost_step(&c, bf16_f32, two, 1).other.weight_bytes ==
+                x.other.weight_bytes + 2 * 84 * 4);
+    c.o_bias = false;
     c.qk_norm = true; /* two norms of a head in each layer */
     x = model_cost_step(&c, bf16_f32, two, 1);
     assert_true(x.other.weight_bytes == 4 * 84 * 2 + (5 * 84 + 3 * 140 + 6 * 14) * 4);

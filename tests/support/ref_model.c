@@ -178,6 +178,8 @@ static void make_layer(struct maker *k, int i)
         MAKE(FORMAT_K_BIAS, 1, kv, 0);
         MAKE(FORMAT_V_BIAS, 1, kv, 0);
     }
+    if (c->o_bias)
+        MAKE(FORMAT_O_BIAS, 1, c->dim, 0);
     if (c->qk_norm) {
         MAKE(FORMAT_Q_NORM, 1, c->head_dim, 1);
         MAKE(FORMAT_K_NORM, 1, c->head_dim, 1);
@@ -479,7 +481,7 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
     rotate(r, q, c->n_heads, pos);
     rotate(r, keys + pos * nkv, c->n_kv_heads, pos);
     attend(r, a, q, keys, values, pos);
-    matvec(d, W(FORMAT_O), a, c->dim, nq, NULL);
+    matvec(d, W(FORMAT_O), a, c->dim, nq, W(FORMAT_O_BIAS));
     for (int i = 0; i < c->dim; i++)
         x[i] += d[i];
     rmsnorm(n, x, W(FORMAT_FFN_NORM), c->dim, (double)c->norm_eps);

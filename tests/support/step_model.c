@@ -12,8 +12,8 @@ const struct step_trait step_traits[] = {
      .tied = true, .interleaved = true, .scale_factor = 1},
     {"one group, bias, f16", 112, 2, 7, 1, 16, 70, 64, KERN_F16, .tied = true,
      .bias = true, .interleaved = true, .scale_factor = 1},
-    {"bias, half-split", 40, 1, 4, 4, 8, 33, 33, KERN_F32, .bias = true,
-     .scale_factor = 1},
+    {"biases of all, half-split", 40, 1, 4, 4, 8, 33, 33, KERN_F32, .bias = true,
+     .o_bias = true, .scale_factor = 1},
     {"scaled frequencies, bf16", 64, 2, 8, 4, 64, 96, 80, KERN_BF16, .scale_factor = 8},
     {"types differ by tensor", 48, 2, 4, 2, 12, 48, 50, KERN_F32, .mixed = REF_MIXED,
      .interleaved = true, .scale_factor = 1},
@@ -24,6 +24,8 @@ const struct step_trait step_traits[] = {
     {"all experts and a shared one, bf16", 40, 1, 4, 4, 10, 72, 47, KERN_BF16,
      .scale_factor = 1, .n_experts = 2, .n_active = 2, .expert_hidden = 150},
     {"one head, one layer", 16, 1, 1, 1, 2, 5, 3, KERN_F32, .scale_factor = 1},
+    {"biases of all, bf16", 52, 2, 6, 2, 10, 40, 37, KERN_BF16, .bias = true,
+     .o_bias = true, .interleaved = true, .scale_factor = 1},
 };
 const int step_n_traits = sizeof(step_traits) / sizeof(step_traits[0]);
 
@@ -34,7 +36,8 @@ const struct step_trait step_quant_traits[] = {
     {"q8_0, normalised heads", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .qk_norm = true,
      .interleaved = true, .scale_factor = 1},
     {"q4_k with more bits for some", 256, 3, 8, 2, 32, 256, 37, KERN_Q4_K,
-     .mixed = REF_MIXED, .bias = true, .interleaved = true, .scale_factor = 1},
+     .mixed = REF_MIXED, .bias = true, .o_bias = true, .interleaved = true,
+     .scale_factor = 1},
     {"q5_k with more bits for some, tied", 256, 2, 4, 4, 64, 512, 33, KERN_Q5_K,
      .mixed = REF_MIXED, .tied = true, .scale_factor = 1},
     {"q6_k, one group", 256, 1, 16, 1, 16, 256, 48, KERN_Q6_K, .scale_factor = 1},
@@ -57,7 +60,7 @@ const struct step_trait step_expert_traits[] = {
     {"4 of 60 and a shared one", 40, 2, 4, 4, 10, 72, 47, KERN_BF16, EXPERTS(60, 4, 17),
      .bias = true},
     {"8 of 128", 36, 2, 8, 2, 8, 0, 33, KERN_F16, EXPERTS(128, 8, 24), .norm_topk = true,
-     .qk_norm = true},
+     .bias = true, .o_bias = true, .qk_norm = true},
     {"1 of 5 and a shared one, types differ by tensor", 48, 2, 4, 2, 12, 48, 50, KERN_F32,
      EXPERTS(5, 1, 200), .mixed = REF_MIXED},
     {"one expert", 48, 1, 4, 2, 12, 0, 50, KERN_BF16, EXPERTS(1, 1, 90)},
@@ -85,7 +88,8 @@ void step_trait_config(const struct step_trait *t, struct model_config *c)
     c->n_kv_heads = t->n_kv_heads, c->head_dim = t->head_dim, c->hidden = t->hidden;
     c->vocab = t->vocab, c->max_tok = STEP_MODEL_TOK;
     c->norm_eps = 1e-5f, c->rope_theta = 10000;
-    c->tied = t->tied, c->qkv_bias = t->bias, c->qk_norm = t->qk_norm;
+    c->tied = t->tied, c->qkv_bias = t->bias, c->o_bias = t->o_bias,
+    c->qk_norm = t->qk_norm;
     c->n_experts = t->n_experts, c->n_active = t->n_active;
     c->expert_hidden = t->expert_hidden, c->norm_topk = t->norm_topk;
     c->weight_type = t->type;

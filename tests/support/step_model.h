@@ -19,7 +19,7 @@ struct step_trait {
     const char *name;
     int dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab;
     enum kern_type type;
-    bool tied, bias, qk_norm, interleaved;
+    bool tied, bias, o_bias, qk_norm, interleaved;
     enum ref_mixed mixed;
     float scale_factor; /* of the lower rotary frequencies */
     /* A mixture of experts; hidden is that of a shared expert, or 0. */

@@ -110,6 +110,9 @@ static int read_arch(struct format_file *f)
                        names, (int)(n > 40 ? 40 : n), s);
     }
     format_family_apply(family, &f->config);
+    /* No key says it; of the tensors of all layers either all or none must be there. */
+    f->config.qkv_bias |= gguf_tensor_find(f->state, "blk.0.attn_q.bias") != NULL;
+    f->config.o_bias = gguf_tensor_find(f->state, "blk.0.attn_output.bias") != NULL;
     f->rope_interleaved = family->rope_interleaved;
     return OK;
 }

@@ -116,6 +116,7 @@ static int copy_layer(struct format_file *f, struct opened *o, int layer)
                {FORMAT_Q_BIAS, l->q_bias},
                {FORMAT_K_BIAS, l->k_bias},
                {FORMAT_V_BIAS, l->v_bias},
+               {FORMAT_O_BIAS, l->o_bias},
                {FORMAT_FFN_NORM, l->ffn_norm},
                {FORMAT_GATE, l->gate},
                {FORMAT_UP, l->up},
@@ -154,7 +155,7 @@ static int set_config(struct format_file *f, const struct graph_decoder *d)
 {
     struct model_config *c = &f->config;
 
-    format_family_apply(format_family_like(d->qkv_bias, d->qk_norm), c);
+    format_family_apply(format_family_like(d->qkv_bias && !d->o_bias, d->qk_norm), c);
     format_name_from_path(c, f->path);
     c->dim = d->dim;
     c->n_layers = d->n_layers;
@@ -167,6 +168,7 @@ static int set_config(struct format_file *f, const struct graph_decoder *d)
     c->norm_eps = (float)d->norm_eps;
     c->tied = d->tied;
     c->qkv_bias = d->qkv_bias;
+    c->o_bias = d->o_bias;
     c->qk_norm = d->qk_norm;
     c->weight_type = KERN_F32;
     if (d->head_dim > MODEL_HEAD_DIM_MAX)
