@@ -23,6 +23,7 @@ static const struct row {
     {FORMAT_KEYS_GGUF, "feed_forward_length", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "vocab_size", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "architectures", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "model_type", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "hidden_size", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "intermediate_size", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "num_hidden_layers", FOLLOWED, 0},

@@ -73,39 +73,35 @@ static int set_token(struct tok *t, int32_t id, const char *s, size_t n, int typ
 static int set_tokens(struct tok *t, const struct gguf *g)
 {
     struct array tokens, scores = {0}, types = {0};
-    int rc = get_array(g, KEY("tokens"), 0, GGUF_STRING, &tokens);
 
-    if (rc == OK && tokens.n > TOK_VOCAB_MAX)
-        rc = err_set(ERR_LIMIT, KEY("tokens") ": %llu tokens, expected at most %d",
-                     (unsigned long long)tokens.n, TOK_VOCAB_MAX);
-    if (rc == OK && t->by == TOK_BY_SCORE)
-        rc = get_array(g, KEY("scores"), tokens.n, GGUF_F32, &scores);
-    if (rc == OK && gguf_has(g, KEY("token_type")))
-        rc = get_array(g, KEY("token_type"), tokens.n, GGUF_I32, &types);
-    if (rc == OK)
-        rc = tok_vocab_init(t, (int)tokens.n, t->by == TOK_BY_SCORE);
-    for (uint64_t i = 0; rc == OK && i < tokens.n; i++) {
+    TRY(get_array(g, KEY("tokens"), 0, GGUF_STRING, &tokens));
+    if (tokens.n > TOK_VOCAB_MAX)
+        return err_set(ERR_LIMIT, KEY("tokens") ": %llu tokens, expected at most %d",
+                       (unsigned long long)tokens.n, TOK_VOCAB_MAX);
+    if (t->by == TOK_BY_SCORE)
+        TRY(get_array(g, KEY("scores"), tokens.n, GGUF_F32, &scores));
+    if (gguf_has(g, KEY("token_type")))
+        TRY(get_array(g, KEY("token_type"), tokens.n, GGUF_I32, &types));
+    TRY(tok_vocab_init(t, (int)tokens.n, t->by == TOK_BY_SCORE));
+    for (uint64_t i = 0; i < tokens.n; i++) {
         int64_t type = TOK_NORMAL;
         const char *s;
         size_t n;
 
-        rc = gguf_array_str(tokens.handle, i, &s, &n);
-        if (rc == OK && types.handle)
-            rc = gguf_array_int(types.handle, i, &type);
-        if (rc == OK && scores.handle)
-            rc = gguf_array_f32(scores.handle, i, &t->score[i]);
-        if (rc != OK)
-            break;
+        TRY(gguf_array_str(tokens.handle, i, &s, &n));
+        if (types.handle)
+            TRY(gguf_array_int(types.handle, i, &type));
+        if (scores.handle)
+            TRY(gguf_array_f32(scores.handle, i, &t->score[i]));
         if (type <= TOK_HOLE || type >= TOK_N_TYPES)
-            rc = err_set(ERR_FORMAT, KEY("token_type") ": token %llu has type %lld",
-                         (unsigned long long)i, (long long)type);
-        else if (scores.handle && isnan(t->score[i]))
-            rc = err_set(ERR_FORMAT, KEY("scores") ": token %llu has score NaN",
-                         (unsigned long long)i);
-        else
-            rc = set_token(t, (int32_t)i, s, n, (int)type);
+            return err_set(ERR_FORMAT, KEY("token_type") ": token %llu has type %lld",
+                           (unsigned long long)i, (long long)type);
+        if (scores.handle && isnan(t->score[i]))
+            return err_set(ERR_FORMAT, KEY("scores") ": token %llu has score NaN",
+                           (unsigned long long)i);
+        TRY(set_token(t, (int32_t)i, s, n, (int)type));
     }
-    return rc;
+    return OK;
 }
 
 /* The token a merge's part means; `text` is scratch of at least n bytes. */
@@ -184,6 +180,8 @@ static int set_pre(struct tok *t, const struct gguf *g, const char *path,
                                     "--pre-tokenizer (" TOK_PRE_NAMES ")",
             path);
     rc = o->pre ? tok_pre_named(t, o->pre, strlen(o->pre)) : tok_pre_named(t, pre, n);
+    if (rc != OK)
+        return err_prefix(rc, "%s", o->pre ? "--pre-tokenizer" : KEY("pre"));
     /* unless the file says */
     t->adds_bos =
         strcmp(t->kind, "bpe/llama-3") == 0 || strcmp(t->kind, "bpe/tekken") == 0;
@@ -224,52 +222,44 @@ static int check_keys(const struct gguf *g)
 static int load(struct tok *t, const struct gguf *g, const char *path,
                 const struct tok_opts *o)
 {
-    bool prefix = true;
     const char *model;
     size_t n;
-    int eot = -1, eom = -1, rc = gguf_get_str(g, KEY("model"), &model, &n);
+    bool prefix;
+    int eot = -1, eom = -1;
 
-    if (rc != OK)
-        return rc;
+    TRY(gguf_get_str(g, KEY("model"), &model, &n));
     TRY(check_keys(g));
-    if (n == 5 && memcmp(model, "llama", 5) == 0) {
+    prefix = n == 5 && memcmp(model, "llama", 5) == 0;
+    if (prefix) {
         t->by = TOK_BY_SCORE;
         t->chars = t->adds_bos = true;
         snprintf(t->kind, sizeof(t->kind), "spm");
-        rc = gguf_opt_bool(g, KEY("add_space_prefix"), &prefix);
-        t->space_prefix = prefix ? TOK_PREFIX_ALWAYS : TOK_PREFIX_NEVER;
     } else if (n == 4 && memcmp(model, "gpt2", 4) == 0) {
         t->by = TOK_BY_PAIR;
-        rc = set_pre(t, g, path, o);
+        TRY(set_pre(t, g, path, o));
     } else {
         return err_set(ERR_UNSUPPORTED,
                        KEY("model") ": \"%.*s\", expected \"llama\" or \"gpt2\"",
                        (int)(n < 32 ? n : 32), model);
     }
-    if (rc == OK)
-        rc = gguf_opt_bool(g, KEY("add_bos_token"), &t->adds_bos);
-    if (rc == OK)
-        rc = set_tokens(t, g);
-    if (rc == OK)
-        rc = role(g, KEY("bos_token_id"), t->n_vocab, &t->bos);
-    if (rc == OK)
-        rc = role(g, KEY("eos_token_id"), t->n_vocab, &t->eos);
-    if (rc == OK)
-        rc = role(g, KEY("unknown_token_id"), t->n_vocab, &t->unk);
-    if (rc == OK)
-        rc = tok_vocab_finish(t);
-    if (rc == OK)
-        rc = role(g, KEY("eot_token_id"), t->n_vocab, &eot);
-    if (rc == OK)
-        rc = role(g, KEY("eom_token_id"), t->n_vocab, &eom);
-    if (rc == OK) {
-        tok_vocab_stop(t, eot);
-        tok_vocab_stop(t, eom);
-        set_stops(t);
-    }
-    if (rc == OK && t->by == TOK_BY_PAIR)
-        rc = set_merges(t, g);
-    return rc;
+    TRY(gguf_opt_bool(g, KEY("add_space_prefix"), &prefix));
+    if (prefix && !t->chars)
+        return err_set(ERR_UNSUPPORTED,
+                       KEY("add_space_prefix") ": expected false with "
+                                               "model \"gpt2\", found true");
+    t->space_prefix = prefix ? TOK_PREFIX_ALWAYS : TOK_PREFIX_NEVER;
+    TRY(gguf_opt_bool(g, KEY("add_bos_token"), &t->adds_bos));
+    TRY(set_tokens(t, g));
+    TRY(role(g, KEY("bos_token_id"), t->n_vocab, &t->bos));
+    TRY(role(g, KEY("eos_token_id"), t->n_vocab, &t->eos));
+    TRY(role(g, KEY("unknown_token_id"), t->n_vocab, &t->unk));
+    TRY(tok_vocab_finish(t));
+    TRY(role(g, KEY("eot_token_id"), t->n_vocab, &eot));
+    TRY(role(g, KEY("eom_token_id"), t->n_vocab, &eom));
+    tok_vocab_stop(t, eot);
+    tok_vocab_stop(t, eom);
+    set_stops(t);
+    return t->by == TOK_BY_PAIR ? set_merges(t, g) : OK;
 }
 
 int tok_from_gguf(struct tok *t, const char *path, const struct tok_opts *o)

@@ -5,6 +5,7 @@
 #include "tokenizer/tok.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -26,6 +27,7 @@ struct hf {
     int32_t n_entry;
     bool byte_level, marks_spaces;
     bool byte_fallback, normalises; /* the normalizer writes or marks spaces */
+    bool strips;                    /* the decoder leaves the first space out */
 };
 
 static bool is_type(const json_t *j, const char *type)
@@ -35,12 +37,17 @@ static bool is_type(const json_t *j, const char *type)
     return s && strcmp(s, type) == 0;
 }
 
+/* Names the type of the part, and all of its values. */
 static int unknown_part(const json_t *j, const char *what)
 {
     const char *s = json_string_value(json_object_get(j, "type"));
+    char *all = json_text(j, JSON_COMPACT | JSON_ENCODE_ANY);
+    int rc = err_set(ERR_UNSUPPORTED,
+                     "%s: type \"%.64s\" is not supported with these values: %.200s",
+                     what, s ? s : "?", all ? all : "?");
 
-    return err_set(ERR_UNSUPPORTED, "%s: type \"%.64s\" is not supported here", what,
-                   s ? s : "?");
+    mem_free(all);
+    return rc;
 }
 
 static bool string_is(const json_t *j, const char *key, const char *value)
@@ -83,13 +90,14 @@ static int split(struct hf *h, const json_t *j)
         json_string_value(json_object_get(json_object_get(j, "pattern"), "Regex"));
     bool invert = json_is_true(json_object_get(j, "invert"));
 
-    /* Our words are the matches and what is between them. "Removed" drops what is
-     * between, which is nothing for an expression that matches everywhere. */
-    if (!regex || !(string_is(j, "behavior", "Isolated") ||
-                    (string_is(j, "behavior", "Removed") && invert)))
-        return err_set(ERR_UNSUPPORTED,
-                       "pre_tokenizer: expected a Split by Regex with behavior Isolated");
-    return tok_pre_regex(h->t, regex, strlen(regex));
+    /* Our words are the matches and what is between them, which "Removed" drops. */
+    bool drops = string_is(j, "behavior", "Removed") && invert;
+
+    if (!regex || !(drops || string_is(j, "behavior", "Isolated")))
+        return unknown_part(j, "pre_tokenizer");
+    TRY(tok_pre_regex(h->t, regex, strlen(regex)));
+    h->t->drops |= (unsigned)drops << (h->t->n_expr - 1);
+    return OK;
 }
 
 static int byte_level(struct hf *h, const json_t *j)
@@ -98,7 +106,7 @@ static int byte_level(struct hf *h, const json_t *j)
 
     h->byte_level = true;
     if (json_is_true(json_object_get(j, "add_prefix_space")))
-        return err_set(ERR_UNSUPPORTED, "pre_tokenizer: ByteLevel with add_prefix_space");
+        return unknown_part(j, "pre_tokenizer");
     if (json_is_false(json_object_get(j, "use_regex")))
         return OK;
     return tok_pre_regex(h->t, gpt2, strlen(gpt2));
@@ -106,24 +114,23 @@ static int byte_level(struct hf *h, const json_t *j)
 
 static int metaspace(struct hf *h, const json_t *j)
 {
-    bool old = !json_object_get(j, "prepend_scheme");
+    static const char *const schemes[] = {[TOK_PREFIX_NEVER] = "never",
+                                          [TOK_PREFIX_FIRST] = "first",
+                                          [TOK_PREFIX_ALWAYS] = "always"};
+    const json_t *add = json_object_get(j, "add_prefix_space"); /* older */
+    int scheme = json_is_false(add) ? TOK_PREFIX_NEVER : TOK_PREFIX_ALWAYS;
 
     h->marks_spaces = h->t->prefix_once = true;
+    for (int i = 0; i < 3; i++)
+        if (string_is(j, "prepend_scheme", schemes[i]))
+            scheme = i;
     if (!string_is(j, "replacement", "\xE2\x96\x81") ||
-        !json_is_false(json_object_get(j, "split")))
-        return err_set(ERR_UNSUPPORTED,
-                       "pre_tokenizer: expected Metaspace with U+2581 and split false");
-    if (old ? json_is_false(json_object_get(j, "add_prefix_space"))
-            : string_is(j, "prepend_scheme", "never"))
-        h->t->space_prefix = TOK_PREFIX_NEVER;
-    else if (old || string_is(j, "prepend_scheme", "always"))
-        h->t->space_prefix = TOK_PREFIX_ALWAYS;
-    else if (string_is(j, "prepend_scheme", "first"))
-        h->t->space_prefix = TOK_PREFIX_FIRST;
-    else
-        return err_set(ERR_UNSUPPORTED,
-                       "pre_tokenizer: Metaspace: prepend_scheme: expected "
-                       "always, first or never");
+        !json_is_false(json_object_get(j, "split")) ||
+        (json_object_get(j, "prepend_scheme") &&
+         !string_is(j, "prepend_scheme", schemes[scheme])) ||
+        (json_is_false(add) && scheme != TOK_PREFIX_NEVER))
+        return unknown_part(j, "pre_tokenizer");
+    h->t->space_prefix = (enum tok_prefix)scheme;
     return OK;
 }
 
@@ -131,6 +138,8 @@ static int pre_tokenizer(struct hf *h, const json_t *j)
 {
     if (!j || json_is_null(j))
         return OK;
+    if (h->byte_level) /* a part behind it would see the stand-ins of bytes */
+        return unknown_part(j, "pre_tokenizer behind ByteLevel");
     if (is_type(j, "Split"))
         return split(h, j);
     if (is_type(j, "ByteLevel"))
@@ -145,25 +154,49 @@ static int pre_tokenizer(struct hf *h, const json_t *j)
     return unknown_part(j, "pre_tokenizer");
 }
 
+/* --- decoder: of ids to text. What it does here follows from the vocabulary. */
+
+static int decoder(struct hf *h, const json_t *j)
+{
+    const json_t *pattern = json_object_get(j, "pattern");
+
+    bool known = is_type(j, "ByteFallback") || is_type(j, "Fuse");
+
+    if (!j || json_is_null(j))
+        return OK;
+    if (is_type(j, "Replace"))
+        known =
+            string_is(pattern, "String", "\xE2\x96\x81") && string_is(j, "content", " ");
+    if (is_type(j, "Metaspace")) {
+        known = string_is(j, "replacement", "\xE2\x96\x81");
+        h->strips = !string_is(j, "prepend_scheme", "never") &&
+                    !json_is_false(json_object_get(j, "add_prefix_space"));
+    }
+    if (is_type(j, "Strip"))
+        known = h->strips = string_is(j, "content", " ") &&
+                            json_int_at(j, "start") == 1 && json_int_at(j, "stop") == 0;
+    return (h->t->chars ? known : is_type(j, "ByteLevel")) ? OK
+                                                           : unknown_part(j, "decoder");
+}
+
 /* Apply `one` to j, or in turn to the parts of a Sequence. */
 static int each(struct hf *h, const json_t *j, const char *list,
                 int (*one)(struct hf *, const json_t *))
 {
     const json_t *part;
     size_t i;
-    int rc = tok_keys_check(TOK_KEYS_PART, j, list);
 
-    if (rc != OK || !is_type(j, "Sequence"))
-        return rc == OK ? one(h, j) : rc;
+    if (!is_type(j, "Sequence")) {
+        TRY(one(h, j)); /* refuses a type by its name, before its keys */
+        return tok_keys_check(TOK_KEYS_PART, j, list);
+    }
+    TRY(tok_keys_check(TOK_KEYS_PART, j, list));
     json_array_foreach(json_object_get(j, list), i, part)
     {
-        rc = tok_keys_check(TOK_KEYS_PART, part, list);
-        if (rc == OK)
-            rc = one(h, part);
-        if (rc != OK)
-            break;
+        TRY(one(h, part));
+        TRY(tok_keys_check(TOK_KEYS_PART, part, list));
     }
-    return rc;
+    return OK;
 }
 
 /* --- the tokens */
@@ -204,10 +237,8 @@ static int take_entries(struct hf *h)
     const json_t *added = json_object_get(h->root, "added_tokens"), *v;
     const char *key;
     size_t i;
-    int rc = highest_id(h, added);
 
-    if (rc != OK)
-        return rc;
+    TRY(highest_id(h, added));
     h->entry = mem_new(MEM_TOKENIZER, (size_t)h->n_entry, sizeof(*h->entry));
     if (!h->entry)
         return ERR_NOMEM;
@@ -227,9 +258,7 @@ static int take_entries(struct hf *h)
         char where[48];
 
         snprintf(where, sizeof(where), "added_tokens[%zu]", i);
-        rc = tok_keys_check(TOK_KEYS_ADDED, v, where);
-        if (rc != OK)
-            return rc;
+        TRY(tok_keys_check(TOK_KEYS_ADDED, v, where));
         h->entry[json_integer_value(json_object_get(v, "id"))] =
             (struct entry){json_string_value(text), json_string_length(text),
                            special ? TOK_CONTROL : TOK_USER};
@@ -284,6 +313,12 @@ static int normalised_bit(const struct hf *h, const json_t *v, size_t i, int *bi
     return OK;
 }
 
+static int strip_bits(const json_t *v)
+{
+    return json_is_true(json_object_get(v, "lstrip")) * TOK_STRIP_LEFT +
+           json_is_true(json_object_get(v, "rstrip")) * TOK_STRIP_RIGHT;
+}
+
 /* Mark the added tokens that take the whitespace around them, or are those of normalised text. */
 static int set_strips(struct hf *h)
 {
@@ -293,9 +328,7 @@ static int set_strips(struct hf *h)
 
     json_array_foreach(json_object_get(h->root, "added_tokens"), i, v)
     {
-        int strip = json_is_true(json_object_get(v, "lstrip")) * TOK_STRIP_LEFT +
-                    json_is_true(json_object_get(v, "rstrip")) * TOK_STRIP_RIGHT;
-        int bit;
+        int strip = strip_bits(v), bit;
 
         TRY(normalised_bit(h, v, i, &bit));
         strip |= bit;
@@ -334,10 +367,8 @@ static int set_merges(struct hf *h)
 {
     const json_t *merges = json_object_get(h->model, "merges"), *v;
     size_t i;
-    int rc = tok_merges_init(h->t, json_array_size(merges));
 
-    if (rc != OK)
-        return rc;
+    TRY(tok_merges_init(h->t, json_array_size(merges)));
     json_array_foreach(merges, i, v)
     {
         const char *s = json_string_value(v), *space = s ? strchr(s, ' ') : NULL;
@@ -353,9 +384,7 @@ static int set_merges(struct hf *h)
         }
         if (l < 0 || r < 0)
             return err_set(ERR_FORMAT, "model.merges[%zu]: expected two tokens", i);
-        rc = tok_merges_add(h->t, l, r, (uint32_t)i);
-        if (rc != OK)
-            return rc;
+        TRY(tok_merges_add(h->t, l, r, (uint32_t)i));
     }
     return OK;
 }
@@ -403,15 +432,48 @@ static int post_processor(struct hf *h, const json_t *j)
     return n == 2 ? check_special(h, j, name) : OK;
 }
 
-/* A token of tokenizer_config.json: its text, or an object with `content`; -1: not there.
- */
-static int named_in(const struct tok *t, const json_t *config, const char *key)
+/* A token of tokenizer_config.json: its text, or an object with `content`; *out stays where it is
+ * not there. */
+static int named_in(const struct tok *t, const json_t *v, const char *key, int *out)
 {
-    const json_t *v = json_object_get(config, key);
     const char *s =
         json_string_value(json_is_object(v) ? json_object_get(v, "content") : v);
+    int id = s ? tok_vocab_named(t, s, strlen(s)) : -1;
 
-    return s ? tok_vocab_named(t, s, strlen(s)) : -1;
+    if (v && !json_is_null(v) && id < 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "tokenizer_config.json: %s: expected a token, found %.64s", key,
+                       s ? s : "something else");
+    *out = id >= 0 ? id : *out;
+    return OK;
+}
+
+/* Its tokens repeat those of tokenizer.json: others would be added to them, or change them. */
+static int check_added(const struct hf *h, const json_t *config)
+{
+    const json_t *v;
+    const char *id;
+    size_t i;
+    int none;
+
+    json_object_foreach(json_object_get(config, "added_tokens_decoder"), id, v)
+    {
+        long k = strtol(id, NULL, 10);
+        bool ours = k >= 0 && k < h->n_entry && h->entry[k].s &&
+                    string_is(v, "content", h->entry[k].s) &&
+                    json_is_true(json_object_get(v, "special")) ==
+                        (h->entry[k].type == TOK_CONTROL) &&
+                    strip_bits(v) == (h->t->strip ? h->t->strip[k] & 3 : 0);
+
+        if (!ours || json_is_true(json_object_get(v, "single_word")))
+            return err_set(ERR_UNSUPPORTED,
+                           "tokenizer_config.json: added_tokens_decoder: %.20s: expected "
+                           "the token of tokenizer.json, found another",
+                           id);
+    }
+    json_array_foreach(json_object_get(config, "additional_special_tokens"), i, v)
+        TRY(named_in(h->t, v, "additional_special_tokens", &none));
+    return OK;
 }
 
 /* It may repeat what tokenizer.json says. */
@@ -428,8 +490,24 @@ static int check_prefix_space(const struct tok *t, const json_t *config)
                    has ? "true" : "false", has ? "false" : "true");
 }
 
+static int use_config(struct hf *h, const json_t *config)
+{
+    const json_t *add = json_object_get(config, "add_bos_token");
+    struct tok *t = h->t;
+
+    TRY(tok_keys_check(TOK_KEYS_CONFIG, config, "tokenizer_config.json"));
+    TRY(check_prefix_space(t, config));
+    TRY(check_added(h, config));
+    if (t->bos < 0)
+        TRY(named_in(t, json_object_get(config, "bos_token"), "bos_token", &t->bos));
+    TRY(named_in(t, json_object_get(config, "eos_token"), "eos_token", &t->eos));
+    if (json_is_boolean(add)) /* over the post_processor */
+        t->adds_bos = json_is_true(add);
+    return OK;
+}
+
 /* The file next to tokenizer.json is optional; one that is broken is refused. */
-static int read_config(struct tok *t, const char *path)
+static int read_config(struct hf *h, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char beside[4096];
@@ -443,20 +521,8 @@ static int read_config(struct tok *t, const char *path)
     rc = json_read_file(&config, beside, JSON_MAX_BYTES);
     if (rc == ERR_NOTFOUND)
         return OK;
-    if (rc != OK)
-        return rc;
-    rc = tok_keys_check(TOK_KEYS_CONFIG, config, "tokenizer_config.json");
     if (rc == OK)
-        rc = check_prefix_space(t, config);
-    if (rc != OK)
-        goto out;
-    if (t->bos < 0)
-        t->bos = named_in(t, config, "bos_token");
-    t->eos = named_in(t, config, "eos_token");
-    if (json_is_boolean(
-            json_object_get(config, "add_bos_token"))) /* over the post_processor */
-        t->adds_bos = json_is_true(json_object_get(config, "add_bos_token"));
-out:
+        rc = use_config(h, config);
     json_decref(config);
     return rc;
 }
@@ -475,7 +541,8 @@ static int check_model(struct hf *h)
         const char *s = json_string_value(json_object_get(h->model, affixes[i]));
 
         if (s && *s)
-            return err_set(ERR_UNSUPPORTED, "model.%s: not supported here", affixes[i]);
+            return err_set(ERR_UNSUPPORTED, "model: %s: expected none, found \"%.64s\"",
+                           affixes[i], s);
     }
     h->byte_fallback = json_is_true(json_object_get(h->model, "byte_fallback"));
     if (unk)
@@ -488,20 +555,13 @@ static int load_json(struct hf *h, const struct tok_opts *o)
 {
     struct tok *t = h->t;
     const json_t *whole;
-    int rc = tok_keys_check(TOK_KEYS_FILE, h->root, "tokenizer.json");
 
-    if (rc == OK)
-        rc = tok_keys_check(TOK_KEYS_MODEL, h->model, "model");
-    if (rc == OK)
-        rc = check_model(h);
-
-    if (rc == OK)
-        rc = each(h, json_object_get(h->root, "normalizer"), "normalizers", normalizer);
-    if (rc == OK)
-        rc = each(h, json_object_get(h->root, "pre_tokenizer"), "pretokenizers",
-                  pre_tokenizer);
-    if (rc != OK)
-        return rc;
+    TRY(tok_keys_check(TOK_KEYS_FILE, h->root, "tokenizer.json"));
+    TRY(tok_keys_check(TOK_KEYS_MODEL, h->model, "model"));
+    TRY(check_model(h));
+    TRY(each(h, json_object_get(h->root, "normalizer"), "normalizers", normalizer));
+    TRY(each(h, json_object_get(h->root, "pre_tokenizer"), "pretokenizers",
+             pre_tokenizer));
     t->chars = !h->byte_level;
     t->no_bytes = t->chars && !h->byte_fallback;
     if (t->chars && !h->marks_spaces)
@@ -509,18 +569,25 @@ static int load_json(struct hf *h, const struct tok_opts *o)
                        "expected a ByteLevel pre_tokenizer or spaces written as U+2581");
     if (t->chars && (t->n_expr || t->nfc))
         return err_set(ERR_UNSUPPORTED, "spaces as U+2581 together with NFC or Split");
+    TRY(each(h, json_object_get(h->root, "decoder"), "decoders", decoder));
+    if (t->chars && json_is_object(json_object_get(h->root, "decoder")) &&
+        h->strips != (t->space_prefix != TOK_PREFIX_NEVER))
+        return err_set(
+            ERR_UNSUPPORTED,
+            "decoder: expected Strip exactly where a text gets a space, found %s",
+            h->strips ? "it" : "none");
     if (t->chars)
         snprintf(t->kind, sizeof(t->kind), "spm/merges");
     else if (t->n_expr == 0)
         snprintf(t->kind, sizeof(t->kind), "bpe/none");
     if (o->pre) {
         tok_pre_fini(t);
-        rc = tok_pre_named(t, o->pre, strlen(o->pre));
+        TRY(tok_pre_named(t, o->pre, strlen(o->pre)));
     }
     whole = json_object_get(h->model, "ignore_merges");
     if (json_is_boolean(whole))
         t->whole_word = json_is_true(whole);
-    return rc;
+    return set_tokens(h);
 }
 
 int tok_from_hf(struct tok *t, const char *path, const struct tok_opts *o)
@@ -537,12 +604,10 @@ int tok_from_hf(struct tok *t, const char *path, const struct tok_opts *o)
     t->by = TOK_BY_PAIR;
     rc = load_json(&h, o);
     if (rc == OK)
-        rc = set_tokens(&h);
-    if (rc == OK)
         rc = each(&h, json_object_get(root, "post_processor"), "processors",
                   post_processor);
     if (rc == OK)
-        rc = read_config(t, path);
+        rc = read_config(&h, path);
     if (rc == OK)
         rc = tok_vocab_finish(t);
     if (rc == OK)

@@ -6,6 +6,7 @@
 
 enum rule {
     FOLLOWED, /* a reader reads it, and refuses the values that it lacks */
+    FLAG,     /* the same, of true and false */
     INERT,    /* changes no id */
     ONLY,     /* refused unless it has the value of the row */
 };
@@ -38,7 +39,7 @@ static const struct row {
     {TOK_KEYS_FILE, "version", INERT, 0},
     {TOK_KEYS_FILE, "truncation", INERT, 0}, /* of batches: the caller's to ask for */
     {TOK_KEYS_FILE, "padding", INERT, 0},
-    {TOK_KEYS_FILE, "decoder", INERT, 0}, /* of ids to text */
+    {TOK_KEYS_FILE, "decoder", FOLLOWED, 0},
     {TOK_KEYS_FILE, "added_tokens", FOLLOWED, 0},
     {TOK_KEYS_FILE, "normalizer", FOLLOWED, 0},
     {TOK_KEYS_FILE, "pre_tokenizer", FOLLOWED, 0},
@@ -49,9 +50,9 @@ static const struct row {
     {TOK_KEYS_MODEL, "vocab", FOLLOWED, 0},
     {TOK_KEYS_MODEL, "merges", FOLLOWED, 0},
     {TOK_KEYS_MODEL, "unk_token", FOLLOWED, 0},
-    {TOK_KEYS_MODEL, "fuse_unk", FOLLOWED, 0},
-    {TOK_KEYS_MODEL, "byte_fallback", FOLLOWED, 0},
-    {TOK_KEYS_MODEL, "ignore_merges", FOLLOWED, 0},
+    {TOK_KEYS_MODEL, "fuse_unk", FLAG, 0},
+    {TOK_KEYS_MODEL, "byte_fallback", FLAG, 0},
+    {TOK_KEYS_MODEL, "ignore_merges", FLAG, 0},
     {TOK_KEYS_MODEL, "continuing_subword_prefix", FOLLOWED, 0},
     {TOK_KEYS_MODEL, "end_of_word_suffix", FOLLOWED, 0},
     {TOK_KEYS_MODEL, "dropout", ONLY, 0}, /* merges left out at random */
@@ -60,18 +61,21 @@ static const struct row {
     {TOK_KEYS_PART, "normalizers", FOLLOWED, 0},
     {TOK_KEYS_PART, "pretokenizers", FOLLOWED, 0},
     {TOK_KEYS_PART, "processors", FOLLOWED, 0},
+    {TOK_KEYS_PART, "decoders", FOLLOWED, 0},
+    {TOK_KEYS_PART, "start", FOLLOWED, 0},
+    {TOK_KEYS_PART, "stop", FOLLOWED, 0},
     {TOK_KEYS_PART, "prepend", FOLLOWED, 0},
     {TOK_KEYS_PART, "pattern", FOLLOWED, 0},
     {TOK_KEYS_PART, "content", FOLLOWED, 0},
     {TOK_KEYS_PART, "behavior", FOLLOWED, 0},
-    {TOK_KEYS_PART, "invert", FOLLOWED, 0},
-    {TOK_KEYS_PART, "use_regex", FOLLOWED, 0},
-    {TOK_KEYS_PART, "add_prefix_space", FOLLOWED, 0},
+    {TOK_KEYS_PART, "invert", FLAG, 0},
+    {TOK_KEYS_PART, "use_regex", FLAG, 0},
+    {TOK_KEYS_PART, "add_prefix_space", FLAG, 0},
     {TOK_KEYS_PART, "replacement", FOLLOWED, 0},
     {TOK_KEYS_PART, "str_rep", INERT, 0}, /* the replacement again */
     {TOK_KEYS_PART, "prepend_scheme", FOLLOWED, 0},
-    {TOK_KEYS_PART, "split", FOLLOWED, 0},
-    {TOK_KEYS_PART, "individual_digits", FOLLOWED, 0},
+    {TOK_KEYS_PART, "split", FLAG, 0},
+    {TOK_KEYS_PART, "individual_digits", FLAG, 0},
     {TOK_KEYS_PART, "trim_offsets", INERT, 0}, /* where tokens stand in the text */
     {TOK_KEYS_PART, "single", FOLLOWED, 0},
     {TOK_KEYS_PART, "special_tokens", FOLLOWED, 0},
@@ -80,20 +84,21 @@ static const struct row {
     {TOK_KEYS_ADDED, "id", FOLLOWED, 0},
     {TOK_KEYS_ADDED, "content", FOLLOWED, 0},
     {TOK_KEYS_ADDED, "single_word", ONLY, 0},
-    {TOK_KEYS_ADDED, "lstrip", FOLLOWED, 0},
-    {TOK_KEYS_ADDED, "rstrip", FOLLOWED, 0},
-    {TOK_KEYS_ADDED, "normalized", FOLLOWED, 0},
-    {TOK_KEYS_ADDED, "special", FOLLOWED, 0},
+    {TOK_KEYS_ADDED, "lstrip", FLAG, 0},
+    {TOK_KEYS_ADDED, "rstrip", FLAG, 0},
+    {TOK_KEYS_ADDED, "normalized", FLAG, 0},
+    {TOK_KEYS_ADDED, "special", FLAG, 0},
 
     {TOK_KEYS_CONFIG, "bos_token", FOLLOWED, 0},
     {TOK_KEYS_CONFIG, "eos_token", FOLLOWED, 0},
-    {TOK_KEYS_CONFIG, "add_bos_token", FOLLOWED, 0},
+    {TOK_KEYS_CONFIG, "add_bos_token", FLAG, 0},
     {TOK_KEYS_CONFIG, "add_eos_token", ONLY, 0},
-    {TOK_KEYS_CONFIG, "add_prefix_space", FOLLOWED, 0},
+    {TOK_KEYS_CONFIG, "add_prefix_space", FLAG, 0},
     {TOK_KEYS_CONFIG, "split_special_tokens", ONLY, 0},
-    {TOK_KEYS_CONFIG, "added_tokens_decoder", INERT,
-     0}, /* those of tokenizer.json again */
-    {TOK_KEYS_CONFIG, "additional_special_tokens", INERT, 0},
+    {TOK_KEYS_CONFIG, "added_tokens_decoder", FOLLOWED, 0},
+    {TOK_KEYS_CONFIG, "additional_special_tokens", FOLLOWED, 0},
+    /* of a whole text; servers that stream text do not, as it takes back what was sent */
+    {TOK_KEYS_CONFIG, "clean_up_tokenization_spaces", INERT, 0},
 };
 
 /* Words that an unknown key begins with where ids may follow from it. */
@@ -121,6 +126,10 @@ int tok_key_check(enum tok_keys of, const char *key, double value, const char *w
 
         if (r->of != of || strcmp(r->key, key) != 0)
             continue;
+        if (r->rule == FLAG && value != 0 && value != 1)
+            return err_set(ERR_FORMAT,
+                           "%s: %s: expected true or false, found something else", where,
+                           key);
         if (r->rule != ONLY || value == r->value)
             return OK;
         if (isnan(value))
@@ -139,7 +148,8 @@ int tok_keys_check(enum tok_keys of, const json_t *object, const char *where)
 
     json_object_foreach((json_t *)object, key, v)
     {
-        double value = json_is_number(v)    ? json_number_value(v)
+        /* an integer is not a truth value */
+        double value = json_is_real(v)      ? json_real_value(v)
                        : json_is_boolean(v) ? json_is_true(v)
                                             : NAN;
 

@@ -220,6 +220,7 @@ void tok_pre_fini(struct tok *t)
     for (int i = 0; i < t->n_expr; i++)
         pcre2_code_free(t->expr[i]);
     t->n_expr = 0;
+    t->drops = 0;
 }
 
 /* --- matching */
@@ -309,6 +310,7 @@ static bool find(struct tok_work *w, int k, const char *s, size_t n, size_t *at,
 static int cut(struct tok_work *w, int k, const char *s, size_t n)
 {
     size_t at = 0, done = 0; /* text before `done` has become words */
+    bool keeps = !(w->t->drops >> k & 1);
     int rc = OK;
 
     if (k == w->t->n_expr)
@@ -324,13 +326,13 @@ static int cut(struct tok_work *w, int k, const char *s, size_t n)
             continue;
         }
         at = v[1];
-        if (v[0] > done)
+        if (v[0] > done && keeps)
             rc = cut(w, k + 1, s + done, v[0] - done);
         if (rc == OK)
             rc = cut(w, k + 1, s + v[0], at - v[0]);
         done = at;
     }
-    if (rc == OK && done < n)
+    if (rc == OK && done < n && keeps)
         rc = cut(w, k + 1, s + done, n - done);
     return rc;
 }

@@ -95,6 +95,7 @@ struct tok {
     bool nfc;          /* text is brought to normal form C first */
     int n_expr;
     struct pcre2_real_code_8 *expr[TOK_EXPR_MAX];
+    unsigned drops; /* bit k: text that expression k does not match is left out */
 
     int bos, eos, unk; /* -1: none */
     int n_stop, stop[TOK_STOP_MAX];

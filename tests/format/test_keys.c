@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "format/keys.c"
+
 static char path[300], dir[300];
 
 static int make_paths(void **state)
@@ -367,6 +369,9 @@ TEST(hf_windows_and_activations)
         {MISTRAL, "\"sliding_window\": 8192", 8192, NULL},
         {MISTRAL, "", 4096, NULL}, /* MistralConfig's default */
         {MISTRAL, "\"attention_bias\": true", 0, "attention_bias"},
+        {LLAMA, "\"attention_bias\": false", 8192, NULL},
+        {LLAMA, "\"attention_bias\": true", 0,
+         "self_attn.q_proj.bias: expected shape [1, 8], found no such tensor"},
     };
     struct format_file *f;
 
@@ -419,6 +424,139 @@ TEST(hf_stops)
     assert_int_equal(unlink(file), 0);
     assert_err(open_hf(&f, LLAMA, "\"eos_token_id\": [0, true]"), ERR_FORMAT,
                "eos_token_id");
+}
+
+/* ---- every value that the libraries know ---- */
+
+/* Of config.json as transformers reads it. Those that are refused are named with their key; of
+ * those that are obeyed the tests above show what they mean. */
+static const char *const activations[] = {
+    "gelu",       "gelu_10",     "gelu_accurate", "gelu_fast",
+    "gelu_new",   "gelu_python", "laplace",       "gelu_pytorch_tanh",
+    "leaky_relu", "linear",      "mish",          "prelu",
+    "quick_gelu", "relu",        "relu2",         "relu6",
+    "sigmoid",    "swish",       "silu",          "tanh",
+    "xielu",      NULL};
+static const char *const rope_types[] = {"default",  "linear", "dynamic",      "yarn",
+                                         "longrope", "llama3", "proportional", NULL};
+static const char *const layer_types[] = {"full_attention",
+                                          "sliding_attention",
+                                          "chunked_attention",
+                                          "linear_attention",
+                                          "conv",
+                                          "mamba",
+                                          "attention",
+                                          "sparse",
+                                          "dense",
+                                          "hybrid",
+                                          "moe",
+                                          NULL};
+/* Of GGUF files as llama.cpp reads them. */
+static const char *const scalings[] = {"none", "linear", "yarn", "longrope", NULL};
+
+static void one_value(const char *key, const char *value, const char *more, bool obeyed)
+{
+    struct format_file *f = NULL;
+    int rc = open_hf(&f, LLAMA, more);
+
+    if (obeyed ? rc != OK
+               : rc == OK || !strstr(err_msg(), key) || !strstr(err_msg(), value))
+        fail_msg("%s: \"%s\"", more, rc == OK ? "opened" : err_msg());
+    format_close(&f);
+}
+
+TEST(values_of_config)
+{
+    static const char *const methods[] = {
+        "awq",   "gptq",       "bitsandbytes", "compressed-tensors",
+        "fp8",   "fbgemm_fp8", "hqq",          "quanto",
+        "eetq",  "aqlm",       "vptq",         "torchao",
+        "mxfp4", NULL};
+    static const char *const families[] = {"llama",   "mistral", "mixtral",   "gemma",
+                                           "qwen2",   "qwen3",   "qwen2_moe", "phi3",
+                                           "granite", NULL};
+    char more[300];
+
+    for (int i = 0; activations[i]; i++) {
+        snprintf(more, sizeof(more), "\"hidden_act\": \"%s\"", activations[i]);
+        one_value("hidden_act", activations[i], more,
+                  !strcmp(activations[i], "silu") || !strcmp(activations[i], "swish"));
+    }
+    for (int i = 0; rope_types[i]; i++) {
+        bool factor = strcmp(rope_types[i], "default") != 0;
+
+        snprintf(more, sizeof(more), "\"rope_scaling\": {\"rope_type\": \"%s\"%s}",
+                 rope_types[i], factor ? ", " NUMBERS : "");
+        one_value("rope_scaling: rope_type", rope_types[i], more,
+                  !factor || !strcmp(rope_types[i], "linear") ||
+                      !strcmp(rope_types[i], "llama3"));
+    }
+    for (int i = 0; layer_types[i]; i++) {
+        snprintf(more, sizeof(more), "\"layer_types\": [\"%s\"]", layer_types[i]);
+        one_value("layer_types", layer_types[i], more, i < 2);
+    }
+    for (int i = 0; methods[i]; i++) {
+        snprintf(more, sizeof(more),
+                 "\"quantization_config\": {\"quant_method\": \"%s\"}", methods[i]);
+        one_value("quantization_config", "", more, false);
+    }
+    /* Regressions: neither of the two was looked at. */
+    for (int i = 0; families[i]; i++) {
+        snprintf(more, sizeof(more), "\"model_type\": \"%s\"", families[i]);
+        one_value("model_type: expected llama", families[i], more, i == 0);
+    }
+}
+
+TEST(values_of_gguf)
+{
+    struct key key = {"rope.scaling.type", NULL, 0};
+    struct format_file *f = NULL;
+
+    for (int i = 0; scalings[i]; i++) {
+        int rc;
+
+        key.text = scalings[i];
+        write_gguf(&key, 1, NULL);
+        rc = format_open(&f, path);
+        if (i < 2 ? rc != OK
+                  : rc == OK || !strstr(err_msg(), "llama.rope.scaling.type") ||
+                        !strstr(err_msg(), scalings[i]))
+            fail_msg("%s: \"%s\"", scalings[i], rc == OK ? "opened" : err_msg());
+        format_close(&f);
+    }
+    for (int gating = 0; gating < 5; gating++) { /* none, softmax, sigmoid, ... */
+        int rc;
+
+        key = (struct key){"expert_gating_func", NULL, (float)gating};
+        write_gguf(&key, 1, NULL);
+        rc = format_open(&f, path);
+        if (gating == 1 ? rc != OK : rc == OK || !strstr(err_msg(), "expert_gating_func"))
+            fail_msg("gating %d: \"%s\"", gating, rc == OK ? "opened" : err_msg());
+        format_close(&f);
+    }
+}
+
+/* A key with one value has no other, whatever is found in its place. */
+TEST(only_values)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *r = &rows[i];
+        char key[80];
+
+        if (r->rule != ONLY)
+            continue;
+        snprintf(key, sizeof(key), "%s%s", r->of == FORMAT_KEYS_GGUF ? "llama." : "",
+                 r->key);
+        assert_ok(format_key_check(r->of, key, r->value, "f"));
+        assert_err(format_key_check(r->of, key, r->value + 1, "f"), ERR_UNSUPPORTED,
+                   r->key);
+        assert_err(format_key_check(r->of, key, (double)NAN, "f"), ERR_UNSUPPORTED,
+                   r->key);
+        n++;
+    }
+    assert_true(n > 20);
 }
 
 TEST_GROUP(make_paths, NULL);
