@@ -31,6 +31,7 @@ struct cli_plan_job {
     char params_path[1024];
     struct cpu_budget budget;
     struct model_config config;
+    char model_id[17]; /* of a file */
     bool model_is_file;
     enum kern_type type;
     int64_t *lengths; /* [2 n_lengths] prompts, then outputs; NULL: the usual ones */
@@ -103,6 +104,8 @@ static int open_model(struct cli_plan_job *j)
         if (rc == OK)
             j->config = file->config;
         format_close(&file);
+        if (rc == OK)
+            rc = format_identity_of(j->model_id, f->model);
     } else {
         rc = make_config(f->model, &j->config);
         j->config.weight_type = KERN_BF16; /* as `sandwich model make` would */
@@ -213,8 +216,8 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
                                        j->n_lengths};
     const struct cli_plan_flags *f = j->f;
     bool host = cli_plan_is_host(f);
-    int rc = plan_method_find(f->method, method);
 
+    TRY(plan_method_find(f->method, method));
     *o = (struct plan_search_opts){.model = &j->config,
                                    .types = {j->type, (enum kern_kv_type)f->kv_type},
                                    .batch = (int)f->batch,
@@ -226,10 +229,9 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
                                    .stop = &cli_interrupted,
                                    .progress = progress->fn,
                                    .progress_ctx = progress->ctx};
-    if (rc == OK)
-        rc = plan_evaluator_find(host ? "measured" : "contention", &o->evaluator);
-    if (rc == OK)
-        rc = plan_trace_of(&o->trace, j->lengths ? &given : &usual, j->config.max_tok);
+    memcpy(o->model_id, j->model_id, sizeof(o->model_id));
+    TRY(plan_evaluator_find(host ? "measured" : "contention", &o->evaluator));
+    TRY(plan_trace_of(&o->trace, j->lengths ? &given : &usual, j->config.max_tok));
     if (host) {
         o->tree.cpus = j->budget.cpus;
         o->tree.n_cpus = j->budget.n;
@@ -242,5 +244,5 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
                                         .trace = &o->trace,
                                         .batch = f->batch,
                                         .seed = (uint64_t)f->search.seed};
-    return rc;
+    return OK;
 }

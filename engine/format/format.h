@@ -93,6 +93,10 @@ void format_close(struct format_file **f);
  * same shape have another one, and so has the same model in another format. Reads some pages of
  * each tensor. */
 uint64_t format_identity(const struct format_file *f);
+/* That of the model `path` in hexadecimal, as files that are made for it have it: "" in those that
+ * do not name a model. Errors of format_open(). */
+#define FORMAT_IDENTITY_BYTES 17
+MUST int format_identity_of(char out[FORMAT_IDENTITY_BYTES], const char *path);
 
 /* The name of a role's tensor in this file; in a format without names, as GGUF has it.
  * `layer` is ignored for the roles before FORMAT_ATTN_NORM, `expert` for those that are not of

@@ -1,4 +1,7 @@
 /* What tells a model from another one of the same shape. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/hash_stream.h"
 #include "format/format.h"
 
@@ -45,4 +48,14 @@ uint64_t format_identity(const struct format_file *f)
         for (int r = 0; r < FORMAT_N_EXPERT_ROLES; r++)
             add_tensor(&h, &f->expert[i][r]);
     return hash_stream_end(&h);
+}
+
+int format_identity_of(char out[FORMAT_IDENTITY_BYTES], const char *path)
+{
+    struct format_file *f;
+
+    TRY(format_open(&f, path));
+    snprintf(out, FORMAT_IDENTITY_BYTES, "%016" PRIx64, format_identity(f));
+    format_close(&f);
+    return OK;
 }

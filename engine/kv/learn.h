@@ -31,8 +31,9 @@ void kv_learned_predict(const struct kv_learned *l, const struct kv_example *req
 
 /* The data that a predictor was learned from, for those who evaluate or use it. */
 struct kv_learned_from {
-    char format[32]; /* of the data */
-    char tokens[64]; /* how their tokens were counted */
+    char format[32];   /* of the data */
+    char tokens[64];   /* how their tokens were counted */
+    char model_id[17]; /* format_identity() of the model that answered; "" unknown */
     int64_t n_examples;
     int64_t fold, folds; /* the part that was held out; fold 0: none was */
 };

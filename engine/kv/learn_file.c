@@ -47,11 +47,12 @@ static json_t *classes_json(const struct kv_learned *l)
 static json_t *learned_json(const struct kv_learned *l,
                             const struct kv_learned_from *from)
 {
-    return json_pack("{s:o, s:o, s:f, s:{s:o, s:o, s:I, s:I, s:I}}", "log_length",
+    return json_pack("{s:o, s:o, s:f, s:{s:o, s:o, s:s*, s:I, s:I, s:I}}", "log_length",
                      numbers_json(l->weights[0], KV_LEARN_N_FEATURES), "classes",
                      classes_json(l), "longest_log", (double)l->longest, "from", "format",
                      json_string_lossy(from->format), "tokens",
-                     json_string_lossy(from->tokens), "n_examples",
+                     json_string_lossy(from->tokens), "model",
+                     *from->model_id ? from->model_id : NULL, "n_examples",
                      (json_int_t)from->n_examples, "fold", (json_int_t)from->fold,
                      "folds", (json_int_t)from->folds);
 }
@@ -117,14 +118,17 @@ static int read_weights(struct kv_learned *l, const json_t *o, const char *path)
 
 static int read_from(struct kv_learned_from *from, const json_t *o, const char *path)
 {
-    static const char *const keys[] = {"format", "tokens", "n_examples",
-                                       "fold",   "folds",  NULL};
+    static const char *const keys[] = {"format", "tokens", "n_examples", "fold",
+                                       "folds",  "model",  NULL};
     char where[512];
 
     snprintf(where, sizeof(where), "%s: predictor.from", path);
     TRY(json_check_keys(o, keys, where));
     TRY(json_copy_str(o, "format", from->format, sizeof(from->format), where));
     TRY(json_copy_str(o, "tokens", from->tokens, sizeof(from->tokens), where));
+    from->model_id[0] = '\0';
+    if (json_object_get(o, "model"))
+        TRY(json_copy_str(o, "model", from->model_id, sizeof(from->model_id), where));
     TRY(json_get_int(o, "n_examples", 1, EXAMPLE_MAX, &from->n_examples, where));
     TRY(json_get_int(o, "folds", 1, FOLDS_MAX, &from->folds, where));
     return json_get_int(o, "fold", 0, from->folds, &from->fold, where);

@@ -33,6 +33,7 @@ void plan_begin(struct plan *p, const struct plan_search_opts *o, const char *me
     snprintf(p->evidence, sizeof(p->evidence), "%s", o->evaluator->evidence);
     snprintf(p->source, sizeof(p->source), "%s", method);
     snprintf(p->method, sizeof(p->method), "%s", method);
+    memcpy(p->model_id, o->model_id, sizeof(p->model_id));
 }
 
 int plan_phase_set(struct plan_phase *out, const struct topo_config *c)

@@ -45,6 +45,7 @@ struct plan {
     char machine[128]; /* whose CPUs these are: "host", a file's stem; "" unknown */
     char evidence[24]; /* "measured", "simulated"; "" where nothing was searched */
     char source[64];   /* "default", "--threads", a file's path */
+    char model_id[17]; /* of format_identity(): what it was searched for; "" unknown */
     char method[24];   /* that chose it (plan/method.h); "" unknown */
     /* Schedules of the matrix products of both phases, of which plan_schedules() gives those
      * of a phase; NULL: none, the cost model chooses. Owned. */

@@ -322,7 +322,7 @@ static int read_head(struct plan *p, const json_t *root, const char *path)
 {
     static const char *const known[] = {
         "version", "machine", "evidence", "truth", /* its former name */
-        "method",  "prefill", "decode",   "schedules", "tried", NULL};
+        "method",  "prefill", "decode",   "schedules", "tried", "model", NULL};
 
     if (!json_is_object(root))
         return err_set(ERR_FORMAT, "%s: expected an object", path);
@@ -332,6 +332,7 @@ static int read_head(struct plan *p, const json_t *root, const char *path)
     TRY(read_text(p->evidence, sizeof(p->evidence), root,
                   json_object_get(root, "truth") ? "truth" : "evidence", path));
     TRY(check_evidence(p, path));
+    TRY(read_text(p->model_id, sizeof(p->model_id), root, "model", path));
     return read_text(p->method, sizeof(p->method), root, "method", path);
 }
 
@@ -501,8 +502,9 @@ static json_t *tries_json(const struct plan *p)
 json_t *plan_to_json(const struct plan *p)
 {
     json_t *o =
-        json_pack("{s:i, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "machine",
-                  json_string_lossy(p->machine), "evidence", json_string(p->evidence),
+        json_pack("{s:i, s:o, s:s*, s:o, s:o, s:o}", "version", PLAN_VERSION, "machine",
+                  json_string_lossy(p->machine), "model",
+                  *p->model_id ? p->model_id : NULL, "evidence", json_string(p->evidence),
                   "prefill", phase_json(&p->prefill), "decode", phase_json(&p->decode));
     bool ok = o != NULL;
 

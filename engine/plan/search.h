@@ -23,6 +23,7 @@ struct plan_search_opts {
     const struct plan_evaluator *evaluator;
     struct plan_evaluator_opts e; /* kv_type, workload, placement, phase: set here */
     const struct model_config *model;
+    char model_id[17];             /* as a plan has it */
     struct model_cost_types types; /* in memory */
     struct plan_trace trace;
     int batch; /* sequences of a decode step */

@@ -1,5 +1,6 @@
 /* The parts that all implementations of serve.h share: options, tokenizer, the rules of a
  * request. */
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -56,6 +57,20 @@ int serve_open_head(struct serve *s)
     s->identity = format_identity(f) ^ (s->tok ? tok_identity(s->tok) : 0);
     format_close(&f);
     return rc;
+}
+
+int serve_made_for(const struct serve *s, const char *model_id, const char *path)
+{
+    char own[FORMAT_IDENTITY_BYTES];
+
+    if (!*model_id)
+        return OK;
+    TRY(format_identity_of(own, s->o.model));
+    if (strcmp(model_id, own) != 0)
+        log_warning("made_for_another_model", NAN, NAN,
+                    "%s: expected a file made for %s (model %s), found one for model %s",
+                    path, s->o.model, own, model_id);
+    return OK;
 }
 
 int serve_vocab(const struct serve *s)

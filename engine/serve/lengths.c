@@ -27,14 +27,17 @@ static int open_predictor(struct serve_engine *s)
                                 .constant_tok = (double)s->api.o.kv_predict_tok,
                                 .sigma = s->api.o.kv_predict_sigma,
                                 .seed = 1};
+    struct kv_learned_from from;
     const struct kv_predictor *p;
     int rc;
 
     if (!s->api.o.kv_predict)
         return OK;
     TRY(kv_predictor_find(s->api.o.kv_predict, &p));
-    if (s->api.o.kv_predict_file)
-        TRY(kv_learned_load(&l->learned, NULL, s->api.o.kv_predict_file));
+    if (s->api.o.kv_predict_file) {
+        TRY(kv_learned_load(&l->learned, &from, s->api.o.kv_predict_file));
+        TRY(serve_made_for(&s->api, from.model_id, s->api.o.kv_predict_file));
+    }
     o.learned = l->learned;
     rc = p->open(&l->state, &o);
     if (rc != OK)

@@ -48,31 +48,23 @@ static bool in_processes(const struct serve_engine *s)
 static int open_team(struct serve_engine *s)
 {
     const struct par_team_kind *kind = &par_team_kind_pthread;
-    int rc = s->api.o.team ? par_team_find(s->api.o.team, &kind) : OK;
 
-    if (rc != OK)
-        return rc;
+    TRY(s->api.o.team ? par_team_find(s->api.o.team, &kind) : OK);
     if (in_processes(s) && kind != &par_team_kind_pthread)
         return err_set(
             ERR_UNSUPPORTED,
             "team: ranks that are processes have threads of kind pthread only, "
             "found %s",
             kind->name);
-    rc = cpu_isa_limit(s->api.o.isa ? s->api.o.isa : "auto");
-    if (rc != OK)
-        return rc;
+    TRY(cpu_isa_limit(s->api.o.isa ? s->api.o.isa : "auto"));
     cpu_isa_words(cpu_isa_usable(), s->isa_words, sizeof(s->isa_words));
-    rc = cpu_budget_get(&s->budget);
-    if (rc != OK)
-        return rc;
-    rc = s->api.o.plan ? plan_read(&s->plan, s->api.o.plan)
-                       : plan_default(&s->plan, &s->budget, (int)s->api.o.threads);
-    if (rc == OK && s->api.o.ranks > 0)
-        rc = plan_split(&s->plan, (int)s->api.o.ranks);
-    if (rc == OK)
-        rc = plan_runnable(&s->plan, &s->budget);
-    if (rc != OK)
-        return rc;
+    TRY(cpu_budget_get(&s->budget));
+    TRY(s->api.o.plan ? plan_read(&s->plan, s->api.o.plan)
+                      : plan_default(&s->plan, &s->budget, (int)s->api.o.threads));
+    TRY(serve_made_for(&s->api, s->plan.model_id, s->api.o.plan));
+    if (s->api.o.ranks > 0)
+        TRY(plan_split(&s->plan, (int)s->api.o.ranks));
+    TRY(plan_runnable(&s->plan, &s->budget));
     return par_team_open_by(&s->team, kind, s->plan.cpus, s->plan.n_cpus, s->api.o.pin);
 }
 
@@ -145,15 +137,10 @@ static int open_model(struct serve_engine *s, const struct serve_how *how)
     struct serve_numa_owners owners;
     int rc;
 
-    rc = parse_types(&s->api.o, &mo);
-    if (rc == OK)
-        rc = serve_numa_owners(s, &owners);
-    if (rc != OK)
-        return rc;
+    TRY(parse_types(&s->api.o, &mo));
+    TRY(serve_numa_owners(s, &owners));
     mo.owners = owners.of;
-    rc = format_open(&f, s->api.o.model);
-    if (rc != OK)
-        return rc;
+    TRY(format_open(&f, s->api.o.model));
     memcpy(s->model_format, f->format, sizeof(s->model_format));
     mo.max_tok = s->api.o.max_tok;
     if (mo.max_tok == 0)

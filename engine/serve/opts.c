@@ -84,8 +84,11 @@ const struct opt_row serve_opt_table[] = {
         "Threads: pthread, which spin for a moment and then sleep, or openmp, those of "
         "OpenMP's runtime, which OMP_WAIT_POLICY and GOMP_SPINCOUNT control.",
         .unit = "NAME", .names = par_team_kind_name),
-    OPT_ROW(STR, plan, NULL, "Phase plan to follow, a file written by `sandwich plan`.",
-            .unit = "FILE"),
+    OPT_ROW(
+        STR, plan, NULL,
+        "Phase plan to follow, a file written by `sandwich plan`. One that was searched "
+        "for another model is followed with a warning.",
+        .unit = "FILE"),
     OPT_ROW(STR, schedules, NULL,
             "Tuned schedules of the matrix products, a file written by `sandwich tune`. "
             "Without it those of the plan, or a cost model's.",
@@ -146,7 +149,7 @@ const struct opt_row serve_opt_table[] = {
             .min = 0, .max = 10),
     OPT_ROW(STR, kv_predict_file, NULL,
             "kv_predict=learned: what was learned, a file written by `sandwich predictor "
-            "train`.",
+            "train`. One of another model's answers is used with a warning.",
             .unit = "FILE"),
     OPT_ROW(INT, kv_relearn, "128",
             "odma: choose the sizes again after every N requests that ended. 0: never.",

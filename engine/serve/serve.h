@@ -345,6 +345,9 @@ void serve_fini(struct serve *s);
 /* Open the tokenizer that the options ask for, which must open, or the model's own, which may be
  * missing: ids still work. s->config is set. `format`: of the model's file. */
 MUST int serve_open_tok(struct serve *s, const char *format);
+/* Warn where the file `path` is made for another model (format_identity_of()): it is a hint to
+ * this one. model_id "": no model is known. Errors of format_open(). */
+MUST int serve_made_for(const struct serve *s, const char *model_id, const char *path);
 /* Read s->config and s->identity from the model's file and open the tokenizer. */
 MUST int serve_open_head(struct serve *s);
 /* Whether a request is one that serve_submit() takes. ERR_ARG, ERR_LIMIT, ERR_UNSUPPORTED. */

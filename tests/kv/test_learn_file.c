@@ -14,6 +14,7 @@ static char texts[N_TEXTS][64];
 static struct kv_example examples[N_TEXTS];
 static const struct kv_learned_from from = {.format = "alpaca",
                                             .tokens = "4 bytes",
+                                            .model_id = "0123456789abcdef",
                                             .n_examples = N_TEXTS,
                                             .fold = 2,
                                             .folds = 5};
@@ -79,6 +80,7 @@ TEST(the_same_to_the_bit)
     assert_ok(kv_learned_load(&loaded, &got, path("a.json")));
     assert_string_equal(got.format, from.format);
     assert_string_equal(got.tokens, from.tokens);
+    assert_string_equal(got.model_id, from.model_id);
     assert_true(got.n_examples == N_TEXTS && got.fold == 2 && got.folds == 5);
     for (int i = 0; i < N_TEXTS; i++) {
         struct kv_prediction p, q;
@@ -204,6 +206,9 @@ TEST(each_field_is_named)
         {"from", "folds", "0", "folds: expected"},
         {"from", "n_examples", "1.5", "n_examples: expected"},
         {"from", "tokens", "3", "tokens"},
+        {"from", "model", "3", "model"},
+        {"from", "model", "\"0123456789abcdef0\"",
+         "model: expected below 17 bytes, found 17"},
         {"from", "format", "\"abcdefghijklmnopqrstuvwxyzabcdef\"",
          "format: expected below 32 bytes, found 32"},
     };

@@ -104,6 +104,7 @@ static void round_trip(const struct plan *a)
     assert_string_equal(a->evidence, b.evidence);
     assert_string_equal(b.source, test_path("plan.json"));
     assert_string_equal(a->method, b.method);
+    assert_string_equal(a->model_id, b.model_id);
     same_tries(a, &b);
     same_schedules(a->schedules, b.schedules);
     assert_int_equal(a->n_cpus, b.n_cpus);
@@ -138,6 +139,8 @@ TEST(test_round_trip)
     struct plan p;
 
     make(&p);
+    round_trip(&p);
+    snprintf(p.model_id, sizeof(p.model_id), "0123456789abcdef");
     round_trip(&p);
     for (int i = 0; i < 4; i++)
         p.decode.nodes[i] = i / 2 * 3; /* two runs: written as [0, 3] */

@@ -14,6 +14,7 @@
 #include "base/table.h"
 #include "cli/cli.h"
 #include "datasets/examples.h"
+#include "format/format.h"
 #include "kv/accuracy.h"
 #include "kv/learn.h"
 #include "serve/serve.h"
@@ -298,8 +299,11 @@ static int train(const struct verb_words *w)
         from.n_examples = d.examples.n_learn;
         snprintf(from.format, sizeof(from.format), "%.31s", d.set->reader->name);
         snprintf(from.tokens, sizeof(from.tokens), "%s", d.tokens);
-        rc = kv_learned_save(l, &from, f->out);
+        if (f->generate)
+            rc = format_identity_of(from.model_id, f->generate);
     }
+    if (rc == OK)
+        rc = kv_learned_save(l, &from, f->out);
     if (rc == OK)
         printf("learned from %lld requests (%s) in %.3f s; %lld are held out; written to "
                "%s\n",
