@@ -5,14 +5,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* From this version on the library itself refuses folded lines and NUL, and may lay out a header
- * in another way than in_place() expects. */
-#define STRICT_VERSION 0x00097600
-
 /* Bits of the value that http_frame_target() keeps, besides four times the length. No pointer is
  * odd. */
-#define IS_TARGET 1u
-#define HAS_NUL   2u
+#define IS_TARGET    1u
+#define NUL_OR_SPACE 2u
 
 struct head {
     const char *why; /* NULL: nothing is wrong so far */
@@ -67,7 +63,7 @@ static enum MHD_Result check_line(void *arg, enum MHD_ValueKind kind, const char
     value = value ? value : "";
     if (!is_token(name, n_name))
         h->why = "a header's name has a space or another character that names have not";
-    else if (MHD_VERSION < STRICT_VERSION && !in_place(h, name, n_name, value, n_value))
+    else if (!HTTP_FRAME_STRICT && !in_place(h, name, n_name, value, n_value))
         h->why = "a header goes on in a further line, or has a NUL byte";
     else if (has_control(value, n_value))
         h->why = "a header's value has a control character";
@@ -116,7 +112,8 @@ void *http_frame_target(void *unused, const char *target, struct MHD_Connection 
     (void)unused;
     (void)c;
     return (void *)(4 * (uintptr_t)strlen(target) +
-                    (strstr(target, "%00") ? HAS_NUL : 0) + IS_TARGET);
+                    (strstr(target, "%00") || strchr(target, ' ') ? NUL_OR_SPACE : 0) +
+                    IS_TARGET);
 }
 
 bool http_frame_is_target(const void *p)
@@ -131,14 +128,16 @@ const char *http_frame_check(struct MHD_Connection *c, const char *url,
 
     /* METHOD SP TARGET SP VERSION */
     h.end = method + strlen(method) + 1 + (uintptr_t)target / 4 + 1 + strlen(version);
-    if ((uintptr_t)target & HAS_NUL ||
-        (MHD_VERSION < STRICT_VERSION && version + strlen(version) != h.end))
+    if ((uintptr_t)target & NUL_OR_SPACE ||
+        (!HTTP_FRAME_STRICT && version + strlen(version) != h.end))
         return "the target has a space or a NUL byte";
     if (has_control(url, strlen(url)))
         return "the target has a control character";
     MHD_get_connection_values_n(c, MHD_HEADER_KIND, check_line, &h);
-    if (!h.why && MHD_VERSION < STRICT_VERSION && !ends_in_place(&h, c, method))
+    if (!h.why && !HTTP_FRAME_STRICT && !ends_in_place(&h, c, method))
         h.why = "a header's line has a NUL byte, or no name";
+    if (!h.why && h.n_host == 0 && strcmp(version, "HTTP/1.0") != 0)
+        h.why = "no header Host";
     if (!h.why)
         h.why = check_lengths(&h);
     return h.why;

@@ -3,7 +3,8 @@
  * Where a proxy and this server could disagree on where a request ends, or on what a header
  * says, one client's bytes could become another's request. Such requests are refused with
  * status 400 and their connection is closed: two Content-Lengths, one with a Transfer-Encoding,
- * an unknown Transfer-Encoding, folded lines, names with spaces, control characters, NUL.
+ * an unknown Transfer-Encoding, folded lines, names with spaces, control characters, NUL, no
+ * Host.
  * RFC 9112, 5 and 6.   Threads: libmicrohttpd's. */
 #ifndef HTTP_FRAME_H
 #define HTTP_FRAME_H
@@ -12,6 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <microhttpd.h>
+
+/* MHD_OPTION_STRICT_FOR_CLIENT. From 0.9.76 on the library itself refuses folded lines and NUL, and
+ * may lay out a header in another way than is checked here. Before, all that it refuses is a
+ * missing Host, with a header that comes twice, and a target with a space, without an answer. */
+#define HTTP_FRAME_STRICT (MHD_VERSION >= 0x00097600)
 
 /* MHD_OPTION_URI_LOG_CALLBACK: keeps what is to be known of the target as it was received in
  * the place of the exchange, in a form that no pointer has. */

@@ -313,7 +313,7 @@ static int start_daemon(struct http *h)
         (unsigned)o->max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
         MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
         http_on_connection, h, MHD_OPTION_URI_LOG_CALLBACK, http_frame_target, NULL,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, (int)HTTP_FRAME_STRICT, MHD_OPTION_END);
     return h->daemon ? OK
                      : err_set(ERR_IO, "%s, port %d: the server cannot be started",
                                o->host, h->port);
