@@ -225,7 +225,8 @@ TEST(the_server_serves_one_at_a_time)
 
 /* --- connections */
 
-/* One that is idle is used again: no more of them than requests were ever under way. */
+/* One that is idle is used again: no more of them than requests were ever under way. A request is
+ * sent when another has ended, and then libcurl has its connection back. */
 TEST(connections_are_used_again)
 {
     struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 1};
@@ -233,8 +234,6 @@ TEST(connections_are_used_again)
 
     run(&x, &s, "closed", 60, 0, 2, 0); /* four at a time */
     assert_int_equal(web_n_seen(x.web), 61);
-    /* Those of the open, which asks what the server is, are closed when it is done; an end may
-     * be reported before its connection is free, and the next request then opens another. */
-    assert_true(web_n_accepted(x.web) <= 30);
+    assert_true(web_n_used(x.web) <= 4 + 1); /* one of the open, which closes it */
     end(&x);
 }

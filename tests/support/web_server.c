@@ -24,7 +24,7 @@ struct web_server {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int stopping, n_seen, n_served, n_connections, n_accepted;
+    int stopping, n_seen, n_served, n_connections, n_used;
     struct web_seen seen[WEB_MAX_REQUESTS];
 };
 
@@ -33,6 +33,7 @@ struct connection {
     int fd;
     char *buffer; /* [BODY_MAX] */
     size_t n;
+    int used; /* a completion has come on it */
 };
 
 static int stopping(struct web_server *w)
@@ -129,13 +130,16 @@ static void leave_slot(struct web_server *w, struct web_seen *s)
     pthread_mutex_unlock(&w->lock);
 }
 
-static struct web_seen *new_seen(struct web_server *w, const char *body, int *i)
+static struct web_seen *new_seen(struct connection *c, const char *body, int *i)
 {
+    struct web_server *w = c->w;
     struct web_seen *s;
     const char *max = strstr(body, "\"max_tokens\":");
 
     pthread_mutex_lock(&w->lock);
     *i = w->n_seen++;
+    w->n_used += !c->used;
+    c->used = 1;
     assert_true(*i < WEB_MAX_REQUESTS);
     s = &w->seen[*i];
     s->received_ns = clock_ns();
@@ -343,7 +347,7 @@ static int complete(struct connection *c, const char *body)
     char head[128];
     const char *const end = q->closes ? "Connection: close\r\n\r\n" : "\r\n";
     int index, go, n_prompt = count_prompt(body) + q->prompt_excess;
-    struct web_seen *s = new_seen(c->w, body, &index);
+    struct web_seen *s = new_seen(c, body, &index);
     enum web_fault fault = index >= q->fault_from ? q->fault : WEB_OK;
     char why[128];
 
@@ -489,7 +493,6 @@ static void *accept_all(void *arg)
         *c = (struct connection){.w = w, .fd = fd, .buffer = malloc(BODY_MAX)};
         pthread_mutex_lock(&w->lock);
         w->n_connections++;
-        w->n_accepted++;
         pthread_mutex_unlock(&w->lock);
         assert_int_equal(pthread_create(&t, NULL, serve_connection, c), 0);
         pthread_detach(t);
@@ -565,12 +568,12 @@ int web_n_seen(struct web_server *w)
     return n;
 }
 
-int web_n_accepted(struct web_server *w)
+int web_n_used(struct web_server *w)
 {
     int n;
 
     pthread_mutex_lock(&w->lock);
-    n = w->n_accepted;
+    n = w->n_used;
     pthread_mutex_unlock(&w->lock);
     return n;
 }

@@ -77,7 +77,7 @@ struct web_seen {
     char body[512];       /* its beginning */
 };
 int web_n_seen(struct web_server *w);
-int web_n_accepted(struct web_server *w); /* connections so far */
+int web_n_used(struct web_server *w); /* connections that a completion has come on */
 struct web_seen web_seen_at(struct web_server *w, int i);
 
 #endif
