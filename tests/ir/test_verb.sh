@@ -43,6 +43,13 @@ if command -v "${CC:-cc}" >/dev/null; then
         check "$kind: no end of the program" refuses 1 "ir-.*: the process .* ended with .*: the kernel reads or writes out of bounds, or does not end" \
             "$sandwich" kernel run "$dir/$kind.c" --cache "$dir/kept" --problems 1
     done
+    "$sandwich" kernel print $ref/gemm_f32_ref.c >"$dir/gemm.c"
+    sed 's/t->c + i/t->c + 1000000000 + i/' "$dir/gemm.c" >"$dir/wild_product.c"
+    sed 's/p += 1/p += 0/' "$dir/gemm.c" >"$dir/endless_product.c"
+    for kind in wild endless; do
+        check "$kind: not tuned" refuses 1 "ir-.*: the process .* ended with .*: the kernel reads or writes out of bounds, or does not end" \
+            "$sandwich" tune --shapes 64x64 --cache "$dir/none.json" --kernel "$dir/${kind}_product.c"
+    done
     says_what_running_means() {
         "$sandwich" kernel --help | tr -s ' \n' ' ' | grep -q 'with your rights: its indices are not checked. Run only files that you trust'
     }
