@@ -153,12 +153,9 @@ static inline bool fake_read(struct fake_machine *m)
     return true;
 }
 
-static inline void *fake_main(void *arg)
+static inline void fake_join(struct fake_machine *m)
 {
-    struct fake_machine *m = arg;
-    struct pollfd fds[1 + ROLES_MACHINES_ALL];
     char front[32];
-    int64_t id;
 
     snprintf(front, sizeof(front), "127.0.0.1:%d", m->port);
     m->u = (struct roles_setup){.is_joined = true,
@@ -169,6 +166,27 @@ static inline void *fake_main(void *arg)
     memset(m->u.link, -1, sizeof(m->u.link));
     m->rc = roles_join(&m->u, m->is_prompt, &m->index);
     snprintf(m->why, sizeof(m->why), "%.299s", m->rc == OK ? "" : err_msg());
+}
+
+static inline void fake_close(struct fake_machine *m)
+{
+    for (int i = 0; i < ROLES_MACHINES_ALL; i++)
+        for (int k = 0; k < 2; k++) {
+            if (m->u.control[i][k] >= 0)
+                close(m->u.control[i][k]);
+            for (int j = 0; j < ROLES_MACHINES_ALL; j++)
+                if (m->u.link[i][j][k] >= 0)
+                    close(m->u.link[i][j][k]);
+        }
+}
+
+static inline void *fake_main(void *arg)
+{
+    struct fake_machine *m = arg;
+    struct pollfd fds[1 + ROLES_MACHINES_ALL];
+    int64_t id;
+
+    fake_join(m);
     if (m->rc != OK)
         return NULL;
     fake_say(m, (struct roles_message){.type = ROLES_READY, .id = FAKE_IDS_MAX}, NULL);
@@ -209,14 +227,7 @@ static inline void fake_start(struct fake_machine *m)
 static inline void fake_stop(struct fake_machine *m)
 {
     pthread_join(m->thread, NULL);
-    for (int i = 0; i < ROLES_MACHINES_ALL; i++)
-        for (int k = 0; k < 2; k++) {
-            if (m->u.control[i][k] >= 0)
-                close(m->u.control[i][k]);
-            for (int j = 0; j < ROLES_MACHINES_ALL; j++)
-                if (m->u.link[i][j][k] >= 0)
-                    close(m->u.link[i][j][k]);
-        }
+    fake_close(m);
 }
 
 /* A port of the loopback that is free now. */

@@ -44,27 +44,33 @@ TEST(a_silent_connection_keeps_nobody_out)
 
 static struct fake_machine stranger;
 
-static pthread_t others;
-
-static void *start_others(void *arg)
+/* The place that is left is taken when the stranger has gone. */
+static void *start_last(void *arg)
 {
-    struct world *x = arg;
-
     pthread_join(stranger.thread, NULL);
-    for (int i = 0; i < N_FAKES; i++)
-        if (pthread_create(&x->fakes[i].thread, NULL, fake_main, &x->fakes[i]) != 0)
-            abort();
-    return NULL;
+    return fake_main(arg);
 }
 
-/* It is refused before the others come. */
+/* One that is let in ends, and all places are then taken: the front waits for nobody. */
+static void *stranger_main(void *arg)
+{
+    fake_join(&stranger);
+    if (stranger.rc == OK)
+        fake_close(&stranger);
+    return arg;
+}
+
 static bool send_stranger(struct world *x, int port)
 {
+    struct fake_machine *one = &x->fakes[0]; /* a prompt machine, as the stranger */
+
     stranger.is_prompt = true;
     stranger.port = port;
     stranger.vocab = FAKE_VOCAB;
-    fake_start(&stranger);
-    assert_int_equal(pthread_create(&others, NULL, start_others, x), 0);
+    assert_int_equal(pthread_create(&stranger.thread, NULL, stranger_main, NULL), 0);
+    assert_int_equal(pthread_create(&one->thread, NULL, start_last, one), 0);
+    for (int i = 1; i < N_FAKES; i++)
+        fake_start(&x->fakes[i]);
     return false;
 }
 
@@ -73,7 +79,6 @@ static void check_refused(const char *says)
     open_world(&w);
     assert_non_null(w.s);
     assert_int_equal(run_requests(&w, N_ASKED), N_ASKED);
-    pthread_join(others, NULL);
     close_world(&w);
     assert_int_equal(stranger.rc, ERR_STATE);
     if (!strstr(stranger.why, says))

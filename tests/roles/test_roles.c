@@ -225,16 +225,23 @@ TEST(refusals)
     free_opts(&so);
 }
 
+/* Where the link is slow, the prompt machine has requests in its queue when it is closed: those
+ * that are to be sent have its memory. */
 TEST(closed_with_requests)
 {
     for (int n_steps = 0; n_steps < 24; n_steps += 3) {
+        static const struct roles_link slow_link = {.latency_ms = 1e6};
+        const bool slow = n_steps % 2;
         struct roles_opts o = roles_opts("prompt=1,token=1");
         struct serve *s = open_roles(&o);
         struct got g[N_REQUESTS];
 
+        if (slow)
+            assert_ok(roles_link_set(s, &slow_link));
         for (int i = 0; i < N_REQUESTS; i++)
             submit(s, i, &g[i], false);
-        for (int i = 0; i < n_steps; i++)
+        for (int i = 0;
+             i < n_steps || (slow && serve_totals_of(s, SERVE_PREFILL)->n_tok == 0); i++)
             go_on(s);
         close_soundly(&s);
         for (int i = 0; i < N_REQUESTS; i++)
