@@ -14,7 +14,7 @@ sanitize() {
     mkdir -p "$(dirname "$log")"
     make SAN="$1" all >"$log" 2>&1 || { tail -n 20 "$log"; failed=1; return; }
     for module in $2; do
-        line=$(make SAN="$1" MODULE="$module" test 2>&1 | tee -a "$log" | tail -n 1)
+        line=$(make SAN="$1" MODULE="$module" test 2>&1 | tee -a "$log" | grep -E '^[0-9]+ passed, ' || echo "no result")
         echo "$1, $module: $line"
         case $line in
         *" passed, 0 failed, "*) ;;
