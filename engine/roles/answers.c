@@ -92,7 +92,7 @@ static int check_token(const struct roles_front *f, int machine,
     if (head->token < 0 || head->token >= f->api.config.vocab || head->at < 0)
         return err_set(ERR_FORMAT, "token %d, end %d: expected a token of 0 to %d",
                        head->token, head->finish, f->api.config.vocab - 1);
-    if (head->at + 1 == q->r.max_new)
+    if (head->at == q->r.max_new - 1)
         finish = SERVE_LENGTH;
     if (!q->r.ignore_eos && serve_is_stop(&f->api, head->token))
         finish = SERVE_EOS;
