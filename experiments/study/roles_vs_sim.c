@@ -18,8 +18,8 @@
 
 #define POINTS_MAX 64
 #define SEEDS_MAX  32
-#define LONE_N     12
-#define LONE_TOK   9  /* of the output of a request that is alone */
+#define LONE_N     8  /* requests that are alone */
+#define LONE_TOK   32 /* of their output: its first steps are slow */
 #define LONE_MS    30 /* from the expected end of a request that is alone to the next */
 #define FITS       4  /* of the time of steps: batches change with it */
 
@@ -70,10 +70,8 @@
     X(worst_queue_error, "%", LOWER, "the largest of the four |queue ratio - 1|")        \
     X(prompt_in_place, "x", 0, "time of prompt steps in the real run / alone before it") \
     X(token_in_place, "x", 0, "time of token steps in the real run / alone before it")   \
-    X(slow_prompt_by_prompt, "x", LOWER, "time of a prompt next to a prompt / alone")    \
     X(slow_prompt_by_token, "x", LOWER, "time of a prompt next to token steps / alone")  \
     X(slow_token_by_prompt, "x", LOWER, "time of a token step next to prompts / alone")  \
-    X(slow_token_by_token, "x", LOWER, "time of a token step next to others / alone")    \
     X(handover_ms, "ms", LOWER, "fixed time from a request to its prompt machine")       \
     X(transfer_ms, "ms", LOWER, "fixed time from a prompt's end to its token machine")   \
     X(rate_rps, "/s", 0, "rate of the requests: mean of the seeds")                      \
@@ -89,9 +87,8 @@ struct calibration {
     struct cluster_contention contention;
 };
 
-enum { TTFT, TPOT, N_LATENCIES };
+enum { TTFT, TPOT, N_LATENCIES, N_SHOWN = 4 };
 static const char *const latency_names[] = {"ttft", "tpot"};
-#define N_SHOWN (2 * N_LATENCIES)
 static const char *const shown[] = {"ttft_p50", "ttft_p90", "tpot_p50", "tpot_p90"};
 
 /* GIVEN_STEPS: simulated with the time that the real steps took. */
@@ -103,10 +100,11 @@ struct roles_vs_sim {
     struct calibration *known;
     struct cluster_perf perf; /* of the steps before a seed's run */
     int n;
-    struct roles_run_request *requests; /* [n] of a seed */
-    double *ms[N_LATENCIES];            /* [n] of a run */
-    size_t n_ms[N_LATENCIES];           /* of the n requests those that have it */
-    double real_ms[2], sim_ms[2];       /* of a run: all prompt steps, all token steps */
+    struct roles_run_request *lone, *requests; /* [LONE_N], and then [n] of a seed */
+    double *ms[N_LATENCIES];                   /* [n] of a run */
+    size_t n_ms[N_LATENCIES];                  /* of the n requests those that have it */
+    /* All prompt steps and all token steps: of real requests that are alone and of others. */
+    double real_ms[2][2], sim_ms[2];
     double shown[N_KINDS][N_SHOWN][SEEDS_MAX];
     double in_place[2][SEEDS_MAX]; /* of prompt steps, of token steps */
     double rate_rps[SEEDS_MAX], handover_ms[SEEDS_MAX], transfer_ms[SEEDS_MAX];
@@ -124,12 +122,6 @@ static int add_points(struct cluster_point *p, int *n, const char *batches,
     for (const char *b = batches; sscanf(b, " %d%n", &batch, &used) == 1; b += used)
         for (const char *c = contexts; sscanf(c, " %d%n", &context, &used) == 1;
              c += used) {
-            bool known = false;
-
-            for (int i = 0; i < *n; i++)
-                known |= p[i].batch == batch && p[i].prompt_tok == context;
-            if (known)
-                continue;
             if (*n == POINTS_MAX || batch < 1 || context < 1)
                 return err_set(ERR_ARG,
                                "study.batches: expected up to %d points of at least "
@@ -202,36 +194,40 @@ static void scale(struct cluster_perf *p, const double by[2])
     }
 }
 
-/* Requests that are alone: how long steps take now, in proportion to the profile's, and a request
- * beyond its steps. Machines hardly rest in between: it is steps that take longer after a rest. */
-static int calibrate_alone(struct roles_vs_sim *c)
+/* Machines hardly rest between requests that are alone: after a rest steps take longer.
+ *   model_ms  [2] of their steps by the profile: prompts, tokens */
+static void make_lone(struct roles_vs_sim *c, double *model_ms)
 {
-    const struct roles_run_opts o = run_opts(c->o, 77);
     const struct cluster_perf *p = &c->known->perf;
-    struct roles_run_request r[LONE_N];
-    double busy_ms[2], model_ms[2] = {0}, before = 0, between = 0, t_ms = 0;
+    double t_ms = 0;
 
     for (int i = 0; i < LONE_N; i++) {
         int64_t n_tok = 1 + (c->o->max_prompt_tok - 1) * i / LONE_N;
         double first = prompt_ms(p, n_tok);
         double others = (LONE_TOK - 1) * token_ms(p, 1, n_tok + LONE_TOK / 2);
 
-        r[i] = (struct roles_run_request){
+        c->lone[i] = (struct roles_run_request){
             .arrival_s = 1e-3 * t_ms, .n_prompt = n_tok, .n_output = LONE_TOK};
         t_ms += LONE_MS + 1.5 * (first + others);
         model_ms[0] += first;
         model_ms[1] += others;
     }
-    TRY(study_roles_run(r, LONE_N, busy_ms, &o, c->out));
+}
+
+/* How long steps take now, in proportion to the profile's, and a request beyond its steps. */
+static void fit_lone(struct roles_vs_sim *c, const double *model_ms,
+                     const double *busy_ms)
+{
+    double before = 0, between = 0;
+
     for (int i = 0; i < LONE_N; i++) {
-        before += r[i].first_ms;
-        between += r[i].last_ms - r[i].first_ms;
+        before += c->lone[i].first_ms;
+        between += c->lone[i].last_ms - c->lone[i].first_ms;
     }
     c->handover_ms[c->i] = fmax(before - busy_ms[0], 0) / LONE_N;
     c->transfer_ms[c->i] = fmax(between - busy_ms[1], 0) / LONE_N;
-    c->perf = *p;
+    c->perf = c->known->perf;
     scale(&c->perf, (double[]){busy_ms[0] / model_ms[0], busy_ms[1] / model_ms[1]});
-    return OK;
 }
 
 static int calibrate(struct roles_vs_sim *c)
@@ -259,11 +255,11 @@ static int calibrate(struct roles_vs_sim *c)
 static double busy_ms(const struct roles_vs_sim *c, const struct roles_run_request *r)
 {
     int64_t n = c->o->max_seqs, ctx = r->n_prompt + r->n_output / 2;
-    double ms = prompt_ms(&c->perf, r->n_prompt);
+    double ms = prompt_ms(&c->known->perf, r->n_prompt);
 
-    return c->o->machines == ONE
-               ? ms + (double)(r->n_output - 1) / (double)n * token_ms(&c->perf, n, ctx)
-               : ms * c->known->contention.slowdown[0][1];
+    return c->o->machines == ONE ? ms + (double)(r->n_output - 1) / (double)n *
+                                            token_ms(&c->known->perf, n, ctx)
+                                 : ms * c->known->contention.slowdown[0][1];
 }
 
 static int draw_requests(struct roles_vs_sim *c)
@@ -308,9 +304,12 @@ static void add(struct roles_vs_sim *c, const struct roles_run_request *r)
 static int run_real(struct roles_vs_sim *c)
 {
     const struct roles_run_opts o = run_opts(c->o, (uint64_t)(c->o->seed + c->i));
+    double model_ms[2] = {0};
 
+    make_lone(c, model_ms);
     c->n_ms[TTFT] = c->n_ms[TPOT] = 0;
-    TRY(study_roles_run(c->requests, c->n, c->real_ms, &o, c->out));
+    TRY(study_roles_run(c->lone, LONE_N, LONE_N + c->n, c->real_ms, &o, c->out));
+    fit_lone(c, model_ms, c->real_ms[0]);
     for (int i = 0; i < c->n; i++)
         add(c, &c->requests[i]);
     return OK;
@@ -394,7 +393,7 @@ static int simulate_given(struct roles_vs_sim *c)
     TRY(simulate(c, &p, NULL));
     for (int n = 0; n < FITS; n++) {
         for (int k = 0; k < 2; k++) {
-            by[k] = c->sim_ms[k] > 0 ? c->real_ms[k] / c->sim_ms[k] : 1;
+            by[k] = c->sim_ms[k] > 0 ? c->real_ms[1][k] / c->sim_ms[k] : 1;
             c->in_place[k][c->i] *= by[k];
         }
         scale(&p, by);
@@ -421,7 +420,6 @@ static void keep(struct roles_vs_sim *c, int kind)
 
 static int run_seed(struct roles_vs_sim *c)
 {
-    TRY(calibrate_alone(c));
     TRY(draw_requests(c));
     TRY(run_real(c));
     keep(c, REAL);
@@ -476,10 +474,8 @@ static void roles_vs_sim_report(struct roles_vs_sim *c)
     compare(c, GIVEN_STEPS, "queue_ratio", &r->worst_queue_error);
     mean_of(c, &r->prompt_in_place, c->in_place[0]);
     mean_of(c, &r->token_in_place, c->in_place[1]);
-    r->slow_prompt_by_prompt = k->contention.slowdown[0][0];
     r->slow_prompt_by_token = k->contention.slowdown[0][1];
     r->slow_token_by_prompt = k->contention.slowdown[1][0];
-    r->slow_token_by_token = k->contention.slowdown[1][1];
     mean_of(c, &r->handover_ms, c->handover_ms);
     mean_of(c, &r->transfer_ms, c->transfer_ms);
     mean_of(c, &r->rate_rps, c->rate_rps);
@@ -494,7 +490,8 @@ static int roles_vs_sim_run(struct roles_vs_sim *c)
     if (!c->o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
     TRY(calibrate(c));
-    c->requests = frame_new(c->f, n, sizeof(*c->requests));
+    c->lone = frame_new(c->f, LONE_N + n, sizeof(*c->lone));
+    c->requests = c->lone + LONE_N;
     for (int i = 0; i < N_LATENCIES; i++)
         c->ms[i] = frame_new(c->f, n, sizeof(double));
     for (c->i = 0; c->i < c->o->n_seeds; c->i++)

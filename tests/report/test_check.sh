@@ -56,10 +56,10 @@ simulators() { # experiment:headline
 simulators small:t
 check "a simulator's error" checked 0
 check "is printed with each verdict on simulated numbers" \
-    [ "$(grep -c "^    the simulator's error, .*, is [0-9.]* %: small:t$" out)" = 4 ]
+    [ "$(grep -c "^    the simulator's error, .*: [0-9.]* % (small:t)$" out)" = 4 ]
 simulators small:none
 check "an error that no record has" checked 0
-check "is not known" grep -q "^    the simulator's error is not known: small:none$" out
+check "is not known" grep -q "^    the simulator's error, .*: not known (small:none)$" out
 claims 'n > 0'
 check "a rule that no draw fails" checked 2 --null
 check "is refused" grep -q 'reproduced: 100.0 % (.*): refused, no draw fails it' out

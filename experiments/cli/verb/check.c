@@ -179,7 +179,7 @@ static void print_simulator(struct check *k, const struct claim *c, const char *
 {
     const char *of = json_string_value(
         json_object_get(json_object_get(k->claims.root, "simulators"), c->paper));
-    char experiment[128];
+    char experiment[128], error[32] = "not known";
     const json_t *h;
 
     if (!of || !strchr(of, ':') || !strstr(evidence, "simulated"))
@@ -189,10 +189,8 @@ static void print_simulator(struct check *k, const struct claim *c, const char *
     h = json_object_get(json_object_get(k->records, experiment), "headline");
     h = json_object_get(h, strchr(of, ':') + 1);
     if (h)
-        printf("    the simulator's error, part of no interval above, is %.3g %%: %s\n",
-               json_f64_at(h, "value"), of);
-    else
-        printf("    the simulator's error is not known: %s\n", of);
+        snprintf(error, sizeof(error), "%.3g %%", json_f64_at(h, "value"));
+    printf("    the simulator's error, part of no interval above: %s (%s)\n", error, of);
 }
 
 static void print_claim(struct check *k, const struct claim *c, enum claim_verdict v,

@@ -135,19 +135,24 @@ static int count_busy(struct roles_run *run, double *busy_ms)
     return err_set(ERR_STATE, "machines did not report all of their steps");
 }
 
-int study_roles_run(struct roles_run_request *requests, int n, double *busy_ms,
-                    const struct roles_run_opts *o, struct study_cell *cell)
+int study_roles_run(struct roles_run_request *requests, int n_before, int n,
+                    double busy_ms[2][2], const struct roles_run_opts *o,
+                    struct study_cell *cell)
 {
-    struct roles_run run = {.n = n};
+    struct roles_run run = {.n = 0};
     int rc = roles_run_open(&run, o);
 
     run.flights = mem_new(MEM_HARNESS, (size_t)n, sizeof(*run.flights));
     for (int i = 0; i < n; i++)
         run.flights[i] = (struct flight){.id = -1, .r = &requests[i]};
-    if (rc == OK)
+    for (int part = 0; part < 2 && rc == OK; part++) {
+        run.n = part ? n : n_before;
         rc = serve_all(&run, o->seed, cell);
-    if (rc == OK)
-        rc = count_busy(&run, busy_ms);
+        if (rc == OK)
+            rc = count_busy(&run, busy_ms[part]);
+    }
+    for (int k = 0; k < 2; k++)
+        busy_ms[1][k] -= busy_ms[0][k];
     study_serving_close(&run.serving);
     if (rc == OK && run.n_failed > 0)
         rc = err_set(ERR_STATE, "%d requests did not get all of their tokens",

@@ -27,9 +27,11 @@ struct roles_run_request {
     double first_ms, last_ms; /* set: from the time of arrival */
 };
 
-/* Requests in order of arrival, each computed to its end. Errors of the machines.
- *   busy_ms  [2] how long all steps with a prompt took, and all others */
-MUST int study_roles_run(struct roles_run_request *r, int n, double *busy_ms,
-                         const struct roles_run_opts *o, struct study_cell *cell);
+/* Requests in order of arrival, each computed to its end: the first n_before of n, and then, with a
+ * clock that begins again, the others. Errors of the machines.
+ *   busy_ms  of both parts: how long all steps with a prompt took, and all others */
+MUST int study_roles_run(struct roles_run_request *r, int n_before, int n,
+                         double busy_ms[2][2], const struct roles_run_opts *o,
+                         struct study_cell *cell);
 
 #endif
