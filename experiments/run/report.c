@@ -447,13 +447,16 @@ struct job run_job_of(const struct job *j, int64_t repeats)
     return out;
 }
 
-/* How far the interval reaches to each side: 0.03 from 1 / 1.03 of the value to 1.03 of it.
- * INFINITY: there is none. */
+/* How far the interval reaches to each side: 0.03 from 1 / 1.03 of the value to 1.03 of it, or,
+ * where not all of it is above 0, from 3 % of the value below it to 3 % above. INFINITY: there is
+ * none. */
 static double reach(const struct record_headline *h)
 {
     if (!h->has_interval)
         return INFINITY;
-    return h->lo == h->hi ? 0 : sqrt(h->hi / h->lo) - 1;
+    if (h->lo == h->hi)
+        return 0;
+    return h->lo > 0 ? sqrt(h->hi / h->lo) - 1 : (h->hi - h->lo) / 2 / fabs(h->value);
 }
 
 /* The headline that is known least; NULL: none has a value. */
@@ -481,7 +484,7 @@ static void say_why(char why[RUN_KNOWN_BYTES], bool known,
         snprintf(
             why, RUN_KNOWN_BYTES,
             "not known after %lld repeats: %.80s has no interval, since a repeat has "
-            "no value above 0",
+            "no value, or it is 0",
             n, h->name);
     else
         snprintf(
