@@ -41,6 +41,7 @@ struct sut_server {
     struct sut_server_values v;
     char **argv;
     int log; /* what it writes: a file in memory, so that nothing is left behind */
+    clockid_t cpu_clock;
     pid_t pid, group;
     uint64_t started_ns;
 };
@@ -395,6 +396,12 @@ static json_t *read_back(const struct sut_server *s)
 }
 
 /* Read one thread's line of CPUs, "Cpus_allowed_list:\t0-3,8". */
+const clockid_t *sut_server_cpu_clock(struct sut_server *s)
+{
+    return s->pid && clock_getcpuclockid(s->pid, &s->cpu_clock) == 0 ? &s->cpu_clock
+                                                                     : NULL;
+}
+
 static void add_cpus(bool *allowed, pid_t pid, const char *task)
 {
     static const char field[] = "Cpus_allowed_list:";

@@ -22,6 +22,7 @@
 #define BASELINES_SERVER_H
 
 #include <stdint.h>
+#include <time.h>
 #include <jansson.h>
 
 #include "base/err.h"
@@ -55,6 +56,8 @@ const char *sut_server_url(const struct sut_server *s);
 uint64_t sut_server_started_ns(const struct sut_server *s);
 /* OK while it runs; ERR_IO with how it ended, and its last lines logged. */
 MUST int sut_server_check(struct sut_server *s);
+/* The CPU-time clock of its process; NULL: it has ended. Lent. */
+const clockid_t *sut_server_cpu_clock(struct sut_server *s);
 /* Version, command, what was read back, and what the system shows of its process: threads
  * and the CPUs that it may use. New reference. */
 MUST int sut_server_describe(struct sut_server *s, json_t **out);

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 #include <jansson.h>
 
 #include "base/err.h"
@@ -73,6 +74,8 @@ struct sut_adapter {
      * members, or an answer of 0, where unknown. */
     int64_t (*token_bytes)(struct sut *s, int64_t ctx_tok);
     double (*prefill_flop)(struct sut *s, int64_t n_tok);
+    /* The CPU-time clocks of its threads or process, and how many. 0, NULL: not known. */
+    int (*cpu_clocks)(struct sut *s, const clockid_t **out);
 };
 extern const struct sut_adapter *const sut_adapters[]; /* written by make */
 

@@ -457,6 +457,12 @@ static int openai_describe(struct sut *s, json_t **out)
     return OK;
 }
 
+static int openai_cpu_clocks(struct sut *s, const clockid_t **out)
+{
+    *out = s->server ? sut_server_cpu_clock(s->server) : NULL;
+    return *out != NULL;
+}
+
 const struct sut_adapter sut_adapter_openai_http = {
     .name = "openai_http",
     .help = "Any server that speaks the OpenAI protocol, by its URL or started by us.",
@@ -468,4 +474,5 @@ const struct sut_adapter sut_adapter_openai_http = {
     .encode = openai_encode,
     .limits = openai_limits,
     .describe = openai_describe,
+    .cpu_clocks = openai_cpu_clocks,
 };

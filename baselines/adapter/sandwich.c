@@ -16,7 +16,8 @@
 #include "roles/roles.h"
 #include "serve/serve.h"
 
-#define IDLE_NS 100000000 /* how long an idle engine sleeps before it checks for work */
+#define N_CLOCKS 1024
+#define IDLE_NS  100000000 /* how long an idle engine sleeps before it checks for work */
 
 /* The engine's options, then the adapter's own. */
 struct sandwich_opts {
@@ -87,7 +88,9 @@ struct sut {
     bool want_describe;   /* a describe() waits for the engine's thread */
     json_t *description;
     int describe_rc;
-    struct flight *flights; /* live ones */
+    struct flight *flights;     /* live ones */
+    clockid_t clocks[N_CLOCKS]; /* [n_clocks] CPU time of each thread of the engine */
+    int n_clocks; /* 0: not known, as some are in other processes, or there are too many */
 };
 
 /* ---- events, on the engine's thread ---- */
@@ -154,6 +157,16 @@ static void fail_engine(struct sut *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+static void keep_clock(void *ctx, int id, int n)
+{
+    struct sut *s = ctx;
+
+    if (n <= N_CLOCKS)
+        pthread_getcpuclockid(pthread_self(), &s->clocks[id]);
+    if (id == 0)
+        s->n_clocks = n <= N_CLOCKS ? n : 0;
+}
+
 static void *engine_main(void *arg)
 {
     struct sut *s = arg;
@@ -161,6 +174,8 @@ static void *engine_main(void *arg)
     int rc = s->o.roles.roles ? roles_open(&s->serve, &s->o.serve, &s->o.roles)
                               : serve_open(&s->serve, &s->o.serve);
 
+    if (rc == OK && !s->o.roles.roles && s->o.serve.rank_mode == SERVE_RANKS_THREADS)
+        serve_each_thread(s->serve, keep_clock, s);
     pthread_mutex_lock(&s->lock);
     s->opened = true;
     s->open_rc = rc;
@@ -428,6 +443,12 @@ static double sandwich_prefill_flop(struct sut *s, int64_t n_tok)
                                                    : serve_prefill_flop(s->serve, n_tok);
 }
 
+static int sandwich_cpu_clocks(struct sut *s, const clockid_t **out)
+{
+    *out = s->clocks;
+    return s->n_clocks;
+}
+
 const struct sut_adapter sut_adapter_sandwich = {
     .name = "sandwich",
     .help = "this project's engine, in this process",
@@ -441,4 +462,5 @@ const struct sut_adapter sut_adapter_sandwich = {
     .describe = sandwich_describe,
     .token_bytes = sandwich_token_bytes,
     .prefill_flop = sandwich_prefill_flop,
+    .cpu_clocks = sandwich_cpu_clocks,
 };

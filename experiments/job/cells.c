@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "base/name.h"
@@ -255,6 +256,30 @@ static char *cell_text(const struct job *j, const struct job_cell *c, bool brief
     return out;
 }
 
+/* Only the same requests, which wait for each other, can be sent to every variant in turn. */
+static int check_pairing(const struct job *j, const struct job_cell *c, const char *where)
+{
+    const json_t *load = json_object_get(c->settings, "load");
+    const json_t *dataset = json_object_get(c->settings, "dataset");
+    const json_t *variants = job_variant_axis(j) ? job_variant_axis(j)->overlays : NULL;
+    bool legal = variants && !c->is_search && json_int_at(load, "concurrency") == 1 &&
+                 strcmp(json_str_at(load, "process", ""), "closed") == 0 &&
+                 strcmp(json_str_at(dataset, "turns", ""), "conversation") != 0;
+
+    for (size_t i = 0; i < json_array_size(variants); i++)
+        for (const struct job_section *s = j->sections; s->name; s++)
+            if (strcmp(s->name, "system") != 0 && strcmp(s->name, "slo") != 0)
+                legal &= !json_object_get(json_array_get(variants, i), s->name);
+    return legal || !j->head.pairing
+               ? OK
+               : err_set(
+                     ERR_ARG,
+                     "%s: pairing: \"request\" needs variants, which change system or "
+                     "slo only, load.process \"closed\" with concurrency 1, no search "
+                     "and no conversations: the same request goes to each in turn",
+                     where);
+}
+
 static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_t repeat,
                      const char *where)
 {
@@ -272,6 +297,8 @@ static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_
         rc = resolve(j, c->settings, line);
     c->is_search =
         json_is_true(json_object_get(json_object_get(c->settings, "search"), "goodput"));
+    if (rc == OK)
+        rc = check_pairing(j, c, line);
     if (rc == OK && j->n_slo_scale) {
         json_t *scale = json_array();
 

@@ -31,7 +31,8 @@ struct job_head {
     bool repeats_auto;
     double repeats_precision_frac;
     int64_t repeats_min, repeats_max;
-    char *aa; /* variant that runs a second time, as job->again; NULL: none */
+    int pairing; /* 1: all variants serve each request, one right after the other */
+    char *aa;    /* variant that runs a second time, as job->again; NULL: none */
 };
 struct job_claim {
     char *paper, *section, *figure, *text;

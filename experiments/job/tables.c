@@ -36,6 +36,13 @@ const struct opt_row job_head_opt_table[] = {
     OPT_ROW(INT, repeats_max, "30", "With repeats \"auto\": the most repeats.",
             .min = STATS_SEQUENCE_LEAST, .max = 10000),
     OPT_ROW(
+        ENUM, pairing, "none",
+        "none: each variant runs all of its requests, then the next one does. request: "
+        "all are loaded, and each request goes to one right after the other, A B, then "
+        "B A, in a closed loop with one request at a time. A headline relative to a "
+        "variant is then a ratio by request, which no wave of the machine changes.",
+        .values = "none|request"),
+    OPT_ROW(
         STR, aa, NULL,
         "Variant that runs a second time in each repeat, under its name with ' behind "
         "it. Each headline that is a ratio to a variant then has detectable_frac: the "

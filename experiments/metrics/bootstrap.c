@@ -48,28 +48,6 @@ void compare_resampler_close(struct compare_resampler *s)
     *s = (struct compare_resampler){0};
 }
 
-static int64_t moved(int64_t t, int64_t by)
-{
-    return t == METRICS_NEVER ? t : t + by;
-}
-
-/* Put row `from` into place `to`, intended at `at_ns`; its tokens go to token_ns. */
-static void place(struct compare_resampler *s, size_t to, size_t from, int64_t at_ns,
-                  int64_t *token_ns)
-{
-    struct metrics_row *r = &s->drawn[to];
-    int64_t by = at_ns - s->rows[from].intended_ns;
-
-    *r = s->rows[from];
-    r->intended_ns = at_ns;
-    r->dispatch_ns = moved(r->dispatch_ns, by);
-    r->first_token_ns = moved(r->first_token_ns, by);
-    r->done_ns = moved(r->done_ns, by);
-    for (int64_t t = 0; t < r->n_tok; t++)
-        token_ns[t] = r->token_ns[t] + by;
-    r->token_ns = token_ns;
-}
-
 int compare_resample(struct compare_resampler *s, const char *metric, size_t block,
                      const size_t *starts, double *value)
 {
@@ -85,7 +63,8 @@ int compare_resample(struct compare_resampler *s, const char *metric, size_t blo
     for (size_t to = 0; to < s->n; to++) {
         size_t from = (starts[to / block] + to % block) % s->n;
 
-        place(s, to, from, at_ns, token_ns);
+        s->drawn[to] = s->rows[from];
+        metrics_row_move(&s->drawn[to], at_ns - s->rows[from].intended_ns, token_ns);
         at_ns += s->gap_ns[from];
         token_ns += s->drawn[to].n_tok;
     }

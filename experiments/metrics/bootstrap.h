@@ -1,5 +1,5 @@
-/* experiments/metrics/bootstrap.h - runs made of blocks of a run's requests, for the
- * interval of compare.h. Private to compare*.c.   Threads: one owner. */
+/* experiments/metrics/bootstrap.h - runs made of blocks of a run's requests, and ratios of pairs of
+ * requests, for the interval of compare.h. Private to compare*.c.   Threads: one owner. */
 #ifndef METRICS_BOOTSTRAP_H
 #define METRICS_BOOTSTRAP_H
 
@@ -22,5 +22,10 @@ void compare_resampler_close(struct compare_resampler *s);
  * starts[0 .. ceil(n / block)); behind the last request comes the first. */
 MUST int compare_resample(struct compare_resampler *s, const char *metric, size_t block,
                           const size_t *starts, double *value);
+
+/* Paired ratio and interval, of sides whose runs have rows. Nothing is changed if the metric is not
+ * of a request. */
+MUST int compare_pairs(struct compare_result *out, const struct compare_side *a,
+                       const struct compare_side *b, const struct compare_opts *o);
 
 #endif

@@ -276,8 +276,12 @@ static int compare_sides(struct compare_result *out, const struct compare_side *
     if (!has_values(out, a, "A") || !has_values(out, b, "B"))
         return OK;
     between_runs(out, a, b, o);
-    if (have_rows(a) && have_rows(b))
-        TRY(between_requests(out, a, b, o));
+    if (have_rows(a) && have_rows(b)) {
+        if (o->paired)
+            TRY(compare_pairs(out, a, b, o));
+        if (out->n_pairs == 0)
+            TRY(between_requests(out, a, b, o));
+    }
     decide(out, o);
     return OK;
 }

@@ -11,6 +11,12 @@
  *     the same requests, they are drawn together: that some are longer does not count.
  * One run on each side has the second only, which says nothing of what a restart changes.
  *
+ * Where A and B served each request one right after the other (`paired`), the ratio is taken
+ * request by request: moments apart, both meet the same machine. Requests 0 and 1, 2 and 3 ...
+ * ran as A B, B A, so that neither a drift nor the second turn favours one. The ratio is the median
+ * over these pairs, which the edge of a wave does not move, and blocks of pairs, thus of time, are
+ * drawn. This is for metrics that a request has on its own (metrics_is_of_request()).
+ *
  * Where the restarts ended when the interval was narrow enough (`sequential`), the first of these
  * is a confidence sequence (base/stats_sequence.h) of the ratios of restart k of B and of A, since
  * Student's t is too narrow for a check after each restart.
@@ -58,6 +64,7 @@ struct compare_opts {
     const char *metric;
     bool higher_is_better;
     bool in_turn; /* restart k of A and of B ran one after the other, as many of each */
+    bool paired; /* so were their requests: row i of each run of A and of that run of B */
     bool sequential; /* how many restarts there are was decided by their results */
     double margin_frac;
     uint64_t seed;
@@ -92,7 +99,9 @@ struct compare_result {
     bool units_repeats; /* they are repeats */
     bool in_turn;       /* they were taken in pairs */
     bool same_requests; /* both sides had the same */
-    size_t n_requests;  /* of a run: the fewest */
+    size_t n_requests;  /* of a run: the fewest; of pairs not counted */
+    size_t
+        n_pairs; /* paired: ratios, each of two requests; 0: the metric is not of a request */
     size_t
         block; /* consecutive requests drawn together, more where they depend; 0: none were */
     enum compare_verdict verdict;

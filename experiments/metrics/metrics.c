@@ -247,6 +247,9 @@ void metrics_compute(struct metrics *out, const struct metrics_input *in)
     assert(out->n_values == n_published());
     add_slo_scale(out, &w);
     add_energy(out, in);
+    if (in->turn_s)
+        memcpy(add_series(out, "turn_s", "s", in->n_rows), in->turn_s,
+               in->n_rows * sizeof(double));
     mem_free(w.ok);
     mem_free(w.measured);
 }
@@ -298,6 +301,18 @@ bool metrics_overloaded(const struct metrics *m, struct metrics_overload *out)
     return growth > out->threshold;
 }
 
+void metrics_row_move(struct metrics_row *r, int64_t by_ns, int64_t *token_ns)
+{
+    int64_t *const times[] = {&r->intended_ns, &r->dispatch_ns, &r->first_token_ns,
+                              &r->done_ns};
+
+    for (int i = 0; i < 4; i++)
+        *times[i] += *times[i] == METRICS_NEVER ? 0 : by_ns;
+    for (int64_t t = 0; t < r->n_tok; t++)
+        token_ns[t] = r->token_ns[t] + by_ns;
+    r->token_ns = token_ns;
+}
+
 double metrics_goodput_rps(const double *rate_rps, const double *attainment, size_t n,
                            double target)
 {
@@ -344,6 +359,15 @@ const char *metrics_unit(const char *name)
     const struct metrics_def *d = definition(name, &s);
 
     return d ? d->unit : "";
+}
+
+/* A rate of requests is of several, and 0 where one misses an objective. */
+bool metrics_is_of_request(const char *name)
+{
+    const char *unit = metrics_unit(name);
+
+    return strncmp(name, "mean_", 5) == 0 || strncmp(name, "p50_", 4) == 0 ||
+           (strchr(unit, '/') && strncmp(unit, "req", 3) != 0);
 }
 
 bool metrics_exceeds_bound(const char *name, const char *unit, double value, char why[96])

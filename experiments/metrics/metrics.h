@@ -40,6 +40,9 @@ struct metrics_row {
     double decode_bytes, prefill_flop;
 };
 
+/* Move all of its times. token_ns: where those of its n_tok tokens are put, perhaps in place. */
+void metrics_row_move(struct metrics_row *r, int64_t by_ns, int64_t *token_ns);
+
 struct metrics_slo {
     double ttft_ms, tpot_ms; /* 0: no such objective */
     const double *scale;     /* multiples of both to judge as well */
@@ -60,6 +63,8 @@ struct metrics_input {
     const double *energy_s, *energy_joules;
     size_t n_energy;
     const char *energy_why;
+    /* [n_rows] when each began its turn, on a clock of all systems that took turns; NULL: none. */
+    const double *turn_s;
 };
 
 /* The kinds of evidence that a number can rest on: "measured", "measured_small", "model",
@@ -155,6 +160,8 @@ extern const struct metrics_def metrics_goodput_defs[METRICS_N_GOODPUT + 1];
 MUST int metrics_known(const char *name);
 const char *
 metrics_unit(const char *name); /* of a published name or goodput_rps, else "" */
+/* Is it a metric of a single request: a mean, a median or a rate, and no tail, count or share? */
+bool metrics_is_of_request(const char *name);
 /* Is `value` a share of a measured bound, by its name (decode_bandwidth_frac, prefill_peak_frac,
  * roof_frac, ...) and as it has no unit, but above MEASURE_SHARE_MAX? Nothing exceeds what the
  * machine can do: the bound is wrong, and the number is n/a because of `why`, which is written

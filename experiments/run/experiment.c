@@ -242,27 +242,34 @@ static void close_progress(struct run_session *s)
     progress_close(&s->progress);
 }
 
-static int attempt(struct run_session *s, const struct job_cell *c)
+static int attempt(struct run_session *s, const struct job_cell *c, int n)
 {
     if (c->is_search) /* which begins its trials */
         return run_search(s, c);
-    TRY(journal_begin(s->journal, c->key));
+    for (int k = 0; k < n; k++)
+        TRY(journal_begin(s->journal, c[k].key));
+    if (s->job->head.pairing)
+        return run_measure_paired(s, c, n);
     return s->job->study ? run_study(s, c) : run_measure(s, c);
 }
 
-static int run_cell_of(struct run_session *s, const struct job_cell *c)
+/* n cells that are measured together, or one. */
+static int run_cells_of(struct run_session *s, const struct job_cell *c, int n)
 {
     int rc;
 
-    s->weight = weight_of(s->job, c);
+    s->weight = n * weight_of(s->job, c);
     do
-        rc = attempt(s, c);
+        rc = attempt(s, c, n);
     while (rc == OK && run_retry(s));
     progress_cell_end(s->progress);
-    if (rc == OK) {
-        s->outcome->n_done += s->state == RECORD_DONE;
-        s->outcome->n_skipped += s->state == RECORD_SKIPPED;
-        s->outcome->n_failed += s->state == RECORD_FAILED;
+    for (int k = 0; k < n && rc == OK; k++) {
+        enum record_state state = RECORD_FAILED;
+
+        journal_finished(s->journal, c[k].key, &state);
+        s->outcome->n_done += state == RECORD_DONE;
+        s->outcome->n_skipped += state == RECORD_SKIPPED;
+        s->outcome->n_failed += state == RECORD_FAILED;
     }
     return rc;
 }
@@ -346,23 +353,28 @@ static int run_cells(struct run_session *s, struct job *ran)
 {
     const struct job *j = s->job;
     const struct job_cell *before = NULL;
+    const json_t *together = j->head.pairing ? job_variant_axis(j)->values : NULL;
     int n = j->n_cells / (int)j->head.repeats, rc = OK;
+    int step = together ? (int)json_array_size(together) : 1;
     bool ends = false;
 
     *ran = *j;
-    for (int i = 0; i < j->n_cells && rc == OK && !ends; i++) {
-        const struct job_cell *c = turn_of(j, i);
+    for (int i = 0; i < j->n_cells && rc == OK && !ends; i += step) {
+        const struct job_cell *c = step > 1 ? &j->cells[i] : turn_of(j, i);
+        int n_finished = 0;
 
-        if (!is_finished(s, c)) {
+        while (n_finished < step && is_finished(s, &c[n_finished]))
+            n_finished++;
+        if (n_finished < step) {
             if (must_restart(j, before, c))
                 run_system_close(&s->system);
-            rc = run_cell_of(s, c);
+            rc = run_cells_of(s, c, step);
             before = c;
         }
-        if (rc == OK && (i + 1) % n == 0)
-            rc = end_of_repeat(s, (i + 1) / n, &ends);
+        if (rc == OK && (i + step) % n == 0)
+            rc = end_of_repeat(s, (i + step) / n, &ends);
         if (ends)
-            *ran = run_job_of(j, (i + 1) / n);
+            *ran = run_job_of(j, (i + step) / n);
     }
     return rc;
 }

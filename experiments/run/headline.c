@@ -252,6 +252,7 @@ static int interval_of_ratio(const struct run_summary *s, const struct job_headl
     const struct compare_opts o = {.metric = h->metric,
                                    .higher_is_better = h->better == 0,
                                    .in_turn = true,
+                                   .paired = s->job->head.pairing,
                                    .sequential = s->job->head.repeats_auto,
                                    .seed = 1};
     struct compare_result r;
@@ -261,6 +262,8 @@ static int interval_of_ratio(const struct run_summary *s, const struct job_headl
     if (n > 0)
         rc = compare_metric(&r, &(struct compare_side){a, n},
                             &(struct compare_side){b, n}, &o);
+    if (n > 0 && rc == OK && r.n_pairs > 0)
+        out->value = r.ratio;
     if (n > 0 && rc == OK && isfinite(r.lo) && isfinite(r.hi)) {
         out->has_interval = true;
         out->lo = r.lo;
@@ -469,8 +472,9 @@ static int find_detectable(const struct run_summary *s, const struct job_headlin
         aa.has_interval = !isnan(aa.value);
     } else if (j->head.aa && json_object_get(h->relative_to, "variant")) {
         out->detectable_why = !j->again ? "the variant of the A/A does not run"
-                              : j->head.repeats < 2 ? "an A/A needs two repeats"
-                                                    : NULL;
+                              : j->head.repeats + j->head.pairing < 2
+                                  ? "an A/A needs two repeats"
+                                  : NULL;
         if (!out->detectable_why)
             TRY(interval_of_again(s, h, column, x, &aa));
     } else {

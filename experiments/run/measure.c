@@ -109,11 +109,13 @@ bool run_retry(struct run_session *s)
                        s->n_retried < RETRIED_FREELY + s->n_recorded / RETRIED_ONE_IN;
 
     s->n_retries_in_turn = again ? s->n_retries_in_turn + 1 : 0;
+    if (again) /* those of this attempt no longer count */
+        s->outcome->n_invalid -= s->n_invalid;
+    s->was_disturbed = false;
+    s->n_invalid = 0;
     if (!again)
         return false;
     s->n_retried++;
-    s->outcome->n_invalid -=
-        s->was_invalid; /* which was of the attempt that no longer counts */
     log_info("something else used the machine: this is measured again");
     run_system_close(&s->system);
     return true;
@@ -130,12 +132,11 @@ int run_record(struct run_session *s, const struct job_cell *c, struct record_ce
     refuse_shares(c, r);
     a = attributes(c, r, error); /* which takes the warnings */
     s->n_recorded++;
-    s->state = r->state;
     if (!r->evidence)
         r->evidence = s->job->evidence;
-    s->was_disturbed = r->state == RECORD_DONE && export_is_timed(r->evidence) &&
-                       was_disturbed(json_object_get(a, "warnings"));
-    s->was_invalid = json_is_false(json_object_get(a, "valid"));
+    s->was_disturbed |= r->state == RECORD_DONE && export_is_timed(r->evidence) &&
+                        was_disturbed(json_object_get(a, "warnings"));
+    s->n_invalid += json_is_false(json_object_get(a, "valid"));
     r->key = c->key;
     r->attributes = a;
     rc = journal_cell(s->journal, r);
@@ -335,9 +336,13 @@ static void warn_saturated(const struct cell *c)
                 x->bound, rest);
 }
 
+/* CPUs of a system that should wait for its turn. */
+#define MAX_IDLE_CPUS 0.02
+
 static void judge(const struct run_session *s, struct cell *c)
 {
     double late = value(c, "p90_lateness_ms");
+    double idle_cpus = c->result.idle_cpu_s / c->result.idle_s; /* NaN: not paired */
 
     if (value(c, "n_completed") == 0 && !c->trial) /* a trial's rate may be too high */
         snprintf(c->invalid, sizeof(c->invalid), "no measured request completed: %s",
@@ -352,6 +357,10 @@ static void judge(const struct run_session *s, struct cell *c)
                     "intended start include it",
                     c->job_cell->key, late);
     warn_failed(c);
+    if (idle_cpus > MAX_IDLE_CPUS)
+        log_warning("not_idle", idle_cpus, MAX_IDLE_CPUS,
+                    "%s: it used %.2g CPUs while others had their turns",
+                    c->job_cell->key, idle_cpus);
     if (s->dataset->stands_in)
         log_warning("dataset_stand_in", 1, 0,
                     "%s: %s is absent: its requests are drawn from the fit %s",
@@ -381,9 +390,25 @@ static void compute(struct cell *c)
                                      .energy_s = c->result.energy.s,
                                      .energy_joules = c->result.energy.joules,
                                      .n_energy = c->result.energy.n,
-                                     .energy_why = c->result.energy.why};
+                                     .energy_why = c->result.energy.why,
+                                     .turn_s = c->result.turn_s};
 
     metrics_compute(&c->metrics, &in);
+}
+
+/* After the last request: what the system was, and the numbers. */
+static int conclude(struct run_session *s, struct cell *c)
+{
+    look(s, c, RUN_AFTER);
+    run_bounds(&c->result, s->system);
+    TRY(run_system_describe(s->system, &c->described)); /* after: what was seen in use */
+    run_bound_find(&c->bound, s, c->job_cell->key, c->described);
+    compute(c);
+    if (exceeds_bounds(s, c)) {
+        metrics_fini(&c->metrics); /* without the shares of a wrong bound */
+        compute(c);
+    }
+    return OK;
 }
 
 static int measure(struct run_session *s, struct cell *c)
@@ -407,18 +432,7 @@ static int measure(struct run_session *s, struct cell *c)
         rc = measure_noise_end(&c->noise);
     if (rc != OK)
         return rc;
-    look(s, c, RUN_AFTER);
-    run_bounds(&c->result, s->system);
-    rc = run_system_describe(s->system, &c->described); /* after: what was seen in use */
-    if (rc != OK)
-        return rc;
-    run_bound_find(&c->bound, s, c->job_cell->key, c->described);
-    compute(c);
-    if (exceeds_bounds(s, c)) {
-        metrics_fini(&c->metrics); /* without the shares of a wrong bound */
-        compute(c);
-    }
-    return OK;
+    return conclude(s, c);
 }
 
 /* --- the record of it */
@@ -445,6 +459,11 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
     json_object_set_new(a, "energy", run_energy_json(&c->result.energy));
     if (c->result.saturated.found)
         json_object_set_new(a, "saturation", saturation_json(&c->result));
+    if (c->result.turn_s) /* the order is in that series; NaN is left out */
+        json_object_set_new(a, "pairing",
+                            json_pack("{s:s, s:f, s:o*}", "by", "request", "idle_s",
+                                      c->result.idle_s, "idle_cpu_s",
+                                      json_real(c->result.idle_cpu_s)));
     json_object_set_new(a, "wall_s", json_real(c->result.wall_s));
     json_object_set_new(a, "rss_peak_bytes",
                         json_integer((json_int_t)mem_rss_peak_bytes()));
@@ -479,16 +498,16 @@ static int record(struct run_session *s, const struct cell *c, int rc, const cha
     return rc;
 }
 
-static int open_and_measure(struct run_session *s, struct cell *c)
+static int open_cell(struct run_session *s, struct cell *c)
 {
-    int rc = read_settings(c, s->job);
+    TRY(read_settings(c, s->job));
+    TRY(need_system(s, c->job_cell));
+    return need_dataset(s, c->job_cell);
+}
 
-    if (rc == OK)
-        rc = need_system(s, c->job_cell);
-    if (rc == OK)
-        rc = need_dataset(s, c->job_cell);
-    if (rc == OK)
-        rc = measure(s, c);
+/* Judge or report what was measured, with `rc`. */
+static int measured(struct run_session *s, struct cell *c, int rc)
+{
     if (rc == OK)
         judge(s, c);
     else
@@ -496,6 +515,13 @@ static int open_and_measure(struct run_session *s, struct cell *c)
                  c->job_cell->key, rc == ERR_UNSUPPORTED ? "skipped" : "failed",
                  err_msg());
     return rc;
+}
+
+static int open_and_measure(struct run_session *s, struct cell *c)
+{
+    int rc = open_cell(s, c);
+
+    return measured(s, c, rc == OK ? measure(s, c) : rc);
 }
 
 /* Record what was measured of `c`, and free it. */
@@ -550,4 +576,66 @@ int run_measure_trial(struct run_session *s, const struct job_cell *job_cell,
     }
     rc = end(s, &c, *cell_rc);
     return *cell_rc == OK ? rc : OK;
+}
+
+/* --- cells whose systems have each request in turn; the session's is that of the cell at hand */
+
+/* Open the system, the first of which makes the requests. One that fails is recorded at once. */
+static int open_paired(struct run_session *s, struct cell *c, struct run_entry *e,
+                       int *n_open, struct run_requests *q)
+{
+    int rc;
+
+    TRY(begin(c));
+    rc = open_cell(s, c);
+    if (rc == OK && *n_open == 0)
+        rc = run_requests_new(q, s->system, s->dataset, &s->dataset_opts, &c->load,
+                              &c->seeds);
+    if (rc != OK) {
+        rc = end(s, c, measured(s, c, rc));
+        run_system_close(&s->system);
+        return rc;
+    }
+    look(s, c, RUN_BEFORE);
+    *e = (struct run_entry){s->system, &c->result};
+    s->system = NULL;
+    (*n_open)++;
+    return OK;
+}
+
+int run_measure_paired(struct run_session *s, const struct job_cell *job_cells, int n)
+{
+    struct cell *c = mem_new(MEM_HARNESS, (size_t)n, sizeof(*c));
+    struct run_entry *e = mem_new(MEM_HARNESS, (size_t)n, sizeof(*e));
+    struct run_requests q = {0}; /* of all, until the last system is closed */
+    int n_open = 0, rc = OK, served;
+
+    for (int k = 0; k < n && rc == OK; k++) {
+        c[n_open] = (struct cell){.job_cell = &job_cells[k]};
+        rc = open_paired(s, &c[n_open], &e[n_open], &n_open, &q);
+    }
+    served = rc == OK && n_open > 0 ? measure_noise_begin(&c->noise) : rc;
+    if (served == OK && n_open > 0) {
+        progress_cell(s->progress, c->job_cell->key, q.n * (size_t)n_open, s->weight,
+                      clock_ns());
+        run_paired(e, n_open, &q, &c->load, on_tick, s->progress);
+        served = measure_noise_end(&c->noise);
+    }
+    for (int k = 0; k < n_open; k++) {
+        int ended;
+
+        s->system = e[k].s;
+        c[k].noise = c->noise;
+        c[k].requests.n_cut = q.n_cut;
+        c[k].requests.n_filtered = q.n_filtered;
+        c[k].requests.n_repeated = q.n_repeated;
+        ended =
+            end(s, &c[k], measured(s, &c[k], served == OK ? conclude(s, &c[k]) : served));
+        run_system_close(&s->system);
+        rc = rc == OK ? ended : rc;
+    }
+    run_requests_fini(&q);
+    mem_free(e);
+    mem_free(c);
+    return rc;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "experiments/metrics/compare.h"
 
 /* Sleep until this long before a dispatch, then spin: the kernel's wake-up is later than
  * that on a busy machine, and a spin of one request in many milliseconds costs nothing.
@@ -633,8 +634,126 @@ out:
     return rc;
 }
 
+/* ---- the same requests to several systems in turn ---- */
+
+struct turns {
+    struct flight f;
+    struct generator g;
+    struct run_result *result;
+    uint64_t end_ns;  /* of its last turn; 0: it has had none */
+    double end_cpu_s; /* what the system had taken then */
+};
+
+/* CPU time that the system has taken; NaN: not known. */
+static double cpu_s(const struct run_system *s)
+{
+    const clockid_t *clocks;
+    int n = s->adapter->cpu_clocks ? s->adapter->cpu_clocks(s->sut, &clocks) : 0;
+    double sum = n ? 0 : NAN;
+    struct timespec t;
+
+    for (int i = 0; i < n; i++)
+        sum += clock_gettime(clocks[i], &t) ? NAN
+                                            : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return sum;
+}
+
+static void begin_turns(struct turns *t, const struct run_entry *e, uint64_t start_ns)
+{
+    t->f = (struct flight){.first_request = e->s->next_request, .start_ns = start_ns};
+    flight_new(&t->f, e->result, t->g.requests, t->g.load);
+    e->result->turn_s = mem_new(MEM_HARNESS, t->f.n, sizeof(double));
+    snprintf(e->result->energy.why, sizeof(e->result->energy.why), "systems took turns");
+    e->s->next_request += (int64_t)t->f.n;
+    pthread_mutex_lock(&e->s->lock);
+    e->s->flight = &t->f;
+    pthread_mutex_unlock(&e->s->lock);
+}
+
+/* Send row i, and wait until the system has ended it and let go of it. */
+static void run_turn(struct turns *t, size_t i)
+{
+    struct generator *g = &t->g;
+    struct run_result *r = t->result;
+
+    if (t->end_ns) {
+        r->idle_s += (double)(clock_ns() - t->end_ns) / 1e9;
+        r->idle_cpu_s += cpu_s(g->s) - t->end_cpu_s;
+    }
+    pthread_mutex_lock(&g->s->lock);
+    dispatch(g, (struct due){clock_ns(), i});
+    while (is_open(&t->f.rows[i])) {
+        uint64_t deadline = expire(g, clock_ns());
+
+        if (is_open(&t->f.rows[i]))
+            wait_until(&g->s->changed, &g->s->lock, deadline);
+    }
+    drain(g);
+    pthread_mutex_unlock(&g->s->lock);
+    r->turn_s[i] = (double)t->f.rows[i].intended_ns / 1e9;
+    t->end_cpu_s = cpu_s(g->s);
+    t->end_ns = clock_ns();
+}
+
+/* Reject the rows that were not sent, and let time stand still between the others. */
+static void end_turns(struct turns *t)
+{
+    struct run_result *r = t->result;
+    int64_t now = 0;
+
+    pthread_mutex_lock(&t->g.s->lock);
+    t->g.s->flight = NULL;
+    pthread_mutex_unlock(&t->g.s->lock);
+    for (size_t i = 0; i < r->n; i++) {
+        if (i >= t->g.end) {
+            r->turn_s[i] = NAN;
+            r->rows[i].intended_ns = now;
+            flight_close(&t->f, i, METRICS_REJECTED, now, "a system never ended another");
+        }
+        metrics_row_move(&r->rows[i], now - r->rows[i].intended_ns, t->f.token_ns[i]);
+        now = r->rows[i].done_ns;
+    }
+    r->wall_s = (double)now / 1e9;
+    r->system_stuck = t->g.stuck;
+    flight_free(&t->f);
+}
+
+void run_paired(const struct run_entry *e, int n, const struct run_requests *requests,
+                const struct load_opts *load, run_tick_fn tick, void *ctx)
+{
+    struct turns *t = mem_new(MEM_HARNESS, (size_t)n, sizeof(*t));
+    size_t n_failed = 0;
+    uint64_t start_ns;
+    bool stuck = false;
+
+    for (int k = 0; k < n; k++) {
+        *e[k].result = (struct run_result){0};
+        measure_timer(e[k].result);
+        t[k].result = e[k].result;
+        t[k].g = (struct generator){
+            .s = e[k].s, .f = &t[k].f, .requests = requests, .load = load};
+    }
+    start_ns = clock_ns();
+    for (int k = 0; k < n; k++)
+        begin_turns(&t[k], &e[k], start_ns);
+    for (size_t i = 0; i < requests->n && !stuck; i++) {
+        for (int turn = 0; turn < n && !stuck; turn++) {
+            struct turns *now = &t[compare_turn((int64_t)i, turn, n)];
+
+            run_turn(now, i);
+            n_failed += now->f.rows[i].status != METRICS_OK;
+            stuck = now->g.stuck;
+        }
+        tick(ctx, (size_t)n * (i + 1), n_failed);
+    }
+    for (int k = 0; k < n; k++)
+        end_turns(&t[k]);
+    mem_free(t);
+}
+
 void run_result_fini(struct run_result *r)
 {
+    mem_free(r->turn_s);
     mem_free(r->rows);
     mem_free(r->token_ns);
     mem_free(r->timer_error_us);

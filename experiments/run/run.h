@@ -76,6 +76,9 @@ struct run_result {
     bool ended_early;  /* for that reason: the rows are those that were sent */
     size_t n_not_sent; /* then how many were not */
     bool system_stuck; /* requests never ended: close the system before the requests */
+    /* Of run_paired(): [n] when each turn began, in seconds on the clock of all systems; between
+     * these turns, how long the system waited and the CPU time that it took (NaN: unknown). */
+    double *turn_s, idle_s, idle_cpu_s;
 };
 
 /* Called now and then from the calling thread. */
@@ -84,6 +87,14 @@ typedef void (*run_tick_fn)(void *ctx, size_t n_ended, size_t n_failed);
 MUST int run_cell(struct run_result *out, struct run_system *s,
                   const struct run_requests *requests, const struct load_opts *load,
                   run_tick_fn tick, void *ctx);
+struct run_entry {
+    struct run_system *s;
+    struct run_result *result;
+};
+/* Send each request to every system, one right after the other, in the order of compare_turn(). The
+ * times of an entry's rows are on a clock that stands still during the turns of the others. */
+void run_paired(const struct run_entry *e, int n, const struct run_requests *requests,
+                const struct load_opts *load, run_tick_fn tick, void *ctx);
 /* For a tick: end the cell now. What was sent is canceled (METRICS_TIMEOUT), the rest is not
  * sent (METRICS_REJECTED), with `why` as the error of both. Lent, for as long as the cell. */
 void run_cell_end(struct run_system *s, const char *why);

@@ -22,9 +22,9 @@ struct run_session {
     char card_why[96]; /* then why */
     bool warned_bound;
     char stopped
-        [RUN_KNOWN_BYTES];   /* why a job with repeats "auto" ended; "": it did not */
-    enum record_state state; /* of the cell or trial recorded last */
-    bool was_invalid, was_disturbed; /* by others (measure/noise.h) */
+        [RUN_KNOWN_BYTES];     /* why a job with repeats "auto" ended; "": it did not */
+    int n_invalid;             /* cells recorded since the last run_retry() */
+    bool was_disturbed;        /* one of them was, by others (measure/noise.h) */
     int n_recorded, n_retried; /* cells and trials; attempts that run_retry() asked for */
     int n_retries_in_turn;     /* of those, at the cell or trial that runs */
     double weight; /* of the cell that runs: its share of the run's time, in any unit */
@@ -39,6 +39,8 @@ struct run_session {
 /* Measure one cell and append it to the journal. An error of the system or the dataset is
  * the cell's and recorded; what is returned is the run's. */
 MUST int run_measure(struct run_session *s, const struct job_cell *c);
+/* The same for n neighbouring cells, whose systems are all open and have each request in turn. */
+MUST int run_measure_paired(struct run_session *s, const struct job_cell *c, int n);
 void run_measure_fini(struct run_session *s);
 /* The same for a cell of a study. */
 MUST int run_study(struct run_session *s, const struct job_cell *c);

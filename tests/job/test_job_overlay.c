@@ -112,6 +112,11 @@ TEST(an_adapter_takes_its_own_options)
         "variant b: system.ttft_ms, an axis of this job, is not an option of null");
 }
 
+#define AB "\"variants\": [{\"name\": \"a\"}, {\"name\": \"b\"}]"
+
+#define PAIRING                                                                          \
+    "pairing: \"request\" needs variants, which change system or slo only, load."
+
 TEST(bad_lists_are_refused)
 {
     static const char *const cases[][2] = {
@@ -157,6 +162,20 @@ TEST(bad_lists_are_refused)
         {"\"variants\": [{\"name\": \"a\"}], \"variant\": 3",
          "variant: expected a name or a list of names"},
         {"\"variant\": \"a\", \"varian\": 1", "did you mean \"variant"},
+        {"\"pairing\": \"request\"", PAIRING},
+        {AB ", \"pairing\": \"request\", \"load\": {\"process\": \"poisson\", "
+            "\"rate_rps\": 1}",
+         PAIRING},
+        {AB ", \"pairing\": \"request\", \"load\": {\"concurrency\": 2}", PAIRING},
+        {AB ", \"pairing\": \"request\", \"search\": {\"goodput\": true}, \"load\": "
+            "{\"process\": \"poisson\", \"rate_rps\": 1}, \"slo\": {\"ttft_ms\": 1}",
+         PAIRING},
+        {AB ", \"pairing\": \"request\", \"dataset\": {\"turns\": \"conversation\"}",
+         PAIRING},
+        {"\"variants\": [{\"name\": \"a\"}, {\"name\": \"b\", \"dataset\": {\"n\": 3}}], "
+         "\"pairing\": \"request\"",
+         PAIRING},
+        {AB ", \"pairing\": \"requests\"", "pairing"},
     };
     struct job *j = NULL;
     json_t *study =

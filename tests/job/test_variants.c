@@ -8,6 +8,8 @@
 #include "base/stats.h"
 #include "base/stats_interval.h"
 #include "experiments/job/job.h"
+#include "experiments/metrics/compare.h"
+#include "experiments/record/export.h"
 #include "experiments/record/journal.h"
 #include "experiments/run/experiment.h"
 #include "experiments/run/session.h"
@@ -308,5 +310,165 @@ TEST(an_aa_that_knows_nothing)
     assert_string_equal(member(&r, "ratio", "detectable_why"),
                         "an A/A needs two repeats");
     at(&r, " (detectable: n/a, an A/A needs two repeats)");
+    ran_free(&r);
+}
+
+/* --- requests in turn */
+
+#define PAIRED(variants, system, headlines)                                              \
+    "{\"about\": \"x\", \"pairing\": \"request\", \"aa\": \"fast\", \"system\": "        \
+    "{\"adapter\": \"scripted\", \"ttft_ms\": 1" system "}, \"dataset\": {\"n\": 8, "    \
+    "\"max_prompt_tok\": 8, \"max_output_tok\": 2}, \"load\": {\"n_requests\": 23, "     \
+    "\"warmup_requests\": 2, \"timeout_s\": 2}, \"variants\": [" variants "], "          \
+    "\"headline\": [" headlines "]}"
+#define FAST_AND_SLOW                                                                    \
+    "{\"name\": \"absent\", \"system\": {\"adapter\": \"openai_http\", \"system\": "     \
+    "\"llama.cpp\", \"model\": \"m\", \"program\": \"/no/such/llama-server\"}}, "        \
+    "{\"name\": \"fast\"}, {\"name\": \"slow\", \"system\": {\"ttft_ms\": 3}}"
+#define SLOW_OVER_FAST(metric)                                                           \
+    "{\"name\": \"" metric "\", \"metric\": \"" metric "\", \"where\": {\"variant\": "   \
+    "\"slow\"}, \"relative_to\": {\"variant\": \"fast\"}}"
+
+enum { N_PAIRED = 25, N_WARMUP = 2 };
+
+/* With every request and series. */
+static json_t *all_of(const struct ran *r)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    json_t *all;
+
+    assert_ok(export_print(r->outcome.path, EXPORT_JSON_FULL, f));
+    fclose(f);
+    assert_ok(json_read_text(&all, text, n, "export"));
+    free(text);
+    return all;
+}
+
+/* The cell of a variant in the record. */
+static const json_t *cell_of(const json_t *all, const char *variant)
+{
+    const json_t *cells = json_object_get(all, "cells");
+
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        const json_t *c = json_array_get(cells, i);
+        char key[64];
+
+        snprintf(key, sizeof(key), "variant=%s repeat=0", variant);
+        if (strcmp(key, json_str_at(json_object_get(c, "attributes"), "key", "")) == 0)
+            return c;
+    }
+    fail_msg("no cell of %s", variant);
+    return NULL;
+}
+
+static double column(const json_t *cell, const char *name, size_t i)
+{
+    const json_t *c = json_object_get(json_object_get(cell, "requests"), name);
+
+    assert_int_equal(json_array_size(c), N_PAIRED);
+    return json_number_value(json_array_get(c, i));
+}
+
+static double turn_s(const json_t *cell, size_t i)
+{
+    const json_t *series = json_object_get(json_object_get(cell, "series"), "turn_s");
+
+    return json_number_value(json_array_get(json_object_get(series, "v"), i));
+}
+
+/* The time of an entry goes on in its own turns only. */
+static void check_own_clock(const json_t *cell)
+{
+    assert_true(column(cell, "intended_ns", 0) == 0);
+    for (size_t i = 1; i < N_PAIRED; i++)
+        assert_true(column(cell, "intended_ns", i) == column(cell, "done_ns", i - 1));
+}
+
+/* By the columns: the median of the pairs without the warm-up, which is one of them. */
+static double paired_ttft(const json_t *fast, const json_t *slow)
+{
+    double logs[N_PAIRED / 2];
+    size_t n = 0;
+
+    for (size_t i = N_WARMUP; i + 1 < N_PAIRED; i += 2) {
+        logs[n] = 0;
+        for (size_t k = i; k < i + 2; k++)
+            logs[n] +=
+                log(column(slow, "first_token_ns", k) - column(slow, "intended_ns", k)) -
+                log(column(fast, "first_token_ns", k) - column(fast, "intended_ns", k));
+        logs[n++] /= 2;
+    }
+    return exp(stats_median(logs, n));
+}
+
+TEST(requests_are_served_in_turn)
+{
+    static const char *const names[] = {"fast", "slow", "fast'"};
+    const json_t *cells[3], *attributes;
+    struct ran r;
+    json_t *all;
+
+    run("paired",
+        PAIRED(FAST_AND_SLOW, "",
+               SLOW_OVER_FAST("mean_ttft_ms") ", " SLOW_OVER_FAST("max_ttft_ms")),
+        &r);
+    assert_int_equal(r.outcome.n_done, 3);
+    assert_int_equal(r.outcome.n_skipped, 1);
+    all = all_of(&r);
+    for (int k = 0; k < 3; k++)
+        check_own_clock(cells[k] = cell_of(all, names[k]));
+    /* A B C, C B A, B C A, A C B, C A B, B A C, and again */
+    for (size_t i = 0; i < N_PAIRED; i++)
+        for (int turn = 0; turn < 3; turn++) {
+            size_t next = turn < 2 ? i : i + 1;
+            int now = compare_turn((int64_t)i, turn, 3);
+            int then = compare_turn((int64_t)next, (turn + 1) % 3, 3);
+
+            if (next < N_PAIRED)
+                assert_true(turn_s(cells[now], i) < turn_s(cells[then], next));
+        }
+    assert_near(value(&r, "mean_ttft_ms"), paired_ttft(cells[0], cells[1]));
+    assert_true(number(&r, "mean_ttft_ms", "lo") <= value(&r, "mean_ttft_ms"));
+    assert_true(number(&r, "mean_ttft_ms", "detectable_frac") >= 0); /* of one repeat */
+    attributes = json_object_get(cells[1], "attributes");
+    assert_string_equal(json_str_at(attributes, "pairing.by", ""), "request");
+    assert_true(json_f64_at(attributes, "pairing.idle_s") > 0.02);
+    assert_null(json_object_get(attributes, "pairing.idle_cpu_s"));
+    /* of no single request: as without pairs */
+    assert_near(
+        value(&r, "max_ttft_ms"),
+        json_f64_at(json_object_get(json_object_get(cells[1], "summary"), "max_ttft_ms"),
+                    "value") /
+            json_f64_at(
+                json_object_get(json_object_get(cells[0], "summary"), "max_ttft_ms"),
+                "value"));
+    json_decref(all);
+    ran_free(&r);
+}
+
+/* It is canceled after its time; the others go on. */
+TEST(a_request_in_turn_that_hangs)
+{
+    struct ran r;
+    json_t *all;
+
+    run("hangs",
+        PAIRED("{\"name\": \"fast\"}, {\"name\": \"slow\", \"system\": "
+               "{\"hang_request\": 3}}",
+               "", SLOW_OVER_FAST("mean_ttft_ms")),
+        &r);
+    assert_int_equal(r.outcome.n_done, 3);
+    all = all_of(&r);
+    for (size_t i = 0; i < N_PAIRED; i++)
+        assert_true(turn_s(cell_of(all, "slow"), i) >= 0);
+    assert_true(
+        json_f64_at(json_object_get(json_object_get(cell_of(all, "slow"), "summary"),
+                                    "n_timeout"),
+                    "value") >= 1);
+    check_own_clock(cell_of(all, "slow"));
+    assert_true(value(&r, "mean_ttft_ms") > 0);
+    json_decref(all);
     ran_free(&r);
 }
