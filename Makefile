@@ -270,7 +270,6 @@ report: all
 	$(Q)$(BUILD)/testbed report $(ARGS)
 # For maintainers: this changes files that git tracks.
 docs: all
-	$(Q)$(BUILD)/testbed report --tables results/performance.md $(ARGS)
 	$(Q)BUILD=$(BUILD) sh tests/support/docs.sh
 	$(Q)sh tests/support/figures.sh $(BUILD)/published-figures >$(BUILD)/figures.sha256
 	$(Q)mv $(BUILD)/figures.sha256 results/published/figures.sha256

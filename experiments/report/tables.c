@@ -88,8 +88,13 @@ static void put_noise(struct text *out, const json_t *head)
 static void put_table(struct text *out, const struct report *r,
                       const struct report_experiment *e, const char *wanted)
 {
-    report_put(out, CODE(e->stem), TEXT(e->job ? ": " : ""),
-               TEXT(e->job ? e->job->head.about : ""), MD("\n\n"));
+    struct text title = {0};
+
+    report_put(&title, CODE(e->stem), TEXT(e->job ? ": " : ""),
+               TEXT(e->job ? e->job->head.about : ""));
+    report_put_wrapped(out, &title, "");
+    text_puts(out, "\n");
+    text_fini(&title);
     report_put_table_head(out, r, e, "| |", "");
     for (const char *at = wanted ? wanted : "*"; *at;) {
         const size_t n = strcspn(at, ",");
