@@ -10,17 +10,12 @@ SHARES = [("linear_frac", "matrices"), ("head_frac", "output projection"), ("att
           ("norm_rope_frac", "norm, rotation, packing")]
 
 
-def curves(ax, cells, color, name, above):
+def curves(rate, of_roof, cells, color, name):
     x = [study.setting(c, "batch") for c in cells]
-    y = [c.value("tokens_per_s") for c in cells]
-    ax.plot(x, y, "o-", color=color, label=name)
-    ax.plot(x, [c.value("roof_tokens_per_s") for c in cells], "--", color=color, alpha=0.6,
-            label="%s: bound" % name)
-    for a, b, c in zip(x, y, cells):
-        if b == b:
-            ax.annotate(style.percent(c.value("batch_roof_frac")), (a, b), xytext=(0, 4 if above else -4),
-                        textcoords="offset points", fontsize=style.SMALL, color=color, ha="center",
-                        va="bottom" if above else "top")
+    rate.plot(x, [c.value("roof_tokens_per_s") for c in cells], "--", color=color, alpha=0.6,
+              label="%s: bound" % name)
+    for ax, metric in (rate, "tokens_per_s"), (of_roof, "batch_roof_frac"):
+        ax.plot(x, [c.value(metric) for c in cells], "o-", color=color, label=name)
 
 
 def shares(ax, cells):
@@ -41,15 +36,18 @@ def shares(ax, cells):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(2)
+fig, axes = style.panels(3)
 names = study.settings(result.cells, "precision")
 for i, p in enumerate(names):
-    curves(axes[0], study.where(result.cells, precision=p), style.COLORS[i], p, above=i == 1)
-axes[0].set_title("Decoded tokens per second, % of the bound")
-axes[0].set(xlabel="sequences in a step", ylabel="tokens per second")
-axes[0].set_xticks(study.settings(result.cells, "batch"))
-axes[0].set_ylim(bottom=0)
-shares(axes[1], study.where(result.cells, precision=names[0]) if names else [])
+    curves(*axes[:2], study.where(result.cells, precision=p), style.COLORS[i], p)
+axes[0].set(title="Decoded tokens", ylabel="tokens per second")
+axes[1].set(title="Share of the bound", ylabel="share of the bound")
+style.percent_axis(axes[1].yaxis)
+for ax in axes[:2]:
+    ax.set_xlabel("sequences in a step")
+    ax.set_xticks(study.settings(result.cells, "batch"))
+    ax.set_ylim(bottom=0)
+shares(axes[2], study.where(result.cells, precision=names[0]) if names else [])
 for ax in axes:
     style.legend_below(ax)
 model = os.path.basename(str(result.cells[0].setting("study.model"))) if result.cells else ""

@@ -3,7 +3,7 @@
 import math
 import os
 
-from lib import read, study, style
+from lib import page, read, study, style
 
 STEM = "engines_roofline"
 POINTS = ["p16", "p128", "p512", "p4096", "b1", "b4", "b8", "b16"]
@@ -11,7 +11,7 @@ POINTS = ["p16", "p128", "p512", "p4096", "b1", "b4", "b8", "b16"]
 
 def label(point):
     n = point[1:]
-    return "prompt\n%s" % n if point[0] == "p" else "decode\nx %s" % n
+    return "prompt %s" % n if point[0] == "p" else "decode x %s" % n
 
 
 def engines(cells):
@@ -49,36 +49,39 @@ def color(ratio, detectable):
 
 
 def panel(ax, c, names):
-    """Bars of engines whose logits err more than the others' are hatched."""
+    """Bars of engines whose logits err more than the others' are hatched. A point where one exceeds the roof
+    has none."""
     width, of_roof = 0.8 / max(1, len(names)), shares(c, names)
     for k, engine in enumerate(names):
         for i, v in enumerate(of_roof[engine]):
-            if v == v or c.value("tok_s_" + POINTS[i]) == c.value("tok_s_" + POINTS[i]):
-                style.bar(ax, i + width * (k - (len(names) - 1) / 2), v, style.percent(v) if v == v else "",
-                          width=0.95 * width, color=style.COLORS[k], hatch="///" if errs_more(c, engine, names) else "",
-                          label="%s, error %s" % (engine, style.number(error(c, engine), "%.2g"))
-                          if i == 0 else None)
+            if v == v:
+                style.bar(ax, i + width * (k - (len(names) - 1) / 2), v, style.number(100 * v), width=0.95 * width,
+                          color=style.COLORS[k], hatch="///" if errs_more(c, engine, names) else "")
     for i, p in enumerate(POINTS):
         r = c.value("over_rival_" + p)
+        if r == r and of_roof[names[0]][i] != of_roof[names[0]][i]:
+            ax.text(i, 0.05, "n/a: faster\nthan the roof", ha="center", color=style.GREY, fontsize=style.SMALL)
         if r == r:
-            ax.annotate("%.2f x" % r, (i, 1.26), ha="center", fontsize=style.SMALL - 1,
+            ax.annotate("%.2f x" % r, (i, 1.2), ha="center", fontsize=style.SMALL,
                         color=color(r, c.value("detectable_frac_" + p)))
-    ax.axhline(1, color="black", lw=0.8)
-    ax.set_ylim(0, 1.36)
+    ax.axhline(1, color="black", lw=0.8, zorder=0.5)
+    ax.set_ylim(0, 1.4)
+    page.height(ax, 1.1)
     ax.set_xticks(range(len(POINTS)), [label(p) for p in POINTS])
-    ax.set(title=name(c), ylabel="share of the roof")
+    ax.set(title="%s; errors of logits: %s" % (name(c), ", ".join(
+        style.number(error(c, n), "%.2g") for n in names)), ylabel="share of the roof")
     style.percent_axis(ax.yaxis)
     ax.grid(axis="x", visible=False)
-    style.legend_below(ax)
 
 
 result = read.latest(STEM)
 names = engines(result.cells)
-fig, axes = style.panels(max(1, len(result.cells)), columns=2 if len(result.cells) > 1 else 1)
+fig, axes = style.panels(max(1, len(result.cells)), columns=1)
 for ax, c in zip(axes, result.cells):
     panel(ax, c, names)
 if not result.cells:
     style.na(axes[0])
+page.legend(fig, [style.plt.Rectangle((0, 0), 1, 1, color=c) for _, c in zip(names, style.COLORS)], names)
 style.save(fig, result, STEM, "Engines against one roof; above: the first / the fastest other (grey: A/A differs as much)")
 study.write_table(
     STEM, ["file", "point", "roof tok/s"] + ["%s tok/s" % n for n in names] +

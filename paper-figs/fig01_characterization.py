@@ -52,15 +52,18 @@ result = read.latest(STEM)
 cells = sorted(result.cells, key=lambda c: (study.setting(c, "phase") != "prefill",
                                             study.setting(c, "batch")))
 singles = study.where(cells, batch=1)
-table = [[label] + [style.short(c.value(m)) for c in cells] for m, label in HARDWARE]
+counted = {m: label for m, label in HARDWARE if study.finite([c.value(m) for c in cells])}
+missing = [label for m, label in HARDWARE if m not in counted]
 why = read.why(cells, *dict(HARDWARE))
-fig, axes = style.rows(3, 2, 1, *[1] * bool(why))
+fig, axes = style.rows(3, 2, *[1] * bool(counted), *[1] * bool(missing))
 for ax, what in zip(axes, BARS):
     bars(ax, cells, *what)
 simulated(axes[4], singles)
-study.draw_table(axes[5], ["hardware"] + [name(c) for c in cells], table)
-if why:
-    page.note(axes[6], "n/a: " + why)
+if counted:
+    study.draw_table(axes[5], ["hardware"] + [name(c) for c in cells], [
+        [label] + [style.short(c.value(m)) for c in cells] for m, label in counted.items()])
+if missing:
+    page.note(axes[-1], "%s: n/a: %s" % (", ".join(missing), why))
 style.save(fig, result, STEM, "Prefill computes, decode reads: counted, estimated and simulated")
 rows = [[m] + [style.short(c.value(m)) for c in cells] + ["; ".join(
     dict.fromkeys(c.why[m] for c in cells if c.why.get(m)))]

@@ -54,7 +54,7 @@ def losses(ax, cells):
         x = matrices.index(study.setting(c, "matrix")) + (k - (len(dealings) - 1) / 2) * width
         loss = c.value("loss_frac")
         first = study.setting(c, "matrix") == matrices[0]
-        style.bar(ax, x, loss, style.percent(loss), top=[0], width=0.9 * width, color=style.COLORS[k],
+        style.bar(ax, x, loss, style.percent(loss), width=0.9 * width, color=style.COLORS[k],
                   label=NAMES[dealings[k]] if first else None)
     ax.set_xticks(range(len(matrices)), [m.replace(" ", "\n") for m in matrices])
     ax.set(title="Lost with one thread's best", ylabel="share of the rate")

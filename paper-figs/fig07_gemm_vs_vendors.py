@@ -1,5 +1,6 @@
 """Sandwich Fig. 7: our tuned GEMMs, a bar for each library, matrix and number of rows."""
 
+import itertools
 import math
 
 from lib import page, read, reference, study, style
@@ -47,7 +48,7 @@ def panel(ax, cells, suffix, ms, title):
     style.plain_log(ax.yaxis, [t for t in (0.25, 0.5, 1, 2, 4, 8, 16) if 0.7 * low < t < 1.4 * high])
     ax.set_xticks(range(len(ms)), ["%d" % m for m in ms])
     ax.grid(axis="x", visible=False)
-    ax.set(xlabel="M (rows)", ylabel="x as fast")
+    ax.set(xlabel="M (rows)", ylabel="x as fast", xlim=(-0.5, len(ms) - 0.5))
 
 
 def points(cells):
@@ -71,10 +72,11 @@ ms = sorted(study.settings(result.cells, "m")) or [1]
 matrices = study.settings(result.cells, "matrix")
 rows = [("all, from memory", {"weights": "cold"}), ("in the cache", {"weights": "warm"})]
 rows += [(str(m).split()[0], {"weights": "cold", "matrix": m}) for m in matrices]
-fig, axes = style.rows(*[2] * len(rows))
-for n, (name, wanted) in enumerate(rows):
-    for ax, (kind, suffix, label) in zip(axes[2 * n:], SERIES[:2]):
-        panel(ax, study.where(result.cells, type=kind, **wanted), suffix, ms, "%s, %s" % (label, name))
+series = [s for s in SERIES[:2] if study.finite([c.value("ratio_tuned_vs_best" + s[1]) for c in study.where(
+    result.cells, type=s[0])])] or SERIES[:1]
+fig, axes = style.panels(len(rows) * len(series), columns=1 + len(series))
+for ax, ((name, wanted), (kind, suffix, label)) in zip(axes, itertools.product(rows, series)):
+    panel(ax, study.where(result.cells, type=kind, **wanted), suffix, ms, "%s, %s" % (label, name))
 low, high = (reference.value("sandwich", "Fig. 7", "speed-up over the baselines, " + end) for end in ("least", "most"))
 keys = [style.plt.Rectangle((0, 0), 1, 1, color=c) for c in style.COLORS[:len(LIBRARIES)]]
 keys += [style.plt.Line2D([], [], color="#222222", lw=1.2), style.plt.Line2D([], [], ls="")]

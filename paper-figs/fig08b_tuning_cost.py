@@ -1,6 +1,8 @@
 """Sandwich Fig. 8b: what tuning for every number of rows costs, by policy, and the speed of what each
 policy chose."""
 
+import numpy as np
+
 from lib import read, study, style
 
 STEM = "fig08b_tuning_cost"
@@ -22,32 +24,40 @@ def bars(ax, form, title, ylabel):
             style.bar(ax, x, v, style.short(v), width=0.75, color=style.COLORS[x if x < OURS else 5])
     if any(total(form, p) > 0 for p in POLICIES):
         ax.set_yscale("log")
-    ax.set_xticks(range(len(POLICIES)), POLICIES, rotation=35, ha="right")
-    ax.grid(axis="x", visible=False)
+    names(ax, POLICIES)
     ax.margins(y=0.15)
     ax.set(title=title, ylabel=ylabel)
 
 
 def speeds(ax, c):
-    """Time of the cost model's schedule over that of each policy's, by M."""
-    base, m = c.series.get("s_default", []), c.series.get("m", [])
-    for i, p in enumerate(POLICIES[:-1]):
+    """Time of the cost model's schedule over that of each policy's: quantiles over M."""
+    base = c.series.get("s_default", [])
+    for x, p in enumerate(POLICIES[:-1]):
         s = c.series.get("s_" + p, [])
         if len(s) and len(base) == len(s):
-            ax.plot(m, base / s, lw=1, ls=style.LINES[i // 3 % 3], color=style.COLORS[i % 6], label=p)
-    if ax.get_legend_handles_labels()[1]:
+            q = np.quantile(base / s, [0.05, 0.25, 0.5, 0.75, 0.95])
+            color = style.COLORS[x if x < OURS else 5]
+            ax.plot([x, x], q[[0, 4]], lw=1, color=color)
+            ax.plot([x, x], q[[1, 3]], lw=4, color=color)
+            ax.plot(x, q[2], "o", ms=3, color="black", zorder=3)
+    if ax.lines:
         ax.axhline(1, color=style.GREY, ls="--", lw=1)
         ax.set_ylim(0, None)
-        style.legend_below(ax)
     else:
         style.na(ax)
-    ax.set(title=study.matrix_name(c), xlabel="rows of activations, M",
+    names(ax, POLICIES[:-1])
+    ax.set(title="%s: median, half, 90 %% of M" % study.matrix_name(c),
            ylabel="times as fast as\nthe cost model's schedule")
+
+
+def names(ax, policies):
+    ax.set_xticks(range(len(policies)), policies)
+    ax.grid(axis="x", visible=False)
 
 
 result = read.latest(STEM)
 result.cells = [c for c in result.cells if study.setting(c, "trials") != 800]  # those are headlines only
-fig, axes = style.panels(2 + len(result.cells))
+fig, axes = style.panels(2 + len(result.cells), columns=1)
 bars(axes[0], "tuning_s_", "Tuning time, all M", "seconds of measuring")
 bars(axes[1], "measurements_", "Measurements", "schedules measured")
 for ax, cell in zip(axes[2:], result.cells):

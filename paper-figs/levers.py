@@ -18,7 +18,7 @@ def bar(ax, x, cell, metric, width, color, label):
     """A median with its 95 % interval."""
     v = cell.value(metric)
     lo, hi = cell.interval(metric) or (v, v)
-    style.bar(ax, x, v, style.number(v, "%.2f"), top=[0, hi], width=width, color=color, label=label)
+    style.bar(ax, x, v, style.number(v, "%.2f"), top=[lo, hi], width=width, color=color, label=label)
     if not math.isnan(v):
         ax.vlines(x, lo, hi, color="black", lw=0.8)
 

@@ -2,7 +2,7 @@
 context, and the whole step compared with its bound."""
 
 import numpy as np
-from lib import read, reference, study, style
+from lib import page, read, reference, study, style
 
 STEM = "mnn_fig_time_share"
 CLASSES = [("share_linear", "matrices"), ("share_attention", "attention, fused"),
@@ -23,8 +23,8 @@ def shares(ax, cells, phase):
             ax.bar(x, v, bottom=foot, width=0.8, color=style.COLORS[i], edgecolor="white",
                    hatch=style.HATCHES[i], label=label if c is cells[0] else None)
             foot += v
-        ax.text(x, min(foot, 1) + 0.01, style.percent(c.value("share_linear")), ha="center",
-                fontsize=style.SMALL)
+        page.value(ax, ax.annotate(style.percent(c.value("share_linear")), (x, min(foot, 1)), xytext=(0, 2),
+                                   textcoords="offset points", ha="center", va="bottom", fontsize=style.SMALL))
     wait = [c.value("wait_frac") for c in cells]
     if study.finite(wait):
         ax.plot(range(len(wait)), wait, "kx", label="threads waiting / the step")

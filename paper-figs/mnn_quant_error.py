@@ -8,6 +8,7 @@ STEM = "mnn_quant_error"
 PANELS = [("weight_error", "Weights", "error / root mean square", 1),
           ("kl_mean", "Next token", "divergence (nat)", 1),
           ("perplexity_ratio", "Perplexity of a drawn text", "increase", 0)]
+ROUNDED = "with activations in 8 bits"
 
 
 def name(cell):
@@ -19,19 +20,21 @@ def panel(ax, cells, metric, title, label, log):
     models = list(dict.fromkeys(name(c) for c in cells))
     drawn = False
     for i, model in enumerate(models):
-        for precision, line in ("exact", "-"), ("a8", ":"):
+        for precision, mark in ("exact", "o"), ("a8", "x"):
             of = [c for c in study.where(cells, precision=precision) if name(c) == model]
             y = [c.value(metric) - (metric == "perplexity_ratio") for c in of]
             if not study.finite(y) or (metric == "weight_error" and precision == "a8"):
                 continue
-            ax.plot([schemes.index(study.setting(c, "scheme")) for c in of], y, line, marker="o", ms=3,
-                    color=style.COLORS[i % len(style.COLORS)],
-                    label=model if precision == "exact" else "... with activations in 8 bits")
+            ax.plot([schemes.index(study.setting(c, "scheme")) + 0.2 * (i - (len(models) - 1) / 2) for c in of], y,
+                    mark, ms=4, color=style.COLORS[i % len(style.COLORS)],
+                    label=model if precision == "exact" else None)
             drawn = True
+            if precision == "a8" and ROUNDED not in ax.get_legend_handles_labels()[1]:
+                ax.plot([], [], mark, ms=4, color=style.GREY, label=ROUNDED)
     ax.set(title=title, ylabel=label)
     if not drawn:
         return style.na(ax)
-    ax.set_xticks(range(len(schemes)), schemes, rotation=45)
+    ax.set_xticks(range(len(schemes)), schemes)
     if log:
         ax.set_yscale("log")
     else:

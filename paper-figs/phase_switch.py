@@ -16,7 +16,7 @@ def label(c):
 
 
 result = read.latest(STEM)
-fig, (requests, steps) = style.panels(2)
+fig, (requests, steps) = style.panels(2, columns=1)
 for i, c in enumerate(result.cells):
     for k, (metric, name) in enumerate(WAYS):
         ms = 1e3 * c.value(metric)

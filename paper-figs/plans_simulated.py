@@ -30,7 +30,7 @@ def panel(ax, cells, value):
             for c in study.where(cells, machine=machine, model=model, method=method):
                 v, lo, hi = value(cells, c)
                 x = i + 0.2 * (k - (len(names) - 1) / 2)
-                style.bar(ax, x, v, style.number(v, "%.2f"), width=0.19, color=style.COLORS[k],
+                style.bar(ax, x, v, style.number(v, "%.2f"), top=[hi], width=0.19, color=style.COLORS[k],
                           label=method if i == 0 else None)
                 if hi > lo:
                     ax.plot([x, x], [lo, hi], color="black", lw=0.8)

@@ -17,7 +17,7 @@ for ax, c in zip(axes, cells):
     for name, ls in ("crossing_tok", "-"), ("crossing_form_tok", ":"):
         if c.value(name) == c.value(name):
             ax.axvline(c.value(name), color=style.GREY, lw=0.8, ls=ls)
-    ax.set_title("x / c = %g" % study.setting(c, "x_over_c"))
+    ax.set_title("sending a layer / computing it: %g" % study.setting(c, "x_over_c"))
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="prompt, tokens", ylabel="visible, ms")

@@ -17,7 +17,7 @@ def chart(ax, c):
     for machine, start, end, prompt_tok, sequences in zip(*(s["step_" + n] for n in (
             "machine", "start", "end", "prompt_tok", "sequences"))):
         if start - begin < SPAN:
-            ax.barh(machine, end - start, left=start - begin, height=0.6, color=KINDS[kind(prompt_tok, sequences)],
+            ax.barh(machine, min(end, begin + SPAN) - start, left=start - begin, height=0.6, color=KINDS[kind(prompt_tok, sequences)],
                     ec="white", lw=0.4)
     arrivals = [t - begin for t in s["move_end"] if t - begin < SPAN] if "move_end" in s else []
     ax.plot(arrivals, [0.5] * len(arrivals), "v", ms=4, color=style.COLORS[1])

@@ -14,7 +14,8 @@ for ax, (metric, unit, title) in zip(axes, PANELS):
     for i, checked in enumerate((True, False)):
         for c in study.where(result.cells, checksums=checked):
             v, x = c.value(metric), ways.index(study.setting(c, "way"))
-            style.bar(ax, x + 0.4 * (i - 0.5), min(v, 1.2 * top), style.number(v, "%.3g"), width=0.38, color=style.COLORS[i],
+            style.bar(ax, x + 0.4 * (i - 0.5), v, style.number(v, "%.3g"), width=0.38, color=style.COLORS[i],
+                      limit=1.3 * top,
                       label=("with checksums", "without")[i] if x == 0 else None)
     ax.set_xticks(range(len(ways)), [w.replace(":", "\n").replace("mpi_", "") for w in ways])
     ax.set_title(title)

@@ -65,7 +65,7 @@ for y, machine in enumerate(machines):
         text(of["latent"]), text(pays), style.percent(study.mean([c.value("kept_frac") for c in cells])),
         style.percent(study.mean([c.value("best_kept_frac") for c in cells]))])
 for ax in axes[:3]:
-    page.height(ax, 0.5 + 0.3 * len(machines))
+    page.height(ax, 0.3 + 0.25 * len(machines))
     ax.set_ylim(len(machines) - 0.5, -0.5)
     ax.set_yticks(range(len(machines)), [name(m) for m in machines] if ax is axes[0] else [])
     style.percent_axis(ax.xaxis)
@@ -97,7 +97,7 @@ for k, (tiled, of) in enumerate([(True, "tiled"), (False, "other")]):
 axes[3].set_xticks(range(len(PATIENCES)), [word for _, word in PATIENCES])
 axes[3].set_title("The paper's search, within 2 % of the best")
 axes[3].set_xlabel("patience: configurations in a row that are not the fastest, then their group is discarded")
-axes[3].set_ylim(0, 1.05)
+axes[3].set(ylabel="share of machines", ylim=(0, 1.05))
 style.percent_axis(axes[3].yaxis)
 style.legend_below(axes[3])
 style.save(fig, result, STEM, "Searching machines whose parameters are known, by what they hide")

@@ -50,5 +50,5 @@ style.legend_below(axes[-1])
 style.FORMATS = style.FORMATS[:1]  # documents show the SVG
 SOURCE = "From results/assumptions.json and the published records; white: not tried. " \
     "testbed check --assumptions prints it"
-about = types.SimpleNamespace(footer=lambda chars: textwrap.fill(SOURCE, chars), why_missing=lambda: "")
+about = types.SimpleNamespace(footer=lambda chars, _: textwrap.fill(SOURCE, chars), why_missing=str, notes=list)
 style.save(fig, about, "assumption_matrix", "Claims by settings: what the papers leave open")

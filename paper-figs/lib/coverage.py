@@ -37,5 +37,5 @@ ax.set_xlabel("figures, tables and sections")
 style.legend_below(ax)
 style.FORMATS = style.FORMATS[:1]  # documents show the SVG
 SOURCE = "From results/coverage.json; testbed coverage lists each, with what is missing and why"
-about = types.SimpleNamespace(footer=lambda chars: textwrap.fill(SOURCE, chars), why_missing=lambda: "")
+about = types.SimpleNamespace(footer=lambda chars, _: textwrap.fill(SOURCE, chars), why_missing=str, notes=list)
 style.save(fig, about, "coverage", "What of each paper is tested")

@@ -1,6 +1,6 @@
 """Draws figures from their newest records: each in a process of its own that finds the libraries
 loaded, as many at a time as there are CPUs. What cannot be drawn is named, after all others.
-usage: draw.py [--formats svg,png,pdf] [STEM...]"""
+usage: draw.py [--formats svg,png,pdf] [--lint FILE] [STEM...]"""
 
 import argparse
 import gc
@@ -19,14 +19,15 @@ from matplotlib.backends import backend_pdf, backend_svg  # noqa: E402, F401
 FORMATS = tuple(f for f, _ in style.FORMATS)
 
 
-def start(script, words, log, formats=FORMATS):
-    """Begin a process that runs a script with these words. What it prints goes to the file `log`.
-    Returns its id."""
+def start(script, words, log, formats=FORMATS, lint=None):
+    """Begin a process that runs a script with these words. What it prints goes to the file `log`, what
+    cannot be read in its figure to the end of the file `lint`. Returns its id."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
         return pid
     style.FORMATS = [f for f in style.FORMATS if f[0] in formats]
+    style.LINT = lint and os.path.abspath(lint)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
@@ -46,7 +47,7 @@ def start(script, words, log, formats=FORMATS):
     os._exit(status)
 
 
-def draw_all(stems, formats):
+def draw_all(stems, formats, lint):
     """Prints what each script prints, when it has ended. Returns those that failed."""
     waiting, running, failed = list(reversed(stems)), {}, []
     gc.freeze()  # or each process would copy what it never changes
@@ -55,7 +56,7 @@ def draw_all(stems, formats):
             if waiting and len(running) < len(os.sched_getaffinity(0)):
                 stem = waiting.pop()
                 script, log = os.path.join(FIGURES, stem + ".py"), os.path.join(logs, stem)
-                running[start(script, [], log, formats)] = stem
+                running[start(script, [], log, formats, lint)] = stem
                 continue
             pid, status = os.wait()
             stem = running.pop(pid)
@@ -73,6 +74,7 @@ def count(n, what):
 def main():
     options = argparse.ArgumentParser(prog="draw.py")
     options.add_argument("--formats", default=",".join(FORMATS))
+    options.add_argument("--lint", metavar="FILE", help="append what cannot be read in the figures to it")
     options.add_argument("stems", nargs="*", metavar="STEM")
     chosen = options.parse_args()
     known = sorted(os.path.basename(f)[:-3] for f in glob.glob(os.path.join(FIGURES, "*.py")))
@@ -87,7 +89,7 @@ def main():
     records = {s: read.find(s) for s in stems}
     drawn = [s for s in stems if records[s][0]]
     without = [s for s in stems if s not in drawn]
-    failed = draw_all(drawn, formats)
+    failed = draw_all(drawn, formats, chosen.lint)
     if without:
         print("no record yet; make experiment NAME=... makes one: " + ", ".join(without))
     n_published = sum(records[s][1] for s in drawn if s not in failed)

@@ -4,9 +4,12 @@ and placed here, so that no text covers another or leaves the page."""
 
 import functools
 import itertools
+import os
+import re
 import textwrap
 
 import numpy as np
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
@@ -14,6 +17,7 @@ from matplotlib.transforms import ScaledTranslation
 WIDTH = 7.0  # inches
 TITLE, TEXT, SMALL = 9, 8, 7  # points: title; all text; numbers on data, tables, provenance
 HEIGHT, TALL = 1.75, 7.0  # inches: of an axis whose height is not set; of all rows of such axes
+HIGH = 9.7  # inches: A4 without its margins; rows of axes whose height is not set get lower to fit
 EDGE, GAP = 0.06, 0.16  # inches, round the page and between axes
 INNER = WIDTH - 2 * EDGE
 GREY = "#6e6e6e"
@@ -36,6 +40,7 @@ FONTS = {
 
 # What scripts ask of an axis (or a figure, for its legend).
 HEIGHTS, LEGENDS, MISSING, VALUES = {}, {}, {}, {}
+LOWER = {}  # inches by which rows of a figure are lower
 WHOLE = {}  # a text before its lines were broken
 
 
@@ -93,9 +98,16 @@ def arrange(fig, title, footer, why):
         if extent(foot)[0] <= INNER:
             break
     axes = list(itertools.chain(*rows(fig)))
+    share_legends(fig, axes)
     for ax in axes:
         if not has_data(ax):
             explain(ax, MISSING.get(ax) or why)
+    shown = [ax for ax in axes if ax.xaxis.get_visible()]
+    for ax in shown:  # names along x are broken to fit a width that they had no part in
+        ax.xaxis.set_visible(False)
+    place(fig, head, foot)
+    for ax in shown:
+        ax.xaxis.set_visible(True)
     for _ in range(PASSES):
         one_size(fig, head, foot)
         for ax in axes:
@@ -119,6 +131,35 @@ def rows(fig):
         if ax.get_subplotspec():
             found.setdefault(ax.get_subplotspec().rowspan.start, []).append(ax)
     return [found[r] for r in sorted(found)]
+
+
+def share_legends(fig, axes):
+    """A key that several axes have, and of which none has the label or the look for another, stands once,
+    at the foot of the figure."""
+    keys = {ax: [(label, look(h)) for h, label in zip(*LEGENDS[ax])] for ax in axes if ax in LEGENDS}
+    every = list(itertools.chain(*keys.values()))
+    common = {key for key in every if every.count(key) > 1 and
+              len({k for k in every if k[0] == key[0] or k[1] == key[1]}) == 1}
+    if fig in LEGENDS or not common:
+        return
+    shared = {}
+    for ax in keys:
+        handles, labels = LEGENDS.pop(ax)
+        for key, handle in zip(keys[ax], handles):
+            if key in common:
+                shared.setdefault(key[0], handle)
+        own = [(h, label) for h, label, key in zip(handles, labels, keys[ax]) if key not in common]
+        if own:
+            legend(ax, *zip(*own))
+    legend(fig, list(shared.values()), list(shared))
+
+
+def look(handle):
+    """What tells a key from others with the same label."""
+    parts = getattr(handle, "patches", None) or (handle if isinstance(handle, tuple) else [handle])
+    part = next(iter(parts), None)
+    return str([str(getattr(part, "get_" + name)()) for name in (
+        "color", "facecolor", "edgecolor", "alpha", "linestyle", "marker", "markersize", "hatch") if hasattr(part, "get_" + name)])
 
 
 def has_data(ax):
@@ -166,6 +207,7 @@ def tidy(ax):
         log_ticks(axis)
     tick_labels(ax, wide)
     turn_values(ax)
+    thin_missing(ax)
     headroom(ax)
     if ax in LEGENDS:
         legend_of(ax, wide + GAP)
@@ -213,14 +255,46 @@ def tick_labels(ax, wide):
             at = at[::2]
             ax.set_xticks(at)
         return
+    start = common_start(words)
+    if start:
+        words = [w[len(start):].lstrip() for w in words]
+        WHOLE.pop(ax.xaxis.label, None)
+        ax.set_xlabel(": ".join(filter(None, [ax.get_xlabel(), start.strip() + "..."])))
     room = wide / len(at)
-    chars = max(4, int(room / 0.065))  # inches of a letter
-    ax.set_xticks(at, ["\n".join(textwrap.fill(line, chars, break_long_words=False)
-                                 for line in w.split("\n")) for w in words])
-    if touch(shown()):
+    for chars in range(max(4, int(room / 0.065)), 3, -1):  # inches of a letter
+        ax.set_xticks(at, ["\n".join(fold(line, chars) for line in w.split("\n")) for w in words])
+        if not touch(shown()):
+            break
+    else:
         upright = room < 0.25  # inches that a line at 30 degrees needs
         ax.set_xticks(at, [" ".join(w.split()) for w in words], rotation=90 if upright else 30,
                       ha="right", va="center" if upright else "top", rotation_mode="anchor")
+
+
+def fold(line, chars):
+    """Broken after blanks, hyphens and underscores, so that lines have at most this where they can."""
+    lines = [""]
+    for piece in re.split("(?<=[-_ ])", line):
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > chars:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def common_start(words):
+    """What all begin with, if it is long: a model's name without its type."""
+    start = os.path.commonprefix(words)
+    start = start[:1 + max(start.rfind(c) for c in "-\n ")]
+    return start if len(start) > 7 and len(words) > 1 else ""
+
+
+def thin_missing(ax):
+    """One n/a for bars next to each other that have none."""
+    last = None
+    for t in [t for t in ax.texts if t.get_text() == NA]:
+        t.set_visible(True)
+        t.set_visible(last is None or not touch([last, t]))
+        last = t if t.get_visible() else last
 
 
 def named(axis):
@@ -229,14 +303,17 @@ def named(axis):
 
 
 def turn_values(ax):
+    """Where one touches another or the bar next to its own."""
     texts = VALUES.get(ax, [])
-    if touch(texts, apart=1):
+    bars = [p.get_window_extent() for p in ax.patches if isinstance(p, Rectangle)]
+    boxes = [t.get_window_extent(renderer(ax.figure)).padded(-2) for t in texts]
+    if touch(texts, apart=1) or any(t.overlaps(b) for t in boxes for b in bars):
         for t in texts:
             t.set(text=", ".join(t.get_text().split("\n")), rotation=90)
 
 
 def headroom(ax):
-    """Raise the scale until no text on the data crosses the frame's top."""
+    """Raise the scale until no text on the data crosses the frame's top, and lower it for numbers below bars."""
     texts = [t for t in ax.texts if t.get_visible() and
              (getattr(t, "xycoords", "") == "data" or t.get_transform() is ax.transData)]
     for _ in range(6 if texts and ax.axison else 0):
@@ -245,6 +322,9 @@ def headroom(ax):
             break
         high = ax.transData.inverted().transform((0, top))[1]
         ax.set_ylim(ax.get_ylim()[0], high)
+    low = min([t.get_window_extent(renderer(ax.figure)).y0 for t in VALUES.get(ax, [])], default=ax.bbox.y1)
+    if low < ax.bbox.y0 - 1:
+        ax.set_ylim(bottom=ax.transData.inverted().transform((0, low))[1])
 
 
 def legend_of(at, wide, **where):
@@ -287,7 +367,7 @@ def place(fig, head, foot):
     margins, where both have scales. The page is as high as all this needs."""
     grid = rows(fig)
     need = {ax: margins(ax) for row in grid for ax in row}
-    usual = min(HEIGHT, TALL / len(grid))
+    usual = max(0.5, min(HEIGHT, TALL / len(grid)) - LOWER.get(fig, 0))
     y = EDGE + extent(head)[1] + GAP / 2
     boxes = {}
     for row in grid:
@@ -306,6 +386,8 @@ def place(fig, head, foot):
         below = legend_of(fig, INNER)
         y += extent(below)[1] + GAP
     total = y + extent(foot)[1] + EDGE
+    if total > HIGH - GAP:
+        LOWER[fig] = LOWER.get(fig, 0) + (total - HIGH + GAP) / len(grid)
     fig.set_size_inches(WIDTH, total)
     for ax, (x, top, wide, high) in boxes.items():
         ax.set_position([x / WIDTH, 1 - (top + high) / total, wide / WIDTH, high / total])

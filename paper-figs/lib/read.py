@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import os
+import re
 import sys
 import textwrap
 
@@ -19,6 +20,7 @@ import numpy as np
 
 RESULTS = os.environ.get("RESULTS", "results")
 PUBLISHED = os.path.join("results", "published")
+FOOTER_LINES = 4  # of a figure
 SCHEMA_VERSION = 2  # the newest layout that is read here (experiments/record/fields.h)
 
 
@@ -307,29 +309,48 @@ class Result:
         return [(full.split(" ", 1)[1], h) for full, h in self.headlines.items()
                 if full.startswith(name + " ")]
 
-    def remarks(self):
-        """Variants that are the same system, and what was skipped, in words."""
-        same, skipped = {}, {}
+    def same_systems(self):
+        """Variants that are the same system, in words."""
+        same, texts = {}, {}
         for c in self.cells:
             if "variant" in c.axes and "described.configuration" in c.attrs:
                 what = others(c), c.attrs["described.configuration"]
                 same.setdefault(what, []).append(c.axes["variant"])
-        texts = {}
         for (where, _), names in same.items():
             names = ", ".join(unique(names))
             if ", " in names:
                 texts.setdefault("same configuration: " + names, []).append(where)
+        return ["%s%s" % (t, " (%s)" % ", ".join(w) if any(w) else "") for t, w in texts.items()]
+
+    def skipped(self):
+        """{variant or cell: why it was skipped}"""
+        found = {}
         for c in self.left_out:
             if c.attrs.get("state") == "skipped":
                 why = str(c.attrs.get("error", "")).split(", see ")[0]
-                skipped.setdefault(c.axes.get("variant", c.attrs.get("label", "?")), why)
-        return ["%s%s" % (t, " (%s)" % ", ".join(w) if any(w) else "") for t, w in texts.items()] + [
-            "skipped: %s (%s)" % item for item in skipped.items()] + self.unseen()
+                found.setdefault(c.axes.get("variant", c.attrs.get("label", "?")), why)
+        return found
+
+    def notes(self):
+        """What the footer sums up, one by one: the list in the Markdown file next to the figure."""
+        return self.same_systems() + ["skipped: %s (%s)" % item for item in self.skipped().items()] + self.unseen() + (
+            self.distrust())
+
+    def remarks(self):
+        """The same in a footer: what was skipped by its reasons."""
+        skipped = self.skipped()
+        texts = ["skipped: %s (%s)" % item for item in skipped.items()]
+        if len(texts) > 2:
+            (n, why), *more = alike(skipped.values())
+            texts = ["%d cells skipped: %s" % (len(skipped), textwrap.shorten(why, 100, placeholder=" ..."))]
+            if more:
+                texts[0] += " (%d) and %d other reason%s" % (n, len(more), "s" * (len(more) > 1))
+        return self.same_systems() + texts + self.unseen() + self.distrust()
 
     def unseen(self):
         """What the A/A could not have told apart, in words."""
         seen = [100 * h.detectable for h in self.headlines.values() if np.isfinite(h.detectable)]
-        limits = unique("%.2g %%" % v for v in (min(seen), max(seen))) if seen else []
+        limits = unique("%s %%" % plain_digits(v) for v in (min(seen), max(seen))) if seen else []
         name = " of " + self.job["aa"] if self.again else ""
         return ["A/A%s: differences below %s cannot be seen" % (name, " to ".join(limits))] if seen else []
 
@@ -392,9 +413,10 @@ class Result:
             texts.append(text)
         return texts
 
-    def footer(self, width):
-        """Where it was measured, what its evidence is and what speaks against it, in lines of
-        at most `width` characters; stands on every figure."""
+    def footer(self, width, full):
+        """Where it was measured, what its evidence is and what speaks against it, in at most
+        FOOTER_LINES lines of at most `width` characters; stands on every figure. full: where the whole
+        list is, if it does not fit."""
         commit = str(self.attrs.get("commit", "unknown"))[:10]
         dirty = " + local changes" if self.attrs.get("dirty") else ""
         evidence = self.evidence_read()
@@ -402,13 +424,37 @@ class Result:
             evidence += " (smoke run)"
         facts = [evidence, self.machine(), self.attrs.get("isa", ""),
                  "commit " + commit + dirty, self.attrs.get("utc", "")[:10]]
-        return "\n".join(lines(filter(None, facts), width) + lines(self.remarks(), width) +
-                         lines(self.distrust(), width))
+        drawn = lines(filter(None, facts), width) + lines(self.remarks(), width)
+        if len(drawn) > FOOTER_LINES:
+            end = " ... (all: %s)" % full
+            drawn[FOOTER_LINES - 1:] = [drawn[FOOTER_LINES - 1][:width - len(end)].rsplit(" ", 1)[0] + end]
+        return "\n".join(drawn)
 
 
 # Warnings of the harness that a figure repeats.
 DISTRUST = ["noisy_machine", "steal", "throttled", "unsteady_plan", "overloaded", "saturated",
             "search_at_limit", "search_unfinished", "dataset_stand_in", "bound_exceeded"]
+
+
+NUMBER = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?)(?![\w.-])")  # not that in a name such as llama-2
+
+
+def alike(texts):
+    """[(how many, text)], most frequent first: texts that differ in numbers only are one, with the least
+    and the greatest of these."""
+    found = {}
+    for t in texts:
+        found.setdefault(tuple(NUMBER.split(t)[::2]), []).append(NUMBER.findall(t))
+    out = []
+    for words, numbers in found.items():
+        ends = [unique(f(column, key=float) for f in (min, max)) for column in zip(*numbers)]
+        out.append((len(numbers), "".join(w + " to ".join(e) for w, e in zip(words, ends + [[]]))))
+    return sorted(out, key=lambda x: -x[0])
+
+
+def plain_digits(v):
+    """Two digits, never an exponent."""
+    return "%.2g" % v if v < 99.5 else "%.0f" % v
 
 
 def some(words, most=4):

@@ -33,7 +33,7 @@ def by_model(ax, cells, metric, title):
 def speedups(stem, metric, title, where=(("Sec. V-D", "generation"), ("Sec. V-C", None))):
     """Decode, and a prompt with Table I's rate of the accelerator and with a bound of it."""
     result = read.latest(stem)
-    fig, axes = style.rows(1, 1, 1)
+    fig, axes = style.rows(1, 2)
     named = "speed-up over Fiddler and llama.cpp"
     rates = study.settings(result.cells, "accel_tmacs") or [0]
     n_prompt = max(study.settings(result.cells, "n_tok"), default=1024)
@@ -44,6 +44,7 @@ def speedups(stem, metric, title, where=(("Sec. V-D", "generation"), ("Sec. V-C"
                  "Prompt of %d tokens, accelerator %s" % (
                      n_prompt, "at Table I's rate" if rate == 0 else "of at most %g TMAC/s" % rate))
         band(ax, where[1][0], named, "prompt phase")
+        ax.set_yscale("log")
     for ax in axes:
         style.legend_below(ax)
     style.save(fig, result, stem, title)

@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.ticker import FuncFormatter  # noqa: E402
 
-from lib import page  # noqa: E402
+from lib import lint, page  # noqa: E402
 from lib.page import GREY, NA, SMALL  # noqa: E402, F401
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -43,6 +43,8 @@ plt.rcParams.update({
     "svg.hashsalt": "sandwich",
     "figure.dpi": 200,
 })
+LINT = None  # a file that gets what cannot be read in a figure
+MARKDOWN = {}  # {stem: what is written so far}
 FORMATS = (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None}),
            ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}))
 
@@ -62,11 +64,32 @@ def panels(n, columns=None):
     return rows(*[min(columns, n - i) for i in range(0, n, columns)])
 
 
-def save(fig, result, stem, title):
-    """Title above, provenance below; SVG, PNG and PDF into paper-figs/out, or argv[2]."""
+def folder():
+    """Where figures and tables go: argv[2] or paper-figs/out."""
     out = sys.argv[2] if len(sys.argv) > 2 else OUT
     os.makedirs(out, exist_ok=True)
-    page.arrange(fig, title, result.footer, result.why_missing())
+    return out
+
+
+def write_markdown(stem, **part):
+    """<stem>.md next to the picture: its table, and below it the notes that its footer sums up."""
+    parts = MARKDOWN.setdefault(stem, {"table": "", "notes": ""})
+    parts.update(part)
+    path = os.path.join(folder(), stem + ".md")
+    with open(path, "w") as f:
+        f.write("\n".join(filter(None, parts.values())))
+    print(os.path.relpath(path))
+
+
+def save(fig, result, stem, title):
+    """Title above, provenance below; as SVG, PNG and PDF."""
+    out = folder()
+    page.arrange(fig, title, lambda width: result.footer(width, stem + ".md"), result.why_missing())
+    if result.notes():
+        write_markdown(stem, notes="".join("- %s\n" % " ".join(n.split()) for n in result.notes()))
+    if LINT:
+        with open(LINT, "a") as f:
+            f.writelines("%s: %s\n" % (stem, fault) for fault in lint.faults(fig))
     for ext, metadata in FORMATS:
         path = os.path.join(out, "%s.%s" % (stem, ext))
         fig.savefig(path, metadata=metadata)
@@ -128,17 +151,24 @@ def na(ax, why=None):
     page.missing(ax, why)
 
 
-def bar(ax, x, value, text, top=(), **kw):
-    """One bar with its text above (above what else stands there: `top`); a missing value is an
-    n/a at the foot, not a bar."""
+def bar(ax, x, value, text, top=(), limit=math.inf, **kw):
+    """One bar with its text above (above what else stands there: `top`), below a negative one; a
+    missing value is an n/a at the foot, not a bar. One that is higher than `limit` ends there, broken."""
     if math.isnan(value):
         ax.text(x, 0, NA, ha="center", va="bottom", fontsize=SMALL, color=GREY,
                 transform=ax.get_xaxis_transform())
         return
-    ax.bar(x, value, **kw)
+    height = min(value, limit)
+    ax.bar(x, height, **kw)
+    if value > limit:
+        half = 0.55 * kw.get("width", 0.8)
+        for y in 0.84, 0.88:
+            ax.plot([x - half, x + half], [(y - 0.02) * limit, (y + 0.02) * limit], color="white", lw=1.6)
+    down, ends = value < 0, [height] + [t for t in top if not math.isnan(t)]
     page.value(ax, ax.annotate(
-        text, (x, max([value] + [t for t in top if not math.isnan(t)])), xytext=(0, 5 if len(top) else 2),
-        textcoords="offset points", ha="center", va="bottom", fontsize=SMALL))
+        text, (x, min(ends) if down else max(ends)),
+        xytext=(0, -2 if down else 5 if len(top) else 2), textcoords="offset points", ha="center",
+        va="top" if down else "bottom", fontsize=SMALL))
 
 
 def percent(share):

@@ -3,7 +3,6 @@ numbers are aligned at the right."""
 
 import os
 import re
-import sys
 import textwrap
 
 from matplotlib.font_manager import FontProperties
@@ -55,13 +54,11 @@ def as_latex(header, rows):
 
 def write(stem, header, rows):
     """The numbers that the picture shows."""
-    out = sys.argv[2] if len(sys.argv) > 2 else style.OUT
-    os.makedirs(out, exist_ok=True)
-    for ext, text in ("md", as_markdown(header, rows)), ("tex", as_latex(header, rows)):
-        path = os.path.join(out, "%s.%s" % (stem, ext))
-        with open(path, "w") as f:
-            f.write(text)
-        print(os.path.relpath(path))
+    style.write_markdown(stem, table=as_markdown(header, rows))
+    path = os.path.join(style.folder(), stem + ".tex")
+    with open(path, "w") as f:
+        f.write(as_latex(header, rows))
+    print(os.path.relpath(path))
 
 
 def draw(ax, header, rows, wide=page.INNER):

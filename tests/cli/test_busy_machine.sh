@@ -36,7 +36,7 @@ assert len(found) == 1 and found[0]["observed"] > found[0]["threshold"] == 0.1, 
 assert cell["counters"]["other_cpu_ns"] > 0, cell["counters"]' "$h5"
     PYTHONPATH=paper-figs "$python" -c 'import sys
 from lib import read
-print(read.Result(sys.argv[1]).footer(60))' "$h5" >"$dir/footer" 2>"$dir/log"
+print(read.Result(sys.argv[1]).footer(120, "a list"))' "$h5" >"$dir/footer" 2>"$dir/log"
     check "the footer repeats it" \
         grep -q 'noisy_machine in 1 of 1 cells ([0-9.]*, threshold 0.1)' "$dir/footer"
     check "the footer names the processor, not the host" grep -q '[0-9] CPU' "$dir/footer"

@@ -17,9 +17,9 @@ log = os.path.join(folder, "log")
 failed = 0
 
 
-def run(script, *words, formats=draw.FORMATS):
-    """Its exit status; what it prints is in log."""
-    return os.waitstatus_to_exitcode(os.waitpid(draw.start(script, words, log, formats), 0)[1])
+def run(script, *words, formats=draw.FORMATS, lint=None):
+    """Its exit status; what it prints is in log, what cannot be read in its figure in lint."""
+    return os.waitstatus_to_exitcode(os.waitpid(draw.start(script, words, log, formats, lint), 0)[1])
 
 
 def path(kind, stem, ending):
@@ -58,18 +58,19 @@ def same(a, b):
 def draw_both(stem):
     """With all numbers and with none. Whether files of both are there."""
     there = True
-    for kind, formats in ("", ("svg", "png", "pdf")), ("missing", ("svg", "png")):
+    for kind, formats in ("", ("svg", "png", "pdf")), ("missing", ("svg",)):
         what = stem + (" with every number missing" if kind else "")
-        h5 = os.path.join(folder, stem + kind + ".h5")
-        layout = run("tests/figs/make_result.py", h5, stem, *[kind][:bool(kind)])
-        if layout == 0:
-            layout = run("tests/figs/check_layout.py", "paper-figs/%s.py" % stem, h5, os.path.join(folder, "a" + kind),
-                         formats=formats)
-        drawn = layout in (0, 3) and has_files("a" + kind, stem, formats)
+        h5, lint = (os.path.join(folder, stem + kind + end) for end in (".h5", ".faults"))
+        drawn = (run("tests/figs/make_result.py", h5, stem, *[kind][:bool(kind)]) == 0 and
+                 run("paper-figs/%s.py" % stem, h5, os.path.join(folder, "a" + kind), formats=formats, lint=lint) == 0 and
+                 has_files("a" + kind, stem, formats))
         check(drawn, what + " is drawn")
         there = there and drawn
         if drawn:
-            check(layout == 0 and (kind or printable(path("a", stem, ".pdf"))), what + " can be read on a printed page")
+            with open(lint) as f:
+                faults = f.read()
+            check(not faults and (kind or printable(path("a", stem, ".pdf"))), what + " can be read on a printed page",
+                  faults)
     return there
 
 

@@ -58,30 +58,75 @@ draw() { # result, folder, script
 "$python" tests/figs/draw_all.py "$dir" "$n" $stems >"$dir/tap" 2>&1 || failed=1
 cat "$dir/tap"
 n=$(grep -c '^ok \|^not ok ' "$dir/tap" | awk -v n="$n" '{ print n + $1 }')
-# The check of the layout reports each of its faults.
+# The lint of figures reports each fault, and what is none is not reported.
 cat >"$dir/bad.py" <<'PY'
 import sys
-from lib import style
-fig = style.plt.figure(figsize=(7.5, 3))
-ax, empty = fig.subplots(1, 2)
+sys.path.insert(0, "paper-figs")
+from lib import lint, style
+fig = style.plt.figure(figsize=(7.5, 11))
+ax, empty, bars, good = fig.subplots(2, 2).flat
 ax.plot([1, 2], [3, 4], label="line")
 ax.text(1, 3, "one text")
 ax.text(1, 3, "another text")
 ax.text(1.5, 3.9, "turned", rotation=30, fontsize=5)
 fig.text(0.95, 0.5, "too far to the right")
+fig.text(0, 0, "1\n2\n3\n4\n5")
 ax.text(1.5, 3.5, "13407971 ns")
 ax.legend(loc="center")
-fig.savefig(sys.argv[2] + "/bad.png")
+bars.bar([0, 1], [2, 9])
+bars.set(title="Bars", ylim=(0, 3), ylabel="s")
+bars.text(0, 1, "inside", ha="center")
+bars.set_xticks([0, 1], ["a very very long name " * 3, "short"], rotation=60)
+style.bar(good, 0, 2, "above")
+style.bar(good, 1, 300, "broken", limit=3)
+style.bar(good, 2, -1, "below")
+good.set(title="Good", ylim=(-2, 4), ylabel="s", xlabel="n")
+print("\n".join(lint.faults(fig)))
 PY
-"$python" tests/figs/check_layout.py "$dir/bad.py" none "$dir" >"$dir/log" 2>&1
-if [ $? = 3 ] && (for words in 'the page is 7.5 inches wide' '"one text" overlaps "another text"' \
+"$python" "$dir/bad.py" >"$dir/log" 2>&1
+if (for words in 'the page is 7.5 inches wide' 'the page is 11.0 inches high' '"one text" overlaps "another text"' \
     '"too far to the right" leaves the page' '"turned" has 5 points' '"13407971 ns" has seven digits' \
+    '"1 2 3 4 5" .* has 5 lines, more than 4' 'a bar leaves the axis Bars' '"inside" is on a bar of Bars' \
+    'very long name" at an angle is higher' \
     'the axis with .* has no label' 'without a title shows nothing' 'legend with "line" is on data'; do
     grep -q "$words" "$dir/log" || exit 1
-done) && ! grep -q '"turned" overlaps' "$dir/log"; then
+done) && ! grep -q '"turned" overlaps\|Good\|"above"\|"broken"\|"below"' "$dir/log"; then
     ok "faults of a layout are reported"
 else
     not_ok "faults of a layout are reported"
+fi
+# Regression: footers had up to 109 lines, one for each cell that was skipped.
+"$python" -c '
+import sys
+sys.path.insert(0, "paper-figs")
+from lib import read
+class Cell:
+    axes = {}
+    def __init__(self, n, why):
+        self.attrs = {"state": "skipped", "label": "n=%d" % n, "error": why}
+result = read.Result.__new__(read.Result)
+result.cells, result.trials, result.again, result.headlines, result.job, result.evidence = [], [], [], {}, {}, "measured"
+result.attrs = {"cpu_model": "a processor", "n_cpus": 2}
+result.left_out = [Cell(n, "%d ranks need as many cores, here are 2" % (4 + n % 3)) for n in range(54)]
+print(result.footer(120, "fig.md"))
+result.left_out += [Cell(n, "llama-2-%db has no experts" % n) for n in range(60, 70)]
+print(result.footer(120, "fig.md"))
+print(*result.notes(), sep="\n")
+print("lines", result.footer(24, "fig.md").count("\n"))
+' >"$dir/log" 2>&1
+if grep -q '^54 cells skipped: 4 to 6 ranks need as many cores, here are 2$' "$dir/log" &&
+    grep -q '^64 cells skipped: 4 to 6 ranks .* (54) and 10 other reasons$' "$dir/log" &&
+    [ "$(grep -c '^skipped: n=' "$dir/log")" = 64 ] && grep -q '^lines 3$' "$dir/log"; then
+    ok "a footer sums up what was skipped, in four lines"
+else
+    not_ok "a footer sums up what was skipped, in four lines"
+fi
+if grep -q -x -- '- skipped: llama.cpp (llama-server: not found)' "$dir/a/fig11_throughput.md" &&
+    grep -q '^| --' "$dir/a/fig11_throughput.md"; then
+    ok "the list is in the Markdown file, below its table"
+else
+    cp "$dir/a/fig11_throughput.md" "$dir/log"
+    not_ok "the list is in the Markdown file, below its table"
 fi
 if "$python" tests/figs/check_tables.py >"$dir/log" 2>&1; then
     ok "tables show any text, in Markdown and in LaTeX"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Figures from the published records are those whose hashes come with them, byte for byte; `make docs`
-# renews the hashes. What `make figures` counts, and what it does with one that fails.
+# renews the hashes. Each passes paper-figs/lib/lint.py. What `make figures` counts, and what it does with one that fails.
 # Regression: the first figure that failed ended make figures, and each loaded matplotlib again.
 set -u
 . tests/support/tap.sh
@@ -20,9 +20,12 @@ drawn_by() { sed -n 's/^# \(matplotlib .*\)/\1/p' "$1"; }
 if [ "$(drawn_by "$dir/hashes")" = "$(drawn_by $hashes)" ]; then
     check "they are the same bytes; after a record was published, make docs renews the hashes" \
         diff $hashes "$dir/hashes"
+    check "each can be read: no text on text or bars, no bar cut off, at most four lines of footer" \
+        sh -c 'cat "$1" && [ ! -s "$1" ]' sh "$dir/out/faults"
     check "those that documents show are among them" sh tests/support/gallery.sh "$dir/out" --check
 else
     skip "those that documents show" "drawn by another version, see below"
+    skip "each can be read" "drawn by another version, see below"
     skip "they are the same bytes" "here is $(drawn_by "$dir/hashes"), the hashes are of $(drawn_by $hashes)"
 fi
 # With any version: each names the commit and the day of its record.

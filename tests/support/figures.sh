@@ -6,7 +6,8 @@ set -eu
 python=${PYTHON:-/usr/bin/python3}
 mkdir -p "$1"
 rm -f "$1"/*.svg
-FIGURES=$1 RESULTS=none "$python" paper-figs/lib/draw.py --formats svg >"$1/log" 2>&1 || {
+: >"$1/faults" # what cannot be read in them, by paper-figs/lib/lint.py
+FIGURES=$1 RESULTS=none "$python" paper-figs/lib/draw.py --formats svg --lint "$1/faults" >"$1/log" 2>&1 || {
     cat "$1/log" >&2
     exit 1
 }
