@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -18,7 +19,8 @@
 #define BYTES_PER_BYTE  64
 #define CPU_S           4
 #define SHORT_TEXT      4096
-#define WALL_S          30 /* it may wait for a pipe that a damaged file names */
+#define WAIT_S          30 /* it may wait for a pipe that a damaged file names */
+#define IDLE_S          0.001
 #define BYTES_PER_CPU_S ((size_t)1 << 20)
 
 static FILE *to_parent; /* in the child; an error is a NUL and its message */
@@ -68,6 +70,24 @@ static size_t address_space(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* A child that has computed since the last call goes on: a busy machine is no limit. One that has
+ * not waits for something that never comes. */
+static void end_if_idle(int alarmed)
+{
+    static double before;
+    struct timespec t;
+    double now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    now = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    if (now - before < IDLE_S) {
+        signal(alarmed, SIG_DFL);
+        raise(alarmed);
+    }
+    before = now;
+    alarm(WAIT_S);
+}
+
 static void confine(size_t foreign_bytes, size_t memory_bytes)
 {
     size_t now = address_space(), fixed = memory_bytes ? memory_bytes : MEMORY_BYTES;
@@ -77,7 +97,8 @@ static void confine(size_t foreign_bytes, size_t memory_bytes)
         dup2(null, STDERR_FILENO); /* "free(): invalid pointer" and the like */
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, CPU_S + foreign_bytes / BYTES_PER_CPU_S);
-    alarm((unsigned)(WALL_S + foreign_bytes / BYTES_PER_CPU_S));
+    signal(SIGALRM, end_if_idle);
+    alarm(WAIT_S);
     if (now)
         limit(RLIMIT_AS, now + fixed + BYTES_PER_BYTE * foreign_bytes);
 }

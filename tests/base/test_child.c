@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/child.h"
@@ -106,6 +107,21 @@ static int spin(void *ctx, FILE *out)
     return OK;
 }
 
+/* The alarm comes three times, with or without work in between. */
+static int is_alarmed(void *ctx, FILE *out)
+{
+    const bool *works = ctx;
+
+    for (int i = 0; i < 3; i++) {
+        for (clock_t begin = clock();
+             (i == 0 || *works) && clock() < begin + CLOCKS_PER_SEC / 50;)
+            ;
+        raise(SIGALRM);
+    }
+    fputs("all", out);
+    return OK;
+}
+
 static int eat(void *ctx, FILE *out)
 {
     (void)ctx;
@@ -165,6 +181,19 @@ TEST(foreign_input_has_limits)
     assert_err(run(talk, NULL, 9, &text, &n), ERR_FORMAT, "FILE: more than");
     assert_err(run(eat, NULL, 9, &text, &n), ERR_NOMEM, "no more than");
     assert_err(run(spin, NULL, 9, &text, &n), ERR_FORMAT, "ended with \"");
+}
+
+/* Regression: on a busy machine a sound record was called faulty, since it had taken 30 s. */
+TEST(a_child_that_computes_may_take_long)
+{
+    static bool works = true, waits = false;
+    char *text;
+    size_t n;
+
+    assert_ok(run(is_alarmed, &works, 9, &text, &n));
+    assert_string_equal(text, "all");
+    mem_free(text);
+    assert_err(run(is_alarmed, &waits, 9, &text, &n), ERR_FORMAT, "Alarm clock");
 }
 
 TEST(memory_fails)
