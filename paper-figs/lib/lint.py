@@ -141,7 +141,8 @@ def of_axes(fig, texts):
 def bars_of(ax):
     """Rectangles in the units of data."""
     return [p for p in ax.patches if isinstance(p, Rectangle) and p.get_visible() and
-            p.get_transform().contains_branch(ax.transData) and p.get_width() and p.get_height()]
+            p.get_transform().contains_branch(ax.transData) and p.get_width() and p.get_height() and
+            np.isfinite(p.get_bbox().get_points()).all()]
 
 
 def cut_off(bar, ax):

@@ -137,7 +137,7 @@ def share_legends(fig, axes):
     """A key that several axes have, and of which none has the label or the look for another, stands once,
     at the foot of the figure."""
     keys = {ax: [(label, look(h)) for h, label in zip(*LEGENDS[ax])] for ax in axes if ax in LEGENDS}
-    every = list(itertools.chain(*keys.values()))
+    every = list(itertools.chain(*map(set, keys.values())))
     common = {key for key in every if every.count(key) > 1 and
               len({k for k in every if k[0] == key[0] or k[1] == key[1]}) == 1}
     if fig in LEGENDS or not common:
@@ -175,6 +175,7 @@ def explain(ax, why):
     """An axis without data says so, and shows no scale."""
     for text in [t for t in ax.texts if t.get_text() == NA]:
         text.remove()
+    VALUES.pop(ax, None)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(NullLocator())
         axis.set_minor_locator(NullLocator())
@@ -291,7 +292,7 @@ def common_start(words):
 def thin_missing(ax):
     """One n/a for bars next to each other that have none."""
     last = None
-    for t in [t for t in ax.texts if t.get_text() == NA]:
+    for t in sorted((t for t in ax.texts if t.get_text() == NA), key=lambda t: t.get_position()[0]):
         t.set_visible(True)
         t.set_visible(last is None or not touch([last, t]))
         last = t if t.get_visible() else last
