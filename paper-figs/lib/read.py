@@ -248,6 +248,31 @@ def why(cells, *metrics):
     return max(unique(given), key=given.count, default="")
 
 
+class Repeats(Cell):
+    """A cell of a study that ran several times: the first one's, and each number is their median."""
+
+    def __init__(self, cells):
+        self.__dict__.update(cells[0].__dict__)
+        self.cells = cells
+        self.warnings = sum((c.warnings for c in cells), [])
+
+    def value(self, name):
+        self.read.add(name)
+        return median(self.cells, name)
+
+    def interval(self, name):
+        """None: that of the first is not theirs."""
+        self.read.add(name)
+
+
+def of_repeats(cells):
+    """One cell for those that differ by their repeat alone."""
+    same = {}
+    for c in cells:
+        same.setdefault(json.dumps(c.axes, sort_keys=True), []).append(c)
+    return [Repeats(of) if len(of) > 1 else of[0] for of in same.values()]
+
+
 class Headline:
     """A number that stands for the experiment; a ratio has its interval, lo to hi, and the smallest
     difference that its A/A could have seen, as a share."""
@@ -303,6 +328,8 @@ class Result:
         # the variant that ran a second time, which shows the noise and is no system of its own
         self.again = [c for c in done if c.axes.get("variant") == "%s'" % self.job.get("aa")]
         self.cells = [c for c in done if c not in self.again]
+        if "study" in self.job:  # which has no requests to put together
+            self.cells = of_repeats(self.cells)
 
     def ratios(self, name):
         """The headlines "NAME case=C variant=V", as [("case=C variant=V", Headline)]."""
