@@ -2,7 +2,7 @@
 
 import os
 
-from lib import read, reference, study, style
+from lib import page, read, reference, study, style
 
 STEM = "tab01_ablation"
 # The paper's first row is vLLM, ours is this engine with one plan; rank_shifted is ours alone.
@@ -48,9 +48,11 @@ def panel(ax, c):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(max(1, len(result.cells)), columns=2)
+fig, axes = style.panels(max(1, len(result.cells)), columns=1)
 for ax, c in zip(axes, result.cells):
     panel(ax, c)
+    if len(result.cells) > 6:
+        page.height(ax, 0.42)
 style.save(fig, result, STEM, "One optimization after the other; dots: rounds (Sandwich Table 1)")
 HEADER = ["cell", "values"] + [text for _, text, _ in STEPS] + [
     "prefill ranks x threads", "decode ranks x threads", "plan s", "tuning s"]
