@@ -70,8 +70,8 @@ static size_t address_space(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A child that has computed since the last call goes on: a busy machine is no limit. One that has
- * not waits for something that never comes. */
+/* A child that has used CPU time since the last alarm goes on, however slow the machine is. One
+ * that has not waits for something that never comes. */
 static void end_if_idle(int alarmed)
 {
     static double before;

@@ -126,7 +126,7 @@ void job_free(struct job **j);
 /* The names of the experiments that come with the program, sorted: an array of texts, a new
  * reference, NULL on error. ERR_IO: their folder cannot be read. */
 MUST int job_names(json_t **out);
-/* ERR_NOTFOUND, and the nearest of these names: there is no experiment `name`. */
+/* The error for an experiment that does not exist: ERR_NOTFOUND, with the nearest name. */
 MUST int job_no_name(const char *name);
 
 /* Seconds that open-loop cells take by their own schedule; NaN when a cell is closed

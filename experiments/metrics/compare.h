@@ -12,7 +12,7 @@
  * One run on each side has the second only, which says nothing of what a restart changes.
  *
  * Where A and B served each request one right after the other (`paired`), the ratio is taken
- * request by request: moments apart, both meet the same machine. Requests 0 and 1, 2 and 3 ...
+ * request by request: both ran within moments of each other. Requests 0 and 1, 2 and 3 ...
  * ran as A B, B A, so that neither a drift nor the second turn favours one. The ratio is the median
  * over these pairs, which the edge of a wave does not move, and blocks of pairs, thus of time, are
  * drawn. This is for metrics that a request has on its own (metrics_is_of_request()).
