@@ -101,7 +101,14 @@ static bool was_disturbed(const json_t *warnings)
 }
 
 #define RETRIED_FREELY 3
-#define RETRIED_ONE_IN 10
+#define RETRIED_ONE_IN 4
+/* Neighbours come in waves of seconds: the waits are 0.5, 1, 2, 4, 4, ... seconds. */
+static void wait_for_quiet(int n_retries_in_turn)
+{
+    const int doubled = n_retries_in_turn < 4 ? n_retries_in_turn : 4;
+
+    clock_sleep_until_ns(clock_ns() + (UINT64_C(250000000) << doubled), 0);
+}
 
 bool run_retry(struct run_session *s)
 {
@@ -118,6 +125,7 @@ bool run_retry(struct run_session *s)
     s->n_retried++;
     log_info("something else used the machine: this is measured again");
     run_system_close(&s->system);
+    wait_for_quiet(s->n_retries_in_turn);
     return true;
 }
 

@@ -33,10 +33,10 @@ static const struct opt_row table[] = {
     OPT_ROW(
         INT, retries, "0",
         "Measure a cell, or a trial of a search, again, up to N times, if other programs "
-        "or virtual machines used the CPUs meanwhile. The last attempt counts, all are "
-        "in "
-        "the record. No more than 3 and a tenth of all are measured again, since a "
-        "machine that is never quiet stays so.",
+        "or virtual machines used the CPUs meanwhile. A wait of 0.5 to 4 s comes before "
+        "it. The last attempt counts, all are in the record. No more than 3 and a "
+        "quarter of all are measured again, since a machine that is never quiet stays "
+        "so.",
         .unit = "N", .min = 0, .max = 100),
     OPT_ROW(BOOL, draw, "false",
             "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
