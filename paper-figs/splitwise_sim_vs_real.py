@@ -9,7 +9,12 @@ WHAT = [("ttft", "TTFT"), ("tpot", "TPOT")]
 
 
 def part(cell):
-    return cell.setting("study.machines", None) or "load %g" % study.setting(cell, "load")
+    name = cell.setting("study.machines", None) or "load %g" % study.setting(cell, "load")
+    return name + (", paced" if is_paced(cell) else "")
+
+
+def is_paced(cell):
+    return cell.setting("study.steps", None) == "paced"
 
 
 def curves(ax, cells, key, name):
@@ -35,7 +40,7 @@ def ratios(ax, cells):
     for i, c in enumerate(cells):
         for k, (_, metric) in enumerate(rows):
             lo, hi = c.interval(metric) or (np.nan, np.nan)
-            y = k + 0.2 * (i - (len(cells) - 1) / 2)
+            y = k + (0.2 if len(cells) < 4 else 0.12) * (i - (len(cells) - 1) / 2)
             ax.plot([lo, hi], [y, y], color=style.COLORS[i], lw=1)
             ax.plot(c.value(metric), y, "o", ms=3.5, color=style.COLORS[i],
                     label=part(c) if k == 0 else None)
@@ -50,7 +55,7 @@ result = read.latest(STEM)
 cells = list(result.cells)
 fig, axes = style.rows(2, 1)
 for ax, (key, name) in zip(axes, WHAT):
-    curves(ax, cells, key, name)
+    curves(ax, [c for c in cells if not is_paced(c)], key, name)
 ratios(axes[2], cells)
 style.save(fig, result, STEM, "Machines in real time, and what the simulator says of them (Splitwise V-B)")
 METRICS = ["%s_%s_%s" % (k, q, m) for k, _ in WHAT for q in ("p50", "p90")

@@ -58,7 +58,7 @@ static enum MHD_Result send_body(struct http_exchange *x, int status, const char
     if (status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(r, "Allow", http_allowed(x));
+        MHD_add_response_header(r, "Allow", "GET, HEAD, POST");
     if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(r, "Retry-After", RETRY_AFTER_S);
     if (draining || x->bad)

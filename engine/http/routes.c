@@ -177,7 +177,6 @@ static enum MHD_Result refuse(struct http_exchange *x)
     case MHD_HTTP_NO_CONTENT:
         return http_respond(x, x->refused, NULL, &(struct text){0});
     case MHD_HTTP_BAD_REQUEST:
-    case MHD_HTTP_NOT_IMPLEMENTED:
         snprintf(message, sizeof(message), "request: %s", x->bad);
         break;
     case MHD_HTTP_MISDIRECTED_REQUEST:
@@ -233,7 +232,7 @@ static enum MHD_Result begin(struct http_exchange *x, const char *url, const cha
 
     http_phase_set(x, HTTP_BODY);
     if (x->bad) { /* where its body ends is not known */
-        x->refused = x->bad_status;
+        x->refused = MHD_HTTP_BAD_REQUEST;
         return refuse(x);
     }
     x->refused = check_head(x, url, method);
@@ -241,11 +240,6 @@ static enum MHD_Result begin(struct http_exchange *x, const char *url, const cha
         return MHD_YES;
     x->refused = x->refused ? x->refused : MHD_HTTP_CONTENT_TOO_LARGE;
     return refuse(x);
-}
-
-const char *http_allowed(const struct http_exchange *x)
-{
-    return x->route && x->route->post ? "POST" : "GET, HEAD";
 }
 
 enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char *url,
@@ -260,15 +254,12 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
         x = *exchange = new_exchange(arg, c);
         if (!x)
             return MHD_NO;
-        x->bad = http_frame_check(c, url, target, method, version, &x->bad_status);
+        x->bad = http_frame_check(c, url, target, method, version);
         return begin(x, url, method);
     }
     if (*n_body > 0) {
-        if (!x->refused && *n_body > (size_t)x->h->o->max_body_bytes - x->body.n) {
-            x->refused =
-                MHD_HTTP_CONTENT_TOO_LARGE; /* chunked: no answer can be sent now */
-            text_fini(&x->body);
-        }
+        if (*n_body > (size_t)x->h->o->max_body_bytes - x->body.n)
+            return MHD_NO; /* chunked, so its length was unknown: no answer can be sent now */
         if (!x->refused)
             text_put(&x->body, body, *n_body);
         *n_body = 0;

@@ -42,10 +42,10 @@ struct http_exchange {
     struct MHD_Connection *connection;
     struct http_conn *conn;
     int refused;     /* a status: known from the header, sent after the body */
-    const char *bad; /* what is wrong with its framing */
-    int bad_status;  /* with it */
+    const char *bad; /* with status 400: what is wrong with its framing */
     char param[40];
     struct text body;
+    bool too_large;
     const char *path;               /* libmicrohttpd's */
     const struct http_route *route; /* NULL: none */
     enum http_api api;              /* where it generates */
@@ -98,9 +98,6 @@ void http_on_completed(void *h, struct MHD_Connection *c, void **exchange,
                        enum MHD_RequestTerminationCode how);
 void http_on_connection(void *h, struct MHD_Connection *c, void **conn,
                         enum MHD_ConnectionNotificationCode how);
-
-/* The methods that the path of a request takes, as the header Allow has them. */
-const char *http_allowed(const struct http_exchange *x);
 
 /* ---- prepare.c ---- */
 

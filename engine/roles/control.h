@@ -69,7 +69,8 @@ void roles_text_clean(char *text);
  * machines, mixed ones. */
 struct roles_setup {
     struct roles_spec spec;
-    struct roles_opts o; /* lent */
+    struct roles_opts o;           /* lent */
+    const struct serve_pace *pace; /* of machines that the front starts; NULL: none */
     const struct cluster_transport *transport;
     int n; /* machines */
     enum cluster_pool home[ROLES_MACHINES_ALL];

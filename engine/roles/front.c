@@ -655,13 +655,21 @@ static int open_front(struct roles_front *f, const struct roles_opts *o)
 int roles_open(struct serve **out, const struct serve_opts *engine,
                const struct roles_opts *o)
 {
+    return roles_open_paced(out, engine, o, NULL);
+}
+
+int roles_open_paced(struct serve **out, const struct serve_opts *engine,
+                     const struct roles_opts *o, const struct serve_pace *pace)
+{
     char why[ROLES_TEXT_BYTES];
     struct roles_front *f;
     int rc = new_front(&f, engine, o);
 
     *out = NULL;
-    if (rc == OK)
+    if (rc == OK) {
+        f->u.pace = pace;
         rc = open_front(f, o);
+    }
     if (rc == OK) {
         *out = &f->api;
         return OK;

@@ -834,7 +834,7 @@ int roles_machine(const struct roles_setup *u, int machine, int fd)
     rc = thread_mutex_init(&m.lock);
     if (rc == OK)
         rc = serve_open_with(&m.s, &u->spec.engine[u->home[machine]],
-                             &(struct serve_how){.kv_mapped = true});
+                             &(struct serve_how){.kv_mapped = true, .pace = u->pace});
     if (rc == OK)
         rc = work(&m);
     if (rc != OK)

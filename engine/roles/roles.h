@@ -49,6 +49,10 @@ extern const struct opt_row roles_opt_table[];
  * ERR_ARG, ERR_NOTFOUND: an option is wrong. ERR_STATE: a machine could not start; it says why. */
 MUST int roles_open(struct serve **out, const struct serve_opts *engine,
                     const struct roles_opts *o);
+/* The same, with machines whose steps take a given time (serve/serve.h). `pace` is lent until it is
+ * closed. */
+MUST int roles_open_paced(struct serve **out, const struct serve_opts *engine,
+                          const struct roles_opts *o, const struct serve_pace *pace);
 
 /* Whether this process is to be a machine: by its role, or by its rank under mpirun. */
 bool roles_is_machine(const struct roles_opts *o);

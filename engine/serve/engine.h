@@ -130,6 +130,7 @@ struct serve_engine {
         sums[SERVE_N_PHASES]; /* of the choice of an all-reduce; n = 0: none */
     struct kv_pool *pool;
     const struct serve_offload *offload; /* lent; NULL: none */
+    const struct serve_pace *pace;       /* lent; NULL: none */
     bool kv_mapped;                      /* another process can map it */
     int64_t kv_token_bytes;
     struct serve_lengths lengths;

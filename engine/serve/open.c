@@ -426,6 +426,7 @@ static int open_engine(struct serve_engine *s, const struct serve_opts *o,
     s->load_mark_ns = clock_ns();
     s->kv_mapped = how->kv_mapped;
     s->offload = how->offload;
+    s->pace = how->pace;
     TRY(sched_policy_find(o->policy ? o->policy : "fcfs", &s->policy));
     TRY(open_steps(s, how));
     TRY(serve_requests_open(s));

@@ -7,6 +7,8 @@
 #include "serve/draft.h"
 #include "serve/handoff.h"
 
+#define PACE_SPIN_NS 50000 /* of a step's end: sleep alone wakes up too late */
+
 static void end_canceled(struct serve_engine *s)
 {
     bool any = false;
@@ -249,6 +251,10 @@ static int compute(struct serve_engine *s, int n_chunks, enum serve_phase as)
     rc = model_forward(phase, s->chunks, n_chunks, s->logits);
     if (rc != OK)
         return rc;
+    if (s->pace)
+        clock_sleep_until_ns(
+            t0 + (uint64_t)s->pace->step_ns(s->pace->ctx, s->chunks, n_chunks),
+            PACE_SPIN_NS);
     t1 = clock_ns();
     count_forward(s, phase, t, t1 - t0, model_wait_ns(s->model) - wait0);
     add_totals(s, as, s->chunks, n_chunks);

@@ -203,9 +203,17 @@ struct serve_offload {
                      int n_phases);
     void (*close)(void *ctx); /* before they are closed; also after an error of open */
 };
+/* Steps of a machine whose speed is known: the engine computes, and sleeps until the step has taken
+ * step_ns() of its chunks (model/cost.h). Called by the stepping thread. */
+struct model_chunk;
+struct serve_pace {
+    void *ctx;
+    int64_t (*step_ns)(void *ctx, const struct model_chunk *chunks, int n_chunks);
+};
 struct serve_how {
     bool kv_mapped; /* keys and values in memory that another process can map */
     const struct serve_offload *offload; /* lent until serve_close() */
+    const struct serve_pace *pace;       /* the same; NULL: steps take what they take */
     /* No sequence will have more tokens, so that with max_tok 0 none gets memory for more, which
      * takes time to reserve. */
     int64_t need_tok;

@@ -15,6 +15,7 @@
 #include "experiments/study/support/pair_steps.h"
 #include "experiments/study/support/roles_run.h"
 #include "experiments/study/support/step_times.h"
+#include "model/cost.h"
 
 #define POINTS_MAX 64
 #define SEEDS_MAX  32
@@ -30,6 +31,13 @@
       "one: an engine in this process; two: a prompt and a token machine as processes, " \
       "with one memory for keys and values; two+transfer: those, which send them.",      \
       .values = "one|two|two+transfer")                                                  \
+    X(ENUM, steps, "engine",                                                             \
+      "engine: steps of the model, profiled before. paced: a step of a prompt takes 2 "  \
+      "ms and 0.5 ms a token, one of a batch of tokens 8 ms and 0.2 ms a sequence, so "  \
+      "that an error is that of queue, scheduler or hand-over.",                         \
+      .values = "engine|paced")                                                          \
+    X(STR, paced_model, NULL, "Steps paced: a model whose own steps take less.",         \
+      .unit = "FILE")                                                                    \
     X(STR, transport, "shm", "two+transfer: how keys and values move.", .unit = "NAME")  \
     X(STR, fit, "sharegpt", "Lengths of the requests: a fit of a data set.",             \
       .unit = "NAME")                                                                    \
@@ -68,6 +76,8 @@
     RESULTS_OF(X, tpot_p90, "90th percentile of the time per later token")               \
     X(worst_error, "%", LOWER, "the largest of the four |ratio - 1|")                    \
     X(worst_queue_error, "%", LOWER, "the largest of the four |queue ratio - 1|")        \
+    X(between_error, "%", LOWER,                                                         \
+      "the largest difference of two machines' queue ratios, of all that ran before")    \
     X(prompt_in_place, "x", 0, "time of prompt steps in the real run / alone before it") \
     X(token_in_place, "x", 0, "time of token steps in the real run / alone before it")   \
     X(slow_prompt_by_token, "x", LOWER, "time of a prompt next to token steps / alone")  \
@@ -79,13 +89,8 @@
 
 FRAME_TYPES;
 
-enum { ONE, TWO, TWO_TRANSFER }; /* machines */
-
-struct calibration {
-    bool measured;
-    struct cluster_perf perf;
-    struct cluster_contention contention;
-};
+enum { ONE, TWO, TWO_TRANSFER, N_MACHINES }; /* machines */
+enum { ENGINE, PACED, N_STEPS };             /* steps */
 
 enum { TTFT, TPOT, N_LATENCIES, N_SHOWN = 4 };
 static const char *const latency_names[] = {"ttft", "tpot"};
@@ -95,9 +100,24 @@ static const char *const shown[] = {"ttft_p50", "ttft_p90", "tpot_p50", "tpot_p9
 enum { REAL, PREDICTED, GIVEN_STEPS, N_KINDS };
 static const char *const kind_names[] = {"real", "sim", "given"};
 
+struct calibration {
+    bool measured;
+    struct cluster_perf perf;
+    struct cluster_contention contention;
+};
+
+/* For all cells. */
+struct calibrations {
+    struct calibration of[N_STEPS];
+    int64_t n_seeds[N_STEPS][N_MACHINES]; /* 0: no cell had it yet */
+    double queue_ratio[N_STEPS][N_MACHINES][N_SHOWN][SEEDS_MAX];
+};
+
 struct roles_vs_sim {
     FRAME_CELL;
-    struct calibration *known;
+    struct calibrations *all;
+    struct calibration *known; /* of these steps */
+    struct serve_pace pace;
     struct cluster_perf perf; /* of the steps before a seed's run */
     int n;
     struct roles_run_request *lone, *requests; /* [LONE_N], and then [n] of a seed */
@@ -170,22 +190,47 @@ static double token_ms(const struct cluster_perf *p, int64_t batch, int64_t ctx)
     return 1e-6 * (double)cluster_perf_step_ns(p, &w);
 }
 
-static struct roles_run_opts run_opts(const struct opts *o, uint64_t seed)
+/* The work of a real step, as the simulator counts it. */
+static int64_t paced_ns(void *perf, const struct model_chunk *chunks, int n)
 {
+    struct cluster_work w = {0};
+
+    for (int i = 0; i < n; i++) {
+        const struct model_chunk *c = &chunks[i];
+
+        if (c->n_tok == 1 && c->pos0 > 0) {
+            w.n_decode++;
+            w.ctx_tok += c->pos0;
+        } else {
+            w.n_prompt_tok += c->n_tok;
+            w.sum_prompt_sq += (double)c->n_tok * (double)c->n_tok;
+        }
+    }
+    return cluster_perf_step_ns(perf, &w);
+}
+
+static struct roles_run_opts run_opts(const struct roles_vs_sim *c)
+{
+    const struct opts *o = c->o;
+
     return (struct roles_run_opts){
-        .model = o->model,
+        .model = o->steps == PACED ? o->paced_model : o->model,
+        .pace = o->steps == PACED ? &c->pace : NULL,
         .roles = o->machines == ONE ? NULL : "prompt=1:threads=1,token=1:threads=1",
         .transport = o->machines == TWO ? "map" : o->transport,
         .precision = o->precision,
         .max_seqs = o->max_seqs,
         .max_step_tok = o->max_step_tok,
         .max_tok = o->max_prompt_tok + o->max_output_tok + LONE_TOK,
-        .seed = seed};
+        .seed = (uint64_t)(o->seed + c->i)};
 }
 
 static void scale(struct cluster_perf *p, const double by[2])
 {
-    p->prompt_w[2] *= by[0];
+    for (int k = 0; k < 3; k++) {
+        p->prompt_w[k] *= by[0];
+        p->token_w[k] *= by[1];
+    }
     for (int k = 0; k < p->n_prompt; k++)
         p->prompt_ms[k] *= by[0];
     for (int k = 0; k < p->n_token; k++) {
@@ -230,6 +275,17 @@ static void fit_lone(struct roles_vs_sim *c, const double *model_ms,
     scale(&c->perf, (double[]){busy_ms[0] / model_ms[0], busy_ms[1] / model_ms[1]});
 }
 
+/* Machines that sleep do not slow each other. */
+static int set_pace(struct roles_vs_sim *c)
+{
+    c->known->perf =
+        (struct cluster_perf){.prompt_w = {2, 0.5, 0}, .token_w = {8, 0, 0.2}};
+    for (int i = 0; i < 4; i++)
+        c->known->contention.slowdown[i / 2][i % 2] = 1;
+    c->known->measured = true;
+    return cluster_perf_find("distserve", &c->known->perf.kind);
+}
+
 static int calibrate(struct roles_vs_sim *c)
 {
     const struct pair_steps_opts pairs = {.model = c->o->model,
@@ -240,9 +296,12 @@ static int calibrate(struct roles_vs_sim *c)
                                           .rounds = c->o->pair_rounds,
                                           .window_s = 0.3};
 
-    c->known = study_kept(c->out);
+    c->all = study_kept(c->out);
+    c->known = &c->all->of[c->o->steps];
     if (c->known->measured)
         return OK;
+    if (c->o->steps == PACED)
+        return set_pace(c);
     TRY(study_pair_steps(c->known->contention.slowdown, &pairs, c->out));
     TRY(profile(c));
     c->known->measured = true;
@@ -303,7 +362,7 @@ static void add(struct roles_vs_sim *c, const struct roles_run_request *r)
 
 static int run_real(struct roles_vs_sim *c)
 {
-    const struct roles_run_opts o = run_opts(c->o, (uint64_t)(c->o->seed + c->i));
+    const struct roles_run_opts o = run_opts(c);
     double model_ms[2] = {0};
 
     make_lone(c, model_ms);
@@ -440,24 +499,75 @@ static double mean_of(struct roles_vs_sim *c, double *out, const double *v)
     return half;
 }
 
-/* Ratios to the real runs, and the largest error of all, in %. */
+/* The largest of several errors in %, and what it is at least and at most. */
+struct worst {
+    double at, least, most;
+};
+
+static void add_error(struct worst *w, double ratio, double half)
+{
+    const double error = fabs(ratio - 1);
+
+    w->at = fmax(w->at, 100 * error);
+    w->least = fmax(w->least, 100 * fmax(error - half, 0));
+    w->most = fmax(w->most, 100 * (error + half));
+}
+
+static void put_worst(struct roles_vs_sim *c, double *out, const struct worst *w)
+{
+    *out = w->at;
+    frame_interval(c->f, out, w->least, w->most);
+}
+
+/* Ratios to the real runs, and the largest error of all. Those of the last kind are kept. */
 static void compare(struct roles_vs_sim *c, int kind, const char *name, double *worst)
 {
-    double ratio[SEEDS_MAX], at_least = 0, at_most = 0;
+    double(*kept)[SEEDS_MAX] = c->all->queue_ratio[c->o->steps][c->o->machines];
+    struct worst w = {0};
 
-    *worst = 0;
     for (int i = 0; i < N_SHOWN; i++) {
-        double *out = frame_named(c->f, "%s_%s", shown[i], name), half, error;
+        double *out = frame_named(c->f, "%s_%s", shown[i], name), half;
 
         for (int64_t k = 0; k < c->o->n_seeds; k++)
-            ratio[k] = c->shown[kind][i][k] / c->shown[REAL][i][k];
-        half = mean_of(c, out, ratio);
-        error = fabs(*out - 1);
-        *worst = fmax(*worst, 100 * error);
-        at_least = fmax(at_least, 100 * fmax(error - half, 0));
-        at_most = fmax(at_most, 100 * (error + half));
+            kept[i][k] = c->shown[kind][i][k] / c->shown[REAL][i][k];
+        half = mean_of(c, out, kept[i]);
+        add_error(&w, *out, half);
     }
-    frame_interval(c->f, worst, at_least, at_most);
+    put_worst(c, worst, &w);
+}
+
+/* How much the errors of two machines differ, seed by seed. */
+static void add_between(struct roles_vs_sim *c, struct worst *w, int a, int b)
+{
+    const size_t n = (size_t)c->o->n_seeds;
+    double ratio[SEEDS_MAX];
+
+    for (int i = 0; i < N_SHOWN; i++) {
+        for (size_t k = 0; k < n; k++)
+            ratio[k] = c->all->queue_ratio[c->o->steps][b][i][k] /
+                       c->all->queue_ratio[c->o->steps][a][i][k];
+        add_error(w, stats_mean(ratio, n), stats_mean_half95(ratio, n));
+    }
+}
+
+/* Between all machines of which cells have run; after compare() of steps that are given. */
+static void compare_machines(struct roles_vs_sim *c)
+{
+    int64_t *n_seeds = c->all->n_seeds[c->o->steps];
+    struct worst w = {0};
+    int n = 0;
+
+    n_seeds[c->o->machines] = c->o->n_seeds;
+    for (int b = 0; b < N_MACHINES; b++)
+        for (int a = 0; a < b; a++)
+            if (n_seeds[a] == c->o->n_seeds && n_seeds[b] == c->o->n_seeds) {
+                add_between(c, &w, a, b);
+                n++;
+            }
+    frame_set(c->f, &c->r->between_error, n > 0 ? w.at : NAN,
+              "no cell of other machines ran before");
+    if (n > 0)
+        frame_interval(c->f, &c->r->between_error, w.least, w.most);
 }
 
 static void roles_vs_sim_report(struct roles_vs_sim *c)
@@ -472,6 +582,7 @@ static void roles_vs_sim_report(struct roles_vs_sim *c)
     }
     compare(c, PREDICTED, "ratio", &r->worst_error);
     compare(c, GIVEN_STEPS, "queue_ratio", &r->worst_queue_error);
+    compare_machines(c);
     mean_of(c, &r->prompt_in_place, c->in_place[0]);
     mean_of(c, &r->token_in_place, c->in_place[1]);
     r->slow_prompt_by_token = k->contention.slowdown[0][1];
@@ -487,9 +598,11 @@ static int roles_vs_sim_run(struct roles_vs_sim *c)
 {
     size_t n = (size_t)c->o->n_requests;
 
-    if (!c->o->model)
-        return err_set(ERR_ARG, "study.model: expected a path, found none");
+    if (!(c->o->steps == PACED ? c->o->paced_model : c->o->model))
+        return err_set(ERR_ARG, "study.%s: expected a path, found none",
+                       c->o->steps == PACED ? "paced_model" : "model");
     TRY(calibrate(c));
+    c->pace = (struct serve_pace){&c->known->perf, paced_ns};
     c->lone = frame_new(c->f, LONE_N + n, sizeof(*c->lone));
     c->requests = c->lone + LONE_N;
     for (int i = 0; i < N_LATENCIES; i++)
@@ -501,4 +614,4 @@ static int roles_vs_sim_run(struct roles_vs_sim *c)
 }
 
 STUDY(roles_vs_sim, "machines in real time, and simulated: one, two, and with transfers",
-      .kept_bytes = sizeof(struct calibration));
+      .kept_bytes = sizeof(struct calibrations));

@@ -2,6 +2,7 @@
  * way a request can end. The model is a small random llama2c file, made here. */
 #include <pthread.h>
 
+#include "model/cost.h"
 #include "tests/serve/tiny.h"
 #include "tests/support/fake_root.h"
 #include "tests/support/faults.h"
@@ -48,6 +49,47 @@ TEST(test_queue)
     tiny_run(s);
     for (int i = 0; i < 5; i++)
         tiny_assert_same(&alone[i], &queued[i]);
+    serve_close(&s);
+}
+
+struct paced {
+    int64_t n_prompt_tok, n_decode, n_steps;
+};
+
+static int64_t pace_step(void *ctx, const struct model_chunk *chunks, int n)
+{
+    struct paced *p = ctx;
+
+    p->n_steps++;
+    for (int i = 0; i < n; i++)
+        *(chunks[i].pos0 > 0 ? &p->n_decode : &p->n_prompt_tok) += chunks[i].n_tok;
+    return 3000000;
+}
+
+/* The pace is asked about all that is computed, and no step is faster. */
+TEST(test_pace)
+{
+    struct paced p = {0};
+    const struct serve_pace pace = {&p, pace_step};
+    struct serve_opts o = tiny_opts();
+    const struct serve_totals *t;
+    struct tiny_got free_run, got;
+    struct serve *s = tiny_open_default();
+
+    tiny_generate(s, 30, 5, 7, &free_run);
+    serve_close(&s);
+    assert_ok(serve_open_with(&s, &o, &(struct serve_how){.pace = &pace}));
+    tiny_free_opts(&o);
+    tiny_generate(s, 30, 5, 7, &got);
+    tiny_assert_same(&free_run, &got);
+    assert_int_equal(p.n_prompt_tok, 30);
+    assert_int_equal(p.n_decode, 4);
+    assert_int_equal(p.n_steps, 5);
+    for (int k = 0; k < SERVE_N_PHASES; k++) {
+        t = serve_totals_of(s, k);
+        assert_true(t->n_steps > 0);
+        assert_true(t->forward_ns >= 3000000 * t->n_steps);
+    }
     serve_close(&s);
 }
 

@@ -45,16 +45,18 @@ int __wrap_study_pair_steps(double slowdown[2][2], const struct pair_steps_opts 
     return OK;
 }
 
-static void run_roles(const char *machines)
+static void run_roles(const char *machines, const char *steps)
 {
     assert_ok(capture_run(
         &study_roles_vs_sim,
-        "{\"model\": \"%s\", \"machines\": \"%s\", \"n_requests\": 12, \"n_seeds\": 2, "
+        "{\"%s\": \"%s\", \"machines\": \"%s\", \"steps\": \"%s\", \"n_requests\": 12, "
+        "\"n_seeds\": 2, "
         "\"max_prompt_tok\": 16, \"load\": 0.2, \"max_output_tok\": 4, \"max_seqs\": 4, "
         "\"batches\": \"1 4\", \"contexts\": \"4 16\", \"prompts\": \"32\", \"rounds\": "
         "1, "
         "\"pair_rounds\": 1}",
-        tiny_model(KERN_BF16), machines));
+        strcmp(steps, "paced") == 0 ? "paced_model" : "model", tiny_model(KERN_BF16),
+        machines, steps));
 }
 
 static void check_errors(const char *of, const char *worst)
@@ -78,9 +80,10 @@ static void check_errors(const char *of, const char *worst)
 TEST(machines_and_their_simulation)
 {
     static const char *const machines[] = {"one", "two", "two+transfer"};
+    double between = NAN;
 
     for (int i = 0; i < 3; i++) {
-        run_roles(machines[i]);
+        run_roles(machines[i], "engine");
         check_errors("ratio", "worst_error");
         check_errors("queue_ratio", "worst_queue_error");
         assert_true(value_of("prompt_in_place") > 0);
@@ -90,8 +93,30 @@ TEST(machines_and_their_simulation)
         assert_int_equal(length_of("ttft_sim"), 12);
         assert_value("slow_prompt_by_token", slowdowns[0][1]);
         assert_value("slow_token_by_prompt", slowdowns[1][0]);
+        assert_int_equal(isnan(value_of("between_error")), i == 0);
+        assert_true(i < 2 || value_of("between_error") >= between); /* of more pairs */
+        between = value_of("between_error");
     }
     assert_err(capture_run(&study_roles_vs_sim, "{}"), ERR_ARG, "study.model");
+}
+
+/* A step that is paced takes its time, in each process, and the simulator knows it. */
+TEST(machines_whose_steps_are_paced)
+{
+    static const char *const machines[] = {"one", "two", "two+transfer"};
+
+    for (int i = 0; i < 3; i++) {
+        run_roles(machines[i], "paced");
+        check_errors("ratio", "worst_error");
+        assert_true(value_of("ttft_p50_real_ms") >= 2.5);
+        assert_true(value_of("tpot_p50_real_ms") >= 8);
+        assert_true(value_of("ttft_p50_sim_ms") >= 2.5);
+        assert_true(value_of("tpot_p50_sim_ms") >= 8);
+        assert_value("slow_prompt_by_token", 1);
+        assert_int_equal(isnan(value_of("between_error")), i == 0);
+    }
+    assert_err(capture_run(&study_roles_vs_sim, "{\"steps\": \"paced\"}"), ERR_ARG,
+               "study.paced_model");
 }
 
 static void run_split(const char *rest)

@@ -19,7 +19,7 @@ int study_roles_open(struct study_serving *s, struct serve_opts *o, const char *
         rc = opt_set(roles_opt_table, &ro, "transport", transport, "study");
     ro.checksums = checksums;
     if (rc == OK)
-        rc = roles_open(&s->serve, o, &ro);
+        rc = roles_open_paced(&s->serve, o, &ro, s->pace);
     opt_free(roles_opt_table, &ro);
     opt_free(serve_opt_table, o);
     if (rc == OK)
@@ -65,6 +65,7 @@ static int roles_run_open(struct roles_run *run, const struct roles_run_opts *o)
     so.max_seqs = o->max_seqs;
     so.max_step_tok = o->max_step_tok;
     so.max_tok = o->max_tok;
+    run->serving.pace = o->pace;
     run->serving.on_token = roles_run_token;
     run->serving.ctx = run;
     if (!o->roles) {

@@ -18,7 +18,8 @@ struct roles_run_opts {
     const char *model, *roles, *transport; /* roles NULL: one engine with one thread */
     int precision;
     int64_t max_seqs, max_step_tok, max_tok;
-    uint64_t seed; /* of the prompts' tokens */
+    uint64_t seed;                 /* of the prompts' tokens */
+    const struct serve_pace *pace; /* of every machine's steps; NULL: none */
 };
 
 struct roles_run_request {

@@ -22,7 +22,7 @@ int study_serving_opts(struct serve_opts *out, const char *model, const char *po
 
 int study_serving_open(struct study_serving *s, struct serve_opts *o)
 {
-    int rc = serve_open(&s->serve, o);
+    int rc = serve_open_with(&s->serve, o, &(struct serve_how){.pace = s->pace});
 
     opt_free(serve_opt_table, o);
     if (rc == OK)

@@ -9,7 +9,8 @@
 struct study_serving {
     /* Set by the study before the first request, or NULL: called as well for each token. */
     serve_token_fn on_token;
-    void *ctx; /* of on_token */
+    void *ctx;                     /* of on_token */
+    const struct serve_pace *pace; /* of steps; lent until it is closed; NULL: none */
     /* Set here. */
     struct serve *serve;
     int64_t n_submitted, n_live; /* requests; live: not ended yet */
