@@ -5,13 +5,14 @@ from lib import cluster, read, study, style
 STEM = "splitwise_fig18_isopower_isocost"
 PANELS = [("rate_rps", "highest rate, per second"), ("cost_per_hour", "cost, $/h"), ("power", "power, in DGX-A100"),
           ("n_machines", "machines")]
+NAMES = {"printed": "The sizes that the paper prints"}
 
 result = read.latest(STEM)
 limits = study.settings(result.cells, "limit")
 fig, axes = style.rows(*[2] * (2 * len(limits)))
 for i, limit in enumerate(limits):
     for ax, (metric, label) in zip(axes[4 * i:], PANELS):
-        ax.set_title("Equal %s: %s" % (limit, label.split(",")[0]))
+        ax.set_title("%s: %s" % (NAMES.get(limit, "Equal " + limit), label.split(",")[0]))
         ax.set_ylabel(label)
         cluster.bars(ax, study.where(result.cells, limit=limit), metric)
 cluster.bar_legend(fig)

@@ -9,7 +9,7 @@
 #include "experiments/study/support/cluster.h"
 
 enum { GOAL_RATE, GOAL_COST, GOAL_POWER, GOAL_FIXED };
-enum { LIMIT_POWER, LIMIT_COST, LIMIT_NONE };
+enum { LIMIT_POWER, LIMIT_COST, LIMIT_NONE, LIMIT_PRINTED };
 
 #define OPTIONS(X)                                                                       \
     OPTIONS_CLUSTER(X)                                                                   \
@@ -19,8 +19,9 @@ enum { LIMIT_POWER, LIMIT_COST, LIMIT_NONE };
       "given machines.",                                                                 \
       .values = "rate|cost|power|fixed")                                                 \
     X(ENUM, limit, "power",                                                              \
-      "Limit of all machines: power or cost of limit_h100 DGX-H100, or none.",           \
-      .values = "power|cost|none")                                                       \
+      "Limit of all machines: power or cost of limit_h100 DGX-H100, or none. printed: "  \
+      "the machines of Fig. 16, or study.machines, whatever the goal.",                  \
+      .values = "power|cost|none|printed")                                               \
     X(INT, limit_h100, "40", "Number of DGX-H100 that set the limit.", .min = 1,         \
       .max = 1000)                                                                       \
     X(F64, target_rate, "70", "cost, power: requests per second.", .min = 1e-3,          \
@@ -30,9 +31,6 @@ enum { LIMIT_POWER, LIMIT_COST, LIMIT_NONE };
       "allows, without one 100.",                                                        \
       .min = 0, .max = 1000)                                                             \
     X(INT, max_token, "0", "The same of token machines.", .min = 0, .max = 1000)         \
-    X(INT, step_prompt, "1",                                                             \
-      "Numbers of prompt machines to try are multiples of it. splitwise-sim: 5.",        \
-      .min = 1, .max = 1000)                                                             \
     X(BOOL, grid, "false",                                                               \
       "cost, power: also try every size up to max_prompt and max_token.")
 
@@ -86,11 +84,9 @@ static int meets_target(struct cluster_provision *c, int n_prompt, int n_token, 
     return OK;
 }
 
-/* Sizes are in steps of prompt machines. */
-static int rate_of(void *ctx, int prompt_steps, int n_token, double *rate)
+static int rate_of(void *ctx, int n_prompt, int n_token, double *rate)
 {
     struct cluster_provision *c = ctx;
-    int n_prompt = prompt_steps * (int)c->o->step_prompt;
     bool met;
 
     if (c->o->goal == GOAL_RATE) {
@@ -150,14 +146,13 @@ static int search_baseline(struct cluster_provision *c, struct cluster_size *s)
 static int search_design(struct cluster_provision *c, struct cluster_size *s)
 {
     const struct cluster_card *p = &c->cluster.prompt_card, *t = &c->cluster.token_card;
-    double step = (double)c->o->step_prompt;
     struct cluster_provision_opts o = {.goal = c->o->goal == GOAL_RATE ? CLUSTER_MAX_RATE
                                                : c->o->goal == GOAL_COST
                                                    ? CLUSTER_MIN_COST
                                                    : CLUSTER_MIN_POWER,
-                                       .prompt_cost = step * p->cost_per_hour_usd,
+                                       .prompt_cost = p->cost_per_hour_usd,
                                        .token_cost = t->cost_per_hour_usd,
-                                       .prompt_power = step * p->power,
+                                       .prompt_power = p->power,
                                        .token_power = t->power,
                                        .min_rate = c->o->target_rate,
                                        .max_cost = c->max_cost,
@@ -165,11 +160,9 @@ static int search_design(struct cluster_provision *c, struct cluster_size *s)
                                        .rate = rate_of,
                                        .ctx = c};
 
-    o.max_prompt = most(c, c->o->max_prompt, p->power, p->cost_per_hour_usd) / (int)step;
+    o.max_prompt = most(c, c->o->max_prompt, p->power, p->cost_per_hour_usd);
     o.max_token = most(c, c->o->max_token, t->power, t->cost_per_hour_usd);
-    TRY(cluster_provision(s, NULL, &o));
-    s->n_prompt *= (int)step;
-    return OK;
+    return cluster_provision(s, NULL, &o);
 }
 
 /* Every size, to be drawn, and to see that the search found the best. */
@@ -212,7 +205,7 @@ static int set_limit(struct cluster_provision *c)
 static int search(struct cluster_provision *c, struct cluster_size *s)
 {
     TRY(set_limit(c));
-    if (c->o->goal == GOAL_FIXED) {
+    if (c->o->goal == GOAL_FIXED || c->o->limit == LIMIT_PRINTED) {
         TRY(study_cluster_machines(&c->cluster, &s->n_prompt, &s->n_token));
         return study_cluster_max_rate(&s->rate, &c->cluster, s->n_prompt, s->n_token, 0);
     }

@@ -366,7 +366,7 @@ STUDIES = {
     "splitwise_fig14_15_transfer": (cluster_load, {
         "design": ["Baseline-A100", "Baseline-H100", "Splitwise-AA", "Splitwise-HH"], "layer_wise_tok": [1 << 30, 0, 512],
         "prompt_tok": [0, 512, 1500]}),
-    "splitwise_fig18_isopower_isocost": (cluster_provision, {**CLUSTER, "limit": ["power", "cost"], "limit_h100": [40],
+    "splitwise_fig18_isopower_isocost": (cluster_provision, {**CLUSTER, "limit": ["power", "cost", "printed"], "limit_h100": [40],
                                                              "seed": [1, 2]}),
     "splitwise_fig19_isothroughput": (cluster_provision, {**CLUSTER, "goal": ["power", "cost"], "target_rate": [70.0],
                                                           "seed": [1, 2]}),
