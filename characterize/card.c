@@ -254,7 +254,7 @@ MUST static int read_kept(json_t **card, const char *path, const struct cpu_budg
 {
     int rc = measure_card_read(card, path);
     const char *doubt;
-    bool again = false;
+    bool again;
 
     if (rc == ERR_NOMEM)
         return rc;
@@ -265,14 +265,15 @@ MUST static int read_kept(json_t **card, const char *path, const struct cpu_budg
         err_clear();
         return OK;
     }
-    doubt = o->any ? NULL : measure_card_doubtful(*card, b->n);
+    doubt = measure_card_doubtful(*card, b->n);
+    again = doubt != NULL;
     if (doubt)
         log_warning("machine_card_refused", NAN, NAN,
                     "%s: has bounds that are not trusted: %s; measuring again", path,
                     doubt);
     else if (o->check)
         rc = check(&again, *card, b, o);
-    if (rc != OK || doubt || again) {
+    if (rc != OK || again) {
         json_decref(*card);
         *card = NULL;
     }

@@ -9,8 +9,7 @@
 
 struct verb_run_opts {
     bool fresh, quiet, trust_prepare;
-    int retries; /* as in struct run_options */
-    double limit_s;
+    int retries;           /* as in struct run_options */
     const char *out, *tag; /* as of run_dir_of() */
 };
 

@@ -148,7 +148,7 @@ void assumptions_headline(char *out, size_t size, const json_t *setting, const c
 
 struct judge {
     const struct claims *claims;
-    assumptions_record *record;
+    claim_record_fn *record;
     void *ctx;
 };
 
@@ -281,7 +281,7 @@ static json_t *judge_paper(const struct judge *j, const json_t *paper)
 }
 
 json_t *assumptions_judge(const json_t *list, const struct claims *claims,
-                          assumptions_record *record, void *ctx)
+                          claim_record_fn *record, void *ctx)
 {
     const struct judge j = {claims, record, ctx};
     json_t *out = json_array();

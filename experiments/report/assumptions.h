@@ -23,9 +23,8 @@ MUST int assumptions_read(json_t **out, const char *path, const struct claims *c
  *   [{"paper", "parameters", "sets": as in the list, "settings": [{parameter: value}],
  *     "claims": [{"name", "verdicts": [text for each setting; null: not tried],
  *                 "sets": {set: text}, "turned_by": {parameter that alone does it: true}}]}] */
-typedef const json_t *assumptions_record(void *ctx, const char *experiment);
 json_t *assumptions_judge(const json_t *list, const struct claims *claims,
-                          assumptions_record *record, void *ctx);
+                          claim_record_fn *record, void *ctx);
 /* The matrix as a page of text. */
 void assumptions_print(struct text *out, const json_t *matrix);
 

@@ -158,7 +158,7 @@ static int operand_of(struct model *m, const json_t *compared, const json_t *hea
     memcpy(x->name, name, sizeof(x->name));
     x->group = find_group(compared, name);
     if (claim_operand_value(&o, headline, &x->record, &why) != CLAIM_HOLDS)
-        x->record = (struct claim_range){NAN, NAN, NAN};
+        x->record = (struct claim_range){NAN, NAN, NAN, 0, 0};
     x->sd = noise_of(&m->group[x->group], x->record);
     text_fini(&why);
     return m->n_operands++;
@@ -194,13 +194,13 @@ static void model_fini(struct model *m)
 
 static bool passes(const struct model *m)
 {
-    struct claim_range left = {NAN, NAN, NAN}, x;
+    struct claim_range left = {NAN, NAN, NAN, 0, 0}, x;
 
     for (int i = 0; i < m->n_terms; i++) {
         const struct claim_operand *w = &m->term[i].word;
 
         x = m->term[i].operand < 0
-                ? (struct claim_range){w->factor, w->factor, w->factor}
+                ? (struct claim_range){w->factor, w->factor, w->factor, 0, 0}
                 : claim_operand_scaled(w, m->operand[m->term[i].operand].now);
         if (m->term[i].relation >= 0 &&
             claim_compare(left, m->term[i].relation, x, w->factor, m->tolerance) !=
@@ -242,8 +242,10 @@ static void draw_operand(struct model *m, struct operand *x, double u, bool is_e
 
         at = i == 0 ? cell : g->is_most ? fmax(at, cell) : fmin(at, cell);
     }
-    x->now = g->is_log ? (struct claim_range){at, at * exp(-wide), at * exp(wide)}
-                       : (struct claim_range){at, at - wide, at + wide};
+    x->now = x->record; /* with the errors of its simulator */
+    x->now.at = at;
+    x->now.lo = g->is_log ? at * exp(-wide) : at - wide;
+    x->now.hi = g->is_log ? at * exp(wide) : at + wide;
 }
 
 /* Draw i. That of the first group is one of N_DRAWS equal parts, so that what depends on it alone
@@ -279,11 +281,14 @@ static double share_that_pass(struct model *m, bool is_equal)
 static struct claim_range inverted(const struct group *g, struct claim_range r)
 {
     const double square = g->none * g->none, twice = 2 * g->none;
+    struct claim_range out = r;
 
     if (isnan(g->none))
         return r;
-    return g->is_log ? (struct claim_range){square / r.at, square / r.hi, square / r.lo}
-                     : (struct claim_range){twice - r.at, twice - r.hi, twice - r.lo};
+    out.at = g->is_log ? square / r.at : twice - r.at;
+    out.lo = g->is_log ? square / r.hi : twice - r.hi;
+    out.hi = g->is_log ? square / r.lo : twice - r.lo;
+    return out;
 }
 
 static void invert_all(struct model *m)

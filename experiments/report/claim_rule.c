@@ -77,7 +77,8 @@ struct claim_range claim_operand_scaled(const struct claim_operand *o,
 {
     const double lo = o->offset + o->factor * x.lo, hi = o->offset + o->factor * x.hi;
 
-    return (struct claim_range){o->offset + o->factor * x.at, fmin(lo, hi), fmax(lo, hi)};
+    return (struct claim_range){o->offset + o->factor * x.at, fmin(lo, hi), fmax(lo, hi),
+                                x.error_frac, x.between_frac};
 }
 
 /* The value's own interval, or the range that its A/A could not have distinguished from it where
@@ -93,7 +94,10 @@ static struct claim_range range_of(const json_t *headline)
 
     a = fmin(a, value / unseen);
     b = fmax(b, value * unseen);
-    return (struct claim_range){value, fmin(a, b), fmax(a, b)};
+    return (struct claim_range){
+        value, fmin(a, b), fmax(a, b),
+        json_number_value(json_object_get(headline, "error_frac")),
+        json_number_value(json_object_get(headline, "between_frac"))};
 }
 
 enum claim_truth claim_operand_value(const struct claim_operand *o,
@@ -103,7 +107,7 @@ enum claim_truth claim_operand_value(const struct claim_operand *o,
     const json_t *h = json_object_get(headline, o->name);
     const char *why = json_string_value(json_object_get(h, "why"));
 
-    *out = (struct claim_range){o->factor, o->factor, o->factor};
+    *out = (struct claim_range){o->factor, o->factor, o->factor, 0, 0};
     if (!o->name[0])
         return CLAIM_HOLDS;
     if (json_is_number(json_object_get(h, "value"))) {
@@ -135,6 +139,17 @@ static bool compare(double a, int relation, double b, double slack)
     }
 }
 
+/* What a number may be that is simulated with an error of this share of it. */
+static void widen(struct claim_range *x, double frac)
+{
+    const double less = 1 / (1 + frac), more = frac < 1 ? 1 / (1 - frac) : INFINITY;
+
+    if (frac > 0) { /* 0 stays 0 */
+        x->lo *= x->lo > 0 ? less : x->lo < 0 ? more : 1;
+        x->hi *= x->hi > 0 ? more : x->hi < 0 ? less : 1;
+    }
+}
+
 /* Is the measured effect, a ratio, within a factor of the printed one? */
 static enum claim_truth judge_near(struct claim_range effect, double printed)
 {
@@ -162,7 +177,7 @@ static enum claim_truth judge_printed(struct claim_range a, int relation,
                                       struct claim_range b, double printed)
 {
     const struct claim_range effect = {a.at * printed / b.at, a.lo * printed / b.hi,
-                                       a.hi * printed / b.lo};
+                                       a.hi * printed / b.lo, 0, 0};
     enum claim_truth near = CLAIM_HOLDS, toward = CLAIM_HOLDS;
 
     if (!(printed > 0 && b.lo > 0 && a.lo > 0))
@@ -179,8 +194,11 @@ enum claim_truth claim_compare(struct claim_range a, int relation, struct claim_
 {
     const double slack = tolerance * fabs(b.at);
     const bool less = relation == LESS || relation == AT_MOST, equal = relation == EQUAL;
+    const bool between = a.error_frac > 0 && b.error_frac > 0;
     bool some, all;
 
+    widen(&a, between ? fmax(a.between_frac, b.between_frac) : a.error_frac);
+    widen(&b, between ? 0 : b.error_frac);
     if (relation >= NEAR)
         return judge_printed(a, relation, b, printed);
     if (equal) {
@@ -231,7 +249,7 @@ enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
 {
     enum claim_truth truth = CLAIM_HOLDS, known;
     struct claim_term t = {0};
-    struct claim_range left = {NAN, NAN, NAN}, x;
+    struct claim_range left = {NAN, NAN, NAN, 0, 0}, x;
 
     while (claim_term_next(&rule, &t)) {
         if (t.relation == CLAIM_AND)

@@ -37,9 +37,12 @@ struct claim_operand {
     char name[CLAIM_WORD_MAX]; /* "": a plain number */
 };
 
-/* A value and its interval, which without one is the value alone. */
+/* A value and its interval, which without one is the value alone. The errors of the simulator that
+ * it comes from, 0: of none, are in no interval: claim_compare() adds them. */
 struct claim_range {
     double at, lo, hi;
+    double error_frac;   /* of the value */
+    double between_frac; /* of its ratio to another one of the same simulator */
 };
 
 /* Is the word an operand? */
@@ -66,7 +69,8 @@ struct claim_term {
 bool claim_term_next(const char **p, struct claim_term *t);
 /* Does it hold? `printed` is the factor of b, `tolerance` as of claim_rule_holds(). Order holds
  * or fails where it does so for all values within the intervals. Equality is that of the values;
- * it fails only where the intervals do not overlap. */
+ * it fails only where the intervals do not overlap. A value x that a simulator with an error of e
+ * gave may be x / (1 + e) to x / (1 - e); where both are simulated, their ratio errs. */
 enum claim_truth claim_compare(struct claim_range a, int relation, struct claim_range b,
                                double printed, double tolerance);
 
@@ -78,9 +82,10 @@ void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
                       void *ctx);
 
 /* Does a sound rule hold?
- *   headline   {name: {"value": number or null, "why", "lo", "hi", "detectable_frac"}} of a
- *              record; lo and hi, where present, are the value's interval, which reaches at least
- *              as far as the A/A could not have shown a difference
+ *   headline   {name: {"value": number or null, "why", "lo", "hi", "detectable_frac",
+ *              "error_frac", "between_frac"}} of a record; lo and hi, where present, are the
+ *              value's interval, which reaches at least as far as the A/A could not have shown a
+ *              difference; the last two are those of struct claim_range
  *   tolerance  <= >= = may be missed by this share of their right sides
  *   found      gets every comparison with its numbers; what fails or is undecided is marked. For
  *              CLAIM_UNKNOWN and CLAIM_ABSENT it gets the reason. */

@@ -1,6 +1,7 @@
 #include "experiments/report/claims.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,6 +165,7 @@ static int read_claim(struct claim *c, json_t *obj, const char *path, size_t i)
     if (rc == OK)
         rc = read_printed(c, obj, where);
     c->compared = json_object_get(obj, "compared");
+    c->error_frac = c->between_frac = NAN;
     if (rc == OK)
         rc = read_should(c, obj, where);
     return rc == OK ? check_sense(c, where) : rc;
@@ -178,6 +180,26 @@ static int check_twice(const struct claims *c, const char *path)
                                "%s: %s: expected a name of one claim, found "
                                "two",
                                path, c->v[i].name);
+    return OK;
+}
+
+static int check_simulators(struct claims *c, const char *path)
+{
+    static const char *const of[] = {"experiment", "error", "between",
+                                     "ratios",     "exact", NULL};
+    json_t *all = json_object_get(c->root, "simulators"), *simulator;
+    const char *paper, *text;
+    char where[200];
+
+    json_object_foreach(all, paper, simulator)
+    {
+        snprintf(where, sizeof(where), "%.80s: simulators: %.60s", path, paper);
+        TRY(json_check_keys(simulator, of, where));
+        TRY(json_get_str(simulator, "experiment", &text, where));
+        TRY(json_get_str(simulator, "error", &text, where));
+    }
+    for (size_t i = 0; i < c->n; i++)
+        c->v[i].simulator = json_object_get(all, c->v[i].paper);
     return OK;
 }
 
@@ -199,7 +221,9 @@ int claims_read(struct claims *out, const char *path)
     out->v = mem_new(MEM_HARNESS, out->n + 1, sizeof(*out->v));
     for (size_t i = 0; i < out->n && rc == OK; i++)
         rc = read_claim(&out->v[i], json_array_get(list, i), path, i);
-    return rc == OK ? check_twice(out, path) : rc;
+    if (rc == OK)
+        rc = check_twice(out, path);
+    return rc == OK ? check_simulators(out, path) : rc;
 }
 
 void claims_fini(struct claims *c)
@@ -219,6 +243,78 @@ int claim_record(json_t **out, const char *experiment)
     snprintf(path, sizeof(path), "results/%s/latest.json", experiment);
     rc = export_head(out, path);
     return rc == ERR_NOTFOUND ? export_published_head(out, experiment, NULL) : rc;
+}
+
+/* --- the errors of simulators */
+
+/* Of a headline in %; NaN: the record does not have it. */
+static double frac_of(const json_t *record, const char *name)
+{
+    const json_t *h = json_object_get(json_object_get(record, "headline"), name);
+    const json_t *value = json_object_get(h, "value");
+
+    return json_is_number(value) ? json_number_value(value) / 100 : NAN;
+}
+
+void claims_find_errors(struct claims *c, claim_record_fn *record, void *ctx)
+{
+    json_t *simulator;
+    const char *paper;
+
+    json_object_foreach(json_object_get(c->root, "simulators"), paper, simulator)
+    {
+        const json_t *of = record(ctx, json_str_at(simulator, "experiment", ""));
+        double error = frac_of(of, json_str_at(simulator, "error", ""));
+        double between = frac_of(of, json_str_at(simulator, "between", ""));
+
+        for (size_t i = 0; i < c->n; i++)
+            if (c->v[i].simulator == simulator) {
+                c->v[i].error_frac = error;
+                /* Nobody has measured that errors cancel. */
+                c->v[i].between_frac = isnan(between) ? error : between;
+            }
+    }
+}
+
+/* Does the name begin with one of these words? */
+static bool begins(const char *name, const char *words)
+{
+    for (const char *p = words; *p; p += strcspn(p, " "), p += strspn(p, " "))
+        if (strncmp(name, p, strcspn(p, " ")) == 0)
+            return true;
+    return false;
+}
+
+static const char *evidence_of(const json_t *record, const json_t *headline)
+{
+    return json_str_at(
+        headline, "evidence",
+        json_str_at(json_object_get(record, "run"), "evidence", "unknown"));
+}
+
+json_t *claim_headline(const struct claim *c, const json_t *record)
+{
+    json_t *headline = json_object_get(record, "headline"), *out = json_object(), *h;
+    const bool known = c->simulator && c->error_frac > 0;
+    const char *name;
+
+    json_object_foreach(headline, name, h)
+    {
+        double error = begins(name, json_str_at(c->simulator, "ratios", ""))
+                           ? c->between_frac
+                           : c->error_frac;
+
+        if (known && strstr(evidence_of(record, h), "simulated") &&
+            !begins(name, json_str_at(c->simulator, "exact", ""))) {
+            h = json_copy(h);
+            json_object_set_new(h, "error_frac", json_real(error));
+            json_object_set_new(h, "between_frac", json_real(c->between_frac));
+            json_object_set_new(out, name, h);
+        } else {
+            json_object_set(out, name, h);
+        }
+    }
+    return out;
 }
 
 /* --- the verdict */
@@ -245,14 +341,6 @@ static enum claim_verdict reproduced_at(const struct claim *c, const json_t *hea
     return CLAIM_IN_SHAPE;
 }
 
-static bool is_measured(const json_t *record, const json_t *headline)
-{
-    const char *of_record =
-        json_str_at(json_object_get(record, "run"), "evidence", "unknown");
-
-    return strstr(json_str_at(headline, "evidence", of_record), "measured") != NULL;
-}
-
 struct missing {
     const json_t *record;
     char name
@@ -264,7 +352,8 @@ static void find_missing(void *ctx, const char *name)
     struct missing *m = ctx;
     const json_t *h = json_object_get(json_object_get(m->record, "headline"), name);
 
-    if (!*m->name && is_measured(m->record, h) && !json_object_get(h, "lo") &&
+    if (!*m->name && strstr(evidence_of(m->record, h), "measured") &&
+        !json_object_get(h, "lo") &&
         !(json_number_value(json_object_get(h, "detectable_frac")) > 0))
         snprintf(m->name, sizeof(m->name), "%s", name);
 }
@@ -312,20 +401,13 @@ static enum claim_verdict judge_rules(const struct claim *c, const json_t *headl
     return truth == CLAIM_HOLDS ? CLAIM_IN_SHAPE : of[truth];
 }
 
-enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
-                               struct text *found)
+static enum claim_verdict judge(const struct claim *c, const json_t *record,
+                                const json_t *headline, struct text *found)
 {
-    const json_t *headline = json_object_get(record, "headline");
     struct missing missing = {.record = record};
     enum claim_verdict v;
     const char *rule;
 
-    if (c->why) {
-        text_puts(found, c->why);
-        return CLAIM_NOT_TESTABLE;
-    }
-    if (!record)
-        return CLAIM_NO_RECORD;
     v = judge_rules(c, headline, &rule, found);
     if (v > CLAIM_NOT_REPRODUCED || v == CLAIM_UNDECIDED)
         return v;
@@ -335,6 +417,42 @@ enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
         return CLAIM_NO_INTERVAL;
     }
     return against_chance(c, v, rule, headline, found);
+}
+
+/* Of a verdict on simulated numbers, how far their simulator errs. */
+static void put_error(struct text *found, const struct claim *c, const json_t *record)
+{
+    char evidence[96];
+
+    claim_evidence(c, record, evidence);
+    if (!c->simulator || !strstr(evidence, "simulated"))
+        return;
+    if (isnan(c->error_frac))
+        text_puts(found, "; how far the simulator errs is not known");
+    else
+        text_printf(found, "; the simulator errs by %.3g %%, in ratios by %.3g %% (%s)",
+                    100 * c->error_frac, 100 * c->between_frac,
+                    json_str_at(c->simulator, "experiment", ""));
+}
+
+enum claim_verdict claim_judge(const struct claim *c, const json_t *record,
+                               struct text *found)
+{
+    enum claim_verdict v;
+    json_t *headline;
+
+    if (c->why) {
+        text_puts(found, c->why);
+        return CLAIM_NOT_TESTABLE;
+    }
+    if (!record)
+        return CLAIM_NO_RECORD;
+    headline = claim_headline(c, record);
+    v = judge(c, record, headline, found);
+    json_decref(headline);
+    if (v <= CLAIM_NOT_REPRODUCED)
+        put_error(found, c, record);
+    return v;
 }
 
 bool claim_is_failure(const struct claim *c, enum claim_verdict v)

@@ -39,6 +39,9 @@ struct claim { /* all texts are lent by the list; NULL: absent */
                              speed-up is at most CLAIM_IN_SHAPE. NULL: accuracy is no question */
     double tolerance;
     enum claim_verdict should; /* the least that must come out; CLAIM_NO_RECORD: any */
+    const json_t
+        *simulator; /* that its simulated numbers come from; NULL: they have no error */
+    double error_frac, between_frac; /* of it, as of struct claim_range; NaN: not known */
 };
 
 struct claims {
@@ -56,6 +59,15 @@ void claims_fini(struct claims *c);
  * export_head() reads it. A new reference. ERR_NOTFOUND: there is none. Others: it is
  * damaged. */
 MUST int claim_record(json_t **out, const char *experiment);
+
+/* Find out, from records, how far each paper's simulator errs. Without this call that is not known.
+ *   record  lends one, as of claim_record(), for the call; NULL: there is none */
+typedef const json_t *claim_record_fn(void *ctx, const char *experiment);
+void claims_find_errors(struct claims *c, claim_record_fn *record, void *ctx);
+
+/* The headlines of a record for rules, in which each simulated one has the simulator's errors. A
+ * new reference. */
+json_t *claim_headline(const struct claim *c, const json_t *record);
 
 /* The verdict on a claim.
  *   record  as of claim_record(); NULL: none

@@ -169,6 +169,13 @@ static void read_records(json_t *hosts, struct report_experiment *e)
     json_decref(latest);
 }
 
+static const json_t *checked_record(void *ctx, const char *experiment)
+{
+    const struct report_experiment *e = report_find(ctx, experiment);
+
+    return e ? report_checked(ctx, e) : NULL;
+}
+
 int report_read(struct report *out, const char *claims)
 {
     json_t *hosts, *name;
@@ -197,6 +204,7 @@ int report_read(struct report *out, const char *claims)
     }
     sort_hosts(out->hosts, hosts);
     json_decref(hosts);
+    claims_find_errors(&out->claims, checked_record, out);
     return OK;
 }
 

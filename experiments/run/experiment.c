@@ -18,6 +18,9 @@
 #include "experiments/metrics/compare.h"
 #include "topo/machine.h"
 
+/* Time the machine card may take when there is none yet. */
+#define CARD_BUDGET_S 30
+
 static double number_at(const struct job_cell *c, const char *section, const char *key)
 {
     return json_number_value(json_object_get(json_object_get(c->settings, section), key));
@@ -108,14 +111,11 @@ static bool wants_card(const struct job *j)
     return false;
 }
 
-/* Before any system is open: probes need the machine alone, for 30 s if no card is kept. A smoke
- * run judges no speed. */
+/* Before any system is open: probes want the machine for themselves. */
 static int get_card(struct run_session *s)
 {
-    const struct machine_card_opts o = {.dir = s->o->machine_dir,
-                                        .check = !s->job->smoke,
-                                        .any = s->job->smoke,
-                                        .budget_s = s->job->smoke ? 0 : 30};
+    const struct machine_card_opts o = {
+        .dir = s->o->machine_dir, .check = true, .budget_s = CARD_BUDGET_S};
     int rc;
 
     if (!wants_card(s->job)) {
@@ -348,27 +348,6 @@ static bool must_restart(const struct job *j, const struct job_cell *before,
                         json_object_get(c->axes, a->name)));
 }
 
-static bool is_time_over(const struct run_session *s)
-{
-    return s->o->limit_s > 0 && (double)(clock_ns() - s->begin_ns) * 1e-9 > s->o->limit_s;
-}
-
-/* The record says of the n cells why they are not measured. */
-static int leave_out(struct run_session *s, const struct job_cell *c, int n)
-{
-    enum record_state state;
-
-    for (int k = 0; k < n; k++) {
-        struct record_cell r = {.state = RECORD_SKIPPED};
-
-        if (journal_finished(s->journal, c[k].key, &state))
-            continue;
-        TRY(run_record(s, &c[k], &r, "the time of --limit was over"));
-        s->outcome->n_skipped++;
-    }
-    return OK;
-}
-
 /* `ran`: the job with the repeats that were run. */
 static int run_cells(struct run_session *s, struct job *ran)
 {
@@ -389,7 +368,7 @@ static int run_cells(struct run_session *s, struct job *ran)
         if (n_finished < step) {
             if (must_restart(j, before, c))
                 run_system_close(&s->system);
-            rc = is_time_over(s) ? leave_out(s, c, step) : run_cells_of(s, c, step);
+            rc = run_cells_of(s, c, step);
             before = c;
         }
         if (rc == OK && (i + step) % n == 0)
@@ -409,7 +388,7 @@ static void report(void *ctx, const char *line)
 int run_experiment(struct run_outcome *out, const struct job *j,
                    const struct run_options *o)
 {
-    struct run_session s = {.job = j, .o = o, .outcome = out, .begin_ns = clock_ns()};
+    struct run_session s = {.job = j, .o = o, .outcome = out};
     struct log_warning stale;
     struct job ran;
     int rc;

@@ -13,28 +13,48 @@
 #include "experiments/job/job.h"
 
 /* {"a": 1, "b": 2, "k =2": 2, "wide": 1.5 in [0.9, 2.1], "noisy": 1.2 in [1.1, 1.3] with
- * an A/A that could have seen a half, "missing": null} */
+ * an A/A that could have seen a half, "missing": null, "s": 2 and "t": 1.85 of a simulator
+ * that errs by a quarter, and by a tenth in ratios} */
 static json_t *headline(void)
 {
     json_t *h = json_pack(
         "{s:{s:f}, s:{s:f}, s:{s:f}, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:f}, "
-        "s:{s:n, s:s}}",
+        "s:{s:n, s:s}, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}}",
         "a", "value", 1.0, "b", "value", 2.0, "k =2", "value", 2.0, "wide", "value", 1.5,
         "lo", 0.9, "hi", 2.1, "noisy", "value", 1.2, "lo", 1.1, "hi", 1.3,
-        "detectable_frac", 0.5, "missing", "value", "why", "no PMU");
+        "detectable_frac", 0.5, "missing", "value", "why", "no PMU", "s", "value", 2.0,
+        "error_frac", 0.25, "between_frac", 0.1, "t", "value", 1.85, "error_frac", 0.25,
+        "between_frac", 0.1);
 
     assert_non_null(h);
     return h;
 }
 
+struct rule_case {
+    const char *rule;
+    double tolerance;
+    enum claim_truth want;
+    const char *found;
+};
+
+static void check_rule(const struct rule_case *c)
+{
+    json_t *h = headline();
+    struct text found = {0};
+
+    assert_ok(claim_rule_check(c->rule, "here"));
+    if (claim_rule_holds(c->rule, h, c->tolerance, &found) != c->want)
+        fail_msg("%s with %g", c->rule, c->tolerance);
+    assert_ok(found.rc);
+    text_put(&found, "", 1);
+    assert_string_equal(found.p, c->found);
+    text_fini(&found);
+    json_decref(h);
+}
+
 TEST(rules_are_arithmetic)
 {
-    static const struct {
-        const char *rule;
-        double tolerance;
-        enum claim_truth want;
-        const char *found;
-    } cases[] = {
+    static const struct rule_case cases[] = {
         {"a < b", 0, CLAIM_HOLDS, "a (1) < b (2)"},
         {"b < a", 0, CLAIM_FAILS, "b (2) < a (1) [fails]"},
         {"a < a", 0, CLAIM_FAILS, "a (1) < a (1) [fails]"},
@@ -97,21 +117,35 @@ TEST(rules_are_arithmetic)
         {"b < a and a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"a < other", 0, CLAIM_ABSENT, "other is not in the record"},
     };
-    json_t *h = headline();
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct text found = {0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        check_rule(&cases[i]);
+}
 
-        assert_ok(claim_rule_check(cases[i].rule, "here"));
-        if (claim_rule_holds(cases[i].rule, h, cases[i].tolerance, &found) !=
-            cases[i].want)
-            fail_msg("%s with %g", cases[i].rule, cases[i].tolerance);
-        assert_ok(found.rc);
-        text_put(&found, "", 1);
-        assert_string_equal(found.p, cases[i].found);
-        text_fini(&found);
-    }
-    json_decref(h);
+TEST(simulated_numbers_are_as_wide_as_their_error)
+{
+    static const struct rule_case cases[] = {
+        {"s > 1.5", 0, CLAIM_HOLDS, "s (2) > 1.5"},
+        {"s > 1.7", 0, CLAIM_UNSURE, "s (2) > 1.7 [undecided]"},
+        {"s < 1.7", 0, CLAIM_UNSURE, "s (2) < 1.7 [undecided]"},
+        {"s < 1.5", 0, CLAIM_FAILS, "s (2) < 1.5 [fails]"},
+        {"2.6 < s", 0, CLAIM_UNSURE, "2.6 < s (2) [undecided]"},
+        {"2.7 < s", 0, CLAIM_FAILS, "2.7 < s (2) [fails]"},
+        {"s near 2.6", 0, CLAIM_UNSURE, "s (2) near 2.6 [undecided]"},
+        {"s near 3.5", 0, CLAIM_FAILS, "s (2) near 3.5 [fails]"},
+        {"s toward 2.4", 0, CLAIM_HOLDS, "s (2) toward 2.4"},
+        {"0.6*s toward 1.3", 0, CLAIM_UNSURE, "0.6*s (1.2) toward 1.3 [undecided]"},
+        {"s > a", 0, CLAIM_HOLDS, "s (2) > a (1)"},
+        {"s > t", 0, CLAIM_UNSURE, "s (2) > t (1.85) [undecided]"},
+        {"s > 0.9*t", 0, CLAIM_HOLDS, "s (2) > 0.9*t (1.665)"},
+        {"s at 1.3*t", 0, CLAIM_UNSURE, "s (2) at 1.3*t (2.405) [undecided]"},
+        {"-1*s < -1.5", 0, CLAIM_HOLDS, "-1*s (-2) < -1.5"},
+        {"-1*s > -2.6", 0, CLAIM_UNSURE, "-1*s (-2) > -2.6 [undecided]"},
+        {"1+s > 2.5", 0, CLAIM_UNSURE, "1+s (3) > 2.5 [undecided]"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        check_rule(&cases[i]);
 }
 
 TEST(broken_rules_are_refused)
@@ -134,8 +168,9 @@ TEST(broken_rules_are_refused)
 #define RULE AB ", \"reproduced\": \"a < b\""
 #define CLAIM(x)                                                                         \
     "{\"name\": \"n\", \"paper\": \"P\", \"section\": \"1\", \"text\": \"t\"" x "}"
-#define LIST(x) "{\"about\": \"x\", \"claims\": [" x "]}"
-#define SOUND   CLAIM(", " RULE)
+#define LIST(x)          "{\"about\": \"x\", \"claims\": [" x "]}"
+#define SOUND            CLAIM(", " RULE)
+#define SIMULATOR(of, x) "{\"simulators\": {\"P\": {" of "}}, \"claims\": [" x "]}"
 
 static int read_text(struct claims *c, const char *text)
 {
@@ -195,6 +230,9 @@ TEST(broken_lists_give_one_line)
              "b\"")),
          "experiment: expected a name"},
         {LIST(SOUND ", " SOUND), "n: expected a name of one claim, found two"},
+        {SIMULATOR("\"experiment\": \"v\"", SOUND), "simulators: P: error"},
+        {SIMULATOR("\"experiment\": \"v\", \"eror\": \"e\"", SOUND),
+         "did you mean \"error\""},
     };
     struct claims c;
 
@@ -513,6 +551,82 @@ TEST(chance_and_missing_intervals_take_verdicts)
         json_decref(record);
     }
     json_decref(compared);
+}
+
+static const json_t *validation(void *ctx, const char *experiment)
+{
+    assert_string_equal(experiment, "v");
+    return ctx;
+}
+
+/* The verdict of one rule on {"a": 1, "b": 1.15} simulated, "r_b": 1.15 simulated, "x_b": 1.15
+ * simulated and "m": 1.15 measured, by a simulator whose errors a record has as `errors`. */
+static void judge_simulated(const char *rule, const char *errors, enum claim_verdict want,
+                            const char *found)
+{
+    json_t *record = json_of(
+        "{\"run\": {\"evidence\": \"simulated\"}, \"headline\": {\"a\": {\"value\": 1}, "
+        "\"b\": {\"value\": 1.15}, \"r_b\": {\"value\": 1.15}, \"x_b\": {\"value\": "
+        "1.15}, "
+        "\"m\": {\"value\": 1.15, \"lo\": 1.14, \"hi\": 1.16, \"evidence\": "
+        "\"measured_small\"}}}");
+    json_t *errs = json_of(errors), *headline;
+    struct text got = {0};
+    struct claims c;
+    char text[600];
+
+    snprintf(
+        text, sizeof(text),
+        SIMULATOR("\"experiment\": \"v\", \"error\": \"e\", \"between\": \"f\", "
+                  "\"ratios\": \"r_\", \"exact\": \"x_ y_\"",
+                  CLAIM(", \"experiment\": \"e\", \"reproduced\": \"%s\", \"compared\": "
+                        "[{\"names\": \"a\", \"fixed\": true}, {\"names\": \"b r_b x_b "
+                        "m\", \"about\": 100}]")),
+        rule);
+    assert_ok(read_text(&c, text));
+    claims_find_errors(&c, validation, errs);
+    assert_int_equal(claim_judge(c.v, record, &got), want);
+    text_put(&got, "", 1);
+    assert_string_equal(got.p, found);
+    headline = claim_headline(c.v, record);
+    assert_int_equal(json_object_size(headline), 5);
+    assert_null(json_object_get(json_object_get(headline, "m"), "error_frac"));
+    assert_null(json_object_get(json_object_get(json_object_get(record, "headline"), "b"),
+                                "error_frac"));
+    json_decref(headline);
+    text_fini(&got);
+    claims_fini(&c);
+    json_decref(errs);
+    json_decref(record);
+}
+
+/* The simulator's error is part of the interval of every number that it gave, and of no other. */
+TEST(a_simulator_errs)
+{
+    static const char both[] =
+        "{\"headline\": {\"e\": {\"value\": 22}, \"f\": {\"value\": 5}}}";
+    static const char one[] = "{\"headline\": {\"e\": {\"value\": 22}}}";
+    static const char none[] = "{\"headline\": {\"f\": {\"value\": null}}}";
+
+#define ERRS(x) "; the simulator errs by 22 %, in ratios by " x " % (v)"
+    judge_simulated("b < 1.5", both, CLAIM_REPRODUCED, "b (1.15) < 1.5" ERRS("5"));
+    judge_simulated("b < 1.4", both, CLAIM_UNDECIDED,
+                    "b (1.15) < 1.4 [undecided]" ERRS("5"));
+    judge_simulated("b < 0.8", both, CLAIM_NOT_REPRODUCED,
+                    "b (1.15) < 0.8 [fails]" ERRS("5"));
+    judge_simulated("b < 0.95", both, CLAIM_UNDECIDED,
+                    "b (1.15) < 0.95 [undecided]" ERRS("5"));
+    judge_simulated("b < 1.25*a", both, CLAIM_REPRODUCED,
+                    "b (1.15) < 1.25*a (1.25)" ERRS("5"));
+    judge_simulated("b < 1.2*a", both, CLAIM_UNDECIDED,
+                    "b (1.15) < 1.2*a (1.2) [undecided]" ERRS("5"));
+    judge_simulated("b < 1.25*a", one, CLAIM_UNDECIDED,
+                    "b (1.15) < 1.25*a (1.25) [undecided]" ERRS("22"));
+    judge_simulated("r_b < 1.25", both, CLAIM_REPRODUCED, "r_b (1.15) < 1.25" ERRS("5"));
+    judge_simulated("x_b < 1.16", both, CLAIM_REPRODUCED, "x_b (1.15) < 1.16" ERRS("5"));
+    judge_simulated("m < 1.17", both, CLAIM_REPRODUCED, "m (1.15, 1.14 to 1.16) < 1.17");
+    judge_simulated("b < 1.16", none, CLAIM_REPRODUCED,
+                    "b (1.15) < 1.16; how far the simulator errs is not known");
 }
 
 /* "printed" is one text for both rules. */

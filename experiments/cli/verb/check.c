@@ -110,6 +110,16 @@ static void read_record(struct check *k, const char *experiment)
     json_object_set_new(k->records, experiment, record ? record : json_null());
 }
 
+static const json_t *record_of(void *ctx, const char *experiment)
+{
+    const struct check *k = ctx;
+    const json_t *record;
+
+    read_record(ctx, experiment);
+    record = json_object_get(k->records, experiment);
+    return json_is_object(record) ? record : NULL;
+}
+
 /* Returns the exit status. */
 static int run_missing(struct check *k, const char *experiment, bool quiet)
 {
@@ -174,25 +184,6 @@ static void print_record(const json_t *record)
            json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
 }
 
-/* The error of the simulator that a paper's simulated numbers come from, as far as it is known. */
-static void print_simulator(struct check *k, const struct claim *c, const char *evidence)
-{
-    const char *of = json_string_value(
-        json_object_get(json_object_get(k->claims.root, "simulators"), c->paper));
-    char experiment[128], error[32] = "not known";
-    const json_t *h;
-
-    if (!of || !strchr(of, ':') || !strstr(evidence, "simulated"))
-        return;
-    snprintf(experiment, sizeof(experiment), "%.*s", (int)strcspn(of, ":"), of);
-    read_record(k, experiment);
-    h = json_object_get(json_object_get(k->records, experiment), "headline");
-    h = json_object_get(h, strchr(of, ':') + 1);
-    if (h)
-        snprintf(error, sizeof(error), "%.3g %%", json_f64_at(h, "value"));
-    printf("    the simulator's error, part of no interval above: %s (%s)\n", error, of);
-}
-
 static void print_claim(struct check *k, const struct claim *c, enum claim_verdict v,
                         const struct text *found)
 {
@@ -221,8 +212,6 @@ static void print_claim(struct check *k, const struct claim *c, enum claim_verdi
     }
     if (found->n)
         printf("    %.*s\n", (int)found->n, found->p);
-    if (judged)
-        print_simulator(k, c, evidence);
     if (unreadable)
         printf("    %s\n", unreadable);
     else if (v == CLAIM_NO_RECORD)
@@ -256,11 +245,13 @@ static void print_null(struct check *k, const struct claim *c, const char *rule,
     const json_t *record =
         json_object_get(k->records, c->experiment ? c->experiment : "");
     struct claim_null null;
+    json_t *headline;
 
     if (!rule)
         return;
-    claim_null_draw(&null, c->compared, rule, c->tolerance,
-                    json_object_get(record, "headline"));
+    headline = claim_headline(c, record);
+    claim_null_draw(&null, c->compared, rule, c->tolerance, headline);
+    json_decref(headline);
     k->n_never_fail += null.never_fails;
     printf("    by chance, %s: %.1f %% (equal %.1f %%, of any size %.1f %%", name,
            100 * claim_null_rate(&null), 100 * null.equal, 100 * null.sized);
@@ -288,6 +279,7 @@ static int check_claims(struct check *k, const struct verb_words *w)
 
     if (status == PROGRAM_USAGE)
         return status;
+    claims_find_errors(&k->claims, record_of, k);
     for (size_t i = 0; i < k->claims.n; i++)
         if (is_chosen(&k->claims.v[i], w)) {
             judge(k, &k->claims.v[i]);
@@ -307,16 +299,6 @@ static int check_claims(struct check *k, const struct verb_words *w)
     return json_object_size(k->reasons) ? VERB_INVALID : status;
 }
 
-static const json_t *record_of(void *ctx, const char *experiment)
-{
-    const struct check *k = ctx;
-    const json_t *record;
-
-    read_record(ctx, experiment);
-    record = json_object_get(k->records, experiment);
-    return json_is_object(record) ? record : NULL;
-}
-
 /* Returns the exit status. */
 static int print_assumptions(struct check *k, bool as_json)
 {
@@ -327,6 +309,7 @@ static int print_assumptions(struct check *k, bool as_json)
 
     home_find(path, sizeof(path), "results/assumptions.json");
     if (assumptions_read(&list, path, &k->claims) == OK) {
+        claims_find_errors(&k->claims, record_of, k);
         matrix = assumptions_judge(list, &k->claims, record_of, k);
         if (as_json)
             json_dumpf(matrix, stdout, JSON_INDENT(1));
