@@ -35,7 +35,9 @@ struct opt_row {
     const char *values; /* OPT_ENUM only: words joined by '|' */
     const char *help;
     char letter; /* one-letter flag, 0 for none */
-    char joins;  /* OPT_STR: a flag given again is appended behind this, 0: replaces */
+    /* What users of other programs call it: words joined by '|', with one dash or two ("np"). */
+    const char *alias;
+    char joins; /* OPT_STR: a flag given again is appended behind this, 0: replaces */
     /* OPT_STR that names a plug-in: the i-th name, for the help text; NULL after the last.
      * i counts up from 0. */
     const char *(*names)(int i);

@@ -9,10 +9,22 @@
 #define WORD_MAX_BYTES 64
 #define ROWS_MAX       256
 
+static bool has_alias(const struct opt_row *r, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = r->alias; p; p = strchr(p, '|')) {
+        p += *p == '|';
+        if (strncmp(p, name, n) == 0 && (p[n] == '|' || !p[n]))
+            return true;
+    }
+    return false;
+}
+
 static const struct opt_row *find(const struct opt_row *table, const char *name)
 {
     for (; table->name; table++)
-        if (strcmp(table->name, name) == 0)
+        if (strcmp(table->name, name) == 0 || has_alias(table, name))
             return table;
     return NULL;
 }
@@ -75,11 +87,28 @@ static int split_long(const struct opt_row *table, const char *arg, struct flag 
     return f->row ? OK : unknown_flag(table, f->text, name);
 }
 
+/* Words of several letters behind one dash, which a letter and its value look like, too. */
+static bool split_alias(const struct opt_row *table, const char *arg, struct flag *f)
+{
+    size_t n = strcspn(arg, "=");
+
+    if (n < 3 || n >= sizeof(f->text))
+        return false;
+    snprintf(f->text, sizeof(f->text), "%.*s", (int)n, arg);
+    f->value = arg[n] == '=' ? arg + n + 1 : NULL;
+    for (f->row = table; f->row->name; f->row++)
+        if (has_alias(f->row, f->text + 1))
+            return true;
+    return false;
+}
+
 static int split_flag(const struct opt_row *table, const char *arg, struct flag *f)
 {
     *f = (struct flag){0};
     if (arg[1] == '-')
         return split_long(table, arg, f);
+    if (split_alias(table, arg, f))
+        return OK;
     snprintf(f->text, sizeof(f->text), "-%c", arg[1]);
     f->row = find_letter(table, arg[1]);
     if (!f->row)

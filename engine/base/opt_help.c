@@ -1,5 +1,6 @@
 #include "base/opt.h"
 #include "base/table.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -99,6 +100,28 @@ static void put_wrapped(const char *text, int indent, FILE *f)
 /* A maximum for the sake of exactness (of doubles) is not one that people meet. */
 #define UNLIMITED 9e15
 
+/* "Also: -np, --parallel." */
+static void put_aliases(const char *words, FILE *f)
+{
+    struct text t = {0};
+
+    for (const char *p = words; p && *p;) {
+        int n = (int)strcspn(p, "|");
+
+        text_printf(&t, "%s%s%.*s", p == words ? "Also: " : ", ", n > 3 ? "--" : "-", n,
+                    p);
+        p += n + (p[n] == '|');
+    }
+    if (t.n > 0) {
+        for (size_t i = 0; i < t.n; i++)
+            t.p[i] = t.p[i] == '_' ? '-' : t.p[i];
+        text_put(&t, ".", sizeof("."));
+        if (t.rc == OK)
+            put_wrapped(t.p, HELP_INDENT, f);
+    }
+    text_fini(&t);
+}
+
 /* "Unit: tok. Range: 1 to 4096. Default: 32." */
 static void put_facts(const struct opt_row *r, FILE *f)
 {
@@ -120,6 +143,7 @@ static void put_facts(const struct opt_row *r, FILE *f)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "Default: %.200s.", def);
     if (n > 0)
         put_wrapped(text, HELP_INDENT, f);
+    put_aliases(r->alias, f);
 }
 
 const char *opt_names(const struct opt_row *r)

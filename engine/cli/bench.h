@@ -18,7 +18,7 @@ enum cli_bench_output { CLI_BENCH_MD, CLI_BENCH_JSON, CLI_BENCH_CSV };
 
 struct cli_bench_flags {
     char *model, *n_prompt, *n_gen, *threads, *batch, *ranks, *team, *only, *isa;
-    int64_t repetitions;
+    int64_t repetitions, n_gpu_layers;
     int output, precision, kv_type;
     bool deterministic, ops;
 };

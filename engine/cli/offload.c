@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cpu/cpu.h"
@@ -20,6 +21,14 @@ const char *cli_accel_name(int i)
     if (i == 0)
         return "none";
     return accel_kinds[i - 1] ? accel_kinds[i - 1]->name : NULL;
+}
+
+void cli_ngl_warn(int64_t n_gpu_layers)
+{
+    if (n_gpu_layers != 0)
+        log_warn("--n-gpu-layers %lld has no effect: layers stay on the CPU, and --accel "
+                 "with --gpu-budget moves slices of them",
+                 (long long)n_gpu_layers);
 }
 
 struct cli_offload {
@@ -145,6 +154,7 @@ int cli_offload_open(struct cli_offload **out, const struct cli_offload_flags *f
     int rc;
 
     *out = NULL;
+    cli_ngl_warn(f->n_gpu_layers);
     if (strcmp(f->accel, "none") == 0)
         return f->dry_run || f->explain
                    ? err_set(ERR_ARG, "--dry-run and --explain need --accel")

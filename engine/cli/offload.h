@@ -11,10 +11,20 @@
 struct cli_offload_flags {
     char *accel, *profile;
     int64_t gpu_budget;
+    int64_t n_gpu_layers;
     double cg, gg;
     bool explain, dry_run;
 };
 const char *cli_accel_name(int i); /* "none" first */
+/* Commands written for other engines have it. */
+#define CLI_NGL_ROW(member)                                                              \
+    OPT_ROW_AS("n_gpu_layers", INT, member, "0",                                         \
+               "Accepted for the sake of commands of llama.cpp, and without effect: "    \
+               "layers are not moved as a whole. --accel of `run` and `serve` moves "    \
+               "slices of them.",                                                        \
+               .min = -1, .max = 1 << 20, .alias = "ngl|gpu_layers")
+/* Warn of a number that has no effect. */
+void cli_ngl_warn(int64_t n_gpu_layers);
 /* Rows of a table whose struct has a member `offload`. */
 #define CLI_OFFLOAD_ROWS                                                                 \
     OPT_ROW_AS(                                                                          \
@@ -32,6 +42,7 @@ const char *cli_accel_name(int i); /* "none" first */
                    "Memory of the accelerator for slices of weights and buffers. "       \
                    "Example: 12GB",                                                      \
                    .min = 1, .max = 1e15),                                               \
+        CLI_NGL_ROW(offload.n_gpu_layers),                                               \
         OPT_ROW_AS("accel_cg", F64, offload.cg, "-1",                                    \
                    "Share of what is not on the accelerator that is sent to it in each " \
                    "step. -1: the best by the profile.",                                 \

@@ -53,6 +53,26 @@ static int take_sets(struct verb_words *w, int argc, char **argv)
     return OK;
 }
 
+static bool is_set(const struct opt_row *table, const void *opts, const char *name)
+{
+    while (strcmp(table->name, name) != 0)
+        table++;
+    return *(char *const *)((const char *)opts + table->offset) != NULL;
+}
+
+static int fill_options(const struct verb *v, const struct opt_row *table, void *opts,
+                        struct verb_words *w)
+{
+    for (int i = 0; v->fills[i] && w->n_rest > 0; i++) {
+        if (is_set(table, opts, v->fills[i]))
+            continue;
+        TRY(opt_set(table, opts, v->fills[i], w->rest[0], v->fills[i]));
+        w->rest++;
+        w->n_rest--;
+    }
+    return OK;
+}
+
 static int check_rest(const struct verb *v, const struct verb_words *w)
 {
     const int n = v->n_args;
@@ -92,6 +112,8 @@ static int run_words(const struct verb *v, const struct opt_row *table, void *op
         opt_help_usage(&usage, table, stdout);
         return PROGRAM_OK;
     }
+    if (rc == OK)
+        rc = fill_options(v, table, opts, w);
     if (rc == OK)
         rc = check_rest(v, w);
     if (rc != OK)

@@ -27,6 +27,9 @@ struct verb {
     struct opt_usage usage;  /* exit_status NULL: that of the program */
     int n_args, n_optional;  /* words that must be left, and those that may */
     bool takes_set;          /* --set KEY=VALUE, many times */
+    /* Options (OPT_STR) that words set which belong to no flag, in this order; an option that its
+     * flag has set is passed over. NULL ends them. */
+    const char *fills[3];
     /* The tables of the parts of one struct of opts_bytes. --help is not in them. */
     struct opt_part opts[VERB_TABLES_MAX + 1];
     size_t opts_bytes;

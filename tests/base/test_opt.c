@@ -377,6 +377,38 @@ TEST(repeated_flags_make_a_list)
     opt_free(lists, &o);
 }
 
+/* Words of other programs: several letters behind one dash are one word, not a letter and a value. */
+TEST(aliases)
+{
+    static const struct opt_row rows[] = {
+        {.name = "n_new", .type = OPT_INT, .letter = 'n', .alias = "max_tokens"},
+        {.name = "max_seqs",
+         .type = OPT_INT,
+         .offset = sizeof(int64_t),
+         .help = "Sequences.",
+         .alias = "np|parallel"},
+        {0}};
+    char *argv[] = {(char[]){"-np"}, (char[]){"4"}, (char[]){"-n5"}, (char[]){"x"},
+                    (char[]){"--parallel=6"}};
+    char *more[] = {(char[]){"--max-tokens"}, (char[]){"7"}, (char[]){"-np=8"}};
+    char *wrong[] = {(char[]){"-np"}};
+    char *half[] = {(char[]){"--para"}, (char[]){"1"}};
+    int64_t o[2];
+    char *text;
+    int n;
+
+    assert_ok(opt_init(rows, o));
+    assert_ok(opt_from_argv(rows, o, 5, argv, &n));
+    assert_true(o[0] == 5 && o[1] == 6 && n == 1);
+    assert_ok(opt_from_argv(rows, o, 3, more, &n));
+    assert_true(o[0] == 7 && o[1] == 8 && n == 0);
+    assert_err(opt_from_argv(rows, o, 1, wrong, &n), ERR_ARG, "-np: expected a value");
+    assert_err(opt_from_argv(rows, o, 2, half, &n), ERR_ARG, "unknown option --para");
+    text = printed(opt_help, rows);
+    assert_non_null(strstr(text, "Also: -np, --parallel.\n"));
+    free(text);
+}
+
 TEST(help_lists_the_names_of_plugins)
 {
     char *text = printed(opt_help, lists), *markdown = printed(opt_help_markdown, lists);

@@ -29,7 +29,8 @@ complete() { # words of the verb, then the flags that its help must name
 }
 
 model=engine/cli/verb/model.c
-check "run --help" complete run $(flags engine/serve/opts.c engine/cli/verb/run.c engine/cli/offload.h engine/cpu/cpu.h)
+check "run --help" complete run $(flags engine/serve/opts.c engine/cli/verb/run.c engine/cli/sampling.h engine/cli/offload.h engine/cpu/cpu.h)
+check "chat --help" complete chat $(flags engine/serve/opts.c engine/cli/verb/chat.c engine/cli/sampling.h)
 check "profile --help" complete profile $(flags engine/cli/verb/profile.c engine/cpu/cpu.h)
 check "serve --help" complete serve $(flags engine/serve/opts.c engine/http/opts.c engine/roles/opts.c)
 check "bench --help" complete bench $(flags engine/cli/verb/bench.c engine/cpu/cpu.h)
@@ -72,7 +73,7 @@ check "a wrong search" refuses 1 "known: $searches" "$sandwich" tune --policy x 
 check "a wrong machine" refuses 1 "known: $machines" "$sandwich" plan --machine x --model tiny
 check "a wrong architecture" refuses 1 'known: llama-160m' \
     "$sandwich" model make --arch x --out "$dir/x"
-check "an argument too many" refuses 2 'unexpected argument "x"' "$sandwich" run x
+check "an argument too many" refuses 2 'unexpected argument "z"' "$sandwich" run x y z
 check "an argument too few" refuses 2 'an argument is missing' "$sandwich" model inspect
 for word in --help -h help; do
     check "sandwich $word" sh -c "$sandwich $word | grep -q '^Usage: sandwich VERB'"

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/offload.h"
 #include "par/coll.h"
 
 #define STEP_TOK   512 /* the engine's own --max-step-tok */
@@ -65,6 +66,7 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, only, NULL,
             "With --ops: the operators to measure, e.g. gemm_bf16,attn_f32,rmsnorm.",
             .unit = "LIST", .joins = ','),
+    CLI_NGL_ROW(n_gpu_layers),
     CPU_ISA_ROW,
     {0},
 };
@@ -151,6 +153,7 @@ static int parse(struct cli_bench *b)
 {
     const struct cli_bench_flags *f = b->f;
 
+    cli_ngl_warn(f->n_gpu_layers);
     if (f->ops && f->model)
         return err_set(ERR_ARG, "--ops measures kernels, not a model: remove -m");
     if (f->only && !f->ops)
@@ -425,6 +428,7 @@ const struct verb cli_verb_bench = {
              "json\n"
              "  sandwich bench --ops --only gemm_bf16,gemm_q4_0 -t 2\n"},
 
+    .fills = {"model"},
     .opts = {{table}},
     .opts_bytes = sizeof(struct cli_bench_flags),
     .run = bench,

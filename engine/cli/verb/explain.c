@@ -563,6 +563,7 @@ const struct verb cli_verb_explain = {
              "  sandwich explain --model llama-160m-q4_0.gguf --precision a8\n"
              "  sandwich explain --library /usr/lib/x86_64-linux-gnu/libopenblas.so.0\n"},
 
+    .fills = {"model"},
     .opts = {{table}},
     .opts_bytes = sizeof(struct flags),
     .run = explain,

@@ -36,7 +36,7 @@ static const struct opt_row own_rows[] = {
     OPT_ROW(STR, model, NULL,
             "Model to plan for: a model file. For a simulated machine the name of an "
             "architecture is enough.",
-            .unit = "FILE|NAME"),
+            .unit = "FILE|NAME", .letter = 'm'),
     /* in the order of enum cli_plan_type */
     OPT_ROW(ENUM, type, "file",
             "Type of the weights in the simulation. file: as stored, bf16 for the name "
@@ -311,6 +311,7 @@ const struct verb cli_verb_plan = {
              "plan.json\n"
              "  sandwich plan --show plan.json --render\n"},
 
+    .fills = {"model"},
     .opts = {{plan_tree_search_opt_table}, {own_rows}},
     .opts_bytes = sizeof(struct cli_plan_flags),
     .run = run,

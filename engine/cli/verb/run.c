@@ -1,6 +1,7 @@
 /* sandwich run: generates text or ids from one prompt and reports the speed. */
 #include "cli/cli.h"
 #include "cli/offload.h"
+#include "cli/sampling.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -33,7 +34,7 @@ static const struct opt_row own_rows[] = {
         "Prompt as token ids, separated by commas. Example: --prompt-ids 1,15043,3186",
         .unit = "IDS"),
     OPT_ROW(INT, n_new, "128", "Generate at most N tokens.", .unit = "tok", .min = 1,
-            .max = 1 << 24, .letter = 'n'),
+            .max = 1 << 24, .letter = 'n', .alias = "max_tokens|n_predict"),
     OPT_ROW(BOOL, ids, NULL,
             "Print the generated token ids on one line in place of the text."),
     OPT_ROW(
@@ -44,22 +45,7 @@ static const struct opt_row own_rows[] = {
         "Recognise control tokens such as <|eot_id|> in the prompt. Without it they are "
         "plain text."),
     OPT_ROW(BOOL, ignore_eos, NULL, "Continue after a token that ends the text."),
-    OPT_ROW_AS("temperature", F64, sampling.temperature, NULL,
-               "Sampling temperature. 0 always takes the most likely token (greedy).",
-               .min = 0, .max = 100),
-    OPT_ROW_AS("top_k", INT, sampling.top_k, NULL,
-               "Sample from the N most likely tokens only. 0: from all.", .min = 0,
-               .max = 1 << 24),
-    OPT_ROW_AS("top_p", F64, sampling.top_p, "1",
-               "Sample from the most likely tokens whose probabilities sum to X.",
-               .min = 0, .max = 1),
-    OPT_ROW_AS(
-        "min_p", F64, sampling.min_p, NULL,
-        "Drop tokens whose probability is less than X times that of the most likely "
-        "one.",
-        .min = 0, .max = 1),
-    OPT_ROW_AS("seed", INT, sampling.seed, NULL,
-               "Seed of the sampler. The same seed gives the same text."),
+    CLI_SAMPLING_ROWS("0"),
     OPT_ROW(STR, machine_card, NULL,
             "Machine card with the measured bandwidth and peak of this machine, to "
             "which the speed is compared. A card that was changed or measured on another "
@@ -551,6 +537,7 @@ const struct verb cli_verb_run = {
              "p.json "
              "--explain\n"},
 
+    .fills = {"model", "prompt"},
     .opts = {{serve_opt_table}, {own_rows}},
     .opts_bytes = sizeof(struct run_flags),
     .run = run,

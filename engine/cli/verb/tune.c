@@ -21,7 +21,7 @@ struct tune_flags {
 static const struct opt_row own_rows[] = {
     OPT_ROW(STR, model, NULL,
             "Tune the matrix products of this model. Its weights are not read.",
-            .unit = "FILE"),
+            .unit = "FILE", .letter = 'm'),
     OPT_ROW(
         STR, shapes, NULL,
         "Tune these matrices in place of a model's: outputs x inputs, with /ROWS where "
@@ -171,6 +171,7 @@ const struct verb cli_verb_tune = {
                      "  sandwich tune --shapes 5504x2048,2048x5504/64 --rows 1,16,128\n"
                      "  sandwich tune --shapes 5504x2048 --kernel gemm.ir\n"},
 
+    .fills = {"model"},
     .opts = {{tune_opt_table, 0, changes}, {own_rows}},
     .opts_bytes = sizeof(struct tune_flags),
     .run = tune,
