@@ -158,6 +158,7 @@ $(call reg,hetero_policy,$(wildcard engine/hetero/policy/*.c),hetero/policy.h,he
 $(call reg,accel_kind,$(wildcard engine/hetero/accel/*.c),hetero/accel.h,accel_kind,accel_kinds,accel_kind)
 $(call reg,model_op,$(wildcard engine/step/op/*.c),step/op.h,model_op_kind,model_op_kinds,model_op)
 $(call reg,graph_pass,$(wildcard engine/graph/pass/*.c),graph/graph.h,graph_pass,graph_passes,graph_pass)
+$(call reg,http_route,$(wildcard engine/http/route/*.c),http/route.h,http_route,http_routes,http_route)
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=
 $(call reg,cli_verb,$(wildcard engine/cli/verb/*.c),program/program.h,verb,cli_verbs,cli_verb)

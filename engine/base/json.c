@@ -115,8 +115,10 @@ bool json_has_nul(const json_t *j, const json_t *but)
     json_t *v;
     size_t i;
 
+    if (j == but)
+        return false;
     if (json_is_string(j))
-        return j != but && strlen(json_string_value(j)) != json_string_length(j);
+        return strlen(json_string_value(j)) != json_string_length(j);
     json_array_foreach(j, i, v) if (json_has_nul(v, but)) return true;
     json_object_foreach((json_t *)j, key, v)
     {

@@ -21,7 +21,7 @@ MUST int json_read_text(json_t **out, const char *text, size_t n, const char *wh
 
 /* The same where texts may hold the character U+0000: each is to be read with its length. */
 MUST int json_read_text_nul(json_t **out, const char *text, size_t n, const char *where);
-/* Has a text below `j`, other than `but`, this character? */
+/* Has a text in `j`, outside of `but`, this character? */
 bool json_has_nul(const json_t *j, const json_t *but);
 
 /* The same without the depth cap (the parser's own, 2048, remains): for text that we

@@ -21,11 +21,16 @@ int http_answer_init(struct http_answer *a, const struct http_request *r,
              r->api == HTTP_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long long)a->created_s & 0xffffffff,
              (unsigned long long)number & 0xffffffff);
+    a->decoded = mem_new(MEM_OTHER, (size_t)g->n_seqs, sizeof(*a->decoded));
+    if (!a->decoded)
+        return ERR_NOMEM;
     if (!tok)
         return OK;
-    tok_stream_init(&a->stream, tok);
-    /* A completion continues the prompt, unless it has it. */
-    a->stream.at_start &= r->api == HTTP_CHAT || r->echo;
+    for (int i = 0; i < g->n_seqs; i++) {
+        tok_stream_init(&a->decoded[i].stream, tok);
+        /* A completion continues the prompt, unless it has it. */
+        a->decoded[i].stream.at_start &= r->api == HTTP_CHAT || r->echo;
+    }
     a->capacity = 8 + 3 * tok_longest(tok);
     a->piece = mem_new(MEM_OTHER, a->capacity, 1);
     return a->piece ? OK : ERR_NOMEM;
@@ -33,19 +38,21 @@ int http_answer_init(struct http_answer *a, const struct http_request *r,
 
 void http_answer_fini(struct http_answer *a)
 {
+    for (int i = 0; a->decoded && i < a->g->n_seqs; i++)
+        text_fini(&a->decoded[i].text);
+    mem_free(a->decoded);
     mem_free(a->piece);
-    text_fini(&a->text);
-    a->piece = NULL;
+    *a = (struct http_answer){0};
 }
 
 /* ---- tokens as text ---- */
 
-static void decode(struct http_answer *a, int32_t id)
+static void decode(struct http_answer *a, struct http_decoded *d, int32_t id)
 {
     size_t n = 0;
 
-    if (a->tok && tok_stream_put(&a->stream, id, a->piece, a->capacity, &n) == OK)
-        text_put(&a->text, a->piece, n);
+    if (a->tok && tok_stream_put(&d->stream, id, a->piece, a->capacity, &n) == OK)
+        text_put(&d->text, a->piece, n);
 }
 
 /* A token's own text. Where it is only a part of a character, as OpenAI writes it. */
@@ -86,28 +93,29 @@ static json_t *chat_logprob(const struct http_answer *a, int32_t id, float logpr
                      (double)logprob, "bytes", token_bytes(a, id));
 }
 
-static void add_chat_logprob(const struct http_answer *a, json_t *into, int64_t at)
+static void add_chat_logprob(const struct http_answer *a, const struct http_seq *q,
+                             json_t *into, int64_t at)
 {
-    const struct http_gen *g = a->g;
-    json_t *one = chat_logprob(a, g->tokens[at].id, g->tokens[at].logprob);
+    const int64_t n_top = a->g->n_top;
+    json_t *one = chat_logprob(a, q->tokens[at].id, q->tokens[at].logprob);
     json_t *top = json_array();
 
-    for (int64_t k = 0; k < g->n_top; k++)
-        json_array_append_new(top, chat_logprob(a, g->top[at * g->n_top + k].id,
-                                                g->top[at * g->n_top + k].logprob));
+    for (int64_t k = 0; k < n_top; k++)
+        json_array_append_new(top, chat_logprob(a, q->top[at * n_top + k].id,
+                                                q->top[at * n_top + k].logprob));
     json_object_set_new(one, "top_logprobs", top);
     json_array_append_new(json_object_get(into, "content"), one);
 }
 
-static void add_completion_logprob(const struct http_answer *a, json_t *into, int64_t at,
-                                   int64_t offset)
+static void add_completion_logprob(const struct http_answer *a, const struct http_seq *q,
+                                   json_t *into, int64_t at, int64_t offset)
 {
-    const struct http_gen *g = a->g;
-    const bool known = !isnan(g->tokens[at].logprob);
+    const int64_t n_top = a->g->n_top;
+    const bool known = !isnan(q->tokens[at].logprob);
     json_t *top = known ? json_object() : json_null();
 
-    for (int64_t k = 0; known && k < g->n_top; k++) {
-        const struct http_top *t = &g->top[at * g->n_top + k];
+    for (int64_t k = 0; known && k < n_top; k++) {
+        const struct http_top *t = &q->top[at * n_top + k];
         json_t *key = token_text(a, t->id);
 
         json_object_setn_new(top, json_string_value(key), json_string_length(key),
@@ -115,9 +123,9 @@ static void add_completion_logprob(const struct http_answer *a, json_t *into, in
         json_decref(key);
     }
     json_array_append_new(json_object_get(into, "tokens"),
-                          token_text(a, g->tokens[at].id));
+                          token_text(a, q->tokens[at].id));
     json_array_append_new(json_object_get(into, "token_logprobs"),
-                          json_number((double)g->tokens[at].logprob));
+                          json_number((double)q->tokens[at].logprob));
     json_array_append_new(json_object_get(into, "top_logprobs"), top);
     json_array_append_new(json_object_get(into, "text_offset"), json_integer(offset));
 }
@@ -134,13 +142,13 @@ static json_t *new_logprobs(const struct http_answer *a)
 }
 
 /* offset: characters before the token. */
-static void add_logprob(const struct http_answer *a, json_t *into, int64_t at,
-                        int64_t offset)
+static void add_logprob(const struct http_answer *a, const struct http_seq *q,
+                        json_t *into, int64_t at, int64_t offset)
 {
     if (a->r->logprobs && a->r->api == HTTP_CHAT)
-        add_chat_logprob(a, into, at);
+        add_chat_logprob(a, q, into, at);
     else if (a->r->logprobs)
-        add_completion_logprob(a, into, at, offset);
+        add_completion_logprob(a, q, into, at, offset);
 }
 
 /* ---- the objects ---- */
@@ -152,22 +160,24 @@ static json_t *finish_reason(enum http_finish f)
     return f == HTTP_EOS || f == HTTP_STOPPED ? json_string("stop") : json_null();
 }
 
-static json_t *token_ids(const struct http_answer *a, int64_t from, int64_t to)
+static json_t *token_ids(const struct http_seq *q, int64_t from, int64_t to)
 {
     json_t *ids = json_array();
 
     for (int64_t i = from; i < to; i++)
-        json_array_append_new(ids, json_integer(a->g->tokens[i].id));
+        json_array_append_new(ids, json_integer(q->tokens[i].id));
     return ids;
 }
 
-/* The tokens [n_told, to), whose text is [n_shown, end). Steals `logprobs`. */
-static json_t *choice(struct http_answer *a, int64_t to, size_t end, json_t *logprobs,
-                      enum http_finish f)
+/* The i-th sequence: its tokens [n_told, to), whose text is [n_shown, end). Steals `logprobs`. */
+static json_t *choice(struct http_answer *a, int i, int64_t to, size_t end,
+                      json_t *logprobs, enum http_finish f)
 {
+    struct http_decoded *d = &a->decoded[i];
+    struct http_seq *q = &a->g->seqs[i];
     json_t *text =
-        json_stringn(a->text.p ? a->text.p + a->n_shown : "", end - a->n_shown);
-    json_t *c = json_pack("{s:i}", "index", 0);
+        json_stringn(d->text.p ? d->text.p + d->n_shown : "", end - d->n_shown);
+    json_t *c = json_pack("{s:i}", "index", i);
     bool whole = !a->r->stream;
 
     if (a->r->api == HTTP_COMPLETION) {
@@ -175,7 +185,7 @@ static json_t *choice(struct http_answer *a, int64_t to, size_t end, json_t *log
     } else {
         json_t *m = json_pack("{s:o}", "content", text);
 
-        if (!a->begun || whole)
+        if (!d->begun || whole)
             json_object_set_new(m, "role", json_string("assistant"));
         if (whole)
             json_object_set_new(m, "refusal", json_null());
@@ -184,22 +194,31 @@ static json_t *choice(struct http_answer *a, int64_t to, size_t end, json_t *log
     json_object_set_new(c, "logprobs", logprobs);
     json_object_set_new(c, "finish_reason", finish_reason(f));
     if (a->r->token_ids)
-        json_object_set_new(c, "token_ids", token_ids(a, a->n_told, to));
-    a->n_shown = end;
-    a->n_told = to;
-    a->begun = true;
+        json_object_set_new(c, "token_ids", token_ids(q, q->n_told, to));
+    d->n_shown = end;
+    q->n_told = to;
+    d->begun = true;
     return c;
 }
 
+/* A prompt counts once, however many choices it has. */
 static json_t *usage(const struct http_answer *a)
 {
-    const int64_t n_new = a->n_told > a->g->n_echo ? a->n_told - a->g->n_echo : 0;
+    int64_t n_prompt = 0, n_new = 0, n_reused = 0;
 
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens",
-                     (json_int_t)a->g->n_prompt, "completion_tokens", (json_int_t)n_new,
-                     "total_tokens", (json_int_t)(a->g->n_prompt + n_new),
-                     "prompt_tokens_details", "cached_tokens",
-                     (json_int_t)a->g->n_reused);
+    for (int i = 0; i < a->g->n_seqs; i++) {
+        const struct http_seq *q = &a->g->seqs[i];
+
+        n_new += q->n_told > q->n_echo ? q->n_told - q->n_echo : 0;
+        if (i % a->r->n == 0) {
+            n_prompt += q->n_prompt;
+            n_reused += q->n_reused;
+        }
+    }
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)n_prompt,
+                     "completion_tokens", (json_int_t)n_new, "total_tokens",
+                     (json_int_t)(n_prompt + n_new), "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)n_reused);
 }
 
 static const char *object_name(const struct http_answer *a)
@@ -209,13 +228,9 @@ static const char *object_name(const struct http_answer *a)
     return a->r->stream ? "chat.completion.chunk" : "chat.completion";
 }
 
-/* Steals `choice`; NULL: none. */
-static json_t *object(const struct http_answer *a, json_t *one)
+/* Steals `choices`. */
+static json_t *object(const struct http_answer *a, json_t *choices)
 {
-    json_t *choices = json_array();
-
-    if (one)
-        json_array_append_new(choices, one);
     return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", a->id, "object", object_name(a),
                      "created", (json_int_t)a->created_s, "model", a->model, "choices",
                      choices);
@@ -245,20 +260,19 @@ static int put_event(struct text *out, json_t *j)
 /* ---- the answers ---- */
 
 /* Is `at` the last token of all? */
-static bool is_last(const struct http_progress *now, int64_t at)
+static bool is_last(const struct http_seq *q, int64_t at)
 {
-    return at == now->n - 1 && now->finish != HTTP_RUNNING;
+    return at == q->seen.n - 1 && q->seen.finish != HTTP_RUNNING;
 }
 
 /* The end of the text that may be sent after the token `at`. */
-static size_t text_end(const struct http_answer *a, int64_t at,
-                       const struct http_progress *now)
+static size_t text_end(const struct http_decoded *d, const struct http_seq *q, int64_t at)
 {
-    size_t n_safe = a->g->tokens[at].n_safe;
+    size_t n_safe = q->tokens[at].n_safe;
 
-    if (is_last(now, at))
-        return now->finish == HTTP_STOPPED ? now->text_end : a->text.n;
-    return n_safe < a->text.n ? n_safe : a->text.n;
+    if (is_last(q, at))
+        return q->seen.finish == HTTP_STOPPED ? q->seen.text_end : d->text.n;
+    return n_safe < d->text.n ? n_safe : d->text.n;
 }
 
 static bool is_fault(const char *s, size_t n)
@@ -266,24 +280,25 @@ static bool is_fault(const char *s, size_t n)
     return n >= 3 && memcmp(s, "\xEF\xBF\xBD", 3) == 0; /* U+FFFD */
 }
 
-/* The text and log probability of the token `at`. */
-static void take_token(struct http_answer *a, int64_t at, const struct http_progress *now,
-                       json_t *logprobs)
+/* The text and log probability of the token `at` of the i-th sequence. */
+static void take_token(struct http_answer *a, int i, int64_t at, json_t *logprobs)
 {
-    const bool last = is_last(now, at);
-    size_t from = a->text.n;
-    bool held = a->tok && a->stream.n_held > 0;
-    int64_t offset = a->n_chars;
+    struct http_decoded *d = &a->decoded[i];
+    const struct http_seq *q = &a->g->seqs[i];
+    const bool last = is_last(q, at);
+    size_t from = d->text.n;
+    bool held = a->tok && d->stream.n_held > 0;
+    int64_t offset = d->n_chars;
 
-    if (!last || now->finish != HTTP_EOS)
-        decode(a, a->g->tokens[at].id);
+    if (!last || q->seen.finish != HTTP_EOS)
+        decode(a, d, q->tokens[at].id);
     /* The bytes before it turn out to form no character: what stands for them is theirs. */
-    offset += held && a->text.n > from && is_fault(a->text.p + from, a->text.n - from);
-    add_logprob(a, logprobs, at, offset);
+    offset += held && d->text.n > from && is_fault(d->text.p + from, d->text.n - from);
+    add_logprob(a, q, logprobs, at, offset);
     if (last && a->tok)
-        text_put(&a->text, a->piece, tok_stream_flush(&a->stream, a->piece, a->capacity));
-    for (size_t i = from; i < a->text.n; i++)
-        a->n_chars += (a->text.p[i] & 0xc0) != 0x80;
+        text_put(&d->text, a->piece, tok_stream_flush(&d->stream, a->piece, a->capacity));
+    for (size_t k = from; k < d->text.n; k++)
+        d->n_chars += (d->text.p[k] & 0xc0) != 0x80;
 }
 
 /* Write the end of a stream that has failed or was cut off. */
@@ -297,30 +312,47 @@ static int put_failure(struct http_answer *a, struct text *out, enum http_finish
     return out->rc;
 }
 
-int http_answer_stream(struct http_answer *a, const struct http_progress *now,
-                       struct text *out)
+static int stream_seq(struct http_answer *a, int i, struct text *out)
 {
-    const enum http_finish f = now->finish;
-    json_t *j, *logprobs;
+    struct http_seq *q = &a->g->seqs[i];
 
-    while (a->n_told < now->n) {
-        int64_t at = a->n_told;
+    while (q->n_told < q->seen.n) {
+        int64_t at = q->n_told;
+        json_t *j, *logprobs = new_logprobs(a);
 
-        logprobs = new_logprobs(a);
-        take_token(a, at, now, logprobs);
-        j = object(a, choice(a, at + 1, text_end(a, at, now), logprobs,
-                             is_last(now, at) ? f : HTTP_RUNNING));
+        take_token(a, i, at, logprobs);
+        j = object(
+            a, json_pack("[o]",
+                         choice(a, i, at + 1, text_end(&a->decoded[i], q, at), logprobs,
+                                is_last(q, at) ? q->seen.finish : HTTP_RUNNING)));
         if (a->r->usage)
             json_object_set_new(j, "usage", a->r->usage_always ? usage(a) : json_null());
         TRY(put_event(out, j));
     }
-    if (f == HTTP_RUNNING || a->ended)
-        return a->text.rc;
+    q->told_end = q->seen.finish != HTTP_RUNNING;
+    return a->decoded[i].text.rc;
+}
+
+int http_answer_stream(struct http_answer *a, struct text *out)
+{
+    bool all = true;
+    json_t *j;
+
+    for (int i = 0; i < a->g->n_seqs && !a->ended; i++) {
+        const enum http_finish f = a->g->seqs[i].seen.finish;
+
+        TRY(stream_seq(a, i, out));
+        all &= f != HTTP_RUNNING;
+        if (f == HTTP_FAILED || f == HTTP_CANCELED) {
+            a->ended = true;
+            return put_failure(a, out, f);
+        }
+    }
+    if (!all || a->ended)
+        return OK;
     a->ended = true;
-    if (f == HTTP_FAILED || f == HTTP_CANCELED)
-        return put_failure(a, out, f);
     if (a->r->usage) {
-        j = object(a, NULL);
+        j = object(a, json_array());
         json_object_set_new(j, "usage", usage(a));
         TRY(put_event(out, j));
     }
@@ -328,17 +360,26 @@ int http_answer_stream(struct http_answer *a, const struct http_progress *now,
     return out->rc;
 }
 
-int http_answer_whole(struct http_answer *a, const struct http_progress *now,
-                      struct text *out)
+int http_answer_whole(struct http_answer *a, struct text *out)
 {
-    json_t *j, *logprobs = new_logprobs(a);
+    json_t *j, *choices = json_array();
+    int rc = OK;
 
-    for (int64_t at = 0; at < now->n; at++)
-        take_token(a, at, now, logprobs);
-    j = object(a, choice(a, now->n, now->n > 0 ? text_end(a, now->n - 1, now) : 0,
-                         logprobs, now->finish));
+    for (int i = 0; i < a->g->n_seqs; i++) {
+        const struct http_seq *q = &a->g->seqs[i];
+        json_t *logprobs = new_logprobs(a);
+        const int64_t n = q->seen.n;
+
+        for (int64_t at = 0; at < n; at++)
+            take_token(a, i, at, logprobs);
+        json_array_append_new(
+            choices, choice(a, i, n, n > 0 ? text_end(&a->decoded[i], q, n - 1) : 0,
+                            logprobs, q->seen.finish));
+        rc = rc == OK ? a->decoded[i].text.rc : rc;
+    }
+    j = object(a, choices);
     json_object_set_new(j, "usage", usage(a));
-    return put_json(out, a->text.rc == OK ? j : (json_decref(j), NULL));
+    return put_json(out, rc == OK ? j : (json_decref(j), NULL));
 }
 
 int http_error_text(struct text *out, const char *message, const char *type,

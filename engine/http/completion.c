@@ -1,4 +1,4 @@
-/* The two routes that generate: waiting for the engine, and writing. */
+/* Responses: errors, and those of requests that are prepared, with waiting for the engine. */
 #include <stdio.h>
 #include <string.h>
 
@@ -58,12 +58,14 @@ static enum MHD_Result send_body(struct http_exchange *x, int status, const char
     if (status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(r, "Allow", "GET, HEAD, POST");
+        MHD_add_response_header(r, "Allow", http_allowed(x));
     if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(r, "Retry-After", RETRY_AFTER_S);
     if (draining || x->bad)
         MHD_add_response_header(r, "Connection", "close");
+    MHD_add_response_header(r, "Server", x->h->server);
     http_metrics_status(&x->h->metrics, status);
+    x->status = status;
     http_phase_set(x, HTTP_WRITE);
     rc = MHD_queue_response(x->connection, (unsigned)status, r);
     MHD_destroy_response(r);
@@ -151,7 +153,7 @@ static void park(void *arg)
 static ssize_t read_stream(void *arg, uint64_t pos, char *buf, size_t max)
 {
     struct http_exchange *x = arg;
-    struct http_progress now;
+    bool hung_up;
     size_t n;
 
     (void)pos;
@@ -160,9 +162,9 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *buf, size_t max)
             return MHD_CONTENT_READER_END_OF_STREAM;
         x->n_written = x->out.n = 0;
         http_phase_set(x, HTTP_COMPUTE);
-        if (!http_gen_ready(x->g, x->answer.n_told, park, &now))
+        if (!http_gen_ready(x->g, park, &hung_up))
             return 0;
-        if (now.hung_up || http_answer_stream(&x->answer, &now, &x->out) != OK)
+        if (hung_up || http_answer_stream(&x->answer, &x->out) != OK)
             return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     http_phase_set(x, HTTP_WRITE);
@@ -183,28 +185,37 @@ static enum MHD_Result begin_stream(struct http_exchange *x)
     return send_body(x, MHD_HTTP_OK, "text/event-stream; charset=utf-8", r);
 }
 
+static enum MHD_Result respond_out(struct http_exchange *x)
+{
+    enum MHD_Result rc = http_respond(x, MHD_HTTP_OK, "application/json", &x->out);
+
+    text_fini(&x->out);
+    return rc;
+}
+
+/* Has one of the sequences ended so? */
+static bool any(const struct http_gen *g, enum http_finish how)
+{
+    for (int i = 0; i < g->n_seqs; i++)
+        if (g->seqs[i].seen.finish == how)
+            return true;
+    return false;
+}
+
 static enum MHD_Result wait_for_whole(struct http_exchange *x)
 {
-    struct http_progress now;
-    enum MHD_Result rc;
+    bool hung_up;
 
-    if (!http_gen_ready(x->g, 0, park, &now))
+    if (!http_gen_ready(x->g, park, &hung_up))
         return MHD_YES;
-    switch (now.finish) {
-    case HTTP_RUNNING: /* hung up */
+    if (any(x->g, HTTP_RUNNING)) /* hung up */
         return MHD_NO;
-    case HTTP_FAILED:
+    if (any(x->g, HTTP_FAILED))
         return http_refuse(x, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL, x->g->why);
-    case HTTP_CANCELED:
+    if (any(x->g, HTTP_CANCELED))
         return http_refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL,
                            "the server is shutting down");
-    default:
-        if (http_answer_whole(&x->answer, &now, &x->out) != OK)
-            return MHD_NO;
-        rc = http_respond(x, MHD_HTTP_OK, "application/json", &x->out);
-        text_fini(&x->out);
-        return rc;
-    }
+    return http_answer_whole(&x->answer, &x->out) == OK ? respond_out(x) : MHD_NO;
 }
 
 /* ---- the way of a request ---- */
@@ -254,7 +265,11 @@ enum MHD_Result http_continue(struct http_exchange *x)
     pthread_mutex_unlock(&x->h->lock);
     if (closing) /* while it was prepared, perhaps; the watcher does so once */
         return MHD_NO;
+    if (x->busy)
+        return http_refuse(x, MHD_HTTP_TOO_MANY_REQUESTS, NULL, x->why);
     if (x->rc != OK)
         return http_refuse_error(x, err_set(x->rc, "%s", x->why), x->request.param);
+    if (!x->g)
+        return respond_out(x);
     return x->request.stream ? begin_stream(x) : wait_for_whole(x);
 }

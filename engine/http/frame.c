@@ -15,7 +15,7 @@ struct head {
     const char *end; /* of the line before, in the buffer of the connection */
     const char *te;
     bool http11;
-    int n_length, n_te, n_host;
+    int n_length, n_te, n_host, status;
 };
 
 /* RFC 9110, 5.6.2. */
@@ -92,7 +92,19 @@ static bool ends_in_place(const struct head *h, struct MHD_Connection *c,
     return end >= h->end + 2 && end <= h->end + 4;
 }
 
-static const char *check_lengths(const struct head *h)
+/* Does a list of codings end in chunked, which it has once? */
+static bool ends_in_chunked(const char *te)
+{
+    const char *last = strrchr(te, ',');
+    size_t n = last ? (size_t)(last - te) : 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (strncasecmp(te + i, "chunked", strlen("chunked")) == 0)
+            return false;
+    return last && strcasecmp(last + 1 + strspn(last + 1, " \t"), "chunked") == 0;
+}
+
+static const char *check_lengths(struct head *h)
 {
     if (h->n_length > 1)
         return "more than one Content-Length";
@@ -100,6 +112,8 @@ static const char *check_lengths(const struct head *h)
         return "more than one Host";
     if (h->n_te == 0)
         return NULL;
+    if (h->n_te == 1 && h->n_length == 0 && h->http11 && ends_in_chunked(h->te))
+        h->status = MHD_HTTP_NOT_IMPLEMENTED;
     if (h->n_te > 1 || strcasecmp(h->te, "chunked") != 0)
         return "a Transfer-Encoding other than \"chunked\"";
     if (!h->http11)
@@ -122,9 +136,13 @@ bool http_frame_is_target(const void *p)
 }
 
 const char *http_frame_check(struct MHD_Connection *c, const char *url,
-                             const void *target, const char *method, const char *version)
+                             const void *target, const char *method, const char *version,
+                             int *status)
 {
-    struct head h = {.http11 = strcmp(version, "HTTP/1.1") == 0};
+    struct head h = {.http11 = strcmp(version, "HTTP/1.0") != 0,
+                     .status = MHD_HTTP_BAD_REQUEST};
+
+    *status = h.status;
 
     /* METHOD SP TARGET SP VERSION */
     h.end = method + strlen(method) + 1 + (uintptr_t)target / 4 + 1 + strlen(version);
@@ -140,5 +158,6 @@ const char *http_frame_check(struct MHD_Connection *c, const char *url,
         h.why = "no header Host";
     if (!h.why)
         h.why = check_lengths(&h);
+    *status = h.status;
     return h.why;
 }

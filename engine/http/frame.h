@@ -3,8 +3,8 @@
  * Where a proxy and this server could disagree on where a request ends, or on what a header
  * says, one client's bytes could become another's request. Such requests are refused with
  * status 400 and their connection is closed: two Content-Lengths, one with a Transfer-Encoding,
- * an unknown Transfer-Encoding, folded lines, names with spaces, control characters, NUL, no
- * Host.
+ * folded lines, names with spaces, control characters, NUL, no Host. Other codings than chunked are
+ * not implemented: status 501 where chunked is the last one, so that the body has an end.
  * RFC 9112, 5 and 6.   Threads: libmicrohttpd's. */
 #ifndef HTTP_FRAME_H
 #define HTTP_FRAME_H
@@ -24,9 +24,10 @@
 void *http_frame_target(void *unused, const char *target, struct MHD_Connection *c);
 bool http_frame_is_target(const void *p);
 
-/* NULL: it may be answered. Else what is wrong, for a person. `url`, `method` and `version` as
- * libmicrohttpd gives them; `target`: from http_frame_target(). */
+/* NULL: it may be answered. Else what is wrong, for a person, and *status. `url`, `method` and
+ * `version` as libmicrohttpd gives them; `target`: from http_frame_target(). */
 const char *http_frame_check(struct MHD_Connection *c, const char *url,
-                             const void *target, const char *method, const char *version);
+                             const void *target, const char *method, const char *version,
+                             int *status);
 
 #endif

@@ -1,5 +1,6 @@
-/* http/gen.h - one generation: between the thread that steps the engine, which must never
- * wait for a client, and the one that writes to the client.
+/* http/gen.h - the generation of one request, which may have several sequences (prompts times
+ * choices): between the thread that steps the engine, which must never wait for a client, and the
+ * one that writes to the client.
  *
  * The stepping thread appends tokens to arrays that were taken when the request was accepted
  * and have a place for every token that it may generate: it takes no memory, and the queue
@@ -35,12 +36,39 @@ enum http_finish {
     HTTP_FAILED
 };
 
-/* What the reader may take. */
+/* What the reader may take of a sequence. */
 struct http_progress {
     int64_t n; /* tokens so far */
     enum http_finish finish;
     size_t text_end; /* HTTP_STOPPED: bytes of the text before the stop string */
-    bool hung_up;
+};
+
+/* One of the sequences: a choice of the answer. */
+struct http_seq {
+    struct http_gen *g;
+
+    /* Constant once submitted. */
+    int64_t id, n_prompt, max_new;
+    int64_t n_reused; /* of the prompt, taken from a sequence before it */
+    int64_t n_echo;   /* the first tokens are the prompt's: n_prompt, or 0 */
+
+    /* Under the lock. The tokens before n are constant and may be read without it. */
+    struct http_token *tokens; /* [n_prompt with echo, + max_new] */
+    struct http_top *top;      /* [as many, n_top] most likely first; NULL: none */
+    struct http_progress now;
+
+    /* Used by the stepping thread only. */
+    struct http_stop stop;
+    struct tok_stream stream;
+    char *piece; /* [capacity] text of one token; only with stop strings */
+    size_t capacity;
+    uint64_t t_submit_ns, t_start_ns,
+        t_last_ns; /* start: of its first step; 0: unknown */
+
+    /* The reader's. */
+    struct http_progress seen; /* by http_gen_ready() */
+    int64_t n_told;            /* tokens that it has written */
+    bool told_end;
 };
 
 struct http_gen {
@@ -52,53 +80,50 @@ struct http_gen {
     struct serve *serve;
     const struct tok *tok; /* NULL: ids only */
     int vocab;
-    int64_t id, n_prompt, max_new, n_top;
-    int64_t n_reused; /* of the prompt, taken from a sequence before it */
-    int64_t n_echo;   /* the first tokens are the prompt's: n_prompt, or 0 */
+    int64_t n_top;
     bool logprobs, wake_at_end;
     void (*wake)(void *ctx); /* the reader's; once after a false http_gen_ready() */
-    void (*on_end)(struct http_gen *g); /* with the last token, on the stepping thread */
+    void (*on_end)(struct http_gen *g); /* with the last token of all */
     void *ctx;
     void *list_owner; /* the server, for on_end() */
     struct http_metrics *metrics;
+    int n_seqs;
+    struct http_seq *seqs; /* [n_seqs] */
 
-    /* Under the lock. The tokens before n are constant and may be read without it. */
-    struct http_token *tokens; /* [n_prompt with echo, + max_new] */
-    struct http_top *top;      /* [as many, n_top] most likely first; NULL: none */
-    struct http_progress now;
-    bool waiting;
-    char why[256]; /* HTTP_FAILED */
-
-    /* Used by the stepping thread only. */
-    struct http_stop stop;
-    struct tok_stream stream;
-    char *piece; /* [capacity] text of one token; only with stop strings */
-    size_t capacity;
-    uint64_t t_submit_ns, t_last_ns;
+    /* Under the lock. */
+    int n_live; /* sequences that have not ended */
+    bool waiting, hung_up;
+    char why[256]; /* of the first that is HTTP_FAILED */
 };
 
-/* A request of r, n_prompt prompt tokens and max_new tokens at most. *out has one owner: the
- * caller. ERR_NOMEM. */
-MUST int http_gen_new(struct http_gen **out, const struct http_request *r,
-                      int64_t n_prompt, int64_t max_new, const struct tok *tok,
-                      int vocab);
-/* Submit it; it then has a second owner, until on_end(). Where r asks for echo, it begins with the
+/* n_seqs sequences without prompts yet. *out has one owner: the caller. ERR_NOMEM. */
+MUST int http_gen_new(struct http_gen **out, const struct http_request *r, int n_seqs,
+                      const struct tok *tok, int vocab);
+/* Give the i-th its size: n_prompt prompt tokens, max_new tokens at most. ERR_NOMEM. */
+MUST int http_gen_size(struct http_gen *g, int i, const struct http_request *r,
+                       int64_t n_prompt, int64_t max_new);
+struct http_prompt {
+    int32_t *ids;
+    size_t n;
+};
+/* Submit all; the engine is then a second owner until on_end(), which is called also after an error,
+ * when those that were submitted have ended. The i-th sequence has the prompt i / r->n, and choices
+ * of a prompt have seeds that follow each other. Where r asks for echo, a sequence begins with the
  * prompt's tokens, with log probabilities of all but the first where r asks for them. Errors of
  * serve_submit(). */
 MUST int http_gen_submit(struct http_gen *g, const struct http_request *r,
-                         struct serve *s, const int32_t *prompt);
+                         struct serve *s, const struct http_prompt *prompts);
 void http_gen_unref(struct http_gen *g); /* NULL is fine */
 
-/* Whether anything has happened since the reader took n tokens: *now. If not, park(g->ctx) is
- * called, and then g->wake() once something happens. After http_gen_hang_up() it is always
- * true. The reason of HTTP_FAILED is g->why. */
-bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx),
-                    struct http_progress *now);
+/* Whether there is anything for the reader: tokens or ends that it has not written, or (wake_at_end)
+ * the end of all; their state is in `seen` of each sequence. If not, park(g->ctx) is called, and
+ * then g->wake() once there is. After http_gen_hang_up() it is always true, and *hung_up is set. */
+bool http_gen_ready(struct http_gen *g, void (*park)(void *ctx), bool *hung_up);
 /* The client has gone: cancel, and wake the reader. Any thread. */
 void http_gen_hang_up(struct http_gen *g);
 /* Cancel only. Any thread. */
 void http_gen_cancel(struct http_gen *g);
-/* End it with HTTP_FAILED for this reason. Any thread. */
+/* End what goes on with HTTP_FAILED for this reason. Any thread. */
 void http_gen_fail(struct http_gen *g, const char *why);
 
 #endif

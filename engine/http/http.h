@@ -31,6 +31,7 @@ struct http_opts {
     int64_t max_queue, max_body_bytes, max_connections, max_connections_per_address;
     double header_timeout_s, idle_timeout_s, body_timeout_s, write_timeout_s;
     double drain_timeout_s;
+    bool access_log;
 };
 extern const struct opt_row http_opt_table[];
 

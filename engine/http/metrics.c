@@ -1,7 +1,12 @@
 #include "http/metrics.h"
-#include "base/thread.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <sys/resource.h>
+
+#include "base/build.h"
+#include "base/mem.h"
+#include "base/thread.h"
 
 /* Upper ends in seconds: a token of a small model to a long wait in the queue. */
 static const double upper_s[HTTP_N_BUCKETS] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
@@ -59,6 +64,13 @@ void http_metrics_token(struct http_metrics *m, bool first, uint64_t ns)
     pthread_mutex_lock(&m->lock);
     m->n_new_tok++;
     observe(first ? &m->first : &m->next, ns);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void http_metrics_queued(struct http_metrics *m, uint64_t ns)
+{
+    pthread_mutex_lock(&m->lock);
+    observe(&m->queued, ns);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -144,6 +156,8 @@ static void put_kv(struct text *out, const struct serve_kv_stat *kv)
          (double)kv->reserved_bytes},
         {"kv_used_bytes", "gauge", "Of it, keys and values of tokens that were computed.",
          (double)kv->used_bytes},
+        {"kv_usage_ratio", "gauge", "Share of that memory in blocks that requests have.",
+         kv->pool_bytes > 0 ? (double)kv->reserved_bytes / (double)kv->pool_bytes : 0},
         {"kv_overflow_total", "counter", "Requests that outgrew their memory.",
          (double)kv->n_overflow},
         {"kv_migrated_bytes_total", "counter",
@@ -170,6 +184,40 @@ static void put_kv(struct text *out, const struct serve_kv_stat *kv)
         put_one(out, all[i].name, all[i].type, all[i].help, all[i].value);
 }
 
+/* What Prometheus' own client libraries report of a process, under their names. */
+static void put_process(struct text *out, int64_t started_s)
+{
+    struct rlimit files = {0};
+    struct rusage used = {0};
+    int64_t n_files = -1; /* the folder's own */
+    DIR *d = opendir("/proc/self/fd");
+
+    while (d && readdir(d))
+        n_files++;
+    if (d)
+        closedir(d);
+    getrlimit(RLIMIT_NOFILE, &files);
+    getrusage(RUSAGE_SELF, &used);
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } all[] = {
+        {"cpu_seconds_total", "counter", "Processor time of all threads.",
+         (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+             1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)},
+        {"resident_memory_bytes", "gauge", "Resident memory.", (double)mem_rss_bytes()},
+        {"open_fds", "gauge", "Open files.", (double)(n_files - 2)},
+        {"max_fds", "gauge", "Most files that may be open.", (double)files.rlim_cur},
+        {"start_time_seconds", "gauge", "When the server started, since 1970.",
+         (double)started_s},
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        text_printf(out, "# HELP process_%s %s\n# TYPE process_%s %s\nprocess_%s %.17g\n",
+                    all[i].name, all[i].help, all[i].name, all[i].type, all[i].name,
+                    all[i].value);
+}
+
 void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
                        struct text *out)
 {
@@ -182,8 +230,6 @@ void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
             (double)(g->n_requests - running));
     put_one(out, "http_connections", "gauge", "Open connections.",
             (double)g->n_connections);
-    put_one(out, "resident_memory_bytes", "gauge", "Resident memory of the process.",
-            (double)g->rss_bytes);
     put_one(out, "prompt_tokens_total", "counter", "Tokens of accepted prompts.",
             (double)m->n_prompt_tok);
     put_one(out, "generated_tokens_total", "counter", "Tokens generated.",
@@ -201,6 +247,10 @@ void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
             "Of these, those that were right, too.", (double)g->draft.n_right);
     put_one(out, "draft_seconds_total", "counter", "Time for guessing.",
             g->draft.seconds);
+    put_histogram(out, "queue_seconds",
+                  "Time from a request's arrival to the first step that computes it, of "
+                  "those that have a token.",
+                  &m->queued);
     put_histogram(out, "time_to_first_token_seconds",
                   "Time from a request's arrival to its first token.", &m->first);
     put_histogram(out, "inter_token_seconds", "Time between two tokens of a request.",
@@ -208,5 +258,9 @@ void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
     put_histogram(out, "request_seconds", "Time from a request's arrival to its end.",
                   &m->whole);
     put_labelled(out, m);
+    put_head(out, "build_info", "gauge", "1, with what the program was built from.");
+    text_printf(out, "sandwich_build_info{version=\"%s\",commit=\"%s\"} 1\n",
+                build_info.version, build_info.commit);
+    put_process(out, g->started_s);
     pthread_mutex_unlock(&m->lock);
 }

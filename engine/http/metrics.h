@@ -35,15 +35,15 @@ struct http_metrics {
     int64_t n_status[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
     int64_t n_closed[HTTP_N_CLOSED];
     int64_t n_prompt_tok, n_new_tok, n_canceled;
-    struct http_histogram first, next,
-        whole;        /* first token, gap between tokens, request */
+    /* wait for the first step, first token, gap between tokens, request */
+    struct http_histogram queued, first, next, whole;
     double step_s[2]; /* of the engine in prefill and decode */
 };
 
 /* Values that are read when the metrics are asked for. */
 struct http_gauges {
     int64_t n_requests, max_seqs, n_connections; /* requests: running or waiting */
-    int64_t rss_bytes;
+    int64_t started_s;                           /* since 1970 */
     struct serve_kv_stat kv;
     struct serve_draft_stat draft;
 };
@@ -53,6 +53,8 @@ void http_metrics_fini(struct http_metrics *m);
 void http_metrics_status(struct http_metrics *m, int status);
 void http_metrics_closed(struct http_metrics *m, enum http_closed why);
 void http_metrics_accepted(struct http_metrics *m, int64_t n_prompt);
+/* A request waited `ns` for the first step that computes it. */
+void http_metrics_queued(struct http_metrics *m, uint64_t ns);
 /* A token came `ns` after the one before it, or after its request if it is the first. */
 void http_metrics_token(struct http_metrics *m, bool first, uint64_t ns);
 void http_metrics_ended(struct http_metrics *m, bool canceled, uint64_t ns);

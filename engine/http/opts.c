@@ -81,5 +81,8 @@ const struct opt_row http_opt_table[] = {
             "After SIGTERM, SIGINT or SIGHUP, let running requests continue for at most "
             "X seconds.",
             .unit = "s", .min = 0, .max = 86400),
+    OPT_ROW(BOOL, access_log, NULL,
+            "Write a line for each response on standard error: address, method, path, "
+            "status, time and tokens."),
     {0},
 };

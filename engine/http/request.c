@@ -19,6 +19,8 @@ enum kind {
 enum {
     COMPLETION = 1 << HTTP_COMPLETION,
     CHAT = 1 << HTTP_CHAT,
+    TOKENIZE = 1 << HTTP_TOKENIZE,
+    DETOKENIZE = 1 << HTTP_DETOKENIZE,
     BOTH = COMPLETION | CHAT
 };
 
@@ -31,9 +33,16 @@ static const struct key {
     const char *word; /* NEUTRAL: also this text, alone or as the member "type" */
 } keys[] = {
 #define AT(member) offsetof(struct http_request, member)
-    {"model", BOTH, STR, AT(model), 0, 0, NULL},
-    {"prompt", COMPLETION, OWN, 0, 0, 0, NULL},
-    {"messages", CHAT, OWN, 0, 0, 0, NULL},
+    {"model", BOTH | TOKENIZE | DETOKENIZE, STR, AT(model), 0, 0, NULL},
+    {"prompt", COMPLETION | TOKENIZE, OWN, 0, 0, 0, NULL},
+    {"content", TOKENIZE, OWN, 0, 0, 0, NULL},
+    {"tokens", DETOKENIZE, OWN, 0, 0, 0, NULL},
+    {"messages", CHAT | TOKENIZE, OWN, 0, 0, 0, NULL},
+    {"add_special", TOKENIZE, BOOL, AT(bos), 0, 0, NULL},        /* llama-server's */
+    {"add_special_tokens", TOKENIZE, BOOL, AT(bos), 0, 0, NULL}, /* vLLM's */
+    {"parse_special", TOKENIZE, BOOL, AT(special), 0, 0, NULL},
+    {"with_pieces", TOKENIZE, BOOL, AT(pieces), 0, 0, NULL},
+    {"return_token_strs", TOKENIZE, BOOL, AT(strings), 0, 0, NULL},
     {"max_tokens", BOTH, INT, AT(max_new), 0, 1 << 24, NULL},
     {"max_completion_tokens", CHAT, INT, AT(max_new), 1, 1 << 24, NULL},
     {"temperature", BOTH, NUM, AT(sampling.temperature), 0, 100, NULL},
@@ -48,7 +57,7 @@ static const struct key {
     {"top_logprobs", CHAT, INT, AT(n_top), 0, HTTP_TOP_MAX, NULL},
     {"ignore_eos", BOTH, BOOL, AT(ignore_eos), 0, 0, NULL},
     {"return_token_ids", BOTH, BOOL, AT(token_ids), 0, 0, NULL},
-    {"n", BOTH, NEUTRAL, 0, 1, 0, NULL},
+    {"n", BOTH, INT, AT(n), 1, HTTP_SEQS_MAX, NULL},
     {"best_of", COMPLETION, NEUTRAL, 0, 1, 0, NULL},
     {"echo", COMPLETION, BOOL, AT(echo), 0, 0, NULL},
     {"special", COMPLETION, BOOL, AT(special), 0, 0, NULL},
@@ -57,21 +66,31 @@ static const struct key {
     {"presence_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
     {"repetition_penalty", BOTH, NEUTRAL, 0, 1, 0, NULL},
     {"logit_bias", BOTH, NEUTRAL, 0, 0, 0, NULL},
-    {"tools", CHAT, OWN, 0, 0, 0, NULL},
+    {"tools", CHAT | TOKENIZE, OWN, 0, 0, 0, NULL},
     {"tool_choice", CHAT, OWN, 0, 0, 0, NULL},
-    {"chat_template_kwargs", CHAT, OWN, 0, 0, 0, NULL},
-    {"continue_final_message", CHAT, BOOL, AT(continue_final), 0, 0, NULL},
-    {"add_generation_prompt", CHAT, OWN, 0, 0, 0, NULL},
+    {"chat_template_kwargs", CHAT | TOKENIZE, OWN, 0, 0, 0, NULL},
+    {"continue_final_message", CHAT | TOKENIZE, BOOL, AT(continue_final), 0, 0, NULL},
+    {"add_generation_prompt", CHAT | TOKENIZE, OWN, 0, 0, 0, NULL},
     {"functions", CHAT, NEUTRAL, 0, 0, 0, NULL},
     {"function_call", CHAT, NEUTRAL, 0, 0, 0, "none"},
     {"response_format", BOTH, NEUTRAL, 0, 0, 0, "text"},
     {"user", BOTH, IGNORED, 0, 0, 0, NULL},
     {"metadata", BOTH, IGNORED, 0, 0, 0, NULL},
-    {"store", CHAT, IGNORED, 0, 0, 0, NULL},
-    {"service_tier", CHAT, IGNORED, 0, 0, 0, NULL},
+    {"store", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"service_tier", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"cache_prompt", BOTH, IGNORED, 0, 0, 0, NULL}, /* --kv-reuse is for all requests */
+    {"reasoning_effort", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"safety_identifier", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"prompt_cache_key", BOTH, IGNORED, 0, 0, 0, NULL},
     {"parallel_tool_calls", CHAT, IGNORED, 0, 0, 0, NULL},
 };
 #define N_KEYS ((int)(sizeof(keys) / sizeof(keys[0])))
+_Static_assert(N_KEYS <= 64, "http_request.no_effect has a bit for each");
+
+const char *http_request_key(int i)
+{
+    return i < N_KEYS ? keys[i].name : NULL;
+}
 
 static int find_key(struct http_request *r, const char *name, const struct key **out)
 {
@@ -91,35 +110,57 @@ static int find_key(struct http_request *r, const char *name, const struct key *
 
 /* ---- the values that have rules of their own ---- */
 
-/* A text, an array of token ids, or an array that holds one of these. */
-static int read_prompt(struct http_request *r, const json_t *v)
+static int check_ids(const json_t *v, const char *key)
 {
-    if (json_is_array(v) && json_array_size(v) > 0 &&
-        !json_is_integer(json_array_get(v, 0))) {
-        if (json_array_size(v) > 1)
-            return err_set(ERR_UNSUPPORTED,
-                           WHERE ": prompt: expected one prompt, found %zu; send a "
-                                 "request for each",
-                           json_array_size(v));
-        v = json_array_get(v, 0);
-    }
-    if (json_is_string(v)) {
-        r->text = json_string_value(v);
-        r->n_text = json_string_length(v);
-        return OK;
-    }
-    if (!json_is_array(v))
-        return err_set(ERR_ARG, WHERE ": prompt: expected text or an array of token ids");
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *id = json_array_get(v, i);
 
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) > INT32_MAX)
-            return err_set(ERR_ARG, WHERE ": prompt: element %zu: expected a token id",
+            return err_set(ERR_ARG, WHERE ": %s: element %zu: expected a token id", key,
                            i);
     }
-    r->ids = v;
+    return json_is_array(v)
+               ? OK
+               : err_set(ERR_ARG, WHERE ": %s: expected an array of token ids", key);
+}
+
+/* A text, an array of token ids, or an array of these. */
+static int read_prompt(struct http_request *r, const json_t *v)
+{
+    r->prompt = v;
+    r->several = json_is_array(v) && json_array_size(v) > 0 &&
+                 !json_is_integer(json_array_get(v, 0));
+    if (r->several && json_array_size(v) > HTTP_SEQS_MAX)
+        return err_set(ERR_LIMIT,
+                       WHERE ": prompt: expected at most %d prompts, found %zu",
+                       HTTP_SEQS_MAX, json_array_size(v));
+    r->n_prompts = r->several ? (int)json_array_size(v) : 1;
+    for (int i = 0; i < r->n_prompts; i++) {
+        const json_t *one = http_request_prompt(r, i);
+
+        if (json_is_string(one))
+            continue;
+        if (!json_is_array(one))
+            return err_set(ERR_ARG,
+                           WHERE ": prompt: expected text or an array of token ids");
+        TRY(check_ids(one, "prompt"));
+    }
     return OK;
+}
+
+/* llama-server's name for a prompt that is a text. */
+static int read_content(struct http_request *r, const json_t *v)
+{
+    return json_is_string(v) ? read_prompt(r, v)
+                             : err_set(ERR_ARG, WHERE ": content: expected a text");
+}
+
+static int read_tokens(struct http_request *r, const json_t *v)
+{
+    r->prompt = v;
+    r->n_prompts = 1;
+    return check_ids(v, "tokens");
 }
 
 static int read_messages(struct http_request *r, const json_t *v)
@@ -128,6 +169,7 @@ static int read_messages(struct http_request *r, const json_t *v)
         return err_set(ERR_ARG,
                        WHERE ": messages: expected an array of at least one message");
     r->chat = v;
+    r->n_prompts = 1;
     return OK;
 }
 
@@ -228,6 +270,8 @@ static int read_own(struct http_request *r, const char *name, const json_t *v)
         int (*read)(struct http_request *r, const json_t *v);
     } readers[] = {
         {"prompt", read_prompt},
+        {"content", read_content},
+        {"tokens", read_tokens},
         {"messages", read_messages},
         {"stop", read_stop},
         {"stream_options", read_stream_options},
@@ -289,7 +333,7 @@ static int read_value(struct http_request *r, const struct key *k, const json_t 
         return err_set(ERR_UNSUPPORTED, WHERE ": %s: this server does not offer it",
                        k->name);
     case IGNORED:
-        break;
+        r->no_effect |= UINT64_C(1) << (k - keys);
     }
     return OK;
 }
@@ -317,9 +361,23 @@ static int read_keys(struct http_request *r)
 
 static int check_together(struct http_request *r)
 {
-    r->param = r->api == HTTP_CHAT ? "messages" : "prompt";
-    if (!r->chat && !r->text && !r->ids)
+    static const char *const needed[] = {[HTTP_COMPLETION] = "prompt",
+                                         [HTTP_CHAT] = "messages",
+                                         [HTTP_TOKENIZE] = "content",
+                                         [HTTP_DETOKENIZE] = "tokens"};
+
+    r->param = needed[r->api];
+    if (r->n_prompts == 0)
         return err_set(ERR_ARG, WHERE ": %s: missing", r->param);
+    r->param = "n";
+    if (r->n * r->n_prompts > HTTP_SEQS_MAX)
+        return err_set(ERR_LIMIT,
+                       WHERE
+                       ": n: %lld choices of %d prompts: expected at most %d in all",
+                       (long long)r->n, r->n_prompts, HTTP_SEQS_MAX);
+    if (json_object_get(r->body, "content") && !json_object_get(r->body, "add_special") &&
+        !json_object_get(r->body, "add_special_tokens"))
+        r->bos = false; /* llama-server's default */
     r->param = "top_logprobs";
     if (r->n_top > 0 && !r->logprobs)
         return err_set(ERR_ARG, WHERE ": top_logprobs: expected \"logprobs\": true "
@@ -359,23 +417,23 @@ static int check_together(struct http_request *r)
     return OK;
 }
 
-/* A completion's prompt where it is a text, alone or in an array. */
-static const json_t *prompt_text(const struct http_request *r)
-{
-    const json_t *v =
-        r->api == HTTP_COMPLETION ? json_object_get(r->body, "prompt") : NULL;
-
-    return json_is_array(v) && json_array_size(v) == 1 ? json_array_get(v, 0) : v;
-}
-
 int http_request_parse(struct http_request *r, enum http_api api, const char *body,
                        size_t n)
 {
+    /* Of a text in which \\u0000 is allowed; a chat has none. */
+    static const char *const prompt_key[] = {[HTTP_COMPLETION] = "prompt",
+                                             [HTTP_CHAT] = "",
+                                             [HTTP_TOKENIZE] = "content",
+                                             [HTTP_DETOKENIZE] = ""};
+
     /* OpenAI's API defines these values for absent keys. */
-    *r = (struct http_request){
-        .api = api, .special = true, .sampling = {.temperature = 1, .top_p = 1}};
+    *r = (struct http_request){.api = api,
+                               .n = 1,
+                               .special = true,
+                               .bos = true,
+                               .sampling = {.temperature = 1, .top_p = 1}};
     TRY(json_read_text_nul(&r->body, body, n, WHERE));
-    if (json_has_nul(r->body, prompt_text(r)))
+    if (json_has_nul(r->body, json_object_get(r->body, prompt_key[api])))
         return err_set(ERR_FORMAT, WHERE ": \\u0000 is allowed in a prompt only");
     if (!json_is_object(r->body))
         return err_set(ERR_FORMAT, WHERE ": expected a JSON object");

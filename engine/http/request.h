@@ -15,27 +15,33 @@
 #include "http/stop.h"
 #include "serve/serve.h"
 
-enum http_api { HTTP_COMPLETION, HTTP_CHAT };
+enum http_api { HTTP_COMPLETION, HTTP_CHAT, HTTP_TOKENIZE, HTTP_DETOKENIZE };
 
-#define HTTP_TOP_MAX 20 /* alternatives of each token, as OpenAI's limit for chat */
+#define HTTP_TOP_MAX  20  /* alternatives of each token, as OpenAI's limit for chat */
+#define HTTP_SEQS_MAX 128 /* prompts times choices, as OpenAI's limit of choices */
 
 struct http_request {
     enum http_api api;
-    json_t *body;       /* owns the texts and arrays that the members point to */
-    const char *model;  /* NULL: not given */
-    const char *text;   /* completion: the prompt as text[n_text], or NULL */
-    size_t n_text;      /* bytes */
-    const json_t *ids;  /* completion: the prompt as an array of integers, or NULL */
+    json_t *body;         /* owns the texts and arrays that the members point to */
+    const char *model;    /* NULL: not given */
+    const json_t *prompt; /* the prompts, or (not `several`) the one; NULL: chat */
+    bool several;
+    int n_prompts;      /* 1 with a chat */
+    int64_t n;          /* choices of each prompt */
     const json_t *chat; /* chat: the messages, see chat/chat.h; else NULL */
     const json_t *tools, *template_variables; /* chat: see there; NULL: none */
     bool no_tools;                            /* the tools are not to be used */
     bool continue_final; /* chat: the last message is the beginning of the answer */
     struct serve_sampling sampling;
     bool has_seed;
-    int64_t max_new; /* 0: not given, or (no_new) asked for */
-    bool no_new;     /* with echo: the prompt alone */
-    bool echo;       /* completion: the answer begins with the prompt */
-    bool special;    /* completion: control tokens in a text are meant as such */
+    int64_t max_new;    /* 0: not given, or (no_new) asked for */
+    bool no_new;        /* with echo: the prompt alone */
+    bool echo;          /* completion: the answer begins with the prompt */
+    bool special;       /* control tokens in a text are meant as such */
+    bool bos;           /* a text begins with BOS, where the tokenizer asks for it */
+    bool pieces;        /* tokenize: ids with their texts */
+    bool strings;       /* tokenize: the texts of all ids, too */
+    uint64_t no_effect; /* bit i: http_request_key(i) was given, which changes nothing */
     int n_stop;
     const json_t *stop[HTTP_STOP_MAX]; /* strings, not empty */
     bool stream, ignore_eos, token_ids;
@@ -52,5 +58,12 @@ struct http_request {
 MUST int http_request_parse(struct http_request *r, enum http_api api, const char *body,
                             size_t n);
 void http_request_fini(struct http_request *r);
+
+/* The i-th prompt: a text, or an array of ids in the range of int32_t. */
+static inline const json_t *http_request_prompt(const struct http_request *r, int i)
+{
+    return r->several ? json_array_get(r->prompt, (size_t)i) : r->prompt;
+}
+const char *http_request_key(int i);
 
 #endif

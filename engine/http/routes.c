@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <strings.h>
 
 #include "base/clock.h"
@@ -10,13 +12,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/frame.h"
+#include "http/route.h"
 
-#define MODELS     "/v1/models"
 #define HOST_BYTES 300
 
-/* ---- the routes that only report ---- */
-
-static enum MHD_Result respond_json(struct http_exchange *x, int status, json_t *j)
+enum MHD_Result http_respond_json(struct http_exchange *x, int status, json_t *j)
 {
     char *s = j ? json_text(j, JSON_COMPACT) : NULL;
     struct text body = {.p = s, .n = s ? strlen(s) : 0};
@@ -27,90 +27,33 @@ static enum MHD_Result respond_json(struct http_exchange *x, int status, json_t 
     return rc;
 }
 
-static enum MHD_Result get_health(struct http_exchange *x)
+static bool matches(const char *route, const char *url)
 {
-    bool draining;
+    size_t n = strlen(route);
 
-    pthread_mutex_lock(&x->h->lock);
-    draining = x->h->draining;
-    pthread_mutex_unlock(&x->h->lock);
-    return draining ? http_refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "shutting down")
-                    : respond_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "ok"));
+    return route[n - 1] == '/' ? strncmp(url, route, n) == 0 && url[n]
+                               : strcmp(url, route) == 0;
 }
-
-static json_t *model_object(const struct http *h)
-{
-    return json_pack("{s:s, s:s, s:I, s:s, s:I, s:{s:I}}", "id", h->model, "object",
-                     "model", "created", (json_int_t)h->started_s, "owned_by", "sandwich",
-                     "max_model_len", (json_int_t)h->s->max_tok, "meta", "n_vocab",
-                     (json_int_t)serve_vocab(h->s));
-}
-
-static enum MHD_Result get_models(struct http_exchange *x)
-{
-    return respond_json(
-        x, MHD_HTTP_OK,
-        json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(x->h)));
-}
-
-/* The name may have slashes. */
-static enum MHD_Result get_model(struct http_exchange *x)
-{
-    if (strcmp(x->path + strlen(MODELS "/"), x->h->model) == 0)
-        return respond_json(x, MHD_HTTP_OK, model_object(x->h));
-    (void)err_set(ERR_NOTFOUND, "request: model: this server has \"%.200s\" only",
-                  x->h->model);
-    return http_refuse_error(x, ERR_NOTFOUND, "model");
-}
-
-static enum MHD_Result get_metrics(struct http_exchange *x)
-{
-    struct http *h = x->h;
-    struct http_gauges g = {.max_seqs = h->max_seqs,
-                            .rss_bytes = (int64_t)mem_rss_bytes()};
-    struct text body = {0};
-    enum MHD_Result rc = MHD_NO;
-
-    serve_kv_stat(h->s, &g.kv);
-    serve_draft_stat(h->s, &g.draft);
-    pthread_mutex_lock(&h->lock);
-    g.n_requests = h->n_admitted;
-    g.n_connections = h->n_conns;
-    pthread_mutex_unlock(&h->lock);
-    http_metrics_text(&h->metrics, &g, &body);
-    if (body.rc == OK)
-        rc = http_respond(x, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
-                          &body);
-    text_fini(&body);
-    return rc;
-}
-
-static const struct http_route {
-    const char *url;
-    bool post, key; /* key: needs the API key, if there is one */
-    enum MHD_Result (*answer)(struct http_exchange *x);
-    enum http_api api; /* of those that generate */
-} routes[] = {
-    {"/v1/completions", true, true, http_begin, HTTP_COMPLETION},
-    {"/v1/chat/completions", true, true, http_begin, HTTP_CHAT},
-    {MODELS, false, true, get_models, 0},
-    {MODELS "/", false, true, get_model, 0}, /* and all below it */
-    {"/health", false, false, get_health, 0},
-    {"/metrics", false, false, get_metrics, 0},
-};
-#define N_ROUTES ((int)(sizeof(routes) / sizeof(routes[0])))
 
 static const struct http_route *find_route(const char *url)
 {
-    for (int i = 0; i < N_ROUTES; i++) {
-        const char *route = routes[i].url;
-        size_t n = strlen(route);
-
-        if (route[n - 1] == '/' ? strncmp(url, route, n) == 0 && url[n]
-                                : strcmp(url, route) == 0)
-            return &routes[i];
-    }
+    for (const struct http_route *const *r = http_routes; *r; r++)
+        for (const char *const *u = (*r)->urls; *u; u++)
+            if (matches(*u, url))
+                return *r;
     return NULL;
+}
+
+/* "POST /v1/completions, GET /health ...": the first path of each route. */
+static void list_routes(char *out, size_t n)
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (const struct http_route *const *r = http_routes; *r && at < n; r++)
+        if (!(*r)->refused)
+            at += (size_t)snprintf(out + at, n - at, "%s%s %s", at ? ", " : "",
+                                   (*r)->prepare ? "POST" : "GET", (*r)->urls[0]);
 }
 
 /* ---- what the header decides ---- */
@@ -164,19 +107,22 @@ static int check_head(struct http_exchange *x, const char *url, const char *meth
         return MHD_HTTP_UNAUTHORIZED;
     if (!r)
         return MHD_HTTP_NOT_FOUND;
-    x->api = r->api;
-    return (r->post ? post : get) ? 0 : MHD_HTTP_METHOD_NOT_ALLOWED;
+    if (r->refused)
+        return MHD_HTTP_NOT_FOUND;
+    return (r->prepare ? post : get) ? 0 : MHD_HTTP_METHOD_NOT_ALLOWED;
 }
 
 static enum MHD_Result refuse(struct http_exchange *x)
 {
     const char *why = NULL;
-    char message[160];
+    char message[512];
+    size_t n;
 
     switch (x->refused) {
     case MHD_HTTP_NO_CONTENT:
         return http_respond(x, x->refused, NULL, &(struct text){0});
     case MHD_HTTP_BAD_REQUEST:
+    case MHD_HTTP_NOT_IMPLEMENTED:
         snprintf(message, sizeof(message), "request: %s", x->bad);
         break;
     case MHD_HTTP_MISDIRECTED_REQUEST:
@@ -190,11 +136,16 @@ static enum MHD_Result refuse(struct http_exchange *x)
         why = "expected the header \"Authorization: Bearer KEY\" with this server's key";
         break;
     case MHD_HTTP_NOT_FOUND:
-        why = "no such route; known are POST /v1/completions and /v1/chat/completions, "
-              "GET /v1/models, /v1/models/ID, /health and /metrics";
+        if (x->route) {
+            snprintf(message, sizeof(message), "%.80s: %s", x->path, x->route->refused);
+            break;
+        }
+        n = (size_t)snprintf(message, sizeof(message), "no such route; known are ");
+        list_routes(message + n, sizeof(message) - n);
         break;
     case MHD_HTTP_METHOD_NOT_ALLOWED:
-        why = "wrong method: completions take POST, other routes GET";
+        why = x->route->prepare ? "wrong method: this route takes POST"
+                                : "wrong method: this route takes GET";
         break;
     default:
         snprintf(message, sizeof(message),
@@ -212,6 +163,7 @@ static struct http_exchange *new_exchange(struct http *h, struct MHD_Connection 
         return NULL;
     x->h = h;
     x->connection = c;
+    x->begun_ns = clock_ns();
     x->conn =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     if (!x->conn) { /* there was no memory for it */
@@ -232,7 +184,7 @@ static enum MHD_Result begin(struct http_exchange *x, const char *url, const cha
 
     http_phase_set(x, HTTP_BODY);
     if (x->bad) { /* where its body ends is not known */
-        x->refused = MHD_HTTP_BAD_REQUEST;
+        x->refused = x->bad_status;
         return refuse(x);
     }
     x->refused = check_head(x, url, method);
@@ -240,6 +192,11 @@ static enum MHD_Result begin(struct http_exchange *x, const char *url, const cha
         return MHD_YES;
     x->refused = x->refused ? x->refused : MHD_HTTP_CONTENT_TOO_LARGE;
     return refuse(x);
+}
+
+const char *http_allowed(const struct http_exchange *x)
+{
+    return x->route && x->route->prepare ? "POST" : "GET, HEAD";
 }
 
 enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char *url,
@@ -254,12 +211,16 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
         x = *exchange = new_exchange(arg, c);
         if (!x)
             return MHD_NO;
-        x->bad = http_frame_check(c, url, target, method, version);
+        snprintf(x->method, sizeof(x->method), "%s", method);
+        x->bad = http_frame_check(c, url, target, method, version, &x->bad_status);
         return begin(x, url, method);
     }
     if (*n_body > 0) {
-        if (*n_body > (size_t)x->h->o->max_body_bytes - x->body.n)
-            return MHD_NO; /* chunked, so its length was unknown: no answer can be sent now */
+        if (!x->refused && *n_body > (size_t)x->h->o->max_body_bytes - x->body.n) {
+            x->refused =
+                MHD_HTTP_CONTENT_TOO_LARGE; /* chunked: no answer can be sent now */
+            text_fini(&x->body);
+        }
         if (!x->refused)
             text_put(&x->body, body, *n_body);
         *n_body = 0;
@@ -267,7 +228,31 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
     }
     if (x->refused)
         return refuse(x);
-    return x->prepared ? http_continue(x) : x->route->answer(x);
+    if (x->prepared)
+        return http_continue(x);
+    return x->route->prepare ? http_begin(x) : x->route->answer(x);
+}
+
+/* One line for a response, as other servers write it, with tokens and time. */
+static void log_access(const struct http_exchange *x)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    char host[64] = "?", tokens[80] = "";
+    int64_t n_prompt = 0, n_new = 0;
+
+    if (info && getnameinfo(info->client_addr, sizeof(struct sockaddr_in6), host,
+                            sizeof(host), NULL, 0, NI_NUMERICHOST) != 0)
+        snprintf(host, sizeof(host), "?");
+    for (int i = 0; x->g && i < x->g->n_seqs; i++) {
+        n_prompt += x->g->seqs[i].n_prompt;
+        n_new += x->g->seqs[i].n_told;
+    }
+    if (x->g)
+        snprintf(tokens, sizeof(tokens), ", %lld prompt and %lld new tokens",
+                 (long long)n_prompt, (long long)n_new);
+    log_info("%s %s %.200s %d %.1f ms%s", host, x->method, x->path ? x->path : "?",
+             x->status, (double)(clock_ns() - x->begun_ns) * 1e-6, tokens);
 }
 
 void http_on_completed(void *arg, struct MHD_Connection *c, void **exchange,
@@ -289,10 +274,13 @@ void http_on_completed(void *arg, struct MHD_Connection *c, void **exchange,
     x->conn->g = NULL;
     h->n_exchanges--;
     pthread_mutex_unlock(&h->lock);
-    if (x->g && how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+    (void)how;
+    if (x->submitted) /* what goes on, after a failure of a part of it too */
         http_gen_cancel(x->g);
-    http_gen_unref(x->g);
+    if (h->o->access_log)
+        log_access(x);
     http_answer_fini(&x->answer);
+    http_gen_unref(x->g);
     http_request_fini(&x->request);
     text_fini(&x->body);
     text_fini(&x->out);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/build.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -354,6 +355,7 @@ int http_start(struct http *h, struct serve *s, const struct serve_opts *so)
     h->tok = s->tok;
     h->max_seqs = so->max_seqs;
     h->started_s = (int64_t)time(NULL);
+    snprintf(h->server, sizeof(h->server), "sandwich/%s", build_info.version);
     TRY(name_model(h, so->model));
     TRY(read_date(h->o->chat_date, &h->chat_time_s));
     TRY(choose_template(h, so));

@@ -42,21 +42,24 @@ struct http_exchange {
     struct MHD_Connection *connection;
     struct http_conn *conn;
     int refused;     /* a status: known from the header, sent after the body */
-    const char *bad; /* with status 400: what is wrong with its framing */
-    char param[40];
+    const char *bad; /* what is wrong with its framing */
+    int bad_status;  /* with it */
+    char method[16];
+    int status; /* that was answered; 0: none */
+    uint64_t begun_ns;
     struct text body;
-    bool too_large;
     const char *path;               /* libmicrohttpd's */
     const struct http_route *route; /* NULL: none */
-    enum http_api api;              /* where it generates */
-    bool prepared;                  /* submitted, or failed as `rc` and `why` say */
+    bool prepared;                  /* submitted, `out` written, or failed as `rc` says */
+    bool submitted;                 /* it leaves the list when its sequences have ended */
+    bool busy;                      /* it failed because its sequences are too many now */
     int rc;
     char why[512];
     struct http_exchange *next; /* to be prepared */
     struct http_request request;
     struct http_gen *g;
     struct http_answer answer;
-    struct text out; /* of a stream: what is to be written */
+    struct text out; /* what is to be written, of a stream: next */
     size_t n_written;
 };
 
@@ -71,6 +74,7 @@ struct http {
     char no_chat[512];
     int64_t chat_time_s; /* what templates take for now; -1: the clock */
     char model[256];     /* its name, UTF-8 */
+    char server[40];     /* of the header Server */
     int64_t started_s, max_seqs;
     struct MHD_Daemon *daemon;
     struct http_metrics metrics;
@@ -84,10 +88,12 @@ struct http {
     struct http_exchange *to_prepare, **last_to_prepare;
     struct http_gen *gens;   /* submitted and not ended in the engine */
     struct http_conn *conns; /* open */
-    int64_t n_admitted;      /* requests to be prepared, or not ended in the engine */
+    int64_t n_admitted; /* requests to be prepared, sequences not ended in the engine */
     int64_t n_conns;
     int64_t n_exchanges; /* requests not answered to the end */
-    uint64_t n_requests;
+    uint64_t n_requests,
+        said; /* the preparer's; said: keys of which the log says that they have
+                                  no effect */
 };
 
 /* ---- routes.c: callbacks of libmicrohttpd ---- */
@@ -99,13 +105,16 @@ void http_on_completed(void *h, struct MHD_Connection *c, void **exchange,
 void http_on_connection(void *h, struct MHD_Connection *c, void **conn,
                         enum MHD_ConnectionNotificationCode how);
 
+/* The methods that the path of a request takes, as the header Allow has them. */
+const char *http_allowed(const struct http_exchange *x);
+
 /* ---- prepare.c ---- */
 
 /* The main function of the preparer. It reads bodies and encodes prompts, which can take long
  * for large ones and must not hold up the thread that writes. */
 void *http_prepare(void *h);
 
-/* ---- completion.c: the two routes that generate ---- */
+/* ---- completion.c: requests that are prepared ---- */
 
 /* The body is whole: leave it to the preparer, or refuse it. */
 enum MHD_Result http_begin(struct http_exchange *x);

@@ -41,7 +41,8 @@ struct serve_seq {
     struct kv_slot kv;
     struct sampler *sampler;
     serve_token_fn on_token;
-    int64_t *n_reused; /* the caller's; NULL: nobody asks */
+    int64_t *n_reused;    /* the caller's; NULL: nobody asks */
+    uint64_t *started_ns; /* the same */
     void *ctx;
     /* The sequence's part of the present step: the guesses behind its known ids; its first row of
      * logits, its rows, and how many of them are taken. */

@@ -9,6 +9,7 @@
  * hundreds. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "kv/slot_runs.h"
 #include "ranks/procs.h"
@@ -289,12 +290,15 @@ static int reserve(void *ctx, struct sched_request *r)
 {
     struct serve_engine *s = ctx;
     struct serve_seq *q = (struct serve_seq *)r;
+    int rc = OK;
 
-    if (q->handoff.slot) {
+    if (q->handoff.slot)
         q->kv = q->kv_elsewhere;
-        return OK;
-    }
-    return reserve_request(s, q);
+    else
+        rc = reserve_request(s, q);
+    if (rc == OK && q->started_ns && *q->started_ns == 0)
+        *q->started_ns = clock_ns();
+    return rc;
 }
 
 void serve_seq_give_back(struct serve_engine *s, struct serve_seq *q)

@@ -38,7 +38,7 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(STR, model, NULL,
             "Model to run: a .gguf file, a folder with config.json and safetensors, "
             "a llama2.c .bin file, or an ONNX file of a decoder.",
-            .unit = "FILE"),
+            .unit = "FILE", .letter = 'm'),
     OPT_ROW(STR, tokenizer, NULL,
             "Tokenizer file to use in place of the model's own, such as tokenizer.json, "
             "a .gguf file or tokenizer.bin.",
@@ -70,7 +70,7 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(INT, threads, NULL,
             "Number of threads. 0: as many as the plan says, or one per available CPU "
             "core without a plan.",
-            .min = 0, .max = 1024),
+            .min = 0, .max = 1024, .letter = 't'),
     OPT_ROW(INT, ranks, NULL,
             "Number of tensor-parallel ranks among which the threads are divided. 0: as "
             "many as the plan says, or 1 without a plan.",
@@ -102,10 +102,11 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(INT, max_tok, NULL,
             "Longest sequence, prompt and output together. 0: the model's own limit, at "
             "most 4096.",
-            .unit = "tok", .min = 0, .max = 1 << 24),
+            .unit = "tok", .min = 0, .max = 1 << 24, .letter = 'c',
+            .alias = "ctx_size|max_model_len"),
     OPT_ROW(INT, max_seqs, "1",
             "Number of sequences that may hold keys and values at the same time.",
-            .min = 1, .max = 1024),
+            .min = 1, .max = 1024, .alias = "np|parallel|max_num_seqs"),
     OPT_ROW(ENUM, kv_admit, "max",
             "Memory for keys and values that a request must be given before it starts. "
             "max: for its prompt and its longest output. now: for its prompt, and more "

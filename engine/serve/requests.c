@@ -51,6 +51,7 @@ static int make_seq(struct serve_seq **out, struct serve_engine *s,
     q->ignore_eos = r->ignore_eos;
     q->on_token = r->on_token;
     q->n_reused = r->n_reused;
+    q->started_ns = r->started_ns;
     q->ctx = r->ctx;
     if (r->handoff)
         q->handoff = *r->handoff;

@@ -227,7 +227,7 @@ def conforming():
 def bad_bodies():
     deep = b'{"prompt": ' + b"[" * 100000 + b"]" * 100000 + b"}"
     bodies = (deep, b"[" * 100000, b'{"a":' * 100000, b'{"prompt": "\xff\xfe"}', b'{"prompt": "\\ud800"}',
-              b'{"prompt": "a", "stop": "a\\u0000b"}', b'{"prompt": ["a", "\\u0000"]}', b'{"\\u0000": 1}', b'{"prompt": "a", "prompt": "b"}', b'{"prompt": "a", "seed": 1e999}',
+              b'{"prompt": "a", "stop": "a\\u0000b"}', b'{"prompt": ["a"], "user": "\\u0000"}', b'{"\\u0000": 1}', b'{"prompt": "a", "prompt": "b"}', b'{"prompt": "a", "seed": 1e999}',
               b'{"prompt": "a", "seed": 99999999999999999999}', b'{"prompt": "a", "max_tokens": 1.5}', b"",
               b"null", b"\xef\xbb\xbf{}", b'{"prompt": "a"} x', b'{"prompt": "' + b"a" * 500000 + b'"}',
               json.dumps({"prompt": [1] * 100000}).encode(),

@@ -98,7 +98,7 @@ def soak():
         for t in threads:
             t.start()
         while any(t.is_alive() for t in threads):
-            rss.append((len(done), s.metrics()["sandwich_resident_memory_bytes"]))
+            rss.append((len(done), s.metrics()["process_resident_memory_bytes"]))
             threading.Event().wait(0.05)
         assert not wrong, wrong[:3]
         assert len(done) == n_requests, len(done)

@@ -21,9 +21,9 @@ TEST(test_all_keys)
               "\"stream_options\": {\"include_usage\": true}, \"logprobs\": 2, "
               "\"ignore_eos\": true, \"return_token_ids\": true, \"user\": \"u\"}"));
     assert_string_equal(r.model, "m");
-    assert_int_equal(r.n_text, 3);
-    assert_memory_equal(r.text, "a\xc3\xa9", 3);
-    assert_null(r.ids);
+    assert_int_equal(json_string_length(http_request_prompt(&r, 0)), 3);
+    assert_string_equal(json_string_value(http_request_prompt(&r, 0)), "a\xc3\xa9");
+    assert_true(r.n_prompts == 1 && r.n == 1 && r.several);
     assert_int_equal(r.max_new, 7);
     assert_true(r.sampling.temperature == 0.5 && r.sampling.top_p == 0.25);
     assert_true(r.sampling.min_p == 0.125 && r.sampling.top_k == 3);
@@ -47,11 +47,12 @@ TEST(test_defaults)
     assert_int_equal(json_array_size(r.chat), 1);
     http_request_fini(&r);
     assert_ok(parse(&r, HTTP_COMPLETION, "{\"prompt\": [[4, 5]], \"top_p\": 0}"));
-    assert_int_equal(json_array_size(r.ids), 2);
+    assert_int_equal(json_array_size(http_request_prompt(&r, 0)), 2);
     assert_true(r.sampling.top_k == 1 && r.sampling.top_p == 1); /* greedy */
     http_request_fini(&r);
     assert_ok(parse(&r, HTTP_COMPLETION, "{\"prompt\": \"\", \"top_k\": -1}"));
-    assert_true(r.n_text == 0 && r.sampling.top_k == 0);
+    assert_int_equal(json_string_length(http_request_prompt(&r, 0)), 0);
+    assert_int_equal(r.sampling.top_k, 0);
     http_request_fini(&r);
 }
 
@@ -65,13 +66,13 @@ TEST(test_nul)
         "{\"prompt\": \"a\", \"stop\": \"a\\u0000b\"}",
         "{\"prompt\": \"a\", \"model\": \"\\u0000\"}",
         "{\"prompt\": \"a\", \"user\": {\"x\": [\"\\u0000\"]}}",
-        "{\"prompt\": [\"a\", \"\\u0000\"]}"};
+        "{\"prompt\": [\"a\", \"b\"], \"suffix\": \"\\u0000\"}"};
     struct http_request r;
 
     for (int i = 0; i < 2; i++) {
         assert_ok(parse(&r, HTTP_COMPLETION, prompts[i]));
-        assert_int_equal(r.n_text, 3);
-        assert_memory_equal(r.text, "a\0b", 3);
+        assert_int_equal(json_string_length(http_request_prompt(&r, 0)), 3);
+        assert_memory_equal(json_string_value(http_request_prompt(&r, 0)), "a\0b", 3);
         http_request_fini(&r);
     }
     for (int i = 0; i < 4; i++) {
@@ -80,6 +81,55 @@ TEST(test_nul)
     }
     assert_err(parse(&r, HTTP_CHAT, "{\"messages\": [{\"content\": \"\\u0000\"}]}"),
                ERR_FORMAT, "in a prompt only");
+    http_request_fini(&r);
+}
+
+/* Several prompts, several choices, and keys that change nothing. */
+TEST(test_several)
+{
+    struct http_request r;
+    int n = 0;
+
+    assert_ok(parse(&r, HTTP_COMPLETION,
+                    "{\"prompt\": [\"a\", [7, 8, 9]], \"n\": 3, \"store\": true, "
+                    "\"cache_prompt\": false}"));
+    assert_true(r.n_prompts == 2 && r.n == 3);
+    assert_string_equal(json_string_value(http_request_prompt(&r, 0)), "a");
+    assert_int_equal(json_array_size(http_request_prompt(&r, 1)), 3);
+    for (int i = 0; http_request_key(i); i++)
+        if (r.no_effect >> i & 1) {
+            assert_true(strcmp(http_request_key(i), "store") == 0 ||
+                        strcmp(http_request_key(i), "cache_prompt") == 0);
+            n++;
+        }
+    assert_int_equal(n, 2);
+    http_request_fini(&r);
+    assert_err(parse(&r, HTTP_COMPLETION, "{\"prompt\": [\"a\", 7]}"), ERR_ARG,
+               "expected text or an array of token ids");
+    http_request_fini(&r);
+    assert_err(parse(&r, HTTP_COMPLETION, "{\"prompt\": [\"a\", \"b\"], \"n\": 65}"),
+               ERR_LIMIT, "65 choices of 2 prompts: expected at most 128");
+    http_request_fini(&r);
+}
+
+/* The defaults of llama-server and of vLLM, who call the same by other names. */
+TEST(test_tokenize)
+{
+    struct http_request r;
+
+    assert_ok(parse(&r, HTTP_TOKENIZE, "{\"content\": \"a\"}"));
+    assert_true(!r.bos && r.special && r.n_prompts == 1);
+    http_request_fini(&r);
+    assert_ok(parse(&r, HTTP_TOKENIZE, "{\"content\": \"a\", \"add_special\": true}"));
+    assert_true(r.bos);
+    http_request_fini(&r);
+    assert_ok(parse(&r, HTTP_TOKENIZE, "{\"prompt\": \"a\"}"));
+    assert_true(r.bos);
+    http_request_fini(&r);
+    assert_ok(parse(&r, HTTP_DETOKENIZE, "{\"tokens\": [1, 2]}"));
+    assert_int_equal(json_array_size(r.prompt), 2);
+    http_request_fini(&r);
+    assert_err(parse(&r, HTTP_DETOKENIZE, "{\"tokens\": \"a\"}"), ERR_ARG, "token ids");
     http_request_fini(&r);
 }
 
@@ -102,7 +152,7 @@ TEST(test_refusals)
         {HTTP_CHAT, "{\"messages\": {}}", ERR_ARG, "messages", "array"},
         {HTTP_CHAT, "{\"prompt\": \"a\"}", ERR_ARG, NULL, "unknown key \"prompt\""},
         {HTTP_COMPLETION, M "}", ERR_FORMAT, NULL, "line 1"},
-        {HTTP_COMPLETION, "{\"prompt\": [\"a\", 1]}", ERR_UNSUPPORTED, "prompt", "2"},
+        {HTTP_COMPLETION, "{\"prompt\": [\"a\", 1]}", ERR_ARG, "prompt", "token ids"},
         {HTTP_COMPLETION, "{\"prompt\": [1, \"a\"]}", ERR_ARG, "prompt", "element 1"},
         {HTTP_COMPLETION, "{\"prompt\": [2147483648]}", ERR_ARG, "prompt", "element 0"},
         {HTTP_COMPLETION, P "\"max_tokens\": 0}", ERR_ARG, "max_tokens", "at least 1"},
@@ -122,8 +172,8 @@ TEST(test_refusals)
         {HTTP_COMPLETION, P "\"logprobs\": 21}", ERR_FORMAT, "logprobs", "20"},
         {HTTP_CHAT, M "\"logprobs\": 5}", ERR_ARG, "logprobs", "true or false"},
         {HTTP_CHAT, M "\"top_logprobs\": 5}", ERR_ARG, "top_logprobs", "logprobs"},
-        {HTTP_COMPLETION, P "\"n\": 2}", ERR_UNSUPPORTED, "n", "only 1"},
-        {HTTP_COMPLETION, P "\"n\": \"1\"}", ERR_UNSUPPORTED, "n", "only 1"},
+        {HTTP_COMPLETION, P "\"n\": 0}", ERR_FORMAT, "n", "[1, 128]"},
+        {HTTP_COMPLETION, P "\"n\": \"1\"}", ERR_FORMAT, "n", "integer"},
         {HTTP_COMPLETION, P "\"best_of\": 3}", ERR_UNSUPPORTED, "best_of", "only 1"},
         {HTTP_COMPLETION, P "\"presence_penalty\": 0.5}", ERR_UNSUPPORTED,
          "presence_penalty", "not offer"},

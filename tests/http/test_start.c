@@ -106,9 +106,11 @@ TEST(the_daemon_cannot_be_had)
 static int new_and_unref(const struct http_request *r)
 {
     struct http_gen *g;
-    int rc = http_gen_new(&g, r, 1, 4, NULL, 100);
+    int rc = http_gen_new(&g, r, 2, NULL, 100);
 
     assert_true((rc == OK) == (g != NULL));
+    for (int i = 0; i < 2 && rc == OK; i++)
+        rc = http_gen_size(g, i, r, 1, 4);
     http_gen_unref(g);
     return rc;
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/build.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "http/http.h"
 #include "roles/roles.h"
@@ -23,12 +25,51 @@ static const struct opt_row own_rows[] = {CLI_OFFLOAD_ROWS, {0}};
 #define ABOUT_PROMPT 512
 #define ABOUT_NEW    128
 
-static int announce(const struct serve_flags *f, const struct http *h)
+static double gb(const json_t *o, const char *key)
+{
+    return 1e-9 * json_f64_at(o, key);
+}
+
+/* What is served, and on what of the machine. */
+static void say_engine(struct serve *s)
+{
+    const struct model_config *c = &s->config;
+    json_t *d = NULL, *model, *plan, *budget;
+
+    log_info("sandwich %s (%.12s%s)", build_info.version, build_info.commit,
+             build_info.dirty ? ", modified" : "");
+    if (serve_describe(s, &d) != OK) { /* of the machines of --roles */
+        err_clear();
+        log_info("model: %s, family %s, context %lld of %d tokens, %lld slots", c->name,
+                 c->arch, (long long)s->max_tok, c->max_tok, (long long)s->o.max_seqs);
+        return;
+    }
+    model = json_object_get(d, "model");
+    plan = json_object_get(d, "plan");
+    budget = json_object_get(d, "cpu_budget");
+    log_info("model: %s, family %s, weights %s, precision %s, context %lld of %d tokens, "
+             "%lld slots",
+             c->name, c->arch, json_str_at(d, "weight_type", "?"),
+             json_str_at(d, "precision", "?"), (long long)s->max_tok, c->max_tok,
+             (long long)s->o.max_seqs);
+    log_info("threads: prefill %.0f, decode %.0f, by %s; CPUs %s: %s",
+             json_f64_at(d, "prefill_threads"), json_f64_at(d, "decode_threads"),
+             json_str_at(plan, "source", "?"), json_str_at(budget, "cpus", "?"),
+             json_str_at(budget, "reason", "?"));
+    log_info("memory: weights %.3g GB, keys and values %.3g GB (%s, %s) for %.0f tokens",
+             gb(model, "packed_bytes"), gb(json_object_get(d, "memory"), "kv_pool_bytes"),
+             serve_kv_type_name(&s->o), s->o.kv_alloc,
+             json_f64_at(json_object_get(d, "memory"), "kv_budget_tok"));
+    json_decref(d);
+}
+
+static int announce(const struct serve_flags *f, const struct http *h, struct serve *s)
 {
     const bool v6 = strchr(f->http.host, ':') != NULL;
 
     if (f->http.port == 0 && (printf("%d\n", http_port(h)) < 0 || fflush(stdout) != 0))
         return err_set(ERR_IO, "standard output: cannot write the port: %m");
+    say_engine(s);
     log_info("serving on http://%s%s%s:%d", v6 ? "[" : "", f->http.host, v6 ? "]" : "",
              http_port(h));
     if (strncmp(f->http.host, "127.", 4) != 0 && strcmp(f->http.host, "::1") != 0 &&
@@ -64,7 +105,7 @@ static int serve(const struct serve_flags *f, struct cli_offload *offload)
     if (rc == OK)
         rc = http_start(h, s, &f->serve);
     if (rc == OK)
-        rc = announce(f, h);
+        rc = announce(f, h, s);
     if (rc == OK)
         rc = http_run(h, &cli_interrupted);
     http_close(&h);
@@ -123,6 +164,7 @@ const struct verb cli_verb_serve = {
              "  sandwich serve --model m.gguf --accel paced --accel-profile p.json "
              "--explain\n"},
 
+    .fills = {"model"},
     .opts = {{serve_opt_table, 0, changes},
              {http_opt_table, offsetof(struct serve_flags, http)},
              {roles_opt_table, offsetof(struct serve_flags, roles)},
