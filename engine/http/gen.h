@@ -106,18 +106,19 @@ struct http_prompt {
     int32_t *ids;
     size_t n;
 };
-/* Submit all; the engine is then a second owner until on_end(), which is called also after an error,
- * when those that were submitted have ended. The i-th sequence has the prompt i / r->n, and choices
- * of a prompt have seeds that follow each other. Where r asks for echo, a sequence begins with the
- * prompt's tokens, with log probabilities of all but the first where r asks for them. Errors of
- * serve_submit(). */
+/* Submit all; the engine is then a second owner until on_end(), which is called after an error,
+ * too, when those that were submitted have ended. The i-th sequence has the prompt i / r->n, and
+ * choices of a prompt have seeds that follow each other. Where r asks for echo, a sequence begins
+ * with the prompt's tokens, with log probabilities of all but the first where r asks for them.
+ * Errors of serve_submit(). */
 MUST int http_gen_submit(struct http_gen *g, const struct http_request *r,
                          struct serve *s, const struct http_prompt *prompts);
 void http_gen_unref(struct http_gen *g); /* NULL is fine */
 
-/* Whether there is anything for the reader: tokens or ends that it has not written, or (wake_at_end)
- * the end of all; their state is in `seen` of each sequence. If not, park(g->ctx) is called, and
- * then g->wake() once there is. After http_gen_hang_up() it is always true, and *hung_up is set. */
+/* Whether there is anything for the reader: tokens or ends that it has not written, or
+ * (wake_at_end) the end of all; their state is in `seen` of each sequence. If not, park(g->ctx) is
+ * called, and then g->wake() once there is. After http_gen_hang_up() it is always true, and
+ * *hung_up is set. */
 bool http_gen_ready(struct http_gen *g, void (*park)(void *ctx), bool *hung_up);
 /* The client has gone: cancel, and wake the reader. Any thread. */
 void http_gen_hang_up(struct http_gen *g);

@@ -17,8 +17,8 @@ struct http_route {
     enum http_api api; /* prepare: how its body is read */
     /* GET: answer at once, on libmicrohttpd's thread, which must not be held up. */
     enum MHD_Result (*answer)(struct http_exchange *x);
-    /* POST, in its place: from x->body to the generation x->g (http_generate()), or to x->out, which
-     * is sent as JSON; on the preparer's thread. An error is answered with err_msg(). */
+    /* POST, in its place: from x->body to the generation x->g (http_generate()), or to x->out,
+     * which is sent as JSON; on the preparer's thread. An error is answered with err_msg(). */
     int (*prepare)(struct http_exchange *x);
     const char *
         refused; /* in place of both, for any method: why this server does not offer it */

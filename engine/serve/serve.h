@@ -113,8 +113,8 @@ struct serve_request {
     /* NULL, or where it is put, before the first on_token, how many of the prompt's tokens are
      * taken from a sequence before it (kv_reuse); untouched where none are. */
     int64_t *n_reused;
-    /* NULL, or where clock_ns() is put, before the first on_token, when it gets memory and so leaves
-     * the queue for the first time; untouched where another engine computes it. */
+    /* NULL, or where clock_ns() is put, before the first on_token, when it gets memory and so
+     * leaves the queue for the first time; untouched where another engine computes it. */
     uint64_t *started_ns;
     /* One of the two engines that compute it together; copied. NULL: it is computed here. */
     const struct serve_handoff *handoff;

@@ -377,7 +377,7 @@ TEST(repeated_flags_make_a_list)
     opt_free(lists, &o);
 }
 
-/* Words of other programs: several letters behind one dash are one word, not a letter and a value. */
+/* Words of other programs: letters behind one dash are one word, not a letter and a value. */
 TEST(aliases)
 {
     static const struct opt_row rows[] = {

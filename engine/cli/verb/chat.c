@@ -1,4 +1,4 @@
-/* sandwich chat: a conversation with a model on the terminal, or one answer for what is piped in. */
+/* sandwich chat: a conversation with a model on the terminal, or one answer to what is piped in. */
 #include "cli/cli.h"
 #include "cli/offload.h"
 #include "cli/sampling.h"
