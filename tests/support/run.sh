@@ -26,9 +26,10 @@ export XDG_CACHE_HOME
 find tests/$MODULE -name 'test_*.c' -o -name 'test_*.sh' | sed 's,//*,/,g; s,^tests/,,' | sort >"$work/there"
 
 # A name in the schedule is a module or one of its programs.
-scheduled() { # word, file of names: those that the schedule gives this word
-    awk -v word="$1" 'NR == FNR { if ($1 == word) names[$2]; next }
-        { module = $0; sub(/\/.*/, "", module) } $0 in names || module in names' tests/schedule.txt "$2"
+scheduled() { # word, file of names: those that the schedule gives this word, in its order
+    awk -v word="$1" 'NR == FNR { if ($1 == word) at[$2] = FNR; next }
+        { module = $0; sub(/\/.*/, "", module) } $0 in at { print at[$0], $0; next }
+        module in at { print at[module], $0 }' tests/schedule.txt "$2" | sort -s -n -k 1,1 | cut -d " " -f 2
 }
 awk '!/^#/ && NF { print $2 }' tests/schedule.txt | while read -r name; do
     [ -e "tests/$name" ] || echo "  FAIL tests/schedule.txt: there is no tests/$name"
