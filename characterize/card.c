@@ -254,7 +254,7 @@ MUST static int read_kept(json_t **card, const char *path, const struct cpu_budg
 {
     int rc = measure_card_read(card, path);
     const char *doubt;
-    bool again;
+    bool again = false;
 
     if (rc == ERR_NOMEM)
         return rc;
@@ -265,15 +265,14 @@ MUST static int read_kept(json_t **card, const char *path, const struct cpu_budg
         err_clear();
         return OK;
     }
-    doubt = measure_card_doubtful(*card, b->n);
-    again = doubt != NULL;
+    doubt = o->any ? NULL : measure_card_doubtful(*card, b->n);
     if (doubt)
         log_warning("machine_card_refused", NAN, NAN,
                     "%s: has bounds that are not trusted: %s; measuring again", path,
                     doubt);
     else if (o->check)
         rc = check(&again, *card, b, o);
-    if (rc != OK || again) {
+    if (rc != OK || doubt || again) {
         json_decref(*card);
         *card = NULL;
     }

@@ -53,6 +53,7 @@ struct machine_card_opts {
                         <host>-full.json */
     bool force; /* measure now, even if a card is kept */
     bool check; /* before a kept card is used, measure its bounds for some 2 s */
+    bool any;   /* else use it, also one with bounds that are not trusted */
     bool accept_noise;   /* trust bounds whatever else the machine did */
     double budget_s;     /* of all probes; 0: 12, full 50 */
     size_t buffer_bytes; /* as in struct probe_ctx */

@@ -271,10 +271,10 @@ static bool exceeds_bounds(struct run_session *s, struct cell *c)
                               value(c, "prefill_gflops"));
 }
 
-/* A search compares rates with each other only, and has many trials. */
+/* A search compares rates with each other only, in many trials; a smoke run judges none. */
 static void look(const struct run_session *s, struct cell *c, enum run_when when)
 {
-    if (!c->trial && run_system_has_bound(s->system))
+    if (!c->trial && !s->job->smoke && run_system_has_bound(s->system))
         run_bound_look(&c->bound, s, when);
 }
 

@@ -49,14 +49,17 @@ spoil model.layers.0.mlp.down_proj.weight -inf
 cat >"$dir/job.json" <<END
 {"about": "all requests fail",
  "system": {"adapter": "sandwich", "model": "$dir/bad", "pin": false},
- "dataset": {"n": 3, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 3}}
+ "dataset": {"n": 3, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 3},
+ "smoke": {"about": "all fail"}}
 END
 failed_with_reason() {
-    "$build/testbed" run "$dir/job.json" --out "$dir/results" --quiet >"$dir/out" 2>&1
+    "$build/testbed" run "$dir/job.json" --smoke --out "$dir/results" --quiet >"$dir/out" 2>&1
     status=$?
     cat "$dir/out"
     [ $status = 3 ] &&
         grep -q '3 of 3 requests failed; the first: new token 1, at position .* is ' "$dir/out"
 }
 check "testbed counts failed requests with the reason" failed_with_reason
+check "a smoke run does not measure the machine" sh -c 'h5dump "$1"/*.h5 | tr -d " \n" |
+    grep -q "\"before\":{\"handoff_ns\":null,\"peak_f32_gflops\":null,\"read_gbps\":null}"' sh "$dir/results"
 finish

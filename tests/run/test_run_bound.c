@@ -4,8 +4,10 @@
 
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cpu/cpu.h"
 #include "experiments/run/bound.h"
+#include "experiments/run/experiment.h"
 #include "experiments/run/session.h"
 #include "measure/card.h"
 
@@ -159,4 +161,43 @@ TEST(exceeded)
     assert_true(test_warned("bound_exceeded"));
     assert_int_equal(access(path, F_OK), -1);
     json_decref(s.card);
+}
+
+/* A smoke run judges no speed: it takes a kept card as it is, also one that is not trusted. */
+TEST(a_smoke_run_takes_the_card_that_is_there)
+{
+    static const char text[] = "{\"about\": \"t\", \"system\": {\"adapter\": "
+                               "\"sandwich\", \"model\": \"none\"}, "
+                               "\"dataset\": {\"n\": 1}, \"load\": {\"n_requests\": 1}, "
+                               "\"smoke\": {\"about\": \"s\"}}";
+    const struct measure_card_row row = {"read_gbps", "GB/s", 1, 80, 1, 160, 9, "spread"};
+    const char *dir = test_dir();
+    struct run_options o = {
+        .out_dir = dir, .machine_dir = dir, .progress = PROGRESS_QUIET};
+    struct measure_noise noise;
+    struct run_outcome outcome;
+    struct cpu_budget b;
+    json_t *card, *kept, *root;
+    struct job *j;
+    char path[1200];
+
+    assert_ok(cpu_budget_get(&b));
+    assert_ok(measure_noise_begin(&noise));
+    assert_ok(measure_noise_end(&noise));
+    assert_ok(measure_card_new(&card, &row, 1, &b, &noise, 1));
+    assert_ok(measure_card_path(path, sizeof(path), dir, ""));
+    assert_ok(json_write_file(card, path));
+    assert_ok(json_read_text(&root, text, strlen(text), "t"));
+    assert_ok(
+        job_from_json(&j, root, "t", "t.json", &(struct job_read_opts){.smoke = true}));
+    o.live = o.report = fopen("/dev/null", "w");
+    assert_err(run_experiment(&outcome, j, &o), ERR_STATE, "no cell could be measured");
+    fclose(o.live);
+    json_decref(root);
+    assert_ok(measure_card_read(&root, path));
+    kept = json_object_get(root, "values");
+    assert_true(json_equal(json_object_get(card, "values"), kept));
+    job_free(&j);
+    json_decref(card);
+    json_decref(root);
 }
