@@ -31,8 +31,13 @@ run >"$dir/out" 2>"$dir/err"
 check "without a card the bounds are unknown" \
     grep -q 'bandwidth unknown: run testbed machine' "$dir/err"
 check "an absent card is refused" refuses 1 'none.json' run --machine-card "$dir/none.json"
+mkdir -p results/machine # with a broken card, also of the instruction sets that a mask leaves
+for level in "" ${SANDWICH_ISA:+"-$SANDWICH_ISA"}; do
+    echo '{"format": "x"}' >"results/machine/$(hostname | sed 's/[^A-Za-z0-9.-]/_/g')$level.json"
+done
 "$testbed" machine --accept-noise >"$dir/machine" 2>&1
-card=$(ls "$dir"/results/machine/*.json)
+card=$dir/$(ls -t results/machine/*.json | head -n 1)
+check "a broken card is measured again with a warning" grep -q 'format: expected .*; measuring again' "$dir/machine"
 check "the card is printed" grep -q '^read_gbps' "$dir/machine"
 for given in "" "$card"; do
     run ${given:+--machine-card "$given"} >"$dir/out" 2>"$dir/err"
@@ -71,11 +76,6 @@ left_out() {
     grep -q 'changed after it was measured' "$dir/err" && grep -q 'bandwidth unknown' "$dir/err"
 }
 check "the standard card is left out with a warning" left_out
-"$testbed" machine --accept-noise >"$dir/machine" 2>&1
-check "it is measured again with a warning" grep -q 'changed after it was measured.*; measuring again' \
-    "$dir/machine"
-run >"$dir/out" 2>"$dir/err"
-check "and then used" grep -q '% of measured [0-9.]* GB/s' "$dir/err"
 check "noise is accepted for the quick card only" refuses 2 'not for --full' \
     "$testbed" machine --full --accept-noise
 finish

@@ -47,8 +47,8 @@ broken "no dependencies" '/make deps/d' 'make deps once'
 
 # What its steps call is what README and the appendix tell a reader to call.
 targets=$(sed -n 's/^RUN \(--network=none \)\{0,1\}make\( \([a-z]*\)\)\{0,1\}$/\3/p' $recipe)
-check "its targets are those of make help" sh -c 'for t in $1; do
-    make -s help | grep -q "^make $t " || { echo "$t"; exit 1; }; done' sh "$targets"
+check "its targets are those of make help" sh -c 'make -s help >"$2"
+    for t in $1; do grep -q "^make $t " "$2" || { echo "$t"; exit 1; }; done' sh "$targets" "$dir/targets"
 check "they are deps, all and figures" [ "$(echo $targets)" = "deps figures" ]
 for page in README.md docs/artifact.md; do
     check "$page names this Debian" grep -q "Debian 12" $page
