@@ -41,8 +41,8 @@ CFLAGS  := -std=gnu11 -D_GNU_SOURCE $(OPT) $(HARDEN) -g -fopenmp -Wall -Wextra -
            -Wstrict-prototypes -Wmissing-prototypes -MMD -MP -I. -Iengine $(PKG_CFLAGS)
 LDFLAGS := -fopenmp $(LINK_HARDEN) $(if $(SAN),-fsanitize=$(SAN))
 # What a debugger reads would make all test programs together seven times as large, 8 GB. To debug
-# one: make STRIP_TEST= build/tests/kv/test_pool after removing it.
-STRIP_TEST := $(if $(SAN),,-Wl,--strip-debug)
+# one: make STRIP_TEST= build/tests/kv/test_pool after removing it. gold takes a third of the time.
+STRIP_TEST := $(if $(SAN),,-Wl,--strip-debug $(if $(shell command -v ld.gold),-fuse-ld=gold))
 FLAGS   := $(CFLAGS) $(LDFLAGS)
 
 # A kernel's instruction set is the last word of its file name; the whole file gets its flags.
@@ -90,7 +90,7 @@ INT4_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512vnni.c)
             $(if $(filter aarch64,$(ARCH)),,%_neondot.c),$(wildcard experiments/study/int4/*.c))
 BED_SRC := $(filter-out experiments/cli/main.c characterize/peak/% baselines/gemm/% experiments/study/int4/%,$(shell \
            find characterize baselines experiments -name '*.c' | sort)) $(PEAK_SRC) $(INT4_SRC)
-TEST_SRC := $(shell find tests/$(MODULE) -name 'test_*.c' | sort)
+TEST_SRC := $(shell find $(or $(MODULE:%=tests/%),tests) -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 
 # GEMM libraries: one program each, from baselines/gemm/<name>.c, left out where the library is
@@ -259,7 +259,7 @@ FORCE:
 test: $(filter-out $(LONG_TESTS),$(TESTS))
 test-long: $(TESTS)
 test test-long: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS)
-	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) JOBS=$(JOBS) sh tests/support/run.sh $@
+	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE='$(MODULE)' JOBS=$(JOBS) sh tests/support/run.sh $@
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
 install: all
@@ -294,7 +294,7 @@ define HELP
 make                        Build build/sandwich and build/testbed.
 make deps                   Install the Debian packages that are missing. MPI=1: two MPI libraries, too.
 make test                   Run the tests, in minutes. MODULE=kv: those of one folder of tests/.
-                            JOBS=1: one at a time; by default one more than CPUs.
+                            MODULE="kv sched": of two. JOBS=1: one at a time; by default one more than CPUs.
 make test-long              Run the tests that take longest: rules broken on purpose, long histories,
                             emulated processors, fuzzing, recipes. Same variables.
 make lint                   Check the sources against the rules of tests/lint/.

@@ -26,7 +26,7 @@ compile_broken() { # source, object
 
 # shellcheck disable=SC2086,SC2046
 link_broken() { # object, test, program
-    ${CC:-gcc} $(cat "$build/gen/flags") $(sed 's/^/-Wl,--wrap=/' "tests/$2.wrap" 2>/dev/null) -o "$3" "$1" \
+    ${CC:-gcc} $(cat "$build/gen/flags") $(command -v ld.gold >/dev/null && echo -fuse-ld=gold) -Wl,--strip-debug $(sed 's/^/-Wl,--wrap=/' "tests/$2.wrap" 2>/dev/null) -o "$3" "$1" \
         "$build/obj/tests/$2.o" "${support:-$dir/support.a}" "$build/libtestbed.a" "$build/libsandwich.a" $broken_libs
 }
 

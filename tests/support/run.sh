@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run test programs and scripts (MODULE=name: only tests/name), JOBS of them at a time, each printing
+# Run test programs and scripts (MODULE=names: only tests/name of each), JOBS of them at a time, each printing
 # TAP, and close with one line of counts. The first word says which: `test`, all but those that
 # tests/schedule.txt calls long, or `test-long`, those. build/test.log keeps what they printed and
 # build/test.times how long each took (build/test-long.log, .times). The schedule also names those
@@ -23,7 +23,8 @@ mkdir -p "$work"
 XDG_CACHE_HOME=$(cd "$BUILD" && pwd)/cache # not the user's
 export XDG_CACHE_HOME
 : >"$BUILD/$KIND.counts"
-find tests/$MODULE -name 'test_*.c' -o -name 'test_*.sh' | sed 's,//*,/,g; s,^tests/,,' | sort >"$work/there"
+# shellcheck disable=SC2046,SC2086
+find $(printf 'tests/%s ' $MODULE) -name 'test_*.c' -o -name 'test_*.sh' | sed 's,//*,/,g; s,^tests/,,' | sort >"$work/there"
 
 # A name in the schedule is a module or one of its programs.
 scheduled() { # word, file of names: those that the schedule gives this word, in its order
