@@ -56,7 +56,6 @@ def names(ax, policies):
 
 
 result = read.latest(STEM)
-result.cells = [c for c in result.cells if study.setting(c, "trials") != 800]  # those are headlines only
 fig, axes = style.panels(2 + len(result.cells), columns=1)
 bars(axes[0], "tuning_s_", "Tuning time, all M", "seconds of measuring")
 bars(axes[1], "measurements_", "Measurements", "schedules measured")

@@ -31,6 +31,9 @@ enum { LIMIT_POWER, LIMIT_COST, LIMIT_NONE, LIMIT_PRINTED };
       "allows, without one 100.",                                                        \
       .min = 0, .max = 1000)                                                             \
     X(INT, max_token, "0", "The same of token machines.", .min = 0, .max = 1000)         \
+    X(INT, step_prompt, "1",                                                             \
+      "Numbers of prompt machines to try are multiples of it. splitwise-sim: 5.",        \
+      .min = 1, .max = 1000)                                                             \
     X(BOOL, grid, "false",                                                               \
       "cost, power: also try every size up to max_prompt and max_token.")
 
@@ -84,9 +87,11 @@ static int meets_target(struct cluster_provision *c, int n_prompt, int n_token, 
     return OK;
 }
 
-static int rate_of(void *ctx, int n_prompt, int n_token, double *rate)
+/* Sizes are in steps of prompt machines. */
+static int rate_of(void *ctx, int prompt_steps, int n_token, double *rate)
 {
     struct cluster_provision *c = ctx;
+    int n_prompt = prompt_steps * (int)c->o->step_prompt;
     bool met;
 
     if (c->o->goal == GOAL_RATE) {
@@ -146,13 +151,14 @@ static int search_baseline(struct cluster_provision *c, struct cluster_size *s)
 static int search_design(struct cluster_provision *c, struct cluster_size *s)
 {
     const struct cluster_card *p = &c->cluster.prompt_card, *t = &c->cluster.token_card;
+    double step = (double)c->o->step_prompt;
     struct cluster_provision_opts o = {.goal = c->o->goal == GOAL_RATE ? CLUSTER_MAX_RATE
                                                : c->o->goal == GOAL_COST
                                                    ? CLUSTER_MIN_COST
                                                    : CLUSTER_MIN_POWER,
-                                       .prompt_cost = p->cost_per_hour_usd,
+                                       .prompt_cost = step * p->cost_per_hour_usd,
                                        .token_cost = t->cost_per_hour_usd,
-                                       .prompt_power = p->power,
+                                       .prompt_power = step * p->power,
                                        .token_power = t->power,
                                        .min_rate = c->o->target_rate,
                                        .max_cost = c->max_cost,
@@ -160,9 +166,11 @@ static int search_design(struct cluster_provision *c, struct cluster_size *s)
                                        .rate = rate_of,
                                        .ctx = c};
 
-    o.max_prompt = most(c, c->o->max_prompt, p->power, p->cost_per_hour_usd);
+    o.max_prompt = most(c, c->o->max_prompt, p->power, p->cost_per_hour_usd) / (int)step;
     o.max_token = most(c, c->o->max_token, t->power, t->cost_per_hour_usd);
-    return cluster_provision(s, NULL, &o);
+    TRY(cluster_provision(s, NULL, &o));
+    s->n_prompt *= (int)step;
+    return OK;
 }
 
 /* Every size, to be drawn, and to see that the search found the best. */
