@@ -112,6 +112,8 @@ BASELINE_SUPPORT := $(wildcard baselines/gemm/support/*.c)
 # MPI libraries: a shared object each, which the programs load under mpirun; left out where the
 # library's compiler is not found.
 MPI_FOUND := $(foreach l,openmpi mpich,$(if $(shell command -v mpicc.$(l)),$(l)))
+# The programs of `make bundle`.
+BUNDLED := $(if $(SAN),,$(BUILD)/bundle/sandwich $(BUILD)/bundle/testbed)
 MPIS := $(if $(SAN),,$(MPI_FOUND:%=$(BUILD)/mpi/%.so))
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -213,13 +215,18 @@ $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/libtestbed.a: $(BED_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(BUILD)/sandwich: $(call obj,$(CLI_SRC)) $(call genobj,$(CLI_GEN)) $(BUILD)/libsandwich.a
+$(BUILD)/sandwich $(BUILD)/bundle/sandwich: $(call obj,$(CLI_SRC)) $(call genobj,$(CLI_GEN)) $(BUILD)/libsandwich.a
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
-$(BUILD)/testbed: $(BUILD)/obj/experiments/cli/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
+$(BUILD)/testbed $(BUILD)/bundle/testbed: $(BUILD)/obj/experiments/cli/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $(STRIP_TEST) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
+# Libraries next to the program come first, whatever LD_LIBRARY_PATH says: modules of clusters set it. The
+# second folder is for a link to the program, where there is no /proc that says what it leads to.
+$(BUILD)/bundle/%: LDFLAGS += -s -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$ORIGIN/lib/sandwich/lib'
 # A file NAME.wrap lists the functions that test NAME replaces.
 $(foreach w,$(wildcard tests/*/*.wrap),$(eval $(BUILD)/$(w:.wrap=): LDFLAGS += \
     $(addprefix -Wl$(comma)--wrap=,$(shell cat $(w)))))
@@ -258,12 +265,14 @@ FORCE:
 # --- verbs
 test: $(filter-out $(LONG_TESTS),$(TESTS))
 test-long: $(TESTS)
-test test-long: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS)
+test test-long: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES) $(MPIS) $(BUNDLED)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE='$(MODULE)' JOBS=$(JOBS) sh tests/support/run.sh $@
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
 install: all
 	$(Q)BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VERSION=$(VERSION) sh tests/support/install.sh
+bundle: $(BUNDLED) $(MPIS)
+	$(Q)BUILD=$(BUILD) VERSION=$(VERSION) sh tests/support/bundle.sh
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
 	$(Q)$(BUILD)/testbed run $(NAME) --draw --retries 2 $(ARGS)
@@ -285,7 +294,7 @@ else
 ifdef DEPS_TRIED
 $(error packages are installed, yet pkg-config, h5dump or $(PYTHON)'s matplotlib and h5py are not found)
 endif
-all test test-long lint install experiment report docs artifact figures list: deps
+all test test-long lint install bundle experiment report docs artifact figures list: deps
 	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
@@ -307,6 +316,7 @@ make figures                Draw all figures from the newest results. NAME=S: on
                             ARGS="--formats svg": no PNG and no PDF.
 make list                   List the experiments with their cost.
 make install PREFIX=DIR     Install programs, their data and man pages; default /usr/local.
+make bundle                 Make an archive that runs where nothing is installed (docs/on-a-cluster.md).
 make clean                  Remove what was built; results stay.
 
 SAN=address,undefined       Build with these sanitizers, in a folder of its own (or SAN=thread).
@@ -322,6 +332,6 @@ clean:
 ifneq ($(HAVE),yes)
 .NOTPARALLEL:
 endif
-.PHONY: all help deps test test-long lint install experiment report docs artifact figures list clean FORCE
+.PHONY: all help deps test test-long lint install bundle experiment report docs artifact figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

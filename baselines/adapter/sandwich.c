@@ -13,6 +13,7 @@
 #include "base/opt.h"
 #include "base/thread.h"
 #include "baselines/plan_cache.h"
+#include "cpu/cpu.h"
 #include "roles/roles.h"
 #include "serve/serve.h"
 
@@ -253,6 +254,19 @@ static int get_plan(struct sut *s)
     return OK;
 }
 
+/* A cell for more CPUs than there are is skipped, so that one sweep is for machines of any size. */
+static int check_cpus(const struct sandwich_opts *o)
+{
+    const int64_t n = o->plan_ranks ? o->plan_ranks : o->serve.threads;
+    struct cpu_budget b;
+
+    TRY(cpu_budget_get(&b));
+    return n <= b.n ? OK
+                    : err_set(ERR_UNSUPPORTED, "%s: %lld asked for, %d allowed (%s)",
+                              o->plan_ranks ? "plan_ranks" : "threads", (long long)n, b.n,
+                              b.reason);
+}
+
 static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on_event,
                          void *ctx)
 {
@@ -269,6 +283,8 @@ static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on
         rc = opt_init(rows, &s->o);
     if (rc == OK)
         rc = opt_from_json(rows, &s->o, config, "sandwich");
+    if (rc == OK)
+        rc = check_cpus(&s->o);
     if (rc == OK && s->o.plan_by != SUT_PLAN_NONE)
         rc = get_plan(s);
     if (rc != OK)

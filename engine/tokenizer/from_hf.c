@@ -1,7 +1,7 @@
 /* Hugging Face tokenizer.json: byte-level BPE, and SentencePiece vocabularies written as
  * BPE with byte fallback. Whatever would change the ids and is not known here is refused
  * by its name. Roles of tokens come from the post-processor, then tokenizer_config.json
- * in the same folder. */
+ * in the same folder, which may add tokens and change those that are added. */
 #include "tokenizer/tok.h"
 
 #include <stdio.h>
@@ -22,7 +22,8 @@ struct entry {
 
 struct hf {
     struct tok *t;
-    const json_t *root, *model, *vocab;
+    json_t *root, *config; /* config: NULL where there is none */
+    const json_t *model, *vocab;
     struct entry *entry;
     int32_t n_entry;
     bool byte_level, marks_spaces;
@@ -232,13 +233,97 @@ static int highest_id(struct hf *h, const json_t *added)
     return OK;
 }
 
-static int take_entries(struct hf *h)
+/* A token as added_tokens of tokenizer.json has it, of one of added_tokens_decoder. What was a
+ * control token before remains one. NULL: no memory. */
+static json_t *added_token(json_int_t id, const json_t *v, const json_t *before)
 {
-    const json_t *added = json_object_get(h->root, "added_tokens"), *v;
+    const json_t *normalized = json_object_get(v, "normalized");
+    bool special = json_is_true(json_object_get(v, "special")) ||
+                   json_is_true(json_object_get(before, "special"));
+
+    return json_pack("{s:I, s:O, s:b, s:b, s:b, s:b, s:b}", "id", id, "content",
+                     json_object_get(v, "content"), "special", special, "single_word",
+                     json_is_true(json_object_get(v, "single_word")), "lstrip",
+                     json_is_true(json_object_get(v, "lstrip")), "rstrip",
+                     json_is_true(json_object_get(v, "rstrip")), "normalized",
+                     normalized ? json_is_true(normalized) : !special);
+}
+
+/* places: where in `added` a text is. */
+static int merge_token(struct hf *h, json_t *added, json_t *places, const char *key,
+                       const json_t *v)
+{
+    const char *text = json_string_value(json_object_get(v, "content"));
+    const json_t *place = text ? json_object_get(places, text) : NULL;
+    size_t at = place ? (size_t)json_integer_value(place) : json_array_size(added);
+    const json_t *before = json_array_get(added, at);
+    const json_t *known = before ? json_object_get(before, "id")
+                          : text ? json_object_get(h->vocab, text)
+                                 : NULL;
+    json_int_t id = known ? json_integer_value(known) : h->n_entry;
+    int rc;
+
+    if (!text || id >= TOK_VOCAB_MAX || strtoll(key, NULL, 10) != id)
+        return err_set(ERR_UNSUPPORTED,
+                       "tokenizer_config.json: added_tokens_decoder: %.20s: expected a "
+                       "token of tokenizer.json or one behind its last, found \"%.64s\"",
+                       key, text ? text : "something else");
+    h->n_entry += id == h->n_entry;
+    rc = before ? json_array_set_new(added, at, added_token(id, v, before))
+                : json_array_append_new(added, added_token(id, v, NULL));
+    if (rc == 0 && !before)
+        rc = json_object_set_new(places, text, json_integer((json_int_t)at));
+    return rc == 0 ? OK : err_set(ERR_NOMEM, "no memory for an added token");
+}
+
+/* As transformers has it, a token of tokenizer_config.json is added, or is as that file says where
+ * both have it. Of a text that has another id there it is not known which was meant. */
+static int merge_added(struct hf *h, json_t *added)
+{
+    const json_t *decoder = json_object_get(h->config, "added_tokens_decoder"), *v;
+    json_t *places = json_object();
+    int rc = places ? OK : err_set(ERR_NOMEM, "no memory for added tokens");
     const char *key;
     size_t i;
 
+    json_array_foreach(added, i, v)
+    {
+        const char *text = json_string_value(json_object_get(v, "content"));
+
+        if (rc == OK && json_object_set_new(places, text, json_integer((json_int_t)i)))
+            rc = err_set(ERR_NOMEM, "no memory for added tokens");
+    }
+    json_object_foreach((json_t *)decoder, key, v)
+    {
+        if (rc == OK)
+            rc = merge_token(h, added, places, key, v);
+    }
+    json_decref(places);
+    return rc;
+}
+
+static int take_added(struct hf *h)
+{
+    json_t *added = json_object_get(h->root, "added_tokens");
+
     TRY(highest_id(h, added));
+    if (!json_is_object(json_object_get(h->config, "added_tokens_decoder")))
+        return OK;
+    if (!json_is_array(added)) {
+        if (json_object_set_new(h->root, "added_tokens", added = json_array()) != 0)
+            return err_set(ERR_NOMEM, "no memory for added tokens");
+    }
+    return merge_added(h, added);
+}
+
+static int take_entries(struct hf *h)
+{
+    const json_t *added, *v;
+    const char *key;
+    size_t i;
+
+    TRY(take_added(h));
+    added = json_object_get(h->root, "added_tokens");
     h->entry = mem_new(MEM_TOKENIZER, (size_t)h->n_entry, sizeof(*h->entry));
     if (!h->entry)
         return ERR_NOMEM;
@@ -448,34 +533,6 @@ static int named_in(const struct tok *t, const json_t *v, const char *key, int *
     return OK;
 }
 
-/* Its tokens repeat those of tokenizer.json: others would be added to them, or change them. */
-static int check_added(const struct hf *h, const json_t *config)
-{
-    const json_t *v;
-    const char *id;
-    size_t i;
-    int none;
-
-    json_object_foreach(json_object_get(config, "added_tokens_decoder"), id, v)
-    {
-        long k = strtol(id, NULL, 10);
-        bool ours = k >= 0 && k < h->n_entry && h->entry[k].s &&
-                    string_is(v, "content", h->entry[k].s) &&
-                    json_is_true(json_object_get(v, "special")) ==
-                        (h->entry[k].type == TOK_CONTROL) &&
-                    strip_bits(v) == (h->t->strip ? h->t->strip[k] & 3 : 0);
-
-        if (!ours || json_is_true(json_object_get(v, "single_word")))
-            return err_set(ERR_UNSUPPORTED,
-                           "tokenizer_config.json: added_tokens_decoder: %.20s: expected "
-                           "the token of tokenizer.json, found another",
-                           id);
-    }
-    json_array_foreach(json_object_get(config, "additional_special_tokens"), i, v)
-        TRY(named_in(h->t, v, "additional_special_tokens", &none));
-    return OK;
-}
-
 /* It may repeat what tokenizer.json says. */
 static int check_prefix_space(const struct tok *t, const json_t *config)
 {
@@ -490,14 +547,18 @@ static int check_prefix_space(const struct tok *t, const json_t *config)
                    has ? "true" : "false", has ? "false" : "true");
 }
 
-static int use_config(struct hf *h, const json_t *config)
+static int use_config(struct hf *h)
 {
+    const json_t *config = h->config, *v;
     const json_t *add = json_object_get(config, "add_bos_token");
     struct tok *t = h->t;
+    size_t i;
+    int none;
 
     TRY(tok_keys_check(TOK_KEYS_CONFIG, config, "tokenizer_config.json"));
     TRY(check_prefix_space(t, config));
-    TRY(check_added(h, config));
+    json_array_foreach(json_object_get(config, "additional_special_tokens"), i, v)
+        TRY(named_in(t, v, "additional_special_tokens", &none));
     if (t->bos < 0)
         TRY(named_in(t, json_object_get(config, "bos_token"), "bos_token", &t->bos));
     TRY(named_in(t, json_object_get(config, "eos_token"), "eos_token", &t->eos));
@@ -511,20 +572,14 @@ static int read_config(struct hf *h, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char beside[4096];
-    json_t *config = NULL;
     int rc, n;
 
     n = snprintf(beside, sizeof(beside), "%.*stokenizer_config.json",
                  slash ? (int)(slash + 1 - path) : 0, path);
     if (n < 0 || (size_t)n >= sizeof(beside))
         return err_set(ERR_ARG, "path of %zu bytes is too long", strlen(path));
-    rc = json_read_file(&config, beside, JSON_MAX_BYTES);
-    if (rc == ERR_NOTFOUND)
-        return OK;
-    if (rc == OK)
-        rc = use_config(h, config);
-    json_decref(config);
-    return rc;
+    rc = json_read_file(&h->config, beside, JSON_MAX_BYTES);
+    return rc == ERR_NOTFOUND ? OK : rc;
 }
 
 static int check_model(struct hf *h)
@@ -592,27 +647,28 @@ static int load_json(struct hf *h, const struct tok_opts *o)
 
 int tok_from_hf(struct tok *t, const char *path, const struct tok_opts *o)
 {
-    json_t *root = NULL;
     struct hf h = {.t = t};
-    int rc = json_read_file(&root, path, JSON_MAX_BYTES);
+    int rc = json_read_file(&h.root, path, JSON_MAX_BYTES);
 
     if (rc != OK)
         return rc;
-    h.root = root;
-    h.model = json_object_get(root, "model");
+    h.model = json_object_get(h.root, "model");
     h.vocab = json_object_get(h.model, "vocab");
     t->by = TOK_BY_PAIR;
-    rc = load_json(&h, o);
+    rc = read_config(&h, path);
     if (rc == OK)
-        rc = each(&h, json_object_get(root, "post_processor"), "processors",
+        rc = load_json(&h, o);
+    if (rc == OK)
+        rc = each(&h, json_object_get(h.root, "post_processor"), "processors",
                   post_processor);
-    if (rc == OK)
-        rc = read_config(&h, path);
+    if (rc == OK && h.config)
+        rc = use_config(&h);
     if (rc == OK)
         rc = tok_vocab_finish(t);
     if (rc == OK)
         rc = set_merges(&h);
     mem_free(h.entry);
-    json_decref(root);
+    json_decref(h.config);
+    json_decref(h.root);
     return rc == OK ? OK : err_prefix(rc, "%s", path);
 }

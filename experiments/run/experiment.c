@@ -348,6 +348,27 @@ static bool must_restart(const struct job *j, const struct job_cell *before,
                         json_object_get(c->axes, a->name)));
 }
 
+static bool is_time_over(const struct run_session *s)
+{
+    return s->o->limit_s > 0 && (double)(clock_ns() - s->begin_ns) * 1e-9 > s->o->limit_s;
+}
+
+/* The record says of the n cells why they are not measured. */
+static int leave_out(struct run_session *s, const struct job_cell *c, int n)
+{
+    enum record_state state;
+
+    for (int k = 0; k < n; k++) {
+        struct record_cell r = {.state = RECORD_SKIPPED};
+
+        if (journal_finished(s->journal, c[k].key, &state))
+            continue;
+        TRY(run_record(s, &c[k], &r, "the time of --limit was over"));
+        s->outcome->n_skipped++;
+    }
+    return OK;
+}
+
 /* `ran`: the job with the repeats that were run. */
 static int run_cells(struct run_session *s, struct job *ran)
 {
@@ -368,7 +389,7 @@ static int run_cells(struct run_session *s, struct job *ran)
         if (n_finished < step) {
             if (must_restart(j, before, c))
                 run_system_close(&s->system);
-            rc = run_cells_of(s, c, step);
+            rc = is_time_over(s) ? leave_out(s, c, step) : run_cells_of(s, c, step);
             before = c;
         }
         if (rc == OK && (i + step) % n == 0)
@@ -388,7 +409,7 @@ static void report(void *ctx, const char *line)
 int run_experiment(struct run_outcome *out, const struct job *j,
                    const struct run_options *o)
 {
-    struct run_session s = {.job = j, .o = o, .outcome = out};
+    struct run_session s = {.job = j, .o = o, .outcome = out, .begin_ns = clock_ns()};
     struct log_warning stale;
     struct job ran;
     int rc;

@@ -15,6 +15,7 @@ struct run_options {
     const char *machine_dir; /* where the machine card is */
     bool fresh;              /* forget what an interrupted run left */
     bool trust_prepare;      /* of job_prepare() */
+    double limit_s;          /* no cell begins later; 0: any time */
     int retries; /* measure a disturbed cell again, up to so often (run_retry()) */
     enum progress_mode progress;
     FILE *live;   /* progress and log lines */

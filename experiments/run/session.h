@@ -18,6 +18,7 @@ struct run_session {
     struct run_outcome *outcome;
     struct journal *journal;
     struct progress *progress;
+    uint64_t begin_ns;
     json_t *card;      /* NULL: no system of this job states a bound */
     char card_why[96]; /* then why */
     bool warned_bound;

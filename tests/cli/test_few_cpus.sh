@@ -61,7 +61,7 @@ experiment_refuses() { # in its own folder: the card of one CPU is not for other
     (cd "$dir" && on_one "$testbed" run "$job" --quiet) >"$dir/out" 2>&1
     status=$?
     cat "$dir/out"
-    [ $status = 3 ] && [ "$(grep -c "^error: .*threads: $too_many" "$dir/out")" = 1 ]
+    [ $status = 3 ] && [ "$(grep -c "skipped: threads: $too_many" "$dir/out")" = 1 ]
 }
 check "an experiment" experiment_refuses
 

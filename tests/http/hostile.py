@@ -161,7 +161,7 @@ SMUGGLED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 def two_framings():
     posts = (LENGTH + LENGTH, LENGTH + b"Content-Length: 5\r\n", TE + LENGTH, LENGTH + TE, TE + TE,
-             b"Transfer-Encoding: gzip, chunked\r\n", b"Transfer-Encoding: identity\r\n" + LENGTH,
+             b"Transfer-Encoding: chunked, gzip\r\n", b"Transfer-Encoding: identity\r\n" + LENGTH,
              b"Transfer-Encoding: \x0bchunked\r\n", b"Content-Length : %d\r\n" % len(BODY),
              b"Content-Length:\r\n %d\r\n" % len(BODY), b"Transfer-Encoding:\r\n chunked\r\n",
              b"X-A: b\r\n" + TE[:-2] + b"\r\n\tx\r\n")
@@ -189,41 +189,6 @@ def two_framings():
         assert status_of(answer) == 200, (data, answer[:200])
 
 
-# What RFC 9112 lets a conforming client send, by section. Regression: a target in absolute form, which a client
-# of a proxy sends, got 404, OPTIONS * too, and blanks behind a value were part of it.
-def conforming():
-    post = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-    sound = {
-        "2.2 empty lines first": b"\r\n\r\n" + GET + b"Connection: close\r\n\r\n",
-        "2.3 a later minor version": b"GET /health HTTP/1.2\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        "2.3 HTTP/1.0": b"GET /health HTTP/1.0\r\n\r\n",
-        "3.2.1 a query": b"GET /health?a=%20&b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        "3.2.2 absolute form": b"GET http://localhost/health?a HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n",
-        "3.2.2 with a port": b"GET HTTP://127.0.0.1:80/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        "3.2.2 of a post": post.replace(b"/v1", b"http://localhost/v1") + LENGTH + b"\r\n" + BODY,
-        "5.1 blanks round a value": b"GET /health HTTP/1.1\r\nHost:\t localhost \t\r\nConnection: close \r\nX:\r\n\r\n",
-        "5.1 no blank": b"GET /health HTTP/1.1\r\nHost:localhost\r\nconnection:CLOSE\r\n\r\n",
-        "5.5 bytes above 127": GET + b"X: \xe9\xff\r\nConnection: close\r\n\r\n",
-        "6.1 chunked in capitals": post + b"Transfer-Encoding: CHUNKED\r\n\r\n" + CHUNKED,
-        "7.1 chunk sizes with zeros": post + TE + b"\r\n000" + CHUNKED,
-        "7.1.1 chunk extensions": post + TE + b"\r\n" + CHUNKED.replace(b"\r\n", b';a=b;c="d;e"\r\n', 1),
-        "7.1.2 trailers": post + TE + b"Trailer: X-A\r\n\r\n" + CHUNKED[:-2] + b"X-A: b\r\nX-B: c\r\n\r\n",
-        "9.6 close among others": GET + b"TE: trailers\r\nConnection: TE, close\r\n\r\n",
-        "9.6 in a second line": GET + b"Connection: TE\r\nConnection: close\r\n\r\n",
-        "9110 10.1.1 Expect": post + b"Expect: 100-continue\r\n" + LENGTH + b"\r\n" + BODY,
-        "9110 7.8 an upgrade to decline": GET + b"Connection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n",
-        "9110 9.3.2 HEAD": b"HEAD" + GET[3:] + b"Connection: close\r\n\r\n",
-    }
-    for what, answer in zip(sound, parallel(len(sound), lambda i: exchange(list(sound.values())[i]))):
-        answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
-        assert status_of(answer) == 200 and answer.count(b"HTTP/1.1 ") == 1, (what, answer[:300])
-    for want, target, host in ((204, b"OPTIONS *", b"localhost"), (421, b"GET http://other.example/health", b"localhost"),
-                               (421, b"GET http:///health", b"localhost"), (404, b"GET http://localhost", b"localhost"),
-                               (421, b"GET http://%s/health" % (b"a" * 400), b"localhost")):
-        answer = exchange(target + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
-        assert status_of(answer) == want, (target[:60], answer[:300])
-
-
 def bad_bodies():
     deep = b'{"prompt": ' + b"[" * 100000 + b"]" * 100000 + b"}"
     bodies = (deep, b"[" * 100000, b'{"a":' * 100000, b'{"prompt": "\xff\xfe"}', b'{"prompt": "\\ud800"}',
@@ -245,8 +210,6 @@ def huge_bodies():
     answer = read_all(c)
     c.close()
     assert status_of(answer) == 413 and json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"], answer[:300]
-    piece = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
-    assert status_of(exchange(POST + b"Transfer-Encoding: chunked\r\n\r\n" + piece * 5)) in (0, 413)
 
 
 def settles(name, value):

@@ -5,7 +5,8 @@ set -u
 . tests/support/tap.sh
 testbed=$(realpath "$build/testbed")
 dir=$(realpath "$dir")
-ln -s "$PWD/datasets" "$dir"
+top=$PWD
+ln -s "$top/datasets" "$dir"
 cd "$dir" || exit 1
 mkdir -p experiments paper-figs results
 job() { # name, minutes, more of the system, more of the job
@@ -141,9 +142,57 @@ check "a damaged state" refuses 2 'results/artifact.json: expected an object' "$
 echo '{' >experiments/g_broken.json
 check "a broken experiment" refuses 2 'g_broken.json' "$testbed" artifact --dry-run
 
+rm -f experiments/g_broken.json results/artifact.json
+
+# A set: its order, its settings, a share of the time for each.
+rm -rf results/*/
+mkdir experiments/sets
+cat >experiments/sets/mine.json <<'JSON'
+{"about": "a set", "experiments": [
+ {"name": "f_short", "why": "first", "tag": "two", "minutes": 0.4, "set": {"system.ttft_ms": [1, 2], "repeats": 1}},
+ {"name": "e_long", "why": "too long"},
+ {"name": "a_plain", "why": "slow", "tag": "slow", "minutes": 0.08,
+  "set": {"system.ttft_ms": [1000, 1001, 1002, 1003, 1004], "repeats": 1}},
+ {"name": "c_should", "why": "last", "minutes": 0.4}]}
+JSON
+check "a set: a dry run" ran 0 --set mine --budget 57s --dry-run
+check "in its order, by folder" [ "$(sed -n 's|^  run *\([a-z_/]*\) .*|\1|p' out | tr '\n' ' ')" = \
+    "f_short/two a_plain/slow c_should " ]
+check "with its reasons" grep -q 'a_plain/slow *0.08 min  slow$' out
+check "a set: a run" ran 0 --set mine --budget 57s
+check "the settings are the set's" grep -q '"n ttft_ms=2"' results/f_short/two/latest.json
+check "one without settings is the experiment itself" ls results/c_should/latest.json
+check "one that takes longer than its share has a record" ls results/a_plain/slow/latest.json
+check "which says what it lacks" grep -q 'the time of --limit was over' out
+check "so that the next has its time" grep -q '^== c_should: last' out
+check "what does not fit is named" grep -q 'left out for want of time: e_long (500 min)' out
+check "the folders are named" grep -q -x 'results/f_short/two' out
+check "no page is written for a set" [ ! -e results/report ]
+check "a set: what was done is not run again" ran 0 --set mine --budget 57s --resume
+check "and is named so" grep -q '^== f_short/two: done before' out
+sed -i 's/"about": "a job"/"smoke": {"repeats": 1}, &/' experiments/*.json
+check "the smoke sections of a set" ran 0 --set ./experiments/sets/mine.json --smoke --budget 9h
+check "in folders of their own" ls results/f_short/two-smoke/latest.json results/e_long/smoke/latest.json
+check "an unknown set" refuses 2 'experiments/sets/yours.json' "$testbed" artifact --set yours
+broken_set() { # text, error
+    echo "$1" >experiments/sets/broken.json
+    refuses 2 "$2" "$testbed" artifact --set broken --dry-run
+}
+check "a set with an unknown key" broken_set '{"experiments": [{"name": "f_short", "why": "w", "tga": "t"}]}' \
+    'did you mean "tag"'
+check "a set with a setting that is none" broken_set \
+    '{"experiments": [{"name": "f_short", "why": "w", "tag": "t", "set": {"load.n_request": 3}}]}' \
+    'did you mean "n_requests"'
+check "a set with settings and no tag" broken_set \
+    '{"experiments": [{"name": "f_short", "why": "w", "set": {"load.n_requests": 3}}]}' 'needs a "tag"'
+check "a set with no experiments" broken_set '{"about": "none"}' 'experiments: expected'
+
 unset SANDWICH_HOME
 rm -rf results
 check "the shipped experiments" ran 0 --budget 100h --dry-run
 check "none is left out" sh -c '! grep -q "left out" out'
 check "the first decides claims that should hold" sh -c 'grep "^  run" out | head -n 1 | grep -q "should hold"'
+for set in "$top"/experiments/sets/*.json; do
+    check "the shipped set ${set##*/}" ran 0 --set "$set" --budget 9m --dry-run
+done
 finish

@@ -1,12 +1,11 @@
 #!/bin/sh
 # Install into $DESTDIR$PREFIX what `make` has built in $BUILD: both programs, the files that they
-# look for (engine/base/home.h), and a man page for each verb where help2man is there.
+# look for (engine/base/home.h), and a man page for each verb where help2man is there (MAN=no: none).
 set -eu
 BUILD=${BUILD:-build}
 to=${DESTDIR-}$PREFIX
 lib=$to/lib/sandwich share=$to/share/sandwich man=$to/share/man/man1
-install -d "$to/bin" "$lib/baseline" "$share" "$man"
-man=$(cd "$man" && pwd)
+install -d "$to/bin" "$lib/baseline" "$share"
 for program in sandwich testbed; do
     install "$BUILD/$program" "$lib/"
     ln -sf "../lib/sandwich/$program" "$to/bin/$program"
@@ -14,9 +13,12 @@ done
 for program in "$BUILD"/baseline/*; do
     [ ! -x "$program" ] || install "$program" "$lib/baseline/"
 done
-for data in experiments/*.json baselines/systems/*.json engine/simulate/machines/*.json \
-    engine/simulate/machines/params/*.json engine/cluster/machines/*.json \
-    characterize/counters/events/*.json \
+for library in "$BUILD"/mpi/*.so; do
+    [ ! -e "$library" ] || install -D "$library" "$lib/mpi/${library##*/}"
+done
+for data in experiments/*.json experiments/sets/*.json baselines/systems/*.json \
+    engine/simulate/machines/*.json engine/simulate/machines/params/*.json engine/cluster/machines/*.json \
+    characterize/counters/events/*.json engine/kernels/ref/*.c \
     datasets/fits/*.json datasets/topologies/* results/reference/* results/assumptions.json \
     results/claims.json results/coverage.json results/findings.json paper-figs/*.py \
     paper-figs/lib/*.py CITATION.cff; do
@@ -35,10 +37,13 @@ page() {
         "$man/$name.1"
 }
 verbs() { "$@" --help | sed -n '/^Verbs:\|^Commands:/,/^$/ s/^  \([a-z]*\) .*/\1/p'; }
+[ "${MAN-}" != no ] || exit 0
 if ! command -v help2man >/dev/null; then
     echo "no man pages: help2man is not installed" >&2
     exit 0
 fi
+install -d "$man"
+man=$(cd "$man" && pwd)
 cd "$lib"
 for program in sandwich testbed; do
     page "$program" "./$program"

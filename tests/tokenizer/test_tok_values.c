@@ -279,14 +279,14 @@ static int open_with(struct tok **t, const struct value *v)
 }
 
 /* As the library encodes the text: with what its post_processor adds. */
-static void ids_are(const struct tok *t, const struct value *v)
+static void ids_are(const struct tok *t, const struct value *v, unsigned flags)
 {
     char got[200] = "", text[200];
     int32_t *ids;
     size_t n, done = 0;
 
-    assert_ok(
-        tok_encode(t, v->text, strlen(v->text), tok_adds_bos(t) ? TOK_BOS : 0, &ids, &n));
+    assert_ok(tok_encode(t, v->text, strlen(v->text),
+                         flags | (tok_adds_bos(t) ? TOK_BOS : 0), &ids, &n));
     for (size_t i = 0; i < n; i++)
         snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%d", i ? " " : "",
                  ids[i]);
@@ -320,44 +320,80 @@ TEST(values_of_tokenizer_json)
             fail_msg("%s: %s: \"%s\", expected %s", v->key, v->json,
                      rc == OK ? "opened" : err_msg(), v->ids ? v->ids : v->refusal);
         if (v->ids)
-            ids_are(t, v);
+            ids_are(t, v, 0);
         tok_close(&t);
     }
 }
 
 /* ---- tokenizer_config.json ---- */
 
+/* A token that tokenizer_config.json adds, or changes. */
+#define ADDS(id, content, flags)                                                         \
+    "{\"added_tokens_decoder\": {\"" id "\": {\"content\": \"" content                   \
+    "\", \"single_word\": false, " flags "}}}"
+#define PLAIN   "\"lstrip\": false, \"rstrip\": false, \"special\": false"
+#define BLANKS  "\"lstrip\": true, \"rstrip\": false, \"special\": false"
+#define LEFT    "\"lstrip\": true, \"rstrip\": false, \"special\": true"
+#define RIGHT   "\"lstrip\": false, \"rstrip\": true, \"special\": true"
+#define SPECIAL "\"lstrip\": false, \"rstrip\": false, \"special\": true"
+
 static const struct {
     const char *json, *refusal;
+    const char *text, *ids, *of_user; /* ids of a template's text, and of a user's */
 } configs[] = {
-    {"{\"bos_token\": \"<s>\", \"eos_token\": null, \"add_bos_token\": false}", NULL},
-    {"{\"bos_token\": {\"content\": \"<s>\"}, \"add_bos_token\": true}", NULL},
-    {"{\"bos_token\": \"<none>\"}", "bos_token: expected a token, found <none>"},
-    {"{\"eos_token\": \"<none>\"}", "eos_token: expected a token, found <none>"},
-    {"{\"eos_token\": 7}", "eos_token: expected a token, found something"},
-    {"{\"add_bos_token\": 1}", "add_bos_token: expected true or false"},
-    {"{\"add_bos_token\": \"false\"}", "add_bos_token: expected true or false"},
-    {"{\"add_eos_token\": false}", NULL},
-    {"{\"add_eos_token\": true}", "add_eos_token: expected 0, found 1"},
-    {"{\"add_prefix_space\": false}", NULL},
-    {"{\"add_prefix_space\": true}", "add_prefix_space: expected false"},
-    {"{\"split_special_tokens\": false}", NULL},
-    {"{\"split_special_tokens\": true}", "split_special_tokens: expected 0, found 1"},
-    {"{\"clean_up_tokenization_spaces\": true}", NULL},
-    {"{\"additional_special_tokens\": [\"<s>\"]}", NULL},
+    {"{\"bos_token\": \"<s>\", \"eos_token\": null, \"add_bos_token\": false}", NULL,
+     NULL, NULL, NULL},
+    {"{\"bos_token\": {\"content\": \"<s>\"}, \"add_bos_token\": true}", NULL, NULL, NULL,
+     NULL},
+    {"{\"bos_token\": \"<none>\"}", "bos_token: expected a token, found <none>", NULL,
+     NULL, NULL},
+    {"{\"eos_token\": \"<none>\"}", "eos_token: expected a token, found <none>", NULL,
+     NULL, NULL},
+    {"{\"eos_token\": 7}", "eos_token: expected a token, found something", NULL, NULL,
+     NULL},
+    {"{\"add_bos_token\": 1}", "add_bos_token: expected true or false", NULL, NULL, NULL},
+    {"{\"add_bos_token\": \"false\"}", "add_bos_token: expected true or false", NULL,
+     NULL, NULL},
+    {"{\"add_eos_token\": false}", NULL, NULL, NULL, NULL},
+    {"{\"add_eos_token\": true}", "add_eos_token: expected 0, found 1", NULL, NULL, NULL},
+    {"{\"add_prefix_space\": false}", NULL, NULL, NULL, NULL},
+    {"{\"add_prefix_space\": true}", "add_prefix_space: expected false", NULL, NULL,
+     NULL},
+    {"{\"split_special_tokens\": false}", NULL, NULL, NULL, NULL},
+    {"{\"split_special_tokens\": true}", "split_special_tokens: expected 0, found 1",
+     NULL, NULL, NULL},
+    {"{\"clean_up_tokenization_spaces\": true}", NULL, NULL, NULL, NULL},
+    {"{\"additional_special_tokens\": [\"<s>\"]}", NULL, NULL, NULL, NULL},
     {"{\"additional_special_tokens\": [\"<s>\", \"<more>\"]}",
-     "additional_special_tokens: expected a token, found <more>"},
-    {"{\"added_tokens_decoder\": {\"20\": " ADDED_S "}}", NULL},
-    {"{\"added_tokens_decoder\": {}}", NULL},
+     "additional_special_tokens: expected a token, found <more>", NULL, NULL, NULL},
+    {"{\"added_tokens_decoder\": {\"20\": " ADDED_S "}}", NULL, "a <s> b", "0 2 20 2 1",
+     "0 2 2 1"},
+    {"{\"added_tokens_decoder\": {}}", NULL, "a <s> b", "0 2 20 2 1", "0 2 2 1"},
+    {"{\"added_tokens_decoder\": null}", NULL, "a <s> b", "0 2 20 2 1", "0 2 2 1"},
     {"{\"added_tokens_decoder\": {\"21\": " ADDED_S "}}",
-     "added_tokens_decoder: 21: expected the token"},
-    {"{\"added_tokens_decoder\": {\"20\": {\"content\": \"<t>\"}}}",
-     "added_tokens_decoder: 20: expected the token"},
-    {"{\"added_tokens_decoder\": {\"20\": {\"content\": \"<s>\", \"lstrip\": true, "
-     "\"special\": true}}}",
-     "added_tokens_decoder: 20: expected the token"},
-    {"{\"added_tokens_decoder\": {\"20\": {\"content\": \"<s>\", \"special\": false}}}",
-     "added_tokens_decoder: 20: expected the token"},
+     "added_tokens_decoder: 21: expected a token", NULL, NULL, NULL},
+    {ADDS("20", "<t>", SPECIAL), "added_tokens_decoder: 20: expected a token", NULL, NULL,
+     NULL},
+    {ADDS("22", "<t>", SPECIAL), "added_tokens_decoder: 22: expected a token", NULL, NULL,
+     NULL},
+    {ADDS("1", "a", SPECIAL), "added_tokens_decoder: 1: expected a token", NULL, NULL,
+     NULL},
+    {"{\"added_tokens_decoder\": {\"20\": {\"special\": true}}}",
+     "added_tokens_decoder: 20: expected a token", NULL, NULL, NULL},
+    {"{\"added_tokens_decoder\": {\"20\": {\"content\": \"<s>\", \"single_word\": "
+     "true}}}",
+     "added_tokens[0]: single_word: expected 0, found 1", NULL, NULL, NULL},
+    /* Regressions: where the two files disagree, these were refused, and the last one not followed.
+     * transformers takes tokenizer_config.json's: blanks on either side belong to the token, there
+     * is a further one, one that was a part of words is matched before them. What was a control
+     * token remains one. */
+    {ADDS("20", "<s>", LEFT), NULL, "a <s> b", "0 20 2 1", "0 2 2 1"},
+    {ADDS("20", "<s>", RIGHT), NULL, "a <s> b", "0 2 20 1", "0 2 2 1"},
+    {ADDS("20", "<s>", PLAIN), NULL, "a <s> b", "0 2 20 2 1", "0 2 2 1"},
+    {ADDS("21", "<t>", SPECIAL), NULL, "a<t> <s>", "0 21 2 20", "0 2"},
+    {ADDS("21", "<t>", PLAIN), NULL, "a<t> <s>", "0 21 2 20", "0 21 2"},
+    {ADDS("0", "a", BLANKS), NULL, "ab 1 ab", "0 10 3 0 1", "0 10 3 0 1"},
+    {ADDS("1", "b", PLAIN), NULL, "ab", "0 1", "0 1"},
 };
 
 /* Regressions: tokens that tokenizer.json has not, and others of its ids, were not seen. */
@@ -375,6 +411,16 @@ TEST(values_of_tokenizer_config)
         if (configs[i].refusal ? rc == OK || !strstr(err_msg(), configs[i].refusal)
                                : rc != OK)
             fail_msg("%s: \"%s\"", configs[i].json, rc == OK ? "opened" : err_msg());
+        if (configs[i].ids) {
+            struct value v = {.key = "tokenizer_config.json",
+                              .json = configs[i].json,
+                              .text = configs[i].text,
+                              .ids = configs[i].ids};
+
+            ids_are(t, &v, TOK_SPECIAL);
+            v.ids = configs[i].of_user;
+            ids_are(t, &v, 0);
+        }
         tok_close(&t);
     }
     snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);

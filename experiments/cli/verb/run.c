@@ -14,7 +14,7 @@
 struct run_opts {
     bool smoke, dry_run, quiet, fresh, draw, trust_prepare;
     int64_t retries;
-    char *tag, *out;
+    char *limit, *tag, *out;
 };
 
 #define OPT_OF struct run_opts
@@ -38,6 +38,11 @@ static const struct opt_row table[] = {
         "quarter of all are measured again, since a machine that is never quiet stays "
         "so.",
         .unit = "N", .min = 0, .max = 100),
+    OPT_ROW(
+        STR, limit, NULL,
+        "Begin no cell after this time: the record then says of each that is left why "
+        "it is missing. Examples: 90s, 30m. Default: none.",
+        .unit = "TIME"),
     OPT_ROW(BOOL, draw, "false",
             "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
             "paper-figs/out, or next to the record if that is not kept in results/NAME."),
@@ -91,6 +96,7 @@ int verb_run_job(struct verb_ran *out, const struct job *j,
                               .fresh = o->fresh,
                               .trust_prepare = o->trust_prepare,
                               .retries = o->retries,
+                              .limit_s = o->limit_s,
                               .progress = o->quiet                ? PROGRESS_QUIET
                                           : isatty(STDERR_FILENO) ? PROGRESS_LIVE
                                                                   : PROGRESS_MINUTE,
@@ -109,16 +115,18 @@ static int run(const struct verb_words *w)
 {
     const struct run_opts *o = w->opts;
     const struct job_read_opts read = {o->smoke, w->sets, w->n_sets};
-    const struct verb_run_opts how = {.fresh = o->fresh,
-                                      .quiet = o->quiet,
-                                      .trust_prepare = o->trust_prepare,
-                                      .retries = (int)o->retries,
-                                      .out = o->out,
-                                      .tag = o->tag};
+    struct verb_run_opts how = {.fresh = o->fresh,
+                                .quiet = o->quiet,
+                                .trust_prepare = o->trust_prepare,
+                                .retries = (int)o->retries,
+                                .out = o->out,
+                                .tag = o->tag};
     struct job *j = NULL;
     struct verb_ran ran;
     int status = PROGRAM_OK;
 
+    if (o->limit)
+        TRY(opt_seconds(&how.limit_s, o->limit, "--limit"));
     if (job_read(&j, w->rest[0], &read) != OK)
         return verb_fail(PROGRAM_USAGE);
     if (o->dry_run)
