@@ -196,7 +196,7 @@ TEST(mooncake_of_other_units)
         dataset_close(&d);
     }
     for (int i = 0; i < 200; i++)
-        snprintf(many + strlen(many), 64,
+        snprintf(many + strlen(many), 72,
                  "{\"timestamp\": %d, \"input_length\": 1, \"output_length\": 1}\n",
                  i / 4);
     opt_free(dataset_opt_table, &o);
