@@ -3,7 +3,7 @@
 # network, and the user is not root. Their root file systems are made once, in $BUILD/roots (0.3 GB each).
 # Needs root and debootstrap; and, when they are made, a mirror ($DEBIAN_MIRROR, $UBUNTU_MIRROR) and its keys
 # (for Ubuntu those of its package ubuntu-keyring, in $UBUNTU_KEYRING). $WHOLE=1 runs quickstart and
-# characterize whole, not their smoke sections.
+# characterize whole, not their smoke sections; $SYSTEMS names those to try.
 #   BUILD=build sh tests/cli/test_bundle_bare.sh
 set -u
 . tests/support/tap.sh
@@ -11,7 +11,7 @@ case $build in /*) ;; *) build=$(pwd)/$build dir=$(pwd)/$dir ;; esac
 user=1000
 smoke=--smoke records=results/quickstart/smoke
 [ -z "${WHOLE-}" ] || smoke='' records=results/quickstart
-systems="debian-12 debian-13 ubuntu-24.04"
+systems=${SYSTEMS:-debian-12 debian-13 ubuntu-24.04}
 because=
 [ -z "${SAN-}" ] || because="programs with sanitizers are not bundled"
 command -v debootstrap >/dev/null || because="debootstrap is not installed"
