@@ -21,16 +21,19 @@ struct settings {
 #define AT(member) offsetof(struct settings, member)
 static const struct opt_row table[] = {
     {"warm", OPT_BOOL, AT(warm), NULL, 0, 0, "true", NULL, "Touch the pages first.", 'w',
-     0, NULL},
-    {"threads", OPT_INT, AT(threads), NULL, 1, 4096, "2", NULL, "Threads.", 't', 0, NULL},
-    {"kv_bytes", OPT_BYTES, AT(bytes), "B", 0, 0, "1GiB", NULL, "Pool.", 0, 0, NULL},
-    {"n_prompt_tok", OPT_INT, AT(n_prompt_tok), "tok", 0, 0, "-3", NULL, "Length.", 0, 0,
+     NULL, 0, NULL},
+    {"threads", OPT_INT, AT(threads), NULL, 1, 4096, "2", NULL, "Threads.", 't', NULL, 0,
      NULL},
-    {"rate", OPT_F64, AT(rate), "req/s", 0.5, 8, "1.5", NULL, "Rate.", 'r', 0, NULL},
-    {"model", OPT_STR, AT(model), NULL, 0, 0, NULL, NULL, "File.", 'm', 0, NULL},
-    {"name", OPT_STR, AT(name), NULL, 0, 0, "x", NULL, "Name.", 0, 0, NULL},
+    {"kv_bytes", OPT_BYTES, AT(bytes), "B", 0, 0, "1GiB", NULL, "Pool.", 0, NULL, 0,
+     NULL},
+    {"n_prompt_tok", OPT_INT, AT(n_prompt_tok), "tok", 0, 0, "-3", NULL, "Length.", 0,
+     NULL, 0, NULL},
+    {"rate", OPT_F64, AT(rate), "req/s", 0.5, 8, "1.5", NULL, "Rate.", 'r', NULL, 0,
+     NULL},
+    {"model", OPT_STR, AT(model), NULL, 0, 0, NULL, NULL, "File.", 'm', NULL, 0, NULL},
+    {"name", OPT_STR, AT(name), NULL, 0, 0, "x", NULL, "Name.", 0, NULL, 0, NULL},
     {"policy", OPT_ENUM, AT(policy), NULL, 0, 0, "top_k", "greedy|top_k|top_p", "How.", 0,
-     0, NULL},
+     NULL, 0, NULL},
     {0},
 };
 
@@ -307,7 +310,7 @@ TEST(help)
 {
     static const struct opt_row seed[] = {
         {"seed", OPT_INT, AT(threads), NULL, 0, 9007199254740991, "1", NULL, "Seed.", 0,
-         0, NULL},
+         NULL, 0, NULL},
         {0},
     };
     char *text = printed(opt_help, table), *markdown = printed(opt_help_markdown, table);
