@@ -224,16 +224,30 @@ static int find_program(struct sut_server *s, const char *given)
     return OK;
 }
 
-static int launch(struct sut_server *s, const struct sut_server_opts *o)
+/* The file's command, and the arguments that are given. New reference. */
+static json_t *command_of(const struct sut_server *s, const struct sut_server_opts *o)
 {
-    const json_t *command =
-        json_object_get(s->file, o->plan ? "plan_command" : "command");
-    char **set = NULL, **env = NULL;
-    int n, n_set = 0, rc;
+    json_t *command = json_object_get(s->file, o->plan ? "plan_command" : "command");
+    const char *at = o->args ? o->args : "";
 
     if (!command)
         command = json_object_get(s->file, "command");
+    command = json_deep_copy(command);
+    for (size_t n; *(at += strspn(at, " ")); at += n) {
+        n = strcspn(at, " ");
+        json_array_append_new(command, json_stringn(at, n));
+    }
+    return command;
+}
+
+static int launch(struct sut_server *s, const struct sut_server_opts *o)
+{
+    json_t *command = command_of(s, o);
+    char **set = NULL, **env = NULL;
+    int n, n_set = 0, rc;
+
     rc = sut_server_words(&s->argv, &n, command, &s->v, s->path);
+    json_decref(command);
     if (rc == OK)
         rc =
             sut_server_env(&set, &n_set, json_object_get(s->file, "env"), &s->v, s->path);

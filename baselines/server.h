@@ -42,6 +42,8 @@ struct sut_server_opts {
     double ready_s;      /* 0: as the file states */
     /* The precision of its products, where its command has such an option; NULL: its own choice. */
     const char *precision;
+    const char
+        *args; /* appended to its command: words with blanks between them; NULL: none */
 };
 
 /* Start it and wait until it is ready. *out: sut_server_stop(). ERR_UNSUPPORTED: it is not

@@ -30,7 +30,7 @@
 #define ERROR_BYTES   4096 /* of an error answer that are read */
 
 struct openai_opts {
-    char *url, *system, *model, *program, *plan, *cpus, *served_name, *api_key_env;
+    char *url, *system, *model, *program, *plan, *cpus, *served_name, *api_key_env, *args;
     int64_t threads, slots, port, vocab, max_tok;
     int prompt;
     bool any_length;
@@ -50,6 +50,11 @@ static const struct opt_row openai_opts[] = {
     OPT_ROW(STR, model, NULL, "With system: the model file or folder.", .unit = "PATH"),
     OPT_ROW(STR, program, NULL, "With system: the program, where it is not in PATH.",
             .unit = "PATH"),
+    OPT_ROW(
+        STR, args, NULL,
+        "With system: arguments that are appended to its command, with blanks between "
+        "them, such as \"--ubatch-size 64\".",
+        .unit = "WORDS"),
     OPT_ROW(STR, plan, NULL,
             "With system: a plan of `sandwich plan`, whose CPUs and threads it gets.",
             .unit = "FILE"),
@@ -314,16 +319,17 @@ static void openai_close(struct sut **sp)
 
 static int check_opts(const struct openai_opts *o)
 {
-    const bool starts = o->model || o->program || o->plan || o->cpus || o->threads ||
-                        o->port || o->ready_s > 0;
+    const bool starts = o->model || o->program || o->args || o->plan || o->cpus ||
+                        o->threads || o->port || o->ready_s > 0;
 
     if (!o->url == !o->system)
         return err_set(ERR_ARG, "openai_http: expected url or system, found %s",
                        o->url ? "both" : "neither");
     if (o->url && starts)
-        return err_set(ERR_ARG, "openai_http: model, program, plan, cpus, threads, port "
-                                "and ready_s are for a server that is started (system); "
-                                "the one at a url runs already");
+        return err_set(ERR_ARG,
+                       "openai_http: model, program, args, plan, cpus, threads, "
+                       "port and ready_s are for a server that is started (system); "
+                       "the one at a url runs already");
     return OK;
 }
 
@@ -340,7 +346,8 @@ static int start_server(struct sut *s)
                                           o->max_tok ? o->max_tok : DEFAULT_CTX_TOK,
                                       .slots = o->slots,
                                       .port = o->port,
-                                      .ready_s = o->ready_s};
+                                      .ready_s = o->ready_s,
+                                      .args = o->args};
 
     return sut_server_start(&s->server, &q);
 }
