@@ -256,28 +256,45 @@ static char *cell_text(const struct job *j, const struct job_cell *c, bool brief
     return out;
 }
 
-/* Only the same requests, which wait for each other, can be sent to every variant in turn. */
-static int check_pairing(const struct job *j, const struct job_cell *c, const char *where)
+/* Do the variants change the system, or by what it is judged, and nothing else? */
+static bool variants_serve_alike(const struct job *j)
 {
-    const json_t *load = json_object_get(c->settings, "load");
-    const json_t *dataset = json_object_get(c->settings, "dataset");
     const json_t *variants = job_variant_axis(j) ? job_variant_axis(j)->overlays : NULL;
-    bool legal = variants && !c->is_search && json_int_at(load, "concurrency") == 1 &&
-                 strcmp(json_str_at(load, "process", ""), "closed") == 0 &&
-                 strcmp(json_str_at(dataset, "turns", ""), "conversation") != 0;
+    bool alike = variants;
 
     for (size_t i = 0; i < json_array_size(variants); i++)
         for (const struct job_section *s = j->sections; s->name; s++)
             if (strcmp(s->name, "system") != 0 && strcmp(s->name, "slo") != 0)
-                legal &= !json_object_get(json_array_get(variants, i), s->name);
-    return legal || !j->head.pairing
-               ? OK
-               : err_set(
-                     ERR_ARG,
-                     "%s: pairing: \"request\" needs variants, which change system or "
-                     "slo only, load.process \"closed\" with concurrency 1, no search "
-                     "and no conversations: the same request goes to each in turn",
-                     where);
+                alike &= !json_object_get(json_array_get(variants, i), s->name);
+    return alike;
+}
+
+/* Only the same requests, which wait for each other, can be sent to every variant in turn; and only
+ * searches share rates. */
+static int check_pairing(const struct job *j, const struct job_cell *c, const char *where)
+{
+    const json_t *load = json_object_get(c->settings, "load");
+    const json_t *dataset = json_object_get(c->settings, "dataset");
+
+    if (j->head.pairing == JOB_PAIRED_REQUESTS &&
+        (!variants_serve_alike(j) || c->is_search ||
+         json_int_at(load, "concurrency") != 1 ||
+         strcmp(json_str_at(load, "process", ""), "closed") != 0 ||
+         strcmp(json_str_at(dataset, "turns", ""), "conversation") == 0))
+        return err_set(ERR_ARG,
+                       "%s: pairing: \"request\" needs variants, which change system or "
+                       "slo only, load.process \"closed\" with concurrency 1, no search "
+                       "and no conversations: the same request goes to each in turn",
+                       where);
+    if (j->head.pairing == JOB_PAIRED_RATES &&
+        (!variants_serve_alike(j) || !c->is_search || j->head.repeats != 1))
+        return err_set(
+            ERR_ARG,
+            "%s: pairing: \"rate\" needs variants, which change system or slo "
+            "only, search.goodput and repeats 1: each rate is tried until it is "
+            "decided",
+            where);
+    return OK;
 }
 
 static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_t repeat,

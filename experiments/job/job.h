@@ -21,6 +21,10 @@
 #include "base/err.h"
 #include "base/opt.h"
 
+/* What all variants, which are loaded at once, do one right after the other: nothing, each request,
+ * each trial of their searches for the goodput, on one ladder of rates (load/ladder.h). */
+enum job_pairing { JOB_UNPAIRED, JOB_PAIRED_REQUESTS, JOB_PAIRED_RATES };
+
 struct job_head {
     char *about, *expect;
     char *published; /* "no: " and the reason; NULL: a record comes with the program */
@@ -31,7 +35,7 @@ struct job_head {
     bool repeats_auto;
     double repeats_precision_frac;
     int64_t repeats_min, repeats_max;
-    int pairing; /* 1: all variants serve each request, one right after the other */
+    int pairing; /* enum job_pairing */
     char *aa;    /* variant that runs a second time, as job->again; NULL: none */
 };
 struct job_claim {

@@ -40,8 +40,11 @@ const struct opt_row job_head_opt_table[] = {
         "none: each variant runs all of its requests, then the next one does. request: "
         "all are loaded, and each request goes to one right after the other, A B, then "
         "B A, in a closed loop with one request at a time. A headline relative to a "
-        "variant is then a ratio by request, which no wave of the machine changes.",
-        .values = "none|request"),
+        "variant is then a ratio by request, which no wave of the machine changes. "
+        "rate: all are loaded, and their searches for the goodput try the same rates, "
+        "search.precision_frac apart, with the same arrivals, in turn. What fails at "
+        "search.min_rps is below it: a ratio to it is then a bound.",
+        .values = "none|request|rate"),
     OPT_ROW(
         STR, aa, NULL,
         "Variant that runs a second time in each repeat, under its name with ' behind "

@@ -29,6 +29,10 @@ const struct opt_row load_search_opt_table[] = {
         "Number of trials at each end of the final bracket. The share over all of them "
         "decides.",
         .min = 1, .max = 100),
+    OPT_ROW(INT, requests, "100",
+            "With pairing \"rate\", where seeds and verify are not used: the fewest "
+            "requests at the rates that decide. Fewer than 100 are for smoke runs.",
+            .min = 1, .max = 1e6),
     OPT_ROW(
         F64, trial_s, "5",
         "Shortest time in which the requests of a trial arrive. A trial has "
@@ -240,6 +244,8 @@ void load_search_result(struct load_goodput *out, const struct load_search *s,
         return;
     }
     out->seed = median_seed(b, n_seeds);
+    out->trial_rps =
+        isnan(b[out->seed].low_rps) ? b[out->seed].high_rps : b[out->seed].low_rps;
     if (!out->why[0])
         out->rps = b[out->seed].low_rps;
 }

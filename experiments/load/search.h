@@ -29,7 +29,7 @@
 struct load_search_opts {
     bool goodput;
     double min_rps, max_rps, precision_frac, trial_s;
-    int64_t seeds, verify, max_trials;
+    int64_t seeds, verify, requests, max_trials;
 };
 extern const struct opt_row load_search_opt_table[];
 
@@ -44,6 +44,7 @@ struct load_search {
     double target_frac;
     double precision_frac; /* (high - low) / low at which the bisection ends */
     int n_seeds, n_verify, max_trials;
+    int n_least; /* requests on which a rung of a ladder is decided (ladder.h) */
 };
 
 struct load_trial {
@@ -52,6 +53,7 @@ struct load_trial {
     double within_frac; /* of its requests; NaN counts as 0 */
     double n_requests;  /* its weight */
     bool ended_early;   /* saturated (load.saturation = end): none counts as within */
+    int entry;          /* of a ladder: whose */
 };
 
 /* Does this rate hold with this seed? Share over all its trials; NaN: it has none. */
@@ -82,6 +84,9 @@ struct load_goodput {
         high_rps; /* the lowest rate that holds and the highest that fails, over
                                  the ends of all seeds' brackets; NaN: unknown */
     int seed;     /* whose rate `rps` is; of an even number the lower median */
+    double
+        trial_rps; /* the rate whose first trial of that seed stands for all: rps, or the
+                         lowest that fails */
     int n_at_max, n_at_min, n_open; /* seeds in each of these states */
     char why[96];                   /* why rps is NaN, else "" */
 };

@@ -733,7 +733,8 @@ const struct metrics_def metrics_defs[] = {
 const struct metrics_def metrics_goodput_defs[METRICS_N_GOODPUT + 1] = {
     {"goodput_rps", "req/s", "higher",
      "highest rate at which slo.target_frac of the requests meet the objectives: of each seed by "
-     "bracket, bisection and verification, then the median over the seeds", NULL, NULL},
+     "bracket, bisection and verification, then the median over the seeds; on a ladder of rates "
+     "between one that surely holds and one that surely fails, or only a bound", NULL, NULL},
     {"goodput_low_rps", "req/s", "higher", "the lowest such rate of any seed", NULL, NULL},
     {"goodput_high_rps", "req/s", "higher",
      "the highest upper end of a seed's bracket: a rate at which the objectives fail", NULL, NULL},

@@ -8,6 +8,7 @@
 #ifndef METRICS_METRICS_H
 #define METRICS_METRICS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -79,9 +80,19 @@ struct metrics_value {
     double value;
     char why[96];         /* why `value` is NaN, else "" */
     const char *evidence; /* a word of metrics_evidence[]; NULL: that of its cell */
-    bool has_interval;    /* 95 % of confidence that it is in [lo, hi] */
+    /* 95 % of confidence that it is in [lo, hi]. Where `value` is NaN these are bounds of it: at
+     * least lo, at most hi; that which is NaN is not known. */
+    bool has_interval;
     double lo, hi;
 };
+/* A value between lo and hi, of which one may be NaN. Without both it is a bound, and no value. */
+static inline void metrics_bound(struct metrics_value *v, double lo, double hi)
+{
+    v->lo = lo;
+    v->hi = hi;
+    v->has_interval = !isnan(lo) || !isnan(hi);
+    v->value = isnan(lo) || isnan(hi) ? NAN : v->value;
+}
 
 struct metrics_series {
     char name[48], unit[16];

@@ -13,6 +13,7 @@
 #include "base/name.h"
 #include "base/text.h"
 #include "experiments/record/export_read.h"
+#include "experiments/record/head.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -403,6 +404,7 @@ static void put_escaped(FILE *f, const char *s)
 static void put_value(FILE *f, const json_t *m)
 {
     const json_t *v = json_object_get(m, "value"), *lo = json_object_get(m, "lo");
+    char bound[RECORD_BOUND_BYTES];
 
     if (json_is_number(v)) {
         fprintf(f, "%.4g", json_number_value(v));
@@ -410,7 +412,7 @@ static void put_value(FILE *f, const json_t *m)
             fprintf(f, " (%.4g to %.4g)", json_number_value(lo),
                     json_number_value(json_object_get(m, "hi")));
     } else {
-        fputs("n/a (", f);
+        fprintf(f, "%s (", record_bound(m, bound) ? bound : "n/a");
         put_escaped(f, json_str_at(m, "why", "not measured"));
         fputc(')', f);
     }

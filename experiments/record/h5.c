@@ -145,7 +145,7 @@ struct data {
     const char *field;
     const char *why, *better, *evidence; /* further attributes, NULL: none */
     size_t n_left_out;                   /* another one, 0: none */
-    bool interval;                       /* two more: lo and hi */
+    bool interval; /* two more: lo and hi, of a missing number its bounds; NaN: neither */
     double lo, hi;
     bool detectable; /* another one, detectable_frac */
     double detectable_frac;
@@ -179,10 +179,10 @@ static void put(struct record_h5 *h, hid_t parent, const struct data *d)
         attr_text(h, set, "evidence", d->evidence);
     if (d->n_left_out)
         attr(h, set, "n_left_out", H5T_STD_I64LE, &(int64_t){(int64_t)d->n_left_out});
-    if (d->interval) {
-        attr(h, set, "lo", H5T_IEEE_F64LE, &d->lo);
-        attr(h, set, "hi", H5T_IEEE_F64LE, &d->hi);
-    }
+    if (d->interval && isfinite(d->lo))
+        attr(h, set, d->why ? RECORD_AT_LEAST : "lo", H5T_IEEE_F64LE, &d->lo);
+    if (d->interval && isfinite(d->hi))
+        attr(h, set, d->why ? RECORD_AT_MOST : "hi", H5T_IEEE_F64LE, &d->hi);
     if (d->detectable)
         attr(h, set, "detectable_frac", H5T_IEEE_F64LE, &d->detectable_frac);
     else if (d->detectable_why)

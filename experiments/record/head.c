@@ -22,6 +22,23 @@
 /* While a head is made: {key of a cell: what counts of its last attempt}. */
 #define LATEST "latest"
 
+bool record_bound(const json_t *number, char out[RECORD_BOUND_BYTES])
+{
+    const double least = json_f64_at(number, RECORD_AT_LEAST),
+                 most = json_f64_at(number, RECORD_AT_MOST);
+
+    return record_bound_text(least, most, out);
+}
+
+bool record_bound_text(double least, double most, char out[RECORD_BOUND_BYTES])
+{
+    const bool is_least = isfinite(least), is_bound = is_least || isfinite(most);
+
+    snprintf(out, RECORD_BOUND_BYTES, is_bound ? "%s %.4g" : "", is_least ? ">" : "<",
+             is_least ? least : most);
+    return is_bound;
+}
+
 /* --- what a run leaves */
 
 static void count(json_t *counts, const char *name)
@@ -155,8 +172,10 @@ static json_t *headline_json(const struct record_headline *v)
         json_object_set_new(one, "why", json_string(v->why ? v->why : "no reason given"));
     if (v->n_left_out)
         json_object_set_new(one, "n_left_out", json_integer((json_int_t)v->n_left_out));
-    if (v->has_interval)
-        json_object_update_new(one, json_pack("{s:f s:f}", "lo", v->lo, "hi", v->hi));
+    if (v->has_interval && isfinite(v->lo))
+        json_object_set_new(one, known ? "lo" : RECORD_AT_LEAST, json_real(v->lo));
+    if (v->has_interval && isfinite(v->hi))
+        json_object_set_new(one, known ? "hi" : RECORD_AT_MOST, json_real(v->hi));
     if (v->has_detectable)
         json_object_set_new(one, "detectable_frac", json_real(v->detectable_frac));
     else if (v->detectable_why)
@@ -297,6 +316,8 @@ static void refuse_faulty(json_t *head)
     json_object_foreach(json_object_get(head, "headline"), name, number)
     {
         value = json_object_get(number, "value");
+        json_object_del(number, RECORD_AT_LEAST);
+        json_object_del(number, RECORD_AT_MOST);
         if (!json_is_number(value))
             continue; /* it has a reason of its own */
         json_object_set(number, "refused", value);

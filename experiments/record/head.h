@@ -6,7 +6,8 @@
  *   "utc", "commit", "evidence"   of the run, as in "run"
  *   "run"       scalars of the record's root
  *   "headline"  {name: {"value" (null: missing), "unit", "better", "why", "lo", "hi",
- *               "evidence", "n_left_out", "detectable_frac", "detectable_why"}}
+ *               "evidence", "n_left_out", "detectable_frac", "detectable_why"}}; a missing
+ *               value may have a bound, "at_least" or "at_most", which "why" explains
  *   "cells"     {state: number of cells}; a cell that was measured again, as after a failure,
  *               counts once, here and below, by its last attempt
  *   "left_out"  {reason: number of failed and skipped cells}
@@ -34,6 +35,12 @@ void record_head_cell(json_t *head, const struct record_cell *c);
 void record_head_end(json_t *head, const json_t *header, size_t n_attempts,
                      size_t n_interrupted, const struct record_headline *headline,
                      size_t n_headline);
+
+/* The bound of a headline or a cell's number that has no value, "> 46" or "< 0.25": true, or false
+ * and "" where it has none. By its JSON, or by its ends, of which one is finite. */
+#define RECORD_BOUND_BYTES 32
+bool record_bound(const json_t *number, char out[RECORD_BOUND_BYTES]);
+bool record_bound_text(double least, double most, char out[RECORD_BOUND_BYTES]);
 
 /* Read the head of a record, named by either of the two: results/NAME/latest.json, FILE.h5
  * (or FILE.h5.xz, record/published.h).

@@ -46,6 +46,10 @@ struct record_cell {
     const char *evidence;
 };
 
+/* In heads and HDF5, the bounds of a number without a value (record/head.h). */
+#define RECORD_AT_LEAST "at_least"
+#define RECORD_AT_MOST  "at_most"
+
 /* A scalar that stands for the experiment, in its head (head.h). */
 struct record_headline {
     const char *name, *unit;
@@ -53,7 +57,9 @@ struct record_headline {
     double value;
     const char *why;   /* why `value` is NaN, else NULL */
     size_t n_left_out; /* cells it is not over, because theirs is missing */
-    bool has_interval; /* 95 % of confidence that it is in [lo, hi] */
+    bool
+        has_interval; /* 95 % of confidence that it is in [lo, hi]; of a `value` that is NaN these
+                          are bounds, as of a metrics_value */
     double lo, hi;
     /* The evidence of the values it is made from, kinds joined by ", "; NULL: unknown. */
     const char *evidence;

@@ -139,8 +139,10 @@ static double noise_of(const struct group *g, struct claim_range r)
     if (g->values)
         return 0;
     if (g->is_log)
-        return r.lo > 0 && r.lo < r.hi ? log(r.hi / r.lo) / (2 * Z95) : NULL_NOISE;
-    return r.lo < r.hi ? (r.hi - r.lo) / (2 * Z95) : NULL_NOISE * (g->to - g->from);
+        return r.lo > 0 && r.lo < r.hi && !isnan(r.at) ? log(r.hi / r.lo) / (2 * Z95)
+                                                       : NULL_NOISE;
+    return r.lo < r.hi && !isnan(r.at) ? (r.hi - r.lo) / (2 * Z95)
+                                       : NULL_NOISE * (g->to - g->from);
 }
 
 static int operand_of(struct model *m, const json_t *compared, const json_t *headline,

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/name.h"
+#include "experiments/record/head.h"
 
 enum { LESS, AT_MOST, GREATER, AT_LEAST, EQUAL, NEAR, TOWARD, AT };
 static const char *const relations[] = {"<",    "<=",     ">",  ">=", "=",
@@ -85,6 +87,8 @@ struct claim_range claim_operand_scaled(const struct claim_operand *o,
  * that is wider. */
 static struct claim_range range_of(const json_t *headline)
 {
+    const double least = json_f64_at(headline, RECORD_AT_LEAST),
+                 most = json_f64_at(headline, RECORD_AT_MOST);
     const json_t *lo = json_object_get(headline, "lo"),
                  *hi = json_object_get(headline, "hi");
     double value = json_number_value(json_object_get(headline, "value"));
@@ -92,8 +96,14 @@ static struct claim_range range_of(const json_t *headline)
     double a = json_is_number(lo) ? json_number_value(lo) : value;
     double b = json_is_number(hi) ? json_number_value(hi) : value;
 
-    a = fmin(a, value / unseen);
-    b = fmax(b, value * unseen);
+    if (json_is_number(json_object_get(headline, "value"))) {
+        a = fmin(a, value / unseen);
+        b = fmax(b, value * unseen);
+    } else {
+        value = NAN;
+        a = isnan(least) ? -INFINITY : least;
+        b = isnan(most) ? INFINITY : most;
+    }
     return (struct claim_range){
         value, fmin(a, b), fmax(a, b),
         json_number_value(json_object_get(headline, "error_frac")),
@@ -106,11 +116,12 @@ enum claim_truth claim_operand_value(const struct claim_operand *o,
 {
     const json_t *h = json_object_get(headline, o->name);
     const char *why = json_string_value(json_object_get(h, "why"));
+    char bound[RECORD_BOUND_BYTES];
 
     *out = (struct claim_range){o->factor, o->factor, o->factor, 0, 0};
     if (!o->name[0])
         return CLAIM_HOLDS;
-    if (json_is_number(json_object_get(h, "value"))) {
+    if (json_is_number(json_object_get(h, "value")) || record_bound(h, bound)) {
         *out = claim_operand_scaled(o, range_of(h));
         return CLAIM_HOLDS;
     }
@@ -166,22 +177,28 @@ static enum claim_truth judge_toward(struct claim_range effect, double printed)
     const double half = sqrt(printed);
     const bool more = printed > 1;
     const bool sign = more ? effect.lo > 1 : effect.hi < 1;
+    const double at = !isnan(effect.at) ? effect.at : more ? effect.lo : effect.hi;
 
-    return sign && (more ? effect.at >= half : effect.at <= half) ? CLAIM_HOLDS
-           : (more ? effect.hi >= half : effect.lo <= half)       ? CLAIM_UNSURE
-                                                                  : CLAIM_FAILS;
+    return sign && (more ? at >= half : at <= half)         ? CLAIM_HOLDS
+           : (more ? effect.hi >= half : effect.lo <= half) ? CLAIM_UNSURE
+                                                            : CLAIM_FAILS;
 }
 
 /* `b` is the printed effect times what it was measured against. */
 static enum claim_truth judge_printed(struct claim_range a, int relation,
                                       struct claim_range b, double printed)
 {
-    const struct claim_range effect = {a.at * printed / b.at, a.lo * printed / b.hi,
-                                       a.hi * printed / b.lo, 0, 0};
+    struct claim_range effect;
     enum claim_truth near = CLAIM_HOLDS, toward = CLAIM_HOLDS;
 
-    if (!(printed > 0 && b.lo > 0 && a.lo > 0))
+    a.lo = isnan(a.at) ? fmax(a.lo, 0)
+                       : a.lo; /* what has a bound only is a rate or a ratio */
+    b.lo = isnan(b.at) ? fmax(b.lo, 0) : b.lo;
+    if (!(printed > 0 && (b.lo > 0 || (isnan(b.at) && b.hi > 0)) &&
+          (a.lo > 0 || (isnan(a.at) && a.hi > 0))))
         return CLAIM_FAILS;
+    effect = (struct claim_range){a.at * printed / b.at, a.lo * printed / b.hi,
+                                  a.hi * printed / b.lo, 0, 0};
     if (relation != TOWARD)
         near = judge_near(effect, printed);
     if (relation != NEAR)
@@ -192,7 +209,7 @@ static enum claim_truth judge_printed(struct claim_range a, int relation,
 enum claim_truth claim_compare(struct claim_range a, int relation, struct claim_range b,
                                double printed, double tolerance)
 {
-    const double slack = tolerance * fabs(b.at);
+    const double slack = isnan(b.at) ? 0 : tolerance * fabs(b.at);
     const bool less = relation == LESS || relation == AT_MOST, equal = relation == EQUAL;
     const bool between = a.error_frac > 0 && b.error_frac > 0;
     bool some, all;
@@ -214,6 +231,8 @@ enum claim_truth claim_compare(struct claim_range a, int relation, struct claim_
 static void put_operand(struct text *t, const struct claim_operand *o,
                         struct claim_range x)
 {
+    char bound[RECORD_BOUND_BYTES];
+
     if (!o->name[0]) {
         text_printf(t, "%g", x.at);
         return;
@@ -222,8 +241,12 @@ static void put_operand(struct text *t, const struct claim_operand *o,
         text_printf(t, "%g*", o->factor);
     if (o->offset != 0)
         text_printf(t, "%g+", o->offset);
-    text_printf(t, "%s (%.6g", o->name, x.at);
-    if (x.lo < x.hi)
+    text_printf(t, "%s (", o->name);
+    if (isnan(x.at) && record_bound_text(x.lo, x.hi, bound))
+        text_puts(t, bound);
+    else
+        text_printf(t, "%.6g", x.at);
+    if (!isnan(x.at) && x.lo < x.hi)
         text_printf(t, ", %.4g to %.4g", x.lo, x.hi);
     text_puts(t, ")");
 }

@@ -38,7 +38,9 @@ struct claim_operand {
 };
 
 /* A value and its interval, which without one is the value alone. The errors of the simulator that
- * it comes from, 0: of none, are in no interval: claim_compare() adds them. */
+ * it comes from, 0: of none, are in no interval: claim_compare() adds them. Of what is only bounded
+ * `at` is NaN, and one end infinite: an order holds or fails where the bound suffices, and so does
+ * `toward`; `=`, `near` and `at` can fail. */
 struct claim_range {
     double at, lo, hi;
     double error_frac;   /* of the value */

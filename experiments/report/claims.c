@@ -351,9 +351,10 @@ static void find_missing(void *ctx, const char *name)
 {
     struct missing *m = ctx;
     const json_t *h = json_object_get(json_object_get(m->record, "headline"), name);
+    char bound[RECORD_BOUND_BYTES];
 
     if (!*m->name && strstr(evidence_of(m->record, h), "measured") &&
-        !json_object_get(h, "lo") &&
+        !json_object_get(h, "lo") && !record_bound(h, bound) &&
         !(json_number_value(json_object_get(h, "detectable_frac")) > 0))
         snprintf(m->name, sizeof(m->name), "%s", name);
 }

@@ -17,9 +17,10 @@ void report_put_number(struct text *out, const json_t *h)
     const json_t *v = json_object_get(h, "value"), *lo = json_object_get(h, "lo"),
                  *hi = json_object_get(h, "hi");
     const json_int_t n_left_out = json_integer_value(json_object_get(h, "n_left_out"));
+    char bound[RECORD_BOUND_BYTES];
 
     if (!json_is_number(v)) {
-        report_put(out, MD("n/a ("),
+        report_put(out, TEXT(record_bound(h, bound) ? bound : "n/a"), MD(" ("),
                    TEXT(h ? json_str_at(h, "why", "no reason is recorded")
                           : "not in the record"),
                    MD(")"));

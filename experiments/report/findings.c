@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "experiments/record/head.h"
 #include "experiments/report/claim_rule.h"
 #include "experiments/report/page.h"
 
@@ -127,6 +128,10 @@ static void put_number(struct text *out, const struct slot *slot, struct claim_r
 {
     char at[32], lo[32], hi[32];
 
+    if (isnan(x.at) && record_bound_text(x.lo, x.hi, at)) {
+        report_put(out, TEXT(at), TEXT(slot->unit[0] ? " " : ""), TEXT(slot->unit));
+        return;
+    }
     put_digits(at, x.at);
     put_digits(lo, x.lo);
     put_digits(hi, x.hi);

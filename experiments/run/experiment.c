@@ -245,7 +245,7 @@ static void close_progress(struct run_session *s)
 static int attempt(struct run_session *s, const struct job_cell *c, int n)
 {
     if (c->is_search) /* which begins its trials */
-        return run_search(s, c);
+        return s->job->head.pairing ? run_ladder(s, c, n) : run_search(s, c);
     for (int k = 0; k < n; k++)
         TRY(journal_begin(s->journal, c[k].key));
     if (s->job->head.pairing)

@@ -159,6 +159,58 @@ static double over_settings(const struct run_summary *s, const struct job_headli
     return value;
 }
 
+/* --- searches on one ladder: what bounds a goodput bounds its ratio */
+
+/* The cell's goodput; without an interval it is known exactly. */
+static struct metrics_value goodput_of(const struct run_summary *s, int cell, int column)
+{
+    struct metrics_value v = {.value = NAN, .why = "no cell has the settings"};
+
+    if (cell >= 0) {
+        v = *run_summary_value(s, cell, column);
+        if (!s->done[cell]) {
+            v = (struct metrics_value){.value = NAN};
+            snprintf(v.why, sizeof(v.why), "%.95s",
+                     s->skipped[cell] ? s->skipped[cell] : "the cell failed");
+        }
+    }
+    if (!v.has_interval)
+        v.lo = v.hi = v.value;
+    return v;
+}
+
+/* One cell's goodput, or its ratio to another's. */
+static void between_bounds(const struct run_summary *s, const struct job_headline *h,
+                           const bool *chosen, int column, struct record_headline *out,
+                           char why[96])
+{
+    int cell = 0, of;
+    struct metrics_value v, by = {.value = 1, .lo = 1, .hi = 1};
+
+    while (!chosen[cell])
+        cell++;
+    of = h->relative_to ? job_headline_reference(s->job, h, cell) : -1;
+    v = goodput_of(s, cell, column);
+    if (h->relative_to)
+        by = goodput_of(s, of, column);
+    else
+        of = cell;
+    if (isnan(v.value) || isnan(by.value)) {
+        const int missing = isnan(by.value) ? of : cell;
+        const char *name =
+            missing < 0 ? "" : json_str_at(s->job->cells[missing].axes, "variant", "");
+
+        snprintf(why, 96, "%.20s%s%.70s", name, *name ? ": " : "",
+                 isnan(by.value) ? by.why : v.why);
+    }
+    v.value /= by.value;
+    metrics_bound(&v, v.lo / by.hi, v.hi / by.lo);
+    out->value = v.value;
+    out->has_interval = v.has_interval;
+    out->lo = v.lo;
+    out->hi = v.hi;
+}
+
 /* --- intervals */
 
 /* By Student's t, of logarithms for a geometric mean. y[n], which are overwritten: what each
@@ -252,7 +304,7 @@ static int interval_of_ratio(const struct run_summary *s, const struct job_headl
     const struct compare_opts o = {.metric = h->metric,
                                    .higher_is_better = h->better == 0,
                                    .in_turn = true,
-                                   .paired = s->job->head.pairing,
+                                   .paired = s->job->head.pairing == JOB_PAIRED_REQUESTS,
                                    .sequential = s->job->head.repeats_auto,
                                    .seed = 1};
     struct compare_result r;
@@ -410,6 +462,10 @@ static int combine(const struct run_summary *s, const struct job_headline *h,
     const struct job *j = s->job;
     bool is_ratio;
 
+    if (j->head.pairing == JOB_PAIRED_RATES && is_goodput(h) && n_chosen == 1) {
+        between_bounds(s, h, chosen, column, out, why);
+        return OK;
+    }
     out->value = over_cells(s, h, chosen, column, x, out, why);
     if (isnan(out->value))
         return OK;
@@ -445,7 +501,9 @@ static int interval_of_again(const struct run_summary *s, const struct job_headl
     json_object_set_new(again.where, "variant", json_string(j->again));
     again.relative_to = json_pack("{s:s}", "variant", j->head.aa);
     n = job_headline_cells(j, &again, chosen);
-    if (n > 0 && h->over == JOB_MEDIAN && !is_goodput(h))
+    if (n == 1 && j->head.pairing == JOB_PAIRED_RATES && is_goodput(h))
+        between_bounds(s, &again, chosen, column, out, (char[96]){0});
+    else if (n > 0 && h->over == JOB_MEDIAN && !is_goodput(h))
         rc = interval_of_ratio(s, &again, chosen, column, out);
     else if (n > 0)
         rc = over_each_repeat(s, &again, chosen, column, x, out);
@@ -480,8 +538,8 @@ static int find_detectable(const struct run_summary *s, const struct job_headlin
     } else {
         return OK;
     }
-    out->has_detectable = aa.has_interval;
-    if (aa.has_interval)
+    out->has_detectable = aa.has_interval && isfinite(aa.lo) && isfinite(aa.hi);
+    if (out->has_detectable)
         out->detectable_frac = stats_detectable_frac(aa.lo, aa.hi);
     else if (!out->detectable_why)
         out->detectable_why = "the A/A has no interval";

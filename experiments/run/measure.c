@@ -212,6 +212,12 @@ void run_measure_fini(struct run_session *s)
     drop_dataset(s);
 }
 
+int run_measure_open(struct run_session *s, const struct job_cell *c)
+{
+    TRY(need_system(s, c));
+    return need_dataset(s, c);
+}
+
 static int read_settings(struct cell *c, const struct job *j)
 {
     const json_t *slo = settings(c->job_cell, "slo");
@@ -347,10 +353,21 @@ static void warn_saturated(const struct cell *c)
 /* CPUs of a system that should wait for its turn. */
 #define MAX_IDLE_CPUS 0.02
 
+json_t *run_idle_json(const struct job_cell *c, const char *by, double idle_s,
+                      double idle_cpu_s)
+{
+    const double cpus = idle_cpu_s / idle_s;
+
+    if (cpus > MAX_IDLE_CPUS)
+        log_warning("not_idle", cpus, MAX_IDLE_CPUS,
+                    "%s: it used %.2g CPUs while others had their turns", c->key, cpus);
+    return json_pack("{s:s, s:f, s:o*}", "by", by, "idle_s", idle_s, "idle_cpu_s",
+                     json_real(idle_cpu_s)); /* NaN is left out */
+}
+
 static void judge(const struct run_session *s, struct cell *c)
 {
     double late = value(c, "p90_lateness_ms");
-    double idle_cpus = c->result.idle_cpu_s / c->result.idle_s; /* NaN: not paired */
 
     if (value(c, "n_completed") == 0 && !c->trial) /* a trial's rate may be too high */
         snprintf(c->invalid, sizeof(c->invalid), "no measured request completed: %s",
@@ -365,10 +382,6 @@ static void judge(const struct run_session *s, struct cell *c)
                     "intended start include it",
                     c->job_cell->key, late);
     warn_failed(c);
-    if (idle_cpus > MAX_IDLE_CPUS)
-        log_warning("not_idle", idle_cpus, MAX_IDLE_CPUS,
-                    "%s: it used %.2g CPUs while others had their turns",
-                    c->job_cell->key, idle_cpus);
     if (s->dataset->stands_in)
         log_warning("dataset_stand_in", 1, 0,
                     "%s: %s is absent: its requests are drawn from the fit %s",
@@ -467,11 +480,10 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
     json_object_set_new(a, "energy", run_energy_json(&c->result.energy));
     if (c->result.saturated.found)
         json_object_set_new(a, "saturation", saturation_json(&c->result));
-    if (c->result.turn_s) /* the order is in that series; NaN is left out */
+    if (c->result.turn_s) /* the order is in that series */
         json_object_set_new(a, "pairing",
-                            json_pack("{s:s, s:f, s:o*}", "by", "request", "idle_s",
-                                      c->result.idle_s, "idle_cpu_s",
-                                      json_real(c->result.idle_cpu_s)));
+                            run_idle_json(c->job_cell, "request", c->result.idle_s,
+                                          c->result.idle_cpu_s));
     json_object_set_new(a, "wall_s", json_real(c->result.wall_s));
     json_object_set_new(a, "rss_peak_bytes",
                         json_integer((json_int_t)mem_rss_peak_bytes()));
@@ -509,8 +521,7 @@ static int record(struct run_session *s, const struct cell *c, int rc, const cha
 static int open_cell(struct run_session *s, struct cell *c)
 {
     TRY(read_settings(c, s->job));
-    TRY(need_system(s, c->job_cell));
-    return need_dataset(s, c->job_cell);
+    return run_measure_open(s, c->job_cell);
 }
 
 /* Judge or report what was measured, with `rc`. */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "experiments/load/load.h"
 #include "experiments/load/study.h"
+#include "experiments/record/head.h"
 
 /* A column of the table: a job that serves has these, a study its own metrics. */
 struct column {
@@ -270,15 +271,23 @@ void run_summary_fini(struct run_summary *s)
     *s = (struct run_summary){0};
 }
 
+/* What is written in place of a missing value. */
+static const char *bound_of(const struct metrics_value *v, char out[RECORD_BOUND_BYTES])
+{
+    return v->has_interval && record_bound_text(v->lo, v->hi, out) ? out : "n/a";
+}
+
 static void print_cell(const struct run_summary *s, int i, int width, FILE *f)
 {
+    char bound[RECORD_BOUND_BYTES];
+
     fprintf(f, "%-*s", width, s->job->cells[i].label);
     for (int k = 0; k < s->n_shown; k++) {
         struct column c = column_of(s, k);
         double x = run_summary_value(s, i, k)->value * c.factor;
 
         if (isnan(x))
-            fprintf(f, " %*s", c.width, "n/a");
+            fprintf(f, " %*s", c.width, bound_of(run_summary_value(s, i, k), bound));
         else if (c.digits < 0)
             fprintf(f, " %*.4g", c.width, x);
         else
@@ -290,11 +299,16 @@ static void print_cell(const struct run_summary *s, int i, int width, FILE *f)
 /* `evidence`: of the job, which is named where the headline's is another. */
 static void print_headline(const struct record_headline *h, const char *evidence, FILE *f)
 {
-    if (h->why)
+    char bound[RECORD_BOUND_BYTES];
+    const bool is_bound = h->why && h->has_interval;
+
+    if (is_bound && record_bound_text(h->lo, h->hi, bound))
+        fprintf(f, "%s: %s %s (%s)", h->name, bound, h->unit, h->why);
+    else if (h->why)
         fprintf(f, "%s: n/a (%s)", h->name, h->why);
     else
         fprintf(f, "%s: %.6g %s", h->name, h->value, h->unit);
-    if (h->has_interval)
+    if (h->has_interval && !is_bound)
         fprintf(f, " (95 %% interval %.6g to %.6g)", h->lo, h->hi);
     if (h->has_detectable)
         fprintf(f, " (%s %.2g %%)",

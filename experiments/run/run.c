@@ -644,8 +644,7 @@ struct turns {
     double end_cpu_s; /* what the system had taken then */
 };
 
-/* CPU time that the system has taken; NaN: not known. */
-static double cpu_s(const struct run_system *s)
+double run_system_cpu_s(const struct run_system *s)
 {
     const clockid_t *clocks;
     int n = s->adapter->cpu_clocks ? s->adapter->cpu_clocks(s->sut, &clocks) : 0;
@@ -678,7 +677,7 @@ static void run_turn(struct turns *t, size_t i)
 
     if (t->end_ns) {
         r->idle_s += (double)(clock_ns() - t->end_ns) / 1e9;
-        r->idle_cpu_s += cpu_s(g->s) - t->end_cpu_s;
+        r->idle_cpu_s += run_system_cpu_s(g->s) - t->end_cpu_s;
     }
     pthread_mutex_lock(&g->s->lock);
     dispatch(g, (struct due){clock_ns(), i});
@@ -691,7 +690,7 @@ static void run_turn(struct turns *t, size_t i)
     drain(g);
     pthread_mutex_unlock(&g->s->lock);
     r->turn_s[i] = (double)t->f.rows[i].intended_ns / 1e9;
-    t->end_cpu_s = cpu_s(g->s);
+    t->end_cpu_s = run_system_cpu_s(g->s);
     t->end_ns = clock_ns();
 }
 

@@ -40,6 +40,8 @@ void run_system_close(struct run_system **s);
 /* The system's description of itself; a new reference. */
 MUST int run_system_describe(struct run_system *s, json_t **out);
 bool run_system_has_bound(struct run_system *s);
+/* CPU time that the system has taken; NaN: not known. */
+double run_system_cpu_s(const struct run_system *s);
 
 /* The requests of a cell, in the order of dispatch. */
 struct run_requests {

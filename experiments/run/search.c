@@ -1,6 +1,7 @@
-/* One cell that searches its goodput: its trials are measured and recorded like cells, and
- * the cell itself says what they come to. Which rate comes next is load/search.h's. Each
- * finished trial is in the journal, so an interrupted search goes on with the next. */
+/* Cells that search their goodput: trials are measured and recorded like cells, and the cell
+ * itself says what they come to. Which rate comes next is load/search.h's, or load/ladder.h's for
+ * the cells of variants that take turns. Each finished trial is in the journal, so an interrupted
+ * search goes on with the next. */
 #include "experiments/run/session.h"
 
 #include <math.h>
@@ -10,6 +11,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "experiments/load/ladder.h"
+#include "experiments/metrics/compare.h"
 
 /* A share of 0.9 cannot be told from fewer. */
 #define MIN_REQUESTS 10
@@ -30,6 +33,7 @@ static const struct column {
     {"trial_tpot_attainment_frac", "tpot_attainment_frac", ""},
     {"trial_p90_ttft_ms", "p90_ttft_ms", "ms"},
     {"trial_p90_tpot_ms", "p90_tpot_ms", "ms"},
+    {"trial_turn", NULL, ""}, /* its place among the trials of all variants */
     {"trial_ended_early", NULL, ""},
 };
 enum {
@@ -54,6 +58,12 @@ struct search {
     json_t *described; /* its attributes */
     struct metrics_value *values;
     size_t n_values;
+    /* On a ladder, with the others: */
+    bool on_ladder;
+    struct run_system *system; /* between its turns; NULL: closed */
+    uint64_t end_ns;           /* of its last turn; 0: it has had none */
+    double end_cpu_s;          /* what the system had taken then */
+    double idle_s, idle_cpu_s; /* between its turns */
 };
 
 static json_t *section(const struct job_cell *c, const char *name)
@@ -139,9 +149,9 @@ static void add_to(json_t *section, const char *key, double add)
     json_object_set_new(section, key, json_integer((json_int_t)v));
 }
 
-/* The cell's settings at this rate. A seed of a repeat has its own requests, arrival times, order
- * and outputs; each trial has its own ids of synthetic prompts, so that no system can answer from
- * what it kept of another trial. */
+/* The cell's settings at this rate. A seed of a repeat, or a block of a rung, has its own requests,
+ * arrival times, order and outputs; each trial has its own ids of synthetic prompts, so that no
+ * system can answer from what it kept of another trial. */
 static json_t *trial_settings(const struct search *x, const struct load_trial *t)
 {
     json_t *all = json_deep_copy(x->c->settings);
@@ -149,6 +159,11 @@ static json_t *trial_settings(const struct search *x, const struct load_trial *t
     double n = fmax(setting(x->c, "load", "n_requests"),
                     fmax(MIN_REQUESTS, ceil(t->rate_rps * x->o.trial_s)));
     double seed = (double)(x->c->repeat * x->o.seeds + t->seed);
+    double sample = (double)x->n;
+
+    if (x->on_ladder)
+        sample = seed =
+            LOAD_LADDER_BLOCKS_MAX * load_ladder_rung(&x->rule, t->rate_rps) + t->seed;
 
     json_object_set_new(load, "rate_rps", json_real(t->rate_rps));
     json_object_set_new(load, "n_requests", json_integer((json_int_t)n));
@@ -156,7 +171,7 @@ static json_t *trial_settings(const struct search *x, const struct load_trial *t
     add_to(seeds, "arrival", seed);
     add_to(seeds, "order", seed);
     add_to(seeds, "output", seed);
-    add_to(seeds, "sample", (double)x->n);
+    add_to(seeds, "sample", sample);
     return all;
 }
 
@@ -172,12 +187,14 @@ static double expected_trials(const struct search *x)
     return 4.0 + (double)x->o.seeds * (double)(2 * x->o.verify + 2);
 }
 
-static int measure_trial(struct search *x, const struct load_trial *next, int *cell_rc)
+/* `turn`: its place among the trials of all that take turns. */
+static int measure_trial(struct search *x, const struct load_trial *next, size_t turn,
+                         int *cell_rc)
 {
     struct job_cell trial = *x->c;
-    json_t *about =
-        json_pack("{s:s s:I s:f s:i}", "of", x->c->key, "number", (json_int_t)x->n,
-                  "rate_rps", next->rate_rps, "seed", next->seed);
+    json_t *about = json_pack("{s:s s:I s:f s:i s:I}", "of", x->c->key, "number",
+                              (json_int_t)x->n, "rate_rps", next->rate_rps, "seed",
+                              next->seed, "turn", (json_int_t)turn);
     double expected = fmax(expected_trials(x), (double)x->n + 1);
     int rc;
 
@@ -212,11 +229,8 @@ static int measure_trial(struct search *x, const struct load_trial *next, int *c
 /* The first trial at the goodput; where there is none, at the lowest rate that fails. */
 static char *speaking_trial(const struct search *x, const struct load_goodput *g)
 {
-    struct load_bracket b = load_search_bracket(&x->rule, x->trials, x->n, g->seed);
-    double rate = isnan(b.low_rps) ? b.high_rps : b.low_rps;
-
     for (size_t i = 0; i < x->n; i++)
-        if (x->trials[i].seed == g->seed && x->trials[i].rate_rps == rate)
+        if (x->trials[i].seed == g->seed && x->trials[i].rate_rps == g->trial_rps)
             return trial_name(x->c->key, i, &x->trials[i]);
     return NULL;
 }
@@ -269,7 +283,10 @@ static int record_search(struct search *x)
     char *wanted;
     int rc;
 
-    load_search_result(&g, &x->rule, x->trials, x->n);
+    if (x->on_ladder)
+        load_ladder_result(&g, &x->rule, x->trials, x->n, 0);
+    else
+        load_search_result(&g, &x->rule, x->trials, x->n);
     x->wanted = wanted = speaking_trial(x, &g);
     rc = read_trials(x);
     if (rc == OK && !x->values)
@@ -277,6 +294,8 @@ static int record_search(struct search *x)
     if (rc != OK)
         goto out;
     add_value(x, "goodput_rps", g.rps, g.why);
+    if (x->on_ladder)
+        metrics_bound(&x->values[x->n_values - 1], g.low_rps, g.high_rps);
     add_value(x, "goodput_low_rps", g.low_rps, unknown);
     add_value(x, "goodput_high_rps", g.high_rps, unknown);
     add_value(x, "goodput_n_trials", (double)x->n, "");
@@ -288,6 +307,9 @@ static int record_search(struct search *x)
         "n_seeds_at_max", g.n_at_max, "n_seeds_at_min", g.n_at_min, "n_seeds_unfinished",
         g.n_open, "described", json_object_get(x->described, "described"), "bound",
         json_object_get(x->described, "bound"), "valid", 1, "invalid_why", "");
+    if (x->on_ladder)
+        json_object_set_new(measured, "pairing",
+                            run_idle_json(x->c, "rate", x->idle_s, x->idle_cpu_s));
     r.attributes = measured;
     r.values = x->values;
     r.n_values = x->n_values;
@@ -325,7 +347,8 @@ static int init(struct search *x)
                                    .precision_frac = x->o.precision_frac,
                                    .n_seeds = (int)x->o.seeds,
                                    .n_verify = (int)x->o.verify,
-                                   .max_trials = (int)x->o.max_trials};
+                                   .max_trials = (int)x->o.max_trials,
+                                   .n_least = (int)x->o.requests};
     x->trials = mem_new(MEM_HARNESS, (size_t)x->o.max_trials, sizeof(*x->trials));
     for (int k = 0; k < N_COLUMNS; k++) {
         struct metrics_series *v = &x->series[k];
@@ -335,6 +358,16 @@ static int init(struct search *x)
         v->v = mem_new(MEM_HARNESS, (size_t)x->o.max_trials, sizeof(*v->v));
     }
     return OK;
+}
+
+static void fini(struct search *x)
+{
+    for (int k = 0; k < N_COLUMNS; k++)
+        mem_free(x->series[k].v);
+    mem_free(x->trials);
+    mem_free(x->values);
+    json_decref(x->described);
+    run_system_close(&x->system);
 }
 
 int run_search(struct run_session *s, const struct job_cell *c)
@@ -350,13 +383,124 @@ int run_search(struct run_session *s, const struct job_cell *c)
     if (rc == OK)
         progress_study(s->progress, c->key, s->weight, clock_ns());
     while (rc == OK && cell_rc == OK && load_search_next(&x.rule, x.trials, x.n, &next))
-        rc = measure_trial(&x, &next, &cell_rc);
+        rc = measure_trial(&x, &next, x.n, &cell_rc);
     if (rc == OK)
         rc = cell_rc == OK ? record_search(&x) : record_failed(&x, cell_rc);
-    for (int k = 0; k < N_COLUMNS; k++)
-        mem_free(x.series[k].v);
-    mem_free(x.trials);
-    mem_free(x.values);
-    json_decref(x.described);
+    fini(&x);
+    return rc;
+}
+
+/* --- cells whose systems are all open, and try rates in turn */
+
+struct ladder {
+    struct search *x; /* [n] */
+    bool *ended;      /* [n] it failed, was skipped, or was recorded */
+    bool *runs;       /* [n] */
+    int n;
+    struct load_trial *trials; /* of all entries */
+    size_t n_trials;
+};
+
+static void take_trials(struct ladder *l)
+{
+    l->n_trials = 0;
+    for (int k = 0; k < l->n; k++)
+        for (size_t i = 0; i < l->x[k].n; i++) {
+            l->trials[l->n_trials] = l->x[k].trials[i];
+            l->trials[l->n_trials++].entry = k;
+        }
+}
+
+/* The trials that the journal has, and the system. */
+static int open_entry(struct ladder *l, int k)
+{
+    struct search *x = &l->x[k];
+    int cell_rc, rc = init(x);
+
+    x->on_ladder = true;
+    x->rule.n_seeds = 1;
+    if (rc == OK)
+        rc = read_trials(x);
+    if (rc != OK)
+        return rc;
+    cell_rc = run_measure_open(x->s, x->c);
+    x->system = x->s->system;
+    x->s->system = NULL;
+    if (cell_rc == OK)
+        return OK;
+    log_info("%s: %s", x->c->key, err_msg());
+    l->ended[k] = true;
+    return record_failed(x, cell_rc);
+}
+
+static int take_turn(struct ladder *l, int k, const struct load_trial *next)
+{
+    struct search *x = &l->x[k];
+    int cell_rc = OK, rc;
+
+    if (x->end_ns) {
+        x->idle_s += (double)(clock_ns() - x->end_ns) / 1e9;
+        x->idle_cpu_s += run_system_cpu_s(x->system) - x->end_cpu_s;
+    }
+    x->s->system = x->system;
+    rc = measure_trial(x, next, l->n_trials, &cell_rc);
+    x->system = x->s->system;
+    x->s->system = NULL;
+    x->end_ns = x->system ? clock_ns() : 0; /* closed: it begins again */
+    x->end_cpu_s = x->system ? run_system_cpu_s(x->system) : 0;
+    l->n_trials++;
+    if (rc != OK || cell_rc == OK)
+        return rc;
+    l->ended[k] = true;
+    return record_failed(x, cell_rc);
+}
+
+/* All entries that run this block, in turn: of a rung A B, B A, of the next one B A, A B. */
+static int run_block(struct ladder *l, const struct load_trial *next)
+{
+    const int rung = load_ladder_rung(&l->x->rule, next->rate_rps);
+    int rc = OK;
+
+    for (int turn = 0; turn < l->n && rc == OK; turn++) {
+        const int k = compare_turn(2 * rung + next->seed, turn, l->n);
+
+        if (l->runs[k])
+            rc = take_turn(l, k, next);
+    }
+    return rc;
+}
+
+int run_ladder(struct run_session *s, const struct job_cell *c, int n)
+{
+    struct ladder l = {.x = mem_new(MEM_HARNESS, (size_t)n, sizeof(*l.x)),
+                       .ended = mem_new(MEM_HARNESS, (size_t)n, sizeof(bool)),
+                       .runs = mem_new(MEM_HARNESS, (size_t)n, sizeof(bool)),
+                       .n = n};
+    struct load_trial next;
+    int rc = OK;
+
+    for (int k = 0; k < n; k++)
+        l.x[k] = (struct search){.s = s, .c = &c[k]};
+    progress_study(s->progress, c->key, s->weight, clock_ns());
+    for (int k = 0; k < n && rc == OK; k++)
+        rc = open_entry(&l, k);
+    if (rc == OK)
+        l.trials = mem_new(MEM_HARNESS, (size_t)n * (size_t)l.x->o.max_trials,
+                           sizeof(*l.trials));
+    while (rc == OK) {
+        take_trials(&l);
+        if (!load_ladder_next(&l.x->rule, l.trials, l.n_trials, l.ended, n, &next,
+                              l.runs))
+            break;
+        rc = run_block(&l, &next);
+    }
+    for (int k = 0; k < n && rc == OK; k++)
+        rc = l.ended[k] ? OK : record_search(&l.x[k]);
+    for (int k = 0; k < n; k++)
+        fini(&l.x[k]);
+    mem_free(l.trials);
+    mem_free(l.runs);
+    mem_free(l.ended);
+    mem_free(l.x);
     return rc;
 }

@@ -49,6 +49,14 @@ MUST int run_study(struct run_session *s, const struct job_cell *c);
 /* The same for one that searches; the trials of it that the journal holds are not measured
  * again. */
 MUST int run_search(struct run_session *s, const struct job_cell *c);
+/* The same for n neighbouring cells whose systems are all open and search on one ladder. */
+MUST int run_ladder(struct run_session *s, const struct job_cell *c, int n);
+/* Open the cell's system and data set, unless the session has them. The error is the cell's. */
+MUST int run_measure_open(struct run_session *s, const struct job_cell *c);
+/* A system waited idle_s for its turns and took idle_cpu_s of CPU time meanwhile (NaN: not known):
+ * a warning where that is too much, and the attribute "pairing" of its cell. New reference. */
+json_t *run_idle_json(const struct job_cell *c, const char *by, double idle_s,
+                      double idle_cpu_s);
 /* Measure one trial of a search and append it to the journal with `trial` among its
  * attributes.
  *   t        within_frac and n_requests of it

@@ -1,5 +1,6 @@
 """Figures of searches for goodput: of each system, by case, with the interval of its seeds, and every
-trial of the searches: the share of requests within the objectives against the rate."""
+trial of the searches: the share of requests within the objectives against the rate. Systems on one ladder of
+rates have one search each; what fails at the lowest rate, or holds at the highest, is drawn as a bound."""
 
 import numpy as np
 
@@ -17,6 +18,14 @@ def bars(ax, case, cells, names):
         if not repeats:
             continue
         v = read.median(repeats, "goodput_rps")
+        bound = repeats[0].bound("goodput_rps") if len(repeats) == 1 else None
+        if bound:
+            sign, at = bound
+            style.bar(ax, i, at, "%s %s" % (sign, style.short(at)), width=0.6, fill=False, ls="--",
+                      ec=style.COLORS[i % 6])
+            ax.annotate("", (i, at * (1.2 if sign == ">" else 0.4)), (i, at * (1 if sign == ">" else 0.9)),
+                        arrowprops={"arrowstyle": "->", "color": style.COLORS[i % 6]})
+            continue
         low, high = (find([c.value("goodput_" + k) for c in repeats])
                      for k, find in (("low_rps", np.min), ("high_rps", np.max)))
         style.bar(ax, i, v, style.short(v), top=(high,), color=style.COLORS[i % 6], width=0.6)
@@ -27,8 +36,12 @@ def bars(ax, case, cells, names):
     ax.set_ylim(0, None if ax.get_ylim()[1] <= 1 else 1.12 * ax.get_ylim()[1])
     seeds = [int(c.setting("search.seeds", 1)) for c in cells if c.system() == cells[0].system()]
     ax.set(ylabel="requests per second",
-           title="%s: goodput, median over seeds (%d);\nline: lowest that held to highest that failed" % (
-               case, sum(seeds)))
+           title="%s: goodput%s\nline: lowest that held to highest that failed" % (
+               case, "" if is_ladder(cells) else ", median over seeds (%d);" % sum(seeds)))
+
+
+def is_ladder(cells):
+    return any(c.attrs.get("pairing.by") == "rate" for c in cells)
 
 
 def trials(ax, case, cells, names):
@@ -36,6 +49,9 @@ def trials(ax, case, cells, names):
         repeats = [c for c in cells if c.system() == name]
         rate, share = (np.concatenate([np.empty(0)] + [c.series.get(k, []) for c in repeats])
                        for k in ("trial_rate_rps", "trial_slo_attainment_frac"))
+        if is_ladder(repeats):  # blocks at a rung are one share
+            share = np.array([np.mean(share[rate == r]) for r in np.unique(rate)])
+            rate = np.unique(rate)
         if len(rate):
             ax.plot(rate, share, ls="", marker="osD^vP"[i % 6], alpha=0.8,
                     color=style.COLORS[i % 6], label=name)
@@ -49,7 +65,7 @@ def trials(ax, case, cells, names):
     ax.set_ylim(0, 1.04)
     style.percent_axis(ax.yaxis)
     ax.set(xlabel="offered rate (requests per second)", ylabel="requests within both",
-           title="%s: every trial\n%s" % (case, objectives(cells)))
+           title="%s: every %s\n%s" % (case, "rate" if is_ladder(cells) else "trial", objectives(cells)))
     style.legend_below(ax)
 
 

@@ -102,6 +102,12 @@ class Cell:
                 self.warnings.append({"code": "bound_exceeded", "observed": float(numbers[name][()]),
                                       "threshold": SHARE_MAX})
 
+    def bound(self, name):
+        """The bound of a number without a value, ("<", 0.25), or None."""
+        attrs = self.summary.group[name].attrs if name in self.summary else {}
+        known = [(sign, float(attrs[key])) for key, sign in (("at_least", ">"), ("at_most", "<")) if key in attrs]
+        return known[0] if known else None
+
     def warned(self, code):
         """The warnings of this code."""
         return [w for w in self.warnings if w["code"] == code]

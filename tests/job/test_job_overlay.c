@@ -117,6 +117,13 @@ TEST(an_adapter_takes_its_own_options)
 #define PAIRING                                                                          \
     "pairing: \"request\" needs variants, which change system or slo only, load."
 
+#define RATE                                                                             \
+    "pairing: \"rate\" needs variants, which change system or slo only, search.goodput " \
+    "and repeats 1"
+#define SEARCH                                                                           \
+    ", \"search\": {\"goodput\": true}, \"load\": {\"process\": \"poisson\", "           \
+    "\"rate_rps\": 1}, \"slo\": {\"ttft_ms\": 1}"
+
 TEST(bad_lists_are_refused)
 {
     static const char *const cases[][2] = {
@@ -175,6 +182,9 @@ TEST(bad_lists_are_refused)
         {"\"variants\": [{\"name\": \"a\"}, {\"name\": \"b\", \"dataset\": {\"n\": 3}}], "
          "\"pairing\": \"request\"",
          PAIRING},
+        {AB ", \"pairing\": \"rate\"", RATE},
+        {"\"pairing\": \"rate\"" SEARCH, RATE},
+        {AB ", \"pairing\": \"rate\", \"repeats\": 2" SEARCH, RATE},
         {AB ", \"pairing\": \"requests\"", "pairing"},
     };
     struct job *j = NULL;

@@ -11,6 +11,7 @@
 #include "experiments/metrics/compare.h"
 #include "experiments/record/export.h"
 #include "experiments/record/journal.h"
+#include "experiments/record/verify.h"
 #include "experiments/run/experiment.h"
 #include "experiments/run/session.h"
 
@@ -470,5 +471,122 @@ TEST(a_request_in_turn_that_hangs)
     check_own_clock(cell_of(all, "slow"));
     assert_true(value(&r, "mean_ttft_ms") > 0);
     json_decref(all);
+    ran_free(&r);
+}
+
+/* --- searches on one ladder of rates */
+
+/* `fast` keeps up with all rates, and `never` takes longer than the objective even alone. */
+#define LADDER                                                                           \
+    "{\"about\": \"x\", \"pairing\": \"rate\", \"aa\": \"fast\", \"system\": "           \
+    "{\"adapter\": \"scripted\", \"slots\": 1, \"ttft_ms\": 1}, \"dataset\": {\"n\": "   \
+    "50, \"max_prompt_tok\": 8, \"max_output_tok\": 1}, \"load\": {\"process\": "        \
+    "\"poisson\", \"rate_rps\": 50, \"n_requests\": 20, \"timeout_s\": 2}, \"slo\": "    \
+    "{\"ttft_ms\": 400}, \"search\": {\"goodput\": true, \"min_rps\": 25, \"max_rps\": " \
+    "110, \"precision_frac\": 1, \"requests\": 40, \"trial_s\": 0}, \"variants\": ["     \
+    "{\"name\": \"fast\"}, {\"name\": \"never\", \"system\": {\"ttft_ms\": 401, "        \
+    "\"slots\": 64}}, "                                                                  \
+    "{\"name\": \"absent\", \"system\": {\"adapter\": \"openai_http\", \"system\": "     \
+    "\"llama.cpp\", \"model\": \"m\", \"program\": \"/no/such/llama-server\"}}], "       \
+    "\"headline\": [" RATIO("over", "fast", "never") ", " RATIO(                         \
+        "under", "never",                                                                \
+        "fast") ", " RATIO("equal", "fast",                                              \
+                           "fast'") ", " RATIO("of_absent", "fast",                      \
+                                               "absent") ", {\"name\": \"g\", "          \
+                                                         "\"metric\": "                  \
+                                                         "\"goodput_rps\", \"where\": "  \
+                                                         "{\"variant\": \"never\"}}]}"
+#define RATIO(name, of, to)                                                              \
+    "{\"name\": \"" name                                                                 \
+    "\", \"metric\": \"goodput_rps\", \"where\": {\"variant\": \"" of                    \
+    "\"}, \"relative_to\": {\"variant\": \"" to "\"}}"
+
+/* The trials of a cell. */
+static size_t trials_of(const json_t *all, const char *variant, const json_t **out,
+                        size_t max)
+{
+    const json_t *cells = json_object_get(all, "cells");
+    char key[64];
+    size_t n = 0;
+
+    snprintf(key, sizeof(key), "variant=%s repeat=0", variant);
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        const json_t *c = json_array_get(cells, i), *a = json_object_get(c, "attributes");
+
+        if (strcmp(json_str_at(a, "trial.of", ""), key) == 0 && n < max)
+            out[n++] = c;
+    }
+    return n;
+}
+
+static double setting(const json_t *cell, const char *name)
+{
+    return json_f64_at(json_object_get(cell, "attributes"), name);
+}
+
+/* Trials of the same block have the same arrivals and seeds, whoever serves them. */
+static void check_same_arrivals(const json_t *a, const json_t *b)
+{
+    static const char *const seeds[] = {"seeds.arrival", "seeds.sample", "seeds.order",
+                                        "seeds.output", "dataset.seed"};
+    const json_t *x = json_object_get(json_object_get(a, "requests"), "intended_ns");
+    const json_t *y = json_object_get(json_object_get(b, "requests"), "intended_ns");
+
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++)
+        assert_true(setting(a, seeds[i]) == setting(b, seeds[i]));
+    assert_true(json_equal(x, y) && json_array_size(x) == 20);
+}
+
+TEST(rates_are_tried_in_turn)
+{
+    const json_t *fast[64], *again[64], *never[64];
+    size_t n_fast, n_again, n_never, n_equal = 0;
+    const json_t *attributes;
+    struct ran r;
+    json_t *all, *faults;
+
+    run("ladder", LADDER, &r);
+    assert_int_equal(r.outcome.n_done, 3);
+    assert_int_equal(r.outcome.n_skipped, 1);
+    /* 25, 50, 100: the least is the bound of what holds, the lowest of what fails */
+    assert_true(isnan(value(&r, "over")) && number(&r, "over", "at_least") >= 1);
+    assert_true(number(&r, "over", "at_least") <= 4);
+    assert_string_equal(member(&r, "g", "why"),
+                        "never: the objectives fail at the lowest rate, 25 req/s");
+    assert_string_equal(member(&r, "over", "why"), member(&r, "g", "why"));
+    assert_near(number(&r, "under", "at_most") * number(&r, "over", "at_least"), 1);
+    assert_true(isnan(number(&r, "under", "at_least")));
+    assert_true(isnan(value(&r, "g")) && number(&r, "g", "at_most") == 25);
+    assert_true(isnan(number(&r, "of_absent", "at_least")));
+    assert_true(isnan(number(&r, "of_absent", "at_most")));
+    assert_non_null(strstr(member(&r, "of_absent", "why"), "absent: /no/such/llama"));
+    at(&r, "over: > ");
+    at(&r, "g: < 25 req/s (never: the objectives fail at the lowest rate, 25 req/s)");
+
+    all = all_of(&r);
+    n_fast = trials_of(all, "fast", fast, 64);
+    n_again = trials_of(all, "fast'", again, 64);
+    n_never = trials_of(all, "never", never, 64);
+    assert_true(n_fast >= 2 && n_again >= 2 && n_never >= 2);
+    for (size_t i = 0; i < n_fast; i++)
+        for (size_t k = 0; k < n_again; k++)
+            if (setting(fast[i], "trial.rate_rps") ==
+                    setting(again[k], "trial.rate_rps") &&
+                setting(fast[i], "trial.seed") == setting(again[k], "trial.seed")) {
+                check_same_arrivals(fast[i], again[k]);
+                n_equal++;
+            }
+    assert_true(n_equal >= 2);
+    /* the first block: A B C, before anybody has a second one */
+    assert_true(setting(fast[0], "trial.turn") < 3 &&
+                setting(never[0], "trial.turn") < 3 &&
+                setting(again[0], "trial.turn") < 3);
+    attributes = json_object_get(cell_of(all, "never"), "attributes");
+    assert_string_equal(json_str_at(attributes, "pairing.by", ""), "rate");
+    assert_true(json_f64_at(attributes, "pairing.idle_s") > 0);
+    json_decref(all);
+    assert_ok(export_verify(&faults, r.outcome.path));
+    assert_int_equal(json_array_size(json_object_get(faults, "faults")), 0);
+    json_decref(faults);
     ran_free(&r);
 }

@@ -148,6 +148,59 @@ TEST(simulated_numbers_are_as_wide_as_their_error)
         check_rule(&cases[i]);
 }
 
+/* What has a bound in place of a value decides where the bound suffices. */
+TEST(bounds_decide_where_they_suffice)
+{
+    static const struct {
+        const char *rule;
+        double tolerance;
+        enum claim_truth want;
+        const char *found;
+    } cases[] = {
+        {"over > 1", 0, CLAIM_HOLDS, "over (> 46) > 1"},
+        {"over > 50", 0, CLAIM_UNSURE, "over (> 46) > 50 [undecided]"},
+        {"over >= 50", 0.1, CLAIM_HOLDS, "over (> 46) >= 50"},
+        {"over < 40", 0, CLAIM_FAILS, "over (> 46) < 40 [fails]"},
+        {"over < 50", 0, CLAIM_UNSURE, "over (> 46) < 50 [undecided]"},
+        {"a > over", 0, CLAIM_FAILS, "a (1) > over (> 46) [fails]"},
+        {"50 <= over", 0.1, CLAIM_UNSURE, "50 <= over (> 46) [undecided]"},
+        {"50 > over", 0.1, CLAIM_UNSURE, "50 > over (> 46) [undecided]"},
+        {"over = 46", 0, CLAIM_UNSURE, "over (> 46) = 46 [undecided]"},
+        {"over = 40", 0.1, CLAIM_FAILS, "over (> 46) = 40 [fails]"},
+        {"40 = over", 0.1, CLAIM_FAILS, "40 = over (> 46) [fails]"},
+        {"under < 0.3", 0, CLAIM_HOLDS, "under (< 0.25) < 0.3"},
+        {"under > 0.3", 0, CLAIM_FAILS, "under (< 0.25) > 0.3 [fails]"},
+        {"under < 0.2", 0, CLAIM_UNSURE, "under (< 0.25) < 0.2 [undecided]"},
+        {"2*under < 0.6", 0, CLAIM_HOLDS, "2*under (< 0.5) < 0.6"},
+        {"-1*over < -40", 0, CLAIM_HOLDS, "-1*over (< -46) < -40"},
+        {"under < over", 0, CLAIM_HOLDS, "under (< 0.25) < over (> 46)"},
+        {"over near 50", 0, CLAIM_UNSURE, "over (> 46) near 50 [undecided]"},
+        {"over near 30", 0, CLAIM_FAILS, "over (> 46) near 30 [fails]"},
+        {"over at 50", 0, CLAIM_UNSURE, "over (> 46) at 50 [undecided]"},
+        {"over toward 100", 0, CLAIM_HOLDS, "over (> 46) toward 100"},
+        {"over toward 10000", 0, CLAIM_UNSURE, "over (> 46) toward 10000 [undecided]"},
+        {"over toward 0.5", 0, CLAIM_FAILS, "over (> 46) toward 0.5 [fails]"},
+        {"under toward 0.5*a", 0, CLAIM_HOLDS, "under (< 0.25) toward 0.5*a (0.5)"},
+        {"a toward 3*over", 0, CLAIM_FAILS, "a (1) toward 3*over (> 138) [fails]"},
+    };
+    json_t *h = headline();
+
+    json_object_update_new(h, json_pack("{s:{s:n, s:f, s:s}, s:{s:n, s:f, s:s}}", "over",
+                                        "value", "at_least", 46.0, "why", "w", "under",
+                                        "value", "at_most", 0.25, "why", "w"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct text found = {0};
+
+        if (claim_rule_holds(cases[i].rule, h, cases[i].tolerance, &found) !=
+            cases[i].want)
+            fail_msg("%s with %g", cases[i].rule, cases[i].tolerance);
+        text_put(&found, "", 1);
+        assert_string_equal(found.p, cases[i].found);
+        text_fini(&found);
+    }
+    json_decref(h);
+}
+
 TEST(broken_rules_are_refused)
 {
     static const char *const rules[] = {
@@ -341,6 +394,38 @@ TEST(intervals_leave_verdicts_open)
         text_fini(&found);
         json_decref(record);
     }
+}
+
+/* A bound is an interval: it is measured, and decides, also against chance. */
+TEST(a_bound_gives_a_verdict)
+{
+    static const struct {
+        const char *member;
+        double at;
+        enum claim_verdict want;
+    } cases[] = {{"at_least", 11, CLAIM_IN_SHAPE},
+                 {"at_least", 0.9, CLAIM_UNDECIDED},
+                 {"at_most", 11, CLAIM_UNDECIDED},
+                 {"at_most", 0.9, CLAIM_NOT_REPRODUCED}};
+    json_t *compared = json_pack("[{s:s, s:f}]", "names", "x", "about", 1.0);
+    const struct claim c = {
+        .name = "n", .experiment = "e", .shape = "x > 1", .compared = compared};
+
+    json_object_set_new(json_array_get(compared, 0), "none", json_real(0.5));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *record =
+            json_pack("{s:{s:s}, s:{s:{s:n, s:f, s:s}}}", "run", "evidence", "measured",
+                      "headline", "x", "value", cases[i].member, cases[i].at, "why", "w");
+        struct text found = {0};
+        enum claim_verdict v = claim_judge(&c, record, &found);
+
+        /* half of what is drawn about 1 is above it */
+        assert_int_equal(v, cases[i].want == CLAIM_IN_SHAPE ? CLAIM_CONSISTENT
+                                                            : cases[i].want);
+        text_fini(&found);
+        json_decref(record);
+    }
+    json_decref(compared);
 }
 
 /* A speed-up at a larger error, or at one that nobody measured, is not what a paper claims. */

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "experiments/load/search.h"
+#include "experiments/load/ladder.h"
 #include "experiments/record/rule.h"
 
 static double at(const struct record_view *v, const char *series, size_t i)
@@ -57,7 +57,8 @@ static void check_result(struct record_view *v)
                                       json_f64_at(a, "search.precision_frac"),
                                   .n_seeds = (int)json_int_at(a, "search.seeds"),
                                   .n_verify = (int)json_int_at(a, "search.verify"),
-                                  .max_trials = (int)json_int_at(a, "search.max_trials")};
+                                  .max_trials = (int)json_int_at(a, "search.max_trials"),
+                                  .n_least = (int)json_int_at(a, "search.requests")};
     struct load_trial *t = mem_new(MEM_HARNESS, n + 1, sizeof(*t));
     struct load_goodput g;
 
@@ -67,7 +68,10 @@ static void check_result(struct record_view *v)
                                    .within_frac = at(v, "trial_slo_attainment_frac", i),
                                    .n_requests = at(v, "trial_n_requests", i),
                                    .ended_early = at(v, "trial_ended_early", i) == 1};
-    load_search_result(&g, &s, t, n);
+    if (strcmp(json_str_at(a, "pairing.by", ""), "rate") == 0)
+        load_ladder_result(&g, &s, t, n, 0);
+    else
+        load_search_result(&g, &s, t, n);
     mem_free(t);
     expect(v, "summary/goodput_rps", g.rps, record_value(v->summary, "goodput_rps"));
     expect(v, "summary/goodput_low_rps", g.low_rps,
