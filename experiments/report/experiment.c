@@ -1,6 +1,7 @@
 /* One experiment on the page. */
 #include "experiments/report/report.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -181,6 +182,15 @@ static void put_claim(struct text *out, const struct job_claim *c)
                TEXT(figure), TEXT(has_paper ? ": " : ""), TEXT(c->text), MD(" |\n"));
 }
 
+/* Bytes of the first sentence; the job has the rest. */
+static size_t first_sentence(const char *s)
+{
+    for (const char *p = s; (p = strchr(p, '.')) != NULL; p++)
+        if (p[1] == ' ' && isupper((unsigned char)p[2]))
+            return (size_t)(p - s) + 1;
+    return strlen(s);
+}
+
 static int put_facts(struct text *out, const struct report *r,
                      const struct report_experiment *e, const char *dir)
 {
@@ -192,7 +202,8 @@ static int put_facts(struct text *out, const struct report *r,
     if (j && j->claim.text && *j->claim.text)
         put_claim(out, &j->claim);
     if (j && j->head.expect)
-        report_put(out, MD("| expected | "), TEXT(j->head.expect), MD(" |\n"));
+        report_put(out, MD("| expected | "),
+                   TEXT_N(j->head.expect, first_sentence(j->head.expect)), MD(" |\n"));
     for (size_t i = 0; i < r->claims.n; i++) {
         const struct claim *c = &r->claims.v[i];
 

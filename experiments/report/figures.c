@@ -9,7 +9,12 @@
 
 #include "base/file.h"
 #include "base/home.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "experiments/run/figure.h"
+
+#define DRAWN           "paper-figs/out"
+#define DRAWN_BYTES_MAX ((size_t)16 << 20)
 
 /* Seconds of the last change; 0: it is not there. */
 static double changed_s(const char *path)
@@ -51,10 +56,40 @@ static bool is_current(const char *figure, const char *stem, const char *record)
     return at > changed_s(record) && at > changed_s(script) && at > library_s();
 }
 
+/* What `make figures` and `testbed run --draw` have drawn, in all its forms, becomes the page's,
+ * where the page has no figure or an older one. */
+static void take_drawn(const struct report_experiment *e, const char *dir,
+                       const char *record, bool any_age)
+{
+    static const char *const extensions[] = {"svg", "pdf", "png", "md", "tex", NULL};
+    char from[PATH_MAX], to[PATH_MAX + 300];
+
+    snprintf(from, sizeof(from), DRAWN "/%s.svg", e->stem);
+    snprintf(to, sizeof(to), "%s/%s.svg", dir, e->stem);
+    if (access(from, R_OK) != 0 || changed_s(from) <= changed_s(to) ||
+        !(any_age || is_current(from, e->stem, record)))
+        return;
+    for (int i = 0; extensions[i]; i++) {
+        char *bytes = NULL;
+        size_t n = 0;
+
+        snprintf(from, sizeof(from), DRAWN "/%s.%s", e->stem, extensions[i]);
+        snprintf(to, sizeof(to), "%s/%s.%s", dir, e->stem, extensions[i]);
+        if (access(from, R_OK) == 0 &&
+            file_read(&bytes, &n, from, DRAWN_BYTES_MAX) == OK &&
+            file_write(to, bytes, n) == OK)
+            log_debug("%s: taken from %s", to, from);
+        mem_free(bytes);
+    }
+    err_clear(); /* what could not be copied is drawn, or missing */
+}
+
 static void draw_one(const struct report *r, struct report_experiment *e, const char *dir,
                      const char *file, bool draw)
 {
     const char *record = json_string_value(json_object_get(report_record(r, e), "path"));
+
+    take_drawn(e, dir, record, !draw);
 
     if (draw && !is_current(file, e->stem, record) &&
         run_figure(e->stem, record, dir, e->job && e->job->n_axes > 0) != OK)

@@ -47,8 +47,15 @@ def start(script, words, log, formats=FORMATS, lint=None):
     os._exit(status)
 
 
-def draw_all(stems, formats, lint):
-    """Prints what each script prints, when it has ended. Returns those that failed."""
+def show(done, n):
+    """How many of n have ended: on a terminal in one line that is written again."""
+    if sys.stdout.isatty():
+        print("\r%d of %d figures" % (done, n), end="\n" if done == n else "", flush=True)
+
+
+def draw_all(stems, formats, lint, every_word):
+    """Prints what a script prints when it has ended, if it fails or (every_word) always. Returns those
+    that failed."""
     waiting, running, failed = list(reversed(stems)), {}, []
     gc.freeze()  # or each process would copy what it never changes
     with tempfile.TemporaryDirectory() as logs:
@@ -60,10 +67,12 @@ def draw_all(stems, formats, lint):
                 continue
             pid, status = os.wait()
             stem = running.pop(pid)
-            with open(os.path.join(logs, stem)) as f:
-                print(f.read(), end="", flush=True)
             if status:
                 failed.append(stem)
+            if status or every_word:
+                with open(os.path.join(logs, stem)) as f:
+                    print(f.read(), end="", flush=True)
+            show(len(stems) - len(waiting) - len(running), len(stems))
     return sorted(failed)
 
 
@@ -89,7 +98,7 @@ def main():
     records = {s: read.find(s) for s in stems}
     drawn = [s for s in stems if records[s][0]]
     without = [s for s in stems if s not in drawn]
-    failed = draw_all(drawn, formats, chosen.lint)
+    failed = draw_all(drawn, formats, chosen.lint, every_word=bool(chosen.stems))
     if without:
         print("no record yet; make experiment NAME=... makes one: " + ", ".join(without))
     n_published = sum(records[s][1] for s in drawn if s not in failed)

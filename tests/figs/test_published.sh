@@ -88,6 +88,8 @@ check "the others are drawn" [ "$(echo out/*)" = "out/mine.svg out/theirs.svg" ]
 check "by where their records are from" \
     grep -q -x '2 figures drawn: 1 from your own records, 1 from published ones; 1 without a record' said
 check "what has no record is named" grep -q ' make experiment NAME=... makes one: none$' said
+check "what the others print is not shown" [ "$(grep -c out/ said)" = 0 ]
+check "on a terminal how many of them are drawn is" sh -c 'FIGURES=out script -qec "$0 paper-figs/lib/draw.py --formats svg" /dev/null | grep -q "3 of 3 figures"' "$python"
 check "one figure, in all formats" draw 0 mine
 check "is drawn alone" sh -c '[ "$(echo out/mine.*)" = "out/mine.pdf out/mine.png out/mine.svg" ] &&
     grep -q "^1 figure drawn: 1 from your own" said'

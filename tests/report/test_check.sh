@@ -87,6 +87,22 @@ echo damaged >results/small/latest.json
 check "a damaged head" checked 3
 check "is named" grep -q 'results/small/latest.json: ' out
 
+cat >interrupt.py <<'PY'
+"""Interrupts a command once it waits for a reader of its output, and prints what it says then."""
+import fcntl, os, signal, subprocess, sys, termios, time
+ours, theirs = os.pipe()
+fcntl.fcntl(theirs, 1031, 4096)  # F_SETPIPE_SZ
+p = subprocess.Popen(sys.argv[1:], stdout=theirs, stderr=subprocess.PIPE)
+os.close(theirs)
+while int.from_bytes(fcntl.ioctl(ours, termios.FIONREAD, b"1234"), "little") < 4096 and p.poll() is None:
+    time.sleep(0.01)
+p.send_signal(signal.SIGINT)
+said = p.communicate()[1].decode()
+print(p.returncode, said)
+sys.exit(p.returncode != -signal.SIGINT or said != "")
+PY
+check "interrupted, where nothing runs, it says nothing of runs" env -u SANDWICH_HOME python3 interrupt.py \
+    "$testbed" check --published
 # What of the papers is tested.
 "$testbed" coverage >out 2>err
 check "coverage" [ "$?" = 0 ]

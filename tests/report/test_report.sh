@@ -13,7 +13,7 @@ mkdir -p experiments paper-figs/lib results
 for name in small other; do
     cat >experiments/$name.json <<'JSON'
 {"about": "a <small> job", "evidence": "simulated", "system": {"adapter": "scripted", "ttft_ms": 5}, "cost": {"minutes": 0.5},
- "claim": {"paper": "P", "section": "1", "figure": "Fig. 1", "text": "it is quick"}, "expect": "nothing",
+ "claim": {"paper": "P", "section": "1", "figure": "Fig. 1", "text": "it is quick"}, "expect": "It is 0.5 ms. More of it is in the job.",
  "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5},
  "headline": [{"name": "t", "metric": "p50_ttft_ms", "better": "lower"}, {"name": "n", "metric": "n_completed"}]}
 JSON
@@ -67,6 +67,7 @@ check "with one record of two" reported 0
 check "where the page is stands on the terminal" grep -q '^results/report/index.html$' out
 check "its figure is in the page" grep -q 'src="data:image/svg+xml;base64,' results/report/index.html
 check "its other forms are linked" grep -q 'href="figures/small.tex"' results/report/index.html
+check "one sentence says what is expected" grep -q "^. expected . It is 0.5 ms. .$" results/report/report.md
 check "its verdict" grep -q '^| \[P\](#p) | 1 | 0 |' results/report/report.md
 check "the other one has no record" grep -q 'no record' results/report/report.md
 check "links resolve" links_resolve results/report
@@ -85,6 +86,16 @@ check "a figure that cannot be drawn" reported 3
 check "is a line of the page" grep -q 'no figure is drawn' results/report/report.md
 check "and on the terminal" grep -q 'no figure is drawn' err
 check "which is not asked for without drawing" reported 0 --no-draw
+mkdir paper-figs/out
+sed "s/<script/<title>drawn before<\/title><script/" results/report/figures/small.svg >paper-figs/out/small.svg
+rm results/report/figures/small.*
+check "without drawing" reported 0 --no-draw
+check "what make figures has drawn is shown" grep -q "drawn before" results/report/figures/small.svg
+rm results/report/figures/small.*
+check "and not drawn again" reported 0
+check "where it is newer than record and script" grep -q "drawn before" results/report/figures/small.svg
+touch -d "2 hours ago" paper-figs/out/small.svg results/report/figures/small.svg
+check "an old one is drawn again" reported 3
 echo damaged | tee results/small/damaged.h5 >results/small/damaged.json
 check "a damaged record" reported 3 --no-draw
 check "is one line" [ "$(wc -l <err)" = 1 ]

@@ -342,7 +342,8 @@ static int check(const struct verb_words *w)
     if (rc == OK && o->run && o->published)
         rc = err_set(ERR_ARG, "--run makes records, --published judges those that come "
                               "with the program: expected one of the two");
-    process_at_signal(run_resume_report);
+    if (o->run) /* without it nothing is measured that could be continued */
+        process_at_signal(run_resume_report);
     status = rc != OK         ? verb_fail(PROGRAM_USAGE)
              : o->assumptions ? print_assumptions(&k, o->json)
                               : check_claims(&k, w);
