@@ -298,10 +298,14 @@ static void row_call(const struct kern_variant *v, const struct row_bench *f)
     case KERN_RMSNORM:
         v->fn.rmsnorm(f->y, f->x, f->w, ROW, 1e-5f);
         break;
+    case KERN_LAYERNORM:
+        v->fn.layernorm(f->y, f->x, f->w, f->w, ROW, 1e-5f);
+        break;
     case KERN_ROPE:
         v->fn.rope(f->y, f->x, f->w, ROW / ATTN_HEAD_DIM, ATTN_HEAD_DIM);
         break;
     case KERN_SILU_MUL:
+    case KERN_GELU_MUL:
         v->fn.gate(f->y, f->x, f->w, ROW);
         break;
     case KERN_ADD:

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "format/fill.h"
 
 /* Far above any published model of the family; they keep every product of two of them,
  * and every sum over a model, inside 63 bits. */
@@ -103,9 +103,20 @@ int model_config_check(const struct model_config *c, const char *where)
         (rc = check_id(where, "bos_id", c->bos_id, c->vocab)) != OK ||
         (rc = check_id(where, "eos_id", c->eos_id, c->vocab)) != OK)
         return rc;
+    for (i = 0; rc == OK && i < FORMAT_N_NUMBERS; i++)
+        if (*format_number_of(c, i) != 0)
+            rc = check_real(where, format_numbers[i].gguf,
+                            (double)*format_number_of(c, i));
     for (i = 0; rc == OK && i < c->n_stop; i++)
         rc = check_id(where, "stop_ids", c->stop_ids[i], c->vocab);
-    for (i = 0; rc == OK && i < c->head_dim / 2; i++)
+    if (rc == OK && (c->rope_dims < 0 || c->rope_dims > c->head_dim || c->rope_dims % 2))
+        return err_set(
+            ERR_FORMAT,
+            "%s: rope_dims: expected an even number up to head_dim %d, found %d", where,
+            c->head_dim, c->rope_dims);
+    for (i = 0; rc == OK && c->rope_short_tok > 0 && i < model_rope_dims(c) / 2; i++)
+        rc = check_real(where, "rope_long", (double)c->rope_long[i]);
+    for (i = 0; rc == OK && i < model_rope_dims(c) / 2; i++)
         rc = check_real(where, "rope_factor", (double)c->rope_factor[i]);
     return rc;
 }
@@ -119,14 +130,20 @@ void model_config_rope_llama3(struct model_config *c, double factor,
     double turns, mix;
     int i;
 
-    for (i = 0; i < c->head_dim / 2; i++) {
+    for (i = 0; i < model_rope_dims(c) / 2; i++) {
         /* how often the slowest original context turns this pair */
-        turns = original_max_tok * pow((double)c->rope_theta, -2.0 * i / c->head_dim) /
-                (2 * M_PI);
+        turns = original_max_tok *
+                pow((double)c->rope_theta, -2.0 * i / model_rope_dims(c)) / (2 * M_PI);
         mix = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor);
         mix = fmin(fmax(mix, 0), 1);
         c->rope_factor[i] = (float)(1 / ((1 - mix) / factor + mix));
     }
+}
+
+void model_config_flag(struct model_config *c, unsigned flags, int n)
+{
+    for (int i = n - 1; n > 0 && i < MODEL_MAX_LAYERS; i += n)
+        c->layer_flags[i] |= (uint8_t)flags;
 }
 
 int model_config_stop(struct model_config *c, int64_t id, const char *where)
@@ -145,15 +162,34 @@ int model_config_stop(struct model_config *c, int64_t id, const char *where)
     return OK;
 }
 
-void model_config_window(struct model_config *c, int window, const char *where)
+void model_config_window(struct model_config *c, int window, int every, bool flagged)
 {
-    if (window <= 0 || window >= c->max_tok)
-        return;
-    log_warning("sliding_window", window, c->max_tok,
-                "%s: its attention has a sliding window, so sequences are limited to the "
-                "window's %d tokens instead of %d",
-                where, window, c->max_tok);
-    c->max_tok = window;
+    const uint8_t flag = MODEL_LAYER_WINDOW;
+
+    c->window = window > 0 && window < c->max_tok ? window : 0;
+    if (!flagged)
+        model_config_flag(c, flag, 1);
+    if (!flagged && every > 0)
+        for (int i = every - 1; i < MODEL_MAX_LAYERS; i += every)
+            c->layer_flags[i] &= (uint8_t)~flag;
+    for (int i = 0; i < MODEL_MAX_LAYERS; i++)
+        if ((c->window == 0 && c->rope_local_theta == 0) || i >= c->n_layers)
+            c->layer_flags[i] &= (uint8_t)~flag;
+}
+
+int64_t model_config_n_vector_params(const struct model_config *c)
+{
+    int64_t n = 0, rows, cols;
+
+    for (int role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++) {
+        double centre;
+
+        format_role_shape(c, (enum format_role)role, &rows, &cols);
+        if (format_role_needed(c, (enum format_role)role) &&
+            format_role_vector((enum format_role)role, &centre))
+            n += cols;
+    }
+    return n;
 }
 
 int64_t model_n_params(const struct model_config *c)
@@ -161,9 +197,9 @@ int64_t model_n_params(const struct model_config *c)
     int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
     int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
     int64_t mlp = c->hidden + (int64_t)c->n_experts * c->expert_hidden;
-    int64_t layer = dim * qkv + q * dim + 3 * dim * mlp + 2 * dim +
-                    dim * model_router_rows(c) + (c->qkv_bias ? qkv : 0) +
-                    (c->o_bias ? dim : 0) + (c->qk_norm ? 2 * c->head_dim : 0);
+    int64_t layer = dim * qkv + q * dim + 3 * dim * mlp + dim * model_router_rows(c) +
+                    model_config_n_vector_params(c);
 
-    return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer + dim;
+    return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer +
+           (1 + c->norm_bias) * dim;
 }

@@ -36,7 +36,23 @@ enum model_matrices {
 };
 
 /* An MLP's hidden values are act(gate) * up. */
-enum model_activation { MODEL_SILU, MODEL_N_ACTIVATIONS };
+enum model_activation {
+    MODEL_SILU,
+    MODEL_GELU, /* by tanh */
+    MODEL_N_ACTIVATIONS
+};
+
+/* Where the norms of a layer's two parts, attention and the MLP, are. */
+enum model_norms {
+    MODEL_NORM_BEFORE, /* of what goes in */
+    MODEL_NORM_AFTER,  /* of what comes out, before it is added; OLMo 2 */
+    MODEL_NORM_AROUND  /* both; GLM-4 */
+};
+
+/* What is different in some layers. */
+#define MODEL_LAYER_NO_ROPE 1u /* queries and keys are not rotated; SmolLM3 */
+#define MODEL_LAYER_WINDOW                                                               \
+    2u /* a token attends to `window` tokens only, itself included */
 
 struct model_config {
     char arch[32]; /* a row of format/family.c has it: "llama" (also Mistral, Mixtral) */
@@ -54,13 +70,32 @@ struct model_config {
     float norm_eps;
     float rope_theta;
     enum model_activation activation;
-    bool tied;     /* the output head is the embedding matrix */
-    bool qkv_bias; /* Qwen2, and with o_bias where a file of another family has them */
-    bool o_bias;   /* of attention's output */
-    bool qk_norm;  /* RMSNorm of every query and key head before rotation; Qwen3 */
+    bool tied;        /* the output head is the embedding matrix */
+    bool qkv_bias;    /* Qwen2, and with o_bias where a file of another family has them */
+    bool o_bias;      /* of attention's output */
+    bool qk_norm;     /* RMSNorm of every query and key head before rotation; Qwen3 */
+    bool qk_norm_row; /* with qk_norm: of all heads of a token together; OLMo 2 */
+    enum model_norms norms;
+    /* LayerNorm in place of RMSNorm, but of heads; with norm_bias a bias is added. */
+    bool layer_norm;
+    bool norm_bias;
+    bool parallel; /* the MLP reads what attention reads, under one norm; Command-R */
+    /* Factors of embedded tokens, of what attention and the MLP add, of scores (in place of
+     * 1 / sqrt(head_dim)) and of logits; Granite. 0: none. */
+    float embed_scale, residual_scale, attn_scale, logit_scale;
+    /* Scores, and logits, x become softcap * tanh(x / softcap); Gemma 2. 0: they stay. */
+    float attn_softcap, logit_softcap;
+    uint8_t layer_flags[MODEL_MAX_LAYERS]; /* MODEL_LAYER_..., or-ed */
+    int window;                            /* of the layers that have one; 0: none has */
+    float rope_local_theta; /* rope_theta of those, unscaled; 0: as the others; Gemma 3 */
     /* Each rotary frequency is divided by rope_factor[i], i < head_dim/2 (1 = unscaled).
      * Llama-3 scaling is resolved into these by the reader. */
     float rope_factor[MODEL_HEAD_DIM_MAX / 2];
+    /* In a model opened for more than rope_short_tok tokens by these instead. 0: never; Phi-3 */
+    int rope_short_tok;
+    float rope_long[MODEL_HEAD_DIM_MAX / 2];
+    int rope_dims;     /* the first elements of a head that are rotated; 0: all */
+    float rope_length; /* rotated elements are multiplied by it; 0: they are not */
     enum kern_type weight_type; /* of the matrices as stored: of most of their weights */
     /* Where matrices have different types: the bytes of a packed weight (of the embedding: as
      * stored), a mean over the layers.
@@ -87,9 +122,21 @@ static inline int model_k_block(const struct model_config *c)
 /* The operator that computes act(gate) * up. */
 static inline enum kern_op model_gate_op(const struct model_config *c)
 {
-    static const enum kern_op ops[MODEL_N_ACTIVATIONS] = {[MODEL_SILU] = KERN_SILU_MUL};
+    static const enum kern_op ops[MODEL_N_ACTIVATIONS] = {
+        [MODEL_SILU] = KERN_SILU_MUL, [MODEL_GELU] = KERN_GELU_MUL};
 
     return ops[c->activation];
+}
+
+/* Is what attention and the MLP give summed apart from the residual stream, before it is added? */
+static inline bool model_sums_apart(const struct model_config *c)
+{
+    return c->norms != MODEL_NORM_BEFORE || c->parallel;
+}
+
+static inline int model_rope_dims(const struct model_config *c)
+{
+    return c->rope_dims > 0 ? c->rope_dims : c->head_dim;
 }
 
 /* Rows of the router: one for each expert, and one for the scale of a shared expert. */
@@ -118,13 +165,18 @@ void model_config_rope_llama3(struct model_config *c, double factor,
                               double low_freq_factor, double high_freq_factor,
                               double original_max_tok);
 
+/* Every n-th layer, the n-th the first of them, has these flags; n = 0: none. */
+void model_config_flag(struct model_config *c, unsigned flags, int n);
+
 /* Add a token that ends a text; one outside the vocabulary, or known already, changes
  * nothing. ERR_LIMIT: there are more than MODEL_STOP_MAX. */
 MUST int model_config_stop(struct model_config *c, int64_t id, const char *where);
-/* Attention to the last `window` tokens equals full attention for sequences of up to
- * `window` tokens: shorten the longest context to that, with a warning. */
-void model_config_window(struct model_config *c, int window, const char *where);
+/* Layers have a window, but each `every`-th, the first of them number `every` (0: all have), unless
+ * `flagged`: then they are marked. A window of max_tok or more is none. */
+void model_config_window(struct model_config *c, int window, int every, bool flagged);
 
+/* Of norms and biases in a layer. */
+int64_t model_config_n_vector_params(const struct model_config *c);
 /* Parameters in all matrices and vectors. What a step costs is in model/cost.h. */
 int64_t model_n_params(const struct model_config *c);
 

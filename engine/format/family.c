@@ -1,5 +1,6 @@
 #include "format/family.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,11 +76,132 @@ const struct format_family format_families[] = {
         .norm_topk = true,
         .window = FORMAT_WINDOW_IF_SET,
     },
+    {
+        .arch = "granite",
+        .hf_class = "GraniteForCausalLM",
+        .hf_type = "granite",
+        .attention_bias = true,
+        .rope_interleaved = true,
+        .numbers = 1u << FORMAT_EMBED_SCALE | 1u << FORMAT_RESIDUAL_SCALE |
+                   1u << FORMAT_ATTN_SCALE | 1u << FORMAT_LOGIT_DIVISOR,
+    },
+    {
+        .arch = "smollm3",
+        .hf_class = "SmolLM3ForCausalLM",
+        .hf_type = "smollm3",
+        .attention_bias = true,
+        .rope_interleaved = true,
+        .no_rope_every = 4,
+        .hf_tied = true,
+        .window = FORMAT_WINDOW_IF_SET,
+    },
+    {
+        .arch = "olmo2",
+        .hf_class = "Olmo2ForCausalLM",
+        .hf_type = "olmo2",
+        .attention_bias = true,
+        .qk_norm = true,
+        .qk_norm_row = true,
+        .norms = MODEL_NORM_AFTER,
+    },
+    {
+        .arch = "phi3",
+        .hf_class = "Phi3ForCausalLM",
+        .hf_type = "phi3",
+        .fused = MODEL_NAMES_FUSED_QKV | MODEL_NAMES_FUSED_GATE_UP,
+        .window = FORMAT_WINDOW_ALWAYS,
+    },
+    {
+        .arch = "stablelm",
+        .hf_class = "StableLmForCausalLM",
+        .hf_type = "stablelm",
+        .layer_norm = true,
+        .norm_bias = true,
+        .attention_bias = true,
+        .bias_key = "use_qkv_bias",
+        .no_o_bias = true,
+        .rotary_frac = 0.25,
+    },
+    {
+        .arch = "glm4",
+        .hf_class = "Glm4ForCausalLM",
+        .hf_type = "glm4",
+        .norms = MODEL_NORM_AROUND,
+        .attention_bias = true,
+        .no_o_bias = true,
+        .rope_interleaved = true,
+        .hf_rope_interleaved = true,
+        .rotary_frac = 0.5,
+        .hf_naming = MODEL_NAMES_HF_GLM,
+        .fused = MODEL_NAMES_FUSED_GATE_UP,
+    },
+    {
+        .arch = "command-r",
+        .hf_class = "CohereForCausalLM",
+        .hf_type = "cohere",
+        .layer_norm = true,
+        .parallel = true,
+        .attention_bias = true,
+        .rope_interleaved = true,
+        .hf_rope_interleaved = true,
+        .hf_tied = true,
+        .numbers = 1u << FORMAT_LOGIT_SCALE,
+    },
+    {
+        .arch = "gemma2",
+        .hf_class = "Gemma2ForCausalLM",
+        .hf_type = "gemma2",
+        .activation = MODEL_GELU,
+        .norms = MODEL_NORM_AROUND,
+        .attention_bias = true,
+        .hf_tied = true,
+        .hf_naming = MODEL_NAMES_HF_GEMMA,
+        .numbers = 1u << FORMAT_ATTN_SOFTCAP | 1u << FORMAT_LOGIT_SOFTCAP,
+        .window = FORMAT_WINDOW_ALWAYS,
+        .window_default = 4096,
+        .window_every = 2,
+        .gemma = true,
+        .wide_layers = 46,
+    },
+    {
+        .arch = "gemma3",
+        .hf_class = "Gemma3ForCausalLM",
+        .hf_type = "gemma3_text",
+        .activation = MODEL_GELU,
+        .norms = MODEL_NORM_AROUND,
+        .qk_norm = true,
+        .attention_bias = true,
+        .hf_tied = true,
+        .hf_naming = MODEL_NAMES_HF_GEMMA,
+        .numbers = 1u << FORMAT_ATTN_SOFTCAP | 1u << FORMAT_LOGIT_SOFTCAP,
+        .window = FORMAT_WINDOW_ALWAYS,
+        .window_default = 4096,
+        .window_every = 6,
+        .rope_local_theta = 10000,
+        .gemma = true,
+        .wide_layers = 62,
+    },
     {0},
 };
 
+#define AT(member) offsetof(struct model_config, member)
+const struct format_number_key format_numbers[FORMAT_N_NUMBERS] = {
+    [FORMAT_EMBED_SCALE] = {"embedding_scale", "embedding_multiplier", AT(embed_scale)},
+    [FORMAT_RESIDUAL_SCALE] = {"residual_scale", "residual_multiplier",
+                               AT(residual_scale)},
+    [FORMAT_ATTN_SCALE] = {"attention.scale", "attention_multiplier", AT(attn_scale)},
+    [FORMAT_LOGIT_SCALE] = {"logit_scale", "logit_scale", AT(logit_scale)},
+    [FORMAT_LOGIT_DIVISOR] = {"logit_scale", "logits_scaling", AT(logit_scale)},
+    [FORMAT_ATTN_SOFTCAP] = {"attn_logit_softcapping", "attn_logit_softcapping",
+                             AT(attn_softcap)},
+    [FORMAT_LOGIT_SOFTCAP] = {"final_logit_softcapping", "final_logit_softcapping",
+                              AT(logit_softcap)},
+};
+#undef AT
+
 const char *const format_activation_names[MODEL_N_ACTIVATIONS][2] = {
     [MODEL_SILU] = {"silu", "swish"},
+    [MODEL_GELU] = {"gelu_pytorch_tanh", "gelu_new"},
 };
 
 const struct format_family *format_family_of_arch(const char *arch)
@@ -121,6 +243,32 @@ void format_family_apply(const struct format_family *f, struct model_config *c)
     c->activation = f->activation;
     c->qkv_bias = f->qkv_bias;
     c->qk_norm = f->qk_norm;
+    c->qk_norm_row = f->qk_norm_row;
+    c->norms = f->norms;
+    c->layer_norm = f->layer_norm;
+    c->norm_bias = f->norm_bias;
+    c->parallel = f->parallel;
+    c->rope_local_theta = (float)f->rope_local_theta;
+    model_config_flag(c, MODEL_LAYER_NO_ROPE, f->no_rope_every);
+}
+
+void format_family_derive(const struct format_family *f, struct model_config *c)
+{
+    if (f->gemma)
+        c->embed_scale = sqrtf((float)c->dim);
+}
+
+bool format_family_reads(const struct format_family *f, bool gguf, const char *key)
+{
+    const char *local = gguf ? "rope.freq_base_swa" : "rope_local_base_freq";
+
+    if (f && f->rope_local_theta > 0 && strcmp(key, local) == 0)
+        return true;
+    for (int i = 0; f && i < FORMAT_N_NUMBERS; i++)
+        if (f->numbers >> i & 1 &&
+            strcmp(key, gguf ? format_numbers[i].gguf : format_numbers[i].hf) == 0)
+            return true;
+    return false;
 }
 
 /* Rows with one arch stand together. */

@@ -8,13 +8,21 @@
 #ifndef FORMAT_FAMILY_H
 #define FORMAT_FAMILY_H
 
+#include <stddef.h>
+
 #include "format/config.h"
 
 enum model_naming {
-    MODEL_NAMES_HF,         /* model.layers.3.self_attn.q_proj.weight */
+    MODEL_NAMES_HF,     /* model.layers.3.self_attn.q_proj.weight */
+    MODEL_NAMES_HF_GLM, /* ... with norms around */
+    MODEL_NAMES_HF_GEMMA,
     MODEL_NAMES_HF_MIXTRAL, /* model.layers.3.block_sparse_moe.experts.5.w3.weight */
     MODEL_NAMES_GGUF, /* blk.3.attn_q.weight; of all experts blk.3.ffn_up_exps.weight */
-    MODEL_NAMES_GGUF_EXPERTS /* older: blk.3.ffn_up.5.weight; of roles of experts only */
+    MODEL_NAMES_GGUF_EXPERTS, /* older: blk.3.ffn_up.5.weight; of roles of experts only */
+    MODEL_NAMES_MASK = 15,
+    /* With one of these: a tensor has the rows of Q, K and V, or of gate and up. */
+    MODEL_NAMES_FUSED_QKV = 16,
+    MODEL_NAMES_FUSED_GATE_UP = 32
 };
 
 /* When attention is limited to the last sliding_window tokens. */
@@ -32,14 +40,52 @@ struct format_expert_keys {
     const char *shared_hidden;
 };
 
+/* Numbers of a configuration that only some families have. */
+enum format_number {
+    FORMAT_EMBED_SCALE,
+    FORMAT_RESIDUAL_SCALE,
+    FORMAT_ATTN_SCALE,
+    FORMAT_LOGIT_SCALE,
+    FORMAT_LOGIT_DIVISOR, /* files have the reciprocal of logit_scale */
+    FORMAT_ATTN_SOFTCAP,
+    FORMAT_LOGIT_SOFTCAP,
+    FORMAT_N_NUMBERS
+};
+extern const struct format_number_key {
+    const char *gguf, *hf; /* gguf: after "<arch>." */
+    size_t at;             /* of the float in struct model_config */
+} format_numbers[FORMAT_N_NUMBERS];
+/* Number i of a configuration. */
+static inline float *format_number_of(const struct model_config *c, int i)
+{
+    return (float *)((char *)c + format_numbers[i].at);
+}
+/* As files have it; also the other way. */
+static inline float format_number_in_file(int i, float v)
+{
+    return i == FORMAT_LOGIT_DIVISOR && v != 0 ? 1 / v : v;
+}
+
 struct format_family {
     const char *arch;     /* general.architecture of GGUF files, and model_config.arch */
     const char *hf_class; /* the first of `architectures` in config.json */
     const char *hf_type;  /* model_type in config.json */
     enum model_activation activation;
     bool qkv_bias, qk_norm;
+    bool qk_norm_row;
+    enum model_norms norms;
+    unsigned numbers; /* 1 << enum format_number of those its files may have, or-ed */
+
+    int no_rope_every; /* each n-th layer does not rotate, unless the file says; 0: none */
+    bool layer_norm, norm_bias, parallel;
     bool attention_bias;   /* of config.json: true gives Q, K, V and the output biases */
+    const char *bias_key;  /* of config.json in its place; NULL: attention_bias */
+    bool no_o_bias;        /* neither gives the output one */
     bool rope_interleaved; /* in GGUF files, see format_file.rope_interleaved */
+    bool hf_rope_interleaved; /* in folders */
+    bool hf_tied;             /* where config.json does not say */
+    double rotary_frac;       /* partial_rotary_factor where it does not say; 0: 1 */
+    int fused; /* enum model_naming: as its files are made; readers look at the tensors */
     /* NULL: dense. A dense row and one of experts may share an arch: the number of experts in
      * the GGUF file decides. */
     const struct format_expert_keys *experts;
@@ -47,6 +93,12 @@ struct format_family {
     enum model_naming hf_naming;
     enum format_window window; /* of config.json; in GGUF files a window is always used */
     int window_default;        /* where config.json has no sliding_window; 0: none */
+    int window_every; /* each n-th layer has none, unless the file says; 0: all have */
+    double rope_local_theta; /* where the file does not say; 0: none */
+    bool gemma;              /* embedded tokens are scaled by sqrt(dim); config.json has
+                   query_pre_attn_scalar, and norms there are 1 less */
+    int wide_layers; /* in GGUF files with so many layers scores are scaled by 1 / sqrt(dim /
+                        n_heads); 0: never */
 };
 extern const struct format_family format_families[]; /* the last has no arch */
 
@@ -59,7 +111,12 @@ const struct format_family *format_family_of(const struct model_config *c);
 /* The first dense family whose layers have these vectors; with qk_norm, biases do not count. */
 const struct format_family *format_family_like(bool qkv_bias, bool qk_norm);
 
-/* Set what the row knows: arch, activation, qkv_bias and qk_norm. */
+/* Does a file of the family have this key of the table of numbers? f may be NULL. */
+bool format_family_reads(const struct format_family *f, bool gguf, const char *key);
+
+/* Set what follows from the row and the sizes, which have been read. */
+void format_family_derive(const struct format_family *f, struct model_config *c);
+/* Set what the row knows of struct model_config. */
 void format_family_apply(const struct format_family *f, struct model_config *c);
 
 /* "llama, qwen2 or qwen3": the arch of all rows, each once; or their classes. */

@@ -69,7 +69,8 @@ void format_tensor_name(const struct format_file *f, enum format_role role, int 
 {
     bool hf = strcmp(f->format, "safetensors") == 0;
 
-    format_role_name(hf ? format_family_of(&f->config)->hf_naming : MODEL_NAMES_GGUF,
+    format_role_name((hf ? format_family_of(&f->config)->hf_naming : MODEL_NAMES_GGUF) |
+                         (enum model_naming)f->fused,
                      role, layer, expert, out);
 }
 
@@ -139,7 +140,8 @@ static bool is_of(const struct format_file *f, enum model_naming naming, const c
 static bool is_used(const struct format_file *f, enum model_naming naming,
                     const char *name)
 {
-    const char *prefix = naming == MODEL_NAMES_GGUF ? "blk." : "model.layers.";
+    const bool gguf = (naming & MODEL_NAMES_MASK) == MODEL_NAMES_GGUF;
+    const char *prefix = gguf ? "blk." : "model.layers.";
     const struct model_config *c = &f->config;
     int role, layer = 0, expert;
 
@@ -162,7 +164,7 @@ static bool is_used(const struct format_file *f, enum model_naming naming,
         struct place p = {(enum format_role)role, layer, expert};
 
         if (is_of(f, naming, name, p) ||
-            (naming == MODEL_NAMES_GGUF && is_of(f, MODEL_NAMES_GGUF_EXPERTS, name, p)))
+            (gguf && is_of(f, MODEL_NAMES_GGUF_EXPERTS, name, p)))
             return true;
     }
     return false;
@@ -373,6 +375,51 @@ static int expert_of(const struct format_file *f, const char *name, int expert,
     return OK;
 }
 
+/* Which tensors of the first layer have the rows of several roles. */
+static enum model_naming find_fused(const struct format_file *f,
+                                    const struct model_tensor_source *s)
+{
+    const struct model_config *c = &f->config;
+    const enum model_naming both = MODEL_NAMES_FUSED_QKV | MODEL_NAMES_FUSED_GATE_UP;
+    enum model_naming out = s->naming;
+    char name[MODEL_NAME_BYTES];
+
+    for (int i = 0; i < 2; i++) {
+        enum format_role role = i ? FORMAT_GATE : FORMAT_Q;
+        struct format_tensor t = {0};
+        int64_t first, all;
+
+        (void)format_role_slice(c, both, role, &first, &all);
+        format_role_name(s->naming | both, role, 0, 0, name);
+        if (format_role_needed(c, role) && s->find(s->ctx, name, &t) == OK &&
+            t.rows == all)
+            out |= i ? MODEL_NAMES_FUSED_GATE_UP : MODEL_NAMES_FUSED_QKV;
+        err_clear(); /* a type that is not known is refused where the tensor is read */
+    }
+    return out;
+}
+
+/* The rows of one role in a tensor of several. */
+static int slice_of(const struct format_file *f, enum model_naming naming,
+                    const char *name, enum format_role role, struct format_tensor *t)
+{
+    int64_t first, all, rows, cols;
+    bool vector = t->rows == 1;
+
+    if (!format_role_slice(&f->config, naming, role, &first, &all))
+        return OK;
+    format_role_shape(&f->config, role, &rows, &cols);
+    if ((vector ? t->cols : t->rows) != all)
+        return err_set(ERR_FORMAT,
+                       "%s: tensor %s: expected %" PRId64 " rows, found %" PRId64,
+                       f->path, name, all, vector ? t->cols : t->rows);
+    t->data = (const char *)t->data +
+              (vector ? kern_type_size(t->type, first)
+                      : (size_t)first * kern_type_size(t->type, t->cols));
+    *(vector ? &t->cols : &t->rows) = vector ? cols : rows;
+    return OK;
+}
+
 /* ERR_NOTFOUND: there is none. */
 static int find_one(struct format_file *f, const struct model_tensor_source *s,
                     enum model_naming naming, struct place p)
@@ -380,22 +427,27 @@ static int find_one(struct format_file *f, const struct model_tensor_source *s,
     char name[MODEL_NAME_BYTES];
     int rc;
 
+    const bool gguf_expert =
+        (naming & MODEL_NAMES_MASK) == MODEL_NAMES_GGUF && p.role >= FORMAT_EXPERT_GATE;
+
     format_role_name(naming, p.role, p.layer, p.expert, name);
     rc = s->find(s->ctx, name, slot(f, p));
-    if (rc == ERR_NOTFOUND && naming == MODEL_NAMES_GGUF && p.role >= FORMAT_EXPERT_GATE)
+    if (rc == ERR_NOTFOUND && gguf_expert)
         return find_one(f, s, MODEL_NAMES_GGUF_EXPERTS, p);
-    if (rc == OK && naming == MODEL_NAMES_GGUF && p.role >= FORMAT_EXPERT_GATE)
+    if (rc == OK && gguf_expert)
         rc = expert_of(f, name, p.expert, slot(f, p));
-    return rc;
+    return rc == OK ? slice_of(f, naming, name, p.role, slot(f, p)) : rc;
 }
 
 int format_fill(struct format_file *f, const struct model_tensor_source *s)
 {
+    const enum model_naming naming = find_fused(f, s);
     const char *extra;
     struct place p;
     int64_t i;
     int rc = format_fill_layers(f);
 
+    f->fused = (int)(naming & ~MODEL_NAMES_MASK);
     if (rc == OK)
         rc = check_tie(f, s);
     if (rc != OK)
@@ -403,14 +455,14 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
     for (i = 0; place_at(&f->config, i, &p); i++) {
         if (!format_role_needed(&f->config, p.role))
             continue;
-        rc = find_one(f, s, s->naming, p);
+        rc = find_one(f, s, naming, p);
         if (rc != OK && rc != ERR_NOTFOUND)
             return rc;
         if ((rc = check_one(f, p)) != OK)
             return rc;
     }
     for (i = 0; (extra = s->name_at(s->ctx, (uint64_t)i)) != NULL; i++)
-        if (!is_used(f, s->naming, extra) && !s->ignored(s->ctx, extra))
+        if (!is_used(f, naming, extra) && !s->ignored(s->ctx, extra))
             return err_set(
                 ERR_UNSUPPORTED,
                 "%s: tensor %.100s: expected only tensors of a %s model, found this",

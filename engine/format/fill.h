@@ -18,8 +18,15 @@ void format_role_name(enum model_naming naming, enum format_role role, int layer
 /* [rows, cols] of a role by the configuration; of one expert. */
 void format_role_shape(const struct model_config *c, enum format_role role, int64_t *rows,
                        int64_t *cols);
+/* Where a tensor has the rows of several roles (MODEL_NAMES_FUSED_...): the first row of this role,
+ * and how many rows there are in all; of biases, numbers. false: it has a tensor of its own. */
+bool format_role_slice(const struct model_config *c, enum model_naming naming,
+                       enum format_role role, int64_t *first, int64_t *all);
 /* Does this configuration have the role (head when untied, biases)? */
 bool format_role_needed(const struct model_config *c, enum format_role role);
+
+/* Is it a norm or a bias of a layer? *centre: what its values are about. */
+bool format_role_vector(enum format_role role, double *centre);
 
 struct model_tensor_source {
     enum model_naming naming;

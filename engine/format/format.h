@@ -18,6 +18,7 @@ enum format_role {
     FORMAT_EMBED, /* [vocab, dim] */
     FORMAT_HEAD,  /* [vocab, dim]; absent when tied */
     FORMAT_OUT_NORM,
+    FORMAT_OUT_NORM_BIAS,
     FORMAT_ATTN_NORM, /* from here on: one per layer */
     FORMAT_Q,         /* [n_heads*head_dim, dim] */
     FORMAT_K,
@@ -30,14 +31,18 @@ enum format_role {
     FORMAT_GATE, /* [hidden, dim] */
     FORMAT_UP,
     FORMAT_DOWN,   /* [dim, hidden] */
-    FORMAT_Q_NORM, /* [head_dim], the same weights for every head; Qwen3 */
+    FORMAT_Q_NORM, /* [head_dim], the same weights for every head; of a row, of all heads */
     FORMAT_K_NORM,
     FORMAT_ROUTER,       /* [n_experts, dim] */
     FORMAT_SHARED_SCALE, /* [dim] */
     FORMAT_SHARED_GATE, /* [hidden, dim]: a mixture has these in place of FORMAT_GATE, ... */
     FORMAT_SHARED_UP,
     FORMAT_SHARED_DOWN,
-    FORMAT_O_BIAS, /* [dim] */
+    FORMAT_O_BIAS,     /* [dim] */
+    FORMAT_ATTN_AFTER, /* [dim] norms of what attention and the MLP give */
+    FORMAT_FFN_AFTER,
+    FORMAT_ATTN_NORM_BIAS,
+    FORMAT_FFN_NORM_BIAS,
     FORMAT_N_ROLES,
     FORMAT_EXPERT_GATE = FORMAT_N_ROLES, /* [expert_hidden, dim]: one for each expert */
     FORMAT_EXPERT_UP,
@@ -61,6 +66,8 @@ struct format_file {
     char path[512];
     /* Q and K rows (and norm weights) of a head are interleaved pairs (2i, 2i+1), not halves. */
     bool rope_interleaved;
+    float norm_offset; /* added to the weights of all norms; Gemma's folders: 1 */
+    int fused; /* enum model_naming: which tensors have the rows of several roles */
     int64_t file_bytes;
     struct format_tensor global[FORMAT_ATTN_NORM];                    /* by role */
     struct format_tensor (*layer)[FORMAT_N_ROLES - FORMAT_ATTN_NORM]; /* [n_layers] */

@@ -41,6 +41,17 @@ static int opt_int(const json_t *j, const char *key, int *out, const char *path)
     return json_object_get(j, key) ? get_int(j, key, out, path) : OK;
 }
 
+/* A number of layers, which may be 0. */
+static int opt_layer(const json_t *j, const char *key, int *out, const char *path)
+{
+    int64_t v = 0;
+
+    if (json_object_get(j, key))
+        TRY(json_get_int(j, key, 0, INT32_MAX, &v, path));
+    *out = (int)v;
+    return OK;
+}
+
 static int read_family(const struct format_family **out, const json_t *j,
                        const char *path)
 {
@@ -83,7 +94,8 @@ static double key_value(const json_t *v)
                                 : NAN;
 }
 
-static int check_keys(enum format_keys of, const json_t *j, const char *where)
+static int check_keys(enum format_keys of, const struct format_family *f, const json_t *j,
+                      const char *where)
 {
     const char *key;
     const json_t *v;
@@ -91,7 +103,7 @@ static int check_keys(enum format_keys of, const json_t *j, const char *where)
 
     json_object_foreach((json_t *)j, key, v)
     {
-        rc = format_key_check(of, key, key_value(v), where);
+        rc = format_key_check(of, f, key, key_value(v), where);
         if (rc != OK)
             break;
     }
@@ -105,8 +117,11 @@ static int refuse_unsupported(const struct format_family *f, const json_t *j,
     const char *act = names[0];
     int rc;
 
-    if ((rc = check_keys(FORMAT_KEYS_CONFIG, j, path)) != OK ||
-        (rc = json_opt_str(j, "hidden_act", &act, path)) != OK)
+    if ((rc = check_keys(FORMAT_KEYS_CONFIG, f, j, path)) != OK ||
+        (rc = json_opt_str(j, "hidden_act", &act, path)) != OK ||
+        (rc = json_opt_str(j, "hidden_activation", &act, path)) != OK)
+        return rc;
+    if (f->bias_key && (rc = refuse_true(j, "attention_bias", path)) != OK)
         return rc;
     if (!f->qkv_bias && !f->attention_bias &&
         (rc = refuse_true(j, "attention_bias", path)) != OK)
@@ -161,12 +176,16 @@ static int read_sizes(struct model_config *c, const struct format_family *f,
         (rc = get_int(j, "num_attention_heads", &c->n_heads, path)) != OK ||
         (rc = get_int(j, "vocab_size", &c->vocab, path)) != OK ||
         (rc = get_int(j, "max_position_embeddings", &c->max_tok, path)) != OK ||
-        (rc = json_get_f64(j, "rms_norm_eps", &eps, path)) != OK)
+        (rc = json_get_f64(j, f->layer_norm ? "layer_norm_eps" : "rms_norm_eps", &eps,
+                           path)) != OK)
         return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
     if (f->attention_bias) {
-        TRY(json_opt_bool(j, "attention_bias", &c->o_bias, path));
+        TRY(json_opt_bool(j, f->bias_key ? f->bias_key : "attention_bias", &c->o_bias,
+                          path));
         c->qkv_bias |= c->o_bias;
+        c->o_bias &= !f->no_o_bias;
     }
+    c->tied = f->hf_tied;
     c->norm_eps = (float)eps;
     c->n_kv_heads = c->n_heads;
     if ((rc = opt_int(j, "num_key_value_heads", &c->n_kv_heads, path)) != OK ||
@@ -182,6 +201,61 @@ static int read_sizes(struct model_config *c, const struct format_family *f,
         c->head_dim = c->dim / c->n_heads;
     }
     return read_experts(c, f, j, path);
+}
+
+static int read_numbers(struct model_config *c, const struct format_family *f,
+                        const json_t *j, const char *path)
+{
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++) {
+        double v = 0;
+
+        if (!(f->numbers >> i & 1))
+            continue;
+        TRY(json_opt_f64(j, format_numbers[i].hf, &v, path));
+        *format_number_of(c, i) = format_number_in_file(i, (float)v);
+    }
+    format_family_derive(f, c);
+    if (f->gemma) {
+        double scalar = c->head_dim, theta = (double)c->rope_local_theta;
+
+        TRY(json_opt_f64(j, "query_pre_attn_scalar", &scalar, path));
+        if (scalar != c->head_dim)
+            c->attn_scale = (float)(1 / sqrt(scalar));
+        TRY(json_opt_f64(j, "rope_local_base_freq", &theta, path));
+        c->rope_local_theta = (float)theta;
+    }
+    return OK;
+}
+
+/* Which layers rotate: a list with 1 for each that does, or each n-th does not. */
+static int read_no_rope(struct model_config *c, const json_t *j, const char *path)
+{
+    const json_t *list = json_object_get(j, "no_rope_layers"), *v;
+    int every = 0;
+    size_t i;
+
+    TRY(opt_int(j, "no_rope_layer_interval", &every, path));
+    if (list || every > 0)
+        memset(c->layer_flags, 0, sizeof(c->layer_flags));
+    if (!list) {
+        model_config_flag(c, MODEL_LAYER_NO_ROPE, every);
+        return OK;
+    }
+    if (json_array_size(list) != (size_t)c->n_layers || c->n_layers > MODEL_MAX_LAYERS)
+        return err_set(ERR_FORMAT,
+                       "%s: no_rope_layers: expected a list of %d numbers, found another",
+                       path, c->n_layers);
+    json_array_foreach(list, i, v)
+    {
+        if (!json_is_integer(v))
+            return err_set(ERR_FORMAT,
+                           "%s: no_rope_layers: layer %zu: expected 0 or 1, found "
+                           "something else",
+                           path, i);
+        if (json_integer_value(v) == 0)
+            c->layer_flags[i] |= MODEL_LAYER_NO_ROPE;
+    }
+    return OK;
 }
 
 /* An id or a list of them, which all end a text where `stop`. *out: the first; an id
@@ -234,7 +308,8 @@ static int read_window(struct model_config *c, const struct format_family *f,
 {
     const json_t *types = json_object_get(j, "layer_types"), *type;
     bool always = f->window == FORMAT_WINDOW_ALWAYS, use = always;
-    int window = unlimited ? 0 : f->window_default, rc;
+    int window = unlimited ? 0 : f->window_default, every = f->window_every, rc;
+    int first = 0; /* layer with a window, where only those from it on have one */
     size_t i;
 
     json_array_foreach(types, i, type)
@@ -246,17 +321,30 @@ static int read_window(struct model_config *c, const struct format_family *f,
                            "%s: layer_types: layer %zu: expected full_attention or "
                            "sliding_attention, found %.40s",
                            path, i, s ? s : "something else");
+        if (i < MODEL_MAX_LAYERS && s[0] == 's')
+            c->layer_flags[i] |= MODEL_LAYER_WINDOW;
     }
+    if (types && json_array_size(types) != (size_t)c->n_layers)
+        return err_set(ERR_FORMAT, "%s: layer_types: expected %d layers, found %zu", path,
+                       c->n_layers, json_array_size(types));
     if (!always && (rc = json_opt_bool(j, "use_sliding_window", &use, path)) != OK)
         return rc;
-    if ((rc = opt_int(j, "sliding_window", &window, path)) != OK || !use)
+    if ((rc = opt_int(j, "sliding_window", &window, path)) != OK ||
+        (rc = opt_int(j, "sliding_window_pattern", &every, path)) != OK ||
+        (!always && (rc = opt_layer(j, "max_window_layers", &first, path)) != OK))
         return rc;
+    if (!use) {
+        model_config_window(c, 0, 0, types != NULL);
+        return OK;
+    }
     if (!always && (window == 0 || f->window == FORMAT_WINDOW_NEVER))
         return err_set(ERR_UNSUPPORTED,
                        "%s: use_sliding_window: expected false, or a sliding_window in a "
                        "family that has one, found true",
                        path);
-    model_config_window(c, window, path);
+    model_config_window(c, window, every, types != NULL);
+    for (i = 0; !types && (int)i < first && i < MODEL_MAX_LAYERS; i++)
+        c->layer_flags[i] &= (uint8_t)~MODEL_LAYER_WINDOW;
     return OK;
 }
 
@@ -288,21 +376,73 @@ static int scale_linear(struct model_config *c, const json_t *r, const char *whe
 
     if (rc != OK)
         return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
-    for (i = 0; i < c->head_dim / 2; i++)
+    for (i = 0; i < model_rope_dims(c) / 2; i++)
         c->rope_factor[i] = (float)factor;
     return OK;
 }
 
-static int scale(struct model_config *c, const json_t *r, const char *type,
-                 const char *where)
+static int read_factors(float *out, int n, const json_t *r, const char *key,
+                        const char *where)
 {
+    const json_t *list = json_object_get(r, key), *v;
+    size_t i;
+
+    if (json_array_size(list) != (size_t)n)
+        return err_set(ERR_FORMAT, "%s: %s: expected a list of %d numbers, found another",
+                       where, key, n);
+    json_array_foreach(list, i, v) out[i] =
+        (float)json_number_value(v); /* 0 is refused by model_config_check() */
+    return OK;
+}
+
+/* Phi-3: one list of divisors for contexts up to the original length, another for longer ones. */
+static int scale_long(struct model_config *c, const json_t *top, const json_t *r,
+                      const char *where)
+{
+    int n = model_rope_dims(c) / 2, original = 0;
+    double length = 0;
+
+    TRY(opt_int(top, "original_max_position_embeddings", &original, where));
+    TRY(opt_int(r, "original_max_position_embeddings", &original, where));
+    if (original < 2)
+        return err_set(ERR_FORMAT,
+                       "%s: original_max_position_embeddings: expected at least 2, found "
+                       "%d",
+                       where, original);
+    TRY(read_factors(c->rope_factor, n, r, "short_factor", where));
+    TRY(read_factors(c->rope_long, n, r, "long_factor", where));
+    c->rope_short_tok = original;
+    if (c->max_tok > original)
+        length = sqrt(1 + log((double)c->max_tok / original) / log((double)original));
+    TRY(json_opt_f64(r, "attention_factor", &length, where));
+    c->rope_length = (float)length;
+    return OK;
+}
+
+static int scale(struct model_config *c, const json_t *top, const json_t *r,
+                 const char *type, const char *where)
+{
+    double length = 1;
+
+    if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
+        return scale_long(c, top, r, where);
+    TRY(json_opt_f64(r, "attention_factor", &length, where));
+    if (length != 1)
+        return err_set(ERR_UNSUPPORTED, "%s: attention_factor: expected 1, found %g",
+                       where, length);
+    if (json_object_get(r, "short_factor") || json_object_get(r, "long_factor"))
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: rope_type: expected longrope, whose lists there are, found "
+                       "%.40s",
+                       where, type);
     if (strcmp(type, "llama3") == 0)
         return scale_llama3(c, r, where);
     if (strcmp(type, "linear") == 0)
         return scale_linear(c, r, where);
     if (strcmp(type, "default") != 0)
         return err_set(ERR_UNSUPPORTED,
-                       "%s: rope_type: expected default, linear or llama3, found %.40s",
+                       "%s: rope_type: expected default, linear, llama3 or longrope, "
+                       "found %.40s",
                        where, type);
     if (json_object_get(r, "factor"))
         return err_set(ERR_UNSUPPORTED,
@@ -315,8 +455,8 @@ static int scale(struct model_config *c, const json_t *r, const char *type,
 
 /* One of the objects with the parameters of rotary embeddings. *theta: the base so far,
  * which the object must confirm if it is `given`. */
-static int read_rope_object(struct model_config *c, const json_t *r, double *theta,
-                            bool given, const char *where)
+static int read_rope_object(struct model_config *c, const json_t *top, const json_t *r,
+                            double *theta, bool given, const char *where)
 {
     const char *old = NULL, *type = NULL, *key;
     double own = *theta;
@@ -351,13 +491,34 @@ static int read_rope_object(struct model_config *c, const json_t *r, double *the
     if (!(c->rope_theta > 0))
         return model_config_check(c, where); /* says so */
     type = type ? type : old ? old : "default";
-    rc = scale(c, r, type, where);
-    return rc == OK ? check_keys(FORMAT_KEYS_ROPE, r, where) : rc;
+    rc = scale(c, top, r, type, where);
+    return rc == OK ? check_keys(FORMAT_KEYS_ROPE, NULL, r, where) : rc;
+}
+
+static int read_rotary_part(struct model_config *c, const struct format_family *f,
+                            const json_t *j, const char *path)
+{
+    static const char *const objects[] = {"rope_parameters", "rope_scaling"};
+    double frac = f->rotary_frac > 0 ? f->rotary_frac : 1;
+
+    TRY(json_opt_f64(j, "partial_rotary_factor", &frac, path));
+    for (int i = 0; i < 2; i++)
+        if (json_is_object(json_object_get(j, objects[i])))
+            TRY(json_opt_f64(json_object_get(j, objects[i]), "partial_rotary_factor",
+                             &frac, path));
+    if (!(frac > 0) || frac > 1 || (int)(c->head_dim * frac) < 2)
+        return err_set(ERR_FORMAT,
+                       "%s: partial_rotary_factor: expected a part of head_dim %d, found "
+                       "%g",
+                       path, c->head_dim, frac);
+    c->rope_dims = frac < 1 ? (int)(c->head_dim * frac) : 0;
+    return OK;
 }
 
 /* Older files keep theta at the top and a rope_scaling that may be null; newer ones keep
  * both in rope_parameters. Where a file has both they must mean the same. */
-static int read_rope(struct model_config *c, const json_t *j, const char *path)
+static int read_rope(struct model_config *c, const struct format_family *f,
+                     const json_t *j, const char *path)
 {
     static const char *const keys[] = {"rope_parameters", "rope_scaling"};
     bool given = json_object_get(j, "rope_theta"), seen = false;
@@ -369,6 +530,7 @@ static int read_rope(struct model_config *c, const json_t *j, const char *path)
     c->rope_theta = (float)theta;
     if (rc != OK || !(c->rope_theta > 0) || c->head_dim > MODEL_HEAD_DIM_MAX)
         return rc != OK ? rc : model_config_check(c, path); /* says which */
+    TRY(read_rotary_part(c, f, j, path));
     for (int i = 0; i < 2; i++) {
         const json_t *r = json_object_get(j, keys[i]);
         struct model_config x = *c;
@@ -379,7 +541,7 @@ static int read_rope(struct model_config *c, const json_t *j, const char *path)
         snprintf(where, sizeof(where), "%s: %s", path, keys[i]);
         for (int k = 0; k < MODEL_HEAD_DIM_MAX / 2; k++)
             x.rope_factor[k] = 1;
-        rc = read_rope_object(&x, r, &theta, given, where);
+        rc = read_rope_object(&x, j, r, &theta, given, where);
         if (rc == OK && seen &&
             memcmp(x.rope_factor, c->rope_factor, sizeof(x.rope_factor)) != 0)
             rc = err_set(ERR_FORMAT, "%s: expected the scaling of %s, found another",
@@ -411,7 +573,9 @@ int format_hf_config(struct model_config *c, const char *path)
         goto out;
     format_family_apply(f, c);
     if ((rc = refuse_unsupported(f, j, path)) != OK ||
-        (rc = read_sizes(c, f, j, path)) != OK || (rc = read_rope(c, j, path)) != OK ||
+        (rc = read_sizes(c, f, j, path)) != OK || (rc = read_rope(c, f, j, path)) != OK ||
+        (rc = read_numbers(c, f, j, path)) != OK ||
+        (rc = read_no_rope(c, j, path)) != OK ||
         (rc = read_window(c, f, j, no_window, path)) != OK ||
         (rc = read_id(c, j, "bos_token_id", false, &c->bos_id, path)) != OK ||
         (rc = read_id(c, j, "eos_token_id", true, &c->eos_id, path)) != OK)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/hash_stream.h"
+#include "format/family.h"
 #include "format/format.h"
 
 #define SAMPLES      4 /* of a tensor, the first and the last bytes included */
@@ -23,6 +24,30 @@ static void add_tensor(struct hash_stream *h, const struct format_tensor *t)
     }
 }
 
+/* What most families do not have; a model without it keeps the hash that it had before these
+ * existed. */
+static void add_special(struct hash_stream *h, const struct format_file *f)
+{
+    const struct model_config *c = &f->config;
+    float x[11 + FORMAT_N_NUMBERS + MODEL_MAX_LAYERS] = {
+        c->qk_norm_row,   (float)c->norms,          c->layer_norm,       c->norm_bias,
+        c->parallel,      (float)c->rope_short_tok, (float)c->rope_dims, c->rope_length,
+        (float)c->window, c->rope_local_theta,      f->norm_offset};
+    int n = 11;
+    bool any = false;
+
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++)
+        x[n++] = *format_number_of(c, i);
+    for (int i = 0; i < c->n_layers; i++)
+        x[n++] = c->layer_flags[i];
+    for (int i = 0; i < n; i++)
+        any |= x[i] != 0;
+    if (any)
+        hash_stream_add(h, x, sizeof(*x) * (size_t)n);
+    if (c->rope_short_tok > 0)
+        hash_stream_add(h, c->rope_long, sizeof(float) * (size_t)model_rope_dims(c) / 2);
+}
+
 uint64_t format_identity(const struct format_file *f)
 {
     const struct model_config *c = &f->config;
@@ -37,7 +62,8 @@ uint64_t format_identity(const struct format_file *f)
     hash_stream_init(&h);
     hash_stream_add(&h, counts, sizeof(counts));
     hash_stream_add(&h, reals, sizeof(reals));
-    hash_stream_add(&h, c->rope_factor, sizeof(float) * (size_t)(c->head_dim / 2));
+    add_special(&h, f);
+    hash_stream_add(&h, c->rope_factor, sizeof(float) * (size_t)(model_rope_dims(c) / 2));
     hash_stream_add(&h, c->stop_ids, sizeof(c->stop_ids[0]) * (size_t)c->n_stop);
     for (int r = 0; r < FORMAT_ATTN_NORM; r++)
         add_tensor(&h, &f->global[r]);

@@ -38,7 +38,7 @@ static const struct row {
     {FORMAT_KEYS_GGUF, "attention.key_length", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "attention.value_length", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "attention.layer_norm_rms_epsilon", FOLLOWED, 0},
-    {FORMAT_KEYS_GGUF, "attention.layer_norm_epsilon", INERT, 0}, /* of LayerNorm */
+    {FORMAT_KEYS_GGUF, "attention.layer_norm_epsilon", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "attention.sliding_window", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "attention.causal", ONLY, 1},
     {FORMAT_KEYS_GGUF, "attention.scale", ONLY, 0}, /* 0: 1 / sqrt(size of a head) */
@@ -51,25 +51,24 @@ static const struct row {
     {FORMAT_KEYS_CONFIG, "sliding_window", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "use_sliding_window", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "layer_types", FOLLOWED, 0},
-    /* which layers have the window: contexts are no longer than it */
-    {FORMAT_KEYS_CONFIG, "max_window_layers", INERT, 0},
+    {FORMAT_KEYS_CONFIG, "max_window_layers", FOLLOWED, 0},
     /* rotary embeddings */
     {FORMAT_KEYS_GGUF, "rope.dimension_count", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.freq_base", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scaling.type", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scaling.factor", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scale_linear", FOLLOWED, 0},
-    {FORMAT_KEYS_GGUF, "rope.scaling.attn_factor", ONLY, 1},
+    {FORMAT_KEYS_GGUF, "rope.scaling.attn_factor", FOLLOWED, 0},
     /* of types that are refused */
-    {FORMAT_KEYS_GGUF, "rope.scaling.original_context_length", INERT, 0},
+    {FORMAT_KEYS_GGUF, "rope.scaling.original_context_length", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scaling.finetuned", INERT, 0},
     {FORMAT_KEYS_CONFIG, "rope_theta", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rope_scaling", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rope_parameters", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rope_interleaved", ONLY, 0},
-    {FORMAT_KEYS_CONFIG, "partial_rotary_factor", ONLY, 1},
+    {FORMAT_KEYS_CONFIG, "partial_rotary_factor", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "use_mrope", ONLY, 0},
-    {FORMAT_KEYS_CONFIG, "original_max_position_embeddings", INERT, 0},
+    {FORMAT_KEYS_CONFIG, "original_max_position_embeddings", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "type", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "rope_type", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "rope_theta", FOLLOWED, 0},
@@ -77,8 +76,10 @@ static const struct row {
     {FORMAT_KEYS_ROPE, "low_freq_factor", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "high_freq_factor", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "original_max_position_embeddings", FOLLOWED, 0},
-    {FORMAT_KEYS_ROPE, "attention_factor", ONLY, 1},
-    {FORMAT_KEYS_ROPE, "partial_rotary_factor", ONLY, 1},
+    {FORMAT_KEYS_ROPE, "attention_factor", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "partial_rotary_factor", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "short_factor", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "long_factor", FOLLOWED, 0},
     /* the rest of a layer, and the head */
     {FORMAT_KEYS_GGUF, "expert_count", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "expert_used_count", FOLLOWED, 0},
@@ -110,8 +111,29 @@ static const struct row {
     {FORMAT_KEYS_GGUF, "residual_scale", ONLY, 1},
     {FORMAT_KEYS_GGUF, "logit_scale", ONLY, 1},
     {FORMAT_KEYS_GGUF, "final_logit_softcapping", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "embedding_multiplier", ONLY, 1},
+    {FORMAT_KEYS_CONFIG, "residual_multiplier", ONLY, 1},
+    {FORMAT_KEYS_CONFIG, "attention_multiplier", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "logits_scaling", ONLY, 1},
+    {FORMAT_KEYS_CONFIG, "logit_scale", ONLY, 1},
+    {FORMAT_KEYS_CONFIG, "no_rope_layers", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "no_rope_layer_interval", FOLLOWED, 0},
+    {FORMAT_KEYS_GGUF, "attention.sliding_window_pattern", FOLLOWED, 0},
+    {FORMAT_KEYS_GGUF, "rope.freq_base_swa", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "attn_logit_softcapping", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "final_logit_softcapping", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "query_pre_attn_scalar", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "rope_local_base_freq", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "sliding_window_pattern", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "use_bidirectional_attention", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "hidden_activation", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "hidden_act", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rms_norm_eps", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "layer_norm_eps", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "use_qkv_bias", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "use_parallel_residual", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "qk_layernorm", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "use_qk_norm", ONLY, 0},
     {FORMAT_KEYS_CONFIG, "mlp_bias", ONLY, 0},
     {FORMAT_KEYS_CONFIG, "tie_word_embeddings", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "quantization_config", FOLLOWED, 0},
@@ -135,8 +157,8 @@ static int refuse_unknown(enum format_keys of, const char *name, const char *key
     return OK;
 }
 
-int format_key_check(enum format_keys of, const char *key, double value,
-                     const char *where)
+int format_key_check(enum format_keys of, const struct format_family *f, const char *key,
+                     double value, const char *where)
 {
     const char *dot = of == FORMAT_KEYS_GGUF ? strchr(key, '.') : NULL;
     const char *name = dot ? dot + 1 : key;
@@ -146,7 +168,8 @@ int format_key_check(enum format_keys of, const char *key, double value,
 
         if (r->of != of || strcmp(r->key, name) != 0)
             continue;
-        if (r->rule != ONLY || value == r->value)
+        if (r->rule != ONLY || value == r->value ||
+            format_family_reads(f, of == FORMAT_KEYS_GGUF, name))
             return OK;
         if (isnan(value))
             return err_set(ERR_UNSUPPORTED, "%s: %s: expected %g, found something else",

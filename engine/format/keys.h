@@ -9,7 +9,7 @@
 #ifndef FORMAT_KEYS_H
 #define FORMAT_KEYS_H
 
-#include "base/err.h"
+#include "format/family.h"
 
 enum format_keys {
     FORMAT_KEYS_GGUF,   /* "<architecture>.<key>" */
@@ -18,8 +18,9 @@ enum format_keys {
 };
 
 /* Check one key, as it stands in the file. `value`: its number, 0 or 1 for a bool, NAN
- * for anything else. `where` begins the message. ERR_UNSUPPORTED: the key is refused. */
-MUST int format_key_check(enum format_keys of, const char *key, double value,
-                          const char *where);
+ * for anything else. f: the file's family, or NULL. `where` begins the message.
+ * ERR_UNSUPPORTED: the key is refused. */
+MUST int format_key_check(enum format_keys of, const struct format_family *f,
+                          const char *key, double value, const char *where);
 
 #endif

@@ -7,7 +7,8 @@
 /* In the names of experts' tensors, %d is the expert; in GGUF files one tensor has those of
  * all experts. */
 static const struct {
-    const char *gguf, *hf, *mixtral; /* mixtral: where it differs from hf */
+    const char *gguf, *hf;
+    const char *mixtral, *glm, *gemma; /* where they differ from hf */
 } names[FORMAT_ALL_ROLES] = {
     [FORMAT_EMBED] = {"token_embd.weight", "model.embed_tokens.weight"},
     [FORMAT_HEAD] = {"output.weight", "lm_head.weight"},
@@ -21,12 +22,21 @@ static const struct {
     [FORMAT_K_BIAS] = {"attn_k.bias", "self_attn.k_proj.bias"},
     [FORMAT_V_BIAS] = {"attn_v.bias", "self_attn.v_proj.bias"},
     [FORMAT_O_BIAS] = {"attn_output.bias", "self_attn.o_proj.bias"},
-    [FORMAT_FFN_NORM] = {"ffn_norm.weight", "post_attention_layernorm.weight"},
+    [FORMAT_FFN_NORM] = {"ffn_norm.weight", "post_attention_layernorm.weight", NULL, NULL,
+                         "pre_feedforward_layernorm.weight"},
+    [FORMAT_OUT_NORM_BIAS] = {"output_norm.bias", "model.norm.bias"},
+    [FORMAT_ATTN_NORM_BIAS] = {"attn_norm.bias", "input_layernorm.bias"},
+    [FORMAT_FFN_NORM_BIAS] = {"ffn_norm.bias", "post_attention_layernorm.bias"},
     [FORMAT_GATE] = {"ffn_gate.weight", "mlp.gate_proj.weight"},
     [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight"},
     [FORMAT_DOWN] = {"ffn_down.weight", "mlp.down_proj.weight"},
     [FORMAT_Q_NORM] = {"attn_q_norm.weight", "self_attn.q_norm.weight"},
     [FORMAT_K_NORM] = {"attn_k_norm.weight", "self_attn.k_norm.weight"},
+    [FORMAT_ATTN_AFTER] = {"post_attention_norm.weight",
+                           "post_attention_layernorm.weight", NULL,
+                           "post_self_attn_layernorm.weight"},
+    [FORMAT_FFN_AFTER] = {"post_ffw_norm.weight", "post_feedforward_layernorm.weight",
+                          NULL, "post_mlp_layernorm.weight"},
     [FORMAT_ROUTER] = {"ffn_gate_inp.weight", "mlp.gate.weight",
                        "block_sparse_moe.gate.weight"},
     [FORMAT_SHARED_SCALE] = {"ffn_gate_inp_shexp.weight",
@@ -44,8 +54,68 @@ static const struct {
                             "block_sparse_moe.experts.%d.w2.weight"},
 };
 
+/* The tensors that have the rows of several roles. */
+static const struct fused {
+    enum model_naming flag;
+    const char *gguf, *hf;
+    int n;
+    enum format_role parts[3];
+} fused[] = {
+    {MODEL_NAMES_FUSED_QKV,
+     "attn_qkv.weight",
+     "self_attn.qkv_proj.weight",
+     3,
+     {FORMAT_Q, FORMAT_K, FORMAT_V}},
+    {MODEL_NAMES_FUSED_QKV,
+     "attn_qkv.bias",
+     "self_attn.qkv_proj.bias",
+     3,
+     {FORMAT_Q_BIAS, FORMAT_K_BIAS, FORMAT_V_BIAS}},
+    {MODEL_NAMES_FUSED_GATE_UP,
+     "ffn_up.weight",
+     "mlp.gate_up_proj.weight",
+     2,
+     {FORMAT_GATE, FORMAT_UP}},
+};
+
+static const struct fused *fused_of(enum model_naming naming, enum format_role role)
+{
+    for (size_t i = 0; i < sizeof(fused) / sizeof(fused[0]); i++)
+        for (int k = 0; k < fused[i].n; k++)
+            if (naming & fused[i].flag && fused[i].parts[k] == role)
+                return &fused[i];
+    return NULL;
+}
+
+bool format_role_slice(const struct model_config *c, enum model_naming naming,
+                       enum format_role role, int64_t *first, int64_t *all)
+{
+    const struct fused *f = fused_of(naming, role);
+    double centre;
+
+    *first = *all = 0;
+    for (int k = 0; f && k < f->n; k++) {
+        int64_t rows, cols;
+
+        if (f->parts[k] == role)
+            *first = *all;
+        format_role_shape(c, f->parts[k], &rows, &cols);
+        *all += format_role_vector(f->parts[k], &centre) ? cols : rows;
+    }
+    return f != NULL;
+}
+
 static const char *stem_of(enum model_naming naming, enum format_role role)
 {
+    const struct fused *f = fused_of(naming, role);
+
+    naming &= MODEL_NAMES_MASK;
+    if (f)
+        return naming == MODEL_NAMES_GGUF ? f->gguf : f->hf;
+    if (naming == MODEL_NAMES_HF_GLM && names[role].glm)
+        return names[role].glm;
+    if (naming == MODEL_NAMES_HF_GEMMA && names[role].gemma)
+        return names[role].gemma;
     if (naming == MODEL_NAMES_GGUF_EXPERTS)
         return role == FORMAT_EXPERT_GATE ? "ffn_gate.%d.weight"
                : role == FORMAT_EXPERT_UP ? "ffn_up.%d.weight"
@@ -59,7 +129,7 @@ static const char *stem_of(enum model_naming naming, enum format_role role)
 void format_role_name(enum model_naming naming, enum format_role role, int layer,
                       int expert, char out[MODEL_NAME_BYTES])
 {
-    bool gguf = naming == MODEL_NAMES_GGUF || naming == MODEL_NAMES_GGUF_EXPERTS;
+    bool gguf = (naming & MODEL_NAMES_MASK) >= MODEL_NAMES_GGUF;
     char stem[MODEL_NAME_BYTES];
 
     snprintf(stem, sizeof(stem), stem_of(naming, role), expert);
@@ -124,11 +194,37 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
         *cols = c->expert_hidden;
         break;
     case FORMAT_Q_NORM:
+        *cols = c->qk_norm_row ? q : c->head_dim;
+        break;
     case FORMAT_K_NORM:
-        *cols = c->head_dim;
+        *cols = c->qk_norm_row ? kv : c->head_dim;
         break;
     default: /* norms: one row of dim */
         break;
+    }
+}
+
+bool format_role_vector(enum format_role role, double *centre)
+{
+    *centre = 0;
+    switch (role) {
+    case FORMAT_Q_BIAS:
+    case FORMAT_K_BIAS:
+    case FORMAT_V_BIAS:
+    case FORMAT_O_BIAS:
+    case FORMAT_ATTN_NORM_BIAS:
+    case FORMAT_FFN_NORM_BIAS:
+        return true;
+    case FORMAT_ATTN_NORM:
+    case FORMAT_FFN_NORM:
+    case FORMAT_Q_NORM:
+    case FORMAT_K_NORM:
+    case FORMAT_ATTN_AFTER:
+    case FORMAT_FFN_AFTER:
+        *centre = 1;
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -140,6 +236,16 @@ bool format_role_needed(const struct model_config *c, enum format_role role)
         return c->qkv_bias;
     if (role == FORMAT_O_BIAS)
         return c->o_bias;
+    if (role == FORMAT_OUT_NORM_BIAS)
+        return c->norm_bias;
+    if (role == FORMAT_ATTN_NORM_BIAS || role == FORMAT_FFN_NORM_BIAS)
+        return c->norm_bias &&
+               format_role_needed(c, role == FORMAT_ATTN_NORM_BIAS ? FORMAT_ATTN_NORM
+                                                                   : FORMAT_FFN_NORM);
+    if (role == FORMAT_ATTN_NORM || role == FORMAT_FFN_NORM)
+        return c->norms != MODEL_NORM_AFTER && !(c->parallel && role == FORMAT_FFN_NORM);
+    if (role == FORMAT_ATTN_AFTER || role == FORMAT_FFN_AFTER)
+        return c->norms != MODEL_NORM_BEFORE;
     if (role == FORMAT_Q_NORM || role == FORMAT_K_NORM)
         return c->qk_norm;
     if (role == FORMAT_GATE || role == FORMAT_UP || role == FORMAT_DOWN)

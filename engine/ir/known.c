@@ -21,6 +21,7 @@ bool ir_known_function(const char *name)
     static const char *const words[] = {"expf",
                                         "logf",
                                         "sqrtf",
+                                        "tanhf",
                                         "fmaf",
                                         "fabsf",
                                         "isfinite",

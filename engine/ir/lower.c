@@ -231,7 +231,7 @@ static int put_tiles(struct ir_lowering *w, struct text *t, const struct ir_node
     void *scratch;                                                                       \
     int64_t kv_lo, kv_hi, pos0;                                                          \
     int n_tok, g, head_dim;                                                              \
-    float scale;
+    float scale, softcap;
 
 struct tile {
     TILE_MEMBERS
@@ -347,9 +347,9 @@ static bool collect_lanes(const struct ir_node *n, void *arg)
 static bool is_unknown_call(const struct ir_node *n, void *arg)
 {
     static const char *const words[] = {
-        "expf",     "logf",   "sqrtf",  "fmaf",         "fabsf",
-        "isfinite", "memset", "memcpy", "kern_bf16_to", "kern_attn_token",
-        NULL};
+        "expf",   "logf",         "sqrtf",           "tanhf",
+        "fmaf",   "fabsf",        "isfinite",        "memset",
+        "memcpy", "kern_bf16_to", "kern_attn_token", NULL};
     const struct ir *p = arg;
 
     if (n->kind != IR_CALL || ir_find_function(p, n->text) ||

@@ -92,8 +92,10 @@ enum kern_op {
     KERN_ATTN_BF16,
     KERN_ATTN_Q8,
     KERN_RMSNORM,
+    KERN_LAYERNORM,
     KERN_ROPE,
     KERN_SILU_MUL,
+    KERN_GELU_MUL,
     KERN_ADD,
     KERN_TO_BF16,   /* f32 -> bf16, round to nearest even */
     KERN_TO_F16,    /* f32 -> f16, round to nearest even */
@@ -212,6 +214,8 @@ struct kern_attn_args {
     int64_t kv_lo, kv_hi, pos0;
     int n_tok, g, head_dim;
     float scale;
+    /* Scores x become softcap * tanh(x / softcap); 0: they stay. Plain C alone reads it. */
+    float softcap;
 };
 typedef void (*kern_attn_fn)(const struct kern_attn_args *a);
 #define KERN_ATTN_ROWS_MAX      128
@@ -227,11 +231,16 @@ typedef void (*kern_attn_fn)(const struct kern_attn_args *a);
 /* out[i] = x[i] * w[i] / sqrt(mean(x^2) + eps). out may be x. */
 typedef void (*kern_rmsnorm_fn)(float *out, const float *x, const float *w, int64_t n,
                                 float eps);
+/* out[i] = (x[i] - mean) * w[i] / sqrt(mean((x - mean)^2) + eps) + b[i]. out may be x; b may be
+ * NULL: no bias. */
+typedef void (*kern_layernorm_fn)(float *out, const float *x, const float *w,
+                                  const float *b, int64_t n, float eps);
 /* Rotate n_heads consecutive vectors of head_dim in place, half-split order: the pair is
  * (x[i], x[i + head_dim/2]), its angle's cos[i], sin[i], i < head_dim/2. */
 typedef void (*kern_rope_fn)(float *x, const float *cos, const float *sin, int n_heads,
                              int head_dim);
-/* out[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). out may be gate or up. */
+/* out[i] = act(gate[i]) * up[i]: silu(x) = x / (1 + exp(-x)), or
+ * gelu(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). out may be gate or up. */
 typedef void (*kern_gate_fn)(float *out, const float *gate, const float *up, int64_t n);
 /* y[i] += x[i] */
 typedef void (*kern_add_fn)(float *y, const float *x, int64_t n);
@@ -250,6 +259,7 @@ struct kern_variant {
         kern_gemm_fn gemm;
         kern_attn_fn attn;
         kern_rmsnorm_fn rmsnorm;
+        kern_layernorm_fn layernorm;
         kern_rope_fn rope;
         kern_gate_fn gate;
         kern_add_fn add;

@@ -1,6 +1,7 @@
 /* The shapes that have names: each as in the published configuration of that model. */
 #include "make/parts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +30,34 @@
     LLAMA, .family = MAKE_LLAMA3, .vocab = 128256, .rope_theta = 5e5, .norm_eps = 1e-5,  \
            .bos_id = 128000, .eos_id = 128001, .adds_bos = true, .special_at = 128000
 #define LLAMA32_SCALE .scale = {32, 1, 4, 8192}
+
+#define GRANITE                                                                          \
+    .family = MAKE_REFACT, .hf_class = "GraniteForCausalLM", .rope_theta = 5e6,          \
+    .norm_eps = 1e-5, .tied = true
+#define SMOLLM3                                                                          \
+    .family = MAKE_DBRX, .hf_class = "SmolLM3ForCausalLM", .norm_eps = 1e-6, .tied = true
+#define OLMO2                                                                            \
+    .family = MAKE_DBRX, .hf_class = "Olmo2ForCausalLM", .rope_theta = 5e5,              \
+    .norm_eps = 1e-6
+
+#define PHI3 .hf_class = "Phi3ForCausalLM", .norm_eps = 1e-5, .rope_theta = 1e4
+#define STABLELM                                                                         \
+    .family = MAKE_DBRX, .hf_class = "StableLmForCausalLM", .norm_eps = 1e-5,            \
+    .rope_theta = 1e4, .rotary_frac = 0.25, .attention_bias = true
+#define GLM4                                                                             \
+    .family = MAKE_GLM4, .hf_class = "Glm4ForCausalLM", .norm_eps = 1e-5,                \
+    .rope_theta = 1e4, .rotary_frac = 0.5, .attention_bias = true
+#define COHERE                                                                           \
+    .family = MAKE_COMMAND_R, .hf_class = "CohereForCausalLM", .norm_eps = 1e-5,         \
+    .rope_theta = 8e6, .tied = true, .numbers = {[FORMAT_LOGIT_SCALE] = 0.0625f}
+
+#define GEMMA2(vocab)                                                                    \
+    SPM(vocab), .hf_class = "Gemma2ForCausalLM", .norm_eps = 1e-6, .rope_theta = 1e4,    \
+                .tied = true,                                                            \
+                .numbers = {[FORMAT_ATTN_SOFTCAP] = 50, [FORMAT_LOGIT_SOFTCAP] = 30}
+#define GEMMA3(vocab)                                                                    \
+    SPM(vocab), .hf_class = "Gemma3ForCausalLM", .norm_eps = 1e-6, .rope_theta = 1e6,    \
+                .tied = true
 
 /* clang-format off */
 static const struct make_shape shapes[] = {
@@ -69,6 +98,37 @@ static const struct make_shape shapes[] = {
      .n_active = 4, .expert_hidden = 1408, .dense_hidden = 5632, .n_layers = 24,
      .n_heads = 16, .n_kv_heads = 16, .head_dim = 128, .vocab = 151936, .max_tok = 8192,
      .bos_id = 151643, .eos_id = 151643, .special_at = 151643},
+    {"granite-3.3-2b", GRANITE, .dim = 2048, .hidden = 8192, .n_layers = 40, .n_heads = 32,
+     .n_kv_heads = 8, .head_dim = 64, .vocab = 49159, .max_tok = 131072,
+     .special_at = 49152, .bos_id = 0, .eos_id = 0,
+     .numbers = {12, 0.22f, 0.015625f, 0, 0.125f}},
+    {"smollm3-3b", SMOLLM3, .dim = 2048, .hidden = 11008, .n_layers = 36, .n_heads = 16,
+     .n_kv_heads = 4, .head_dim = 128, .vocab = 128256, .max_tok = 65536, .rope_theta = 5e6,
+     .bos_id = 128000, .eos_id = 128012, .special_at = 128000},
+    {"olmo-2-1b", OLMO2, .dim = 2048, .hidden = 8192, .n_layers = 16, .n_heads = 16,
+     .n_kv_heads = 16, .head_dim = 128, .vocab = 100352, .max_tok = 4096, .bos_id = 100257,
+     .eos_id = 100257, .special_at = 100256},
+    {"phi-3.5-mini", PHI3, SPM(32064), .dim = 3072, .hidden = 8192, .n_layers = 32,
+     .n_heads = 32, .n_kv_heads = 32, .head_dim = 96, .vocab = 32064, .max_tok = 131072,
+     .short_tok = 4096},
+    {"stablelm-2-1.6b", STABLELM, .dim = 2048, .hidden = 5632, .n_layers = 24,
+     .n_heads = 32, .n_kv_heads = 32, .head_dim = 64, .vocab = 100352, .max_tok = 4096,
+     .bos_id = 100257, .eos_id = 100257, .special_at = 100256},
+    {"glm-4-9b", GLM4, .dim = 4096, .hidden = 13696, .n_layers = 40, .n_heads = 32,
+     .n_kv_heads = 2, .head_dim = 128, .vocab = 151552, .max_tok = 32768,
+     .bos_id = 151331, .eos_id = 151329, .special_at = 151329},
+    {"command-r-35b", COHERE, .dim = 8192, .hidden = 22528, .n_layers = 40, .n_heads = 64,
+     .n_kv_heads = 64, .head_dim = 128, .vocab = 256000, .max_tok = 8192, .bos_id = 5,
+     .eos_id = 255001, .special_at = 255029},
+    {"gemma-2-2b", GEMMA2(256000), .dim = 2304, .hidden = 9216, .n_layers = 26,
+     .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .vocab = 256000, .max_tok = 8192,
+     .window = 4096},
+    {"gemma-3-1b", GEMMA3(262144), .dim = 1152, .hidden = 6912, .n_layers = 26,
+     .n_heads = 4, .n_kv_heads = 1, .head_dim = 256, .vocab = 262144, .max_tok = 32768,
+     .window = 512},
+    {"gemma-3-4b", GEMMA3(262144), .dim = 2560, .hidden = 10240, .n_layers = 34,
+     .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .vocab = 262144, .max_tok = 131072,
+     .window = 1024, .linear = 8},
     /* No published model: eight times the MLP of llama-160m, to measure with. */
     {"mixtral-8x160m", MIXTRAL, .dim = 768, .n_experts = 8, .n_active = 2,
      .expert_hidden = 3072, .n_layers = 12, .n_heads = 12, .n_kv_heads = 12, .head_dim = 64,
@@ -108,6 +168,33 @@ static const struct make_shape shapes[] = {
      .expert_hidden = 34, .dense_hidden = 166, .n_layers = 3, .n_heads = 6, .n_kv_heads = 2,
      .head_dim = 18, .vocab = 515, .max_tok = 256, .bos_id = 512, .eos_id = 514,
      .special_at = 512},
+    /* ... and of the families that differ in more than their shape */
+    {"tiny-granite", GRANITE, .dim = 72, .hidden = 190, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 12, .vocab = 515, .max_tok = 256, .special_at = 512,
+     .bos_id = 512, .eos_id = 512, .numbers = {12, 0.22f, 0.0625f, 0, 0.125f}},
+    {"tiny-smollm3", SMOLLM3, .dim = 64, .hidden = 150, .n_layers = 5, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 8, .vocab = 777, .max_tok = 256, .rope_theta = 5e6,
+     .bos_id = 512, .eos_id = 513, .special_at = 512},
+    {"tiny-olmo2", OLMO2, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 3, .head_dim = 10, .vocab = 777, .max_tok = 256, .bos_id = 513,
+     .eos_id = 513, .special_at = 512},
+    {"tiny-phi3", PHI3, SPM(601), .dim = 66, .hidden = 150, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 16, .vocab = 601, .max_tok = 256, .rotary_frac = 0.75,
+     .short_tok = 32},
+    {"tiny-stablelm", STABLELM, .dim = 72, .hidden = 190, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 6, .head_dim = 16, .vocab = 777, .max_tok = 256, .bos_id = 512,
+     .eos_id = 512, .special_at = 512},
+    {"tiny-glm4", GLM4, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 16, .vocab = 777, .max_tok = 256, .bos_id = 512,
+     .eos_id = 512, .special_at = 512},
+    {"tiny-command-r", COHERE, .dim = 64, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 4, .head_dim = 8, .vocab = 515, .max_tok = 256, .bos_id = 512,
+     .eos_id = 513, .special_at = 512},
+    {"tiny-gemma2", GEMMA2(601), .dim = 60, .hidden = 166, .n_layers = 4, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 16, .vocab = 601, .max_tok = 256, .window = 9},
+    {"tiny-gemma3", GEMMA3(601), .dim = 64, .hidden = 150, .n_layers = 7, .n_heads = 4,
+     .n_kv_heads = 1, .head_dim = 12, .vocab = 601, .max_tok = 256, .window = 9,
+     .linear = 8},
     /* ... and one whose matrix down has rows of blocks of 32 only, as sheared-llama-1.3b */
     {"tiny-quant-32", LLAMA2(601), .dim = 256, .hidden = 352, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
@@ -130,6 +217,16 @@ const char *const *make_names(void)
                                         "mixtral-8x7b",
                                         "qwen3-30b-a3b",
                                         "qwen1.5-moe-a2.7b",
+                                        "granite-3.3-2b",
+                                        "smollm3-3b",
+                                        "olmo-2-1b",
+                                        "phi-3.5-mini",
+                                        "stablelm-2-1.6b",
+                                        "glm-4-9b",
+                                        "command-r-35b",
+                                        "gemma-2-2b",
+                                        "gemma-3-1b",
+                                        "gemma-3-4b",
                                         "mixtral-8x160m",
                                         "tiny",
                                         "tiny-mistral",
@@ -141,6 +238,15 @@ const char *const *make_names(void)
                                         "tiny-moe",
                                         "tiny-qwen2-moe",
                                         "tiny-qwen3-moe",
+                                        "tiny-granite",
+                                        "tiny-smollm3",
+                                        "tiny-olmo2",
+                                        "tiny-phi3",
+                                        "tiny-stablelm",
+                                        "tiny-glm4",
+                                        "tiny-command-r",
+                                        "tiny-gemma2",
+                                        "tiny-gemma3",
                                         "tiny-quant-32",
                                         NULL};
 
@@ -185,11 +291,26 @@ int make_config(const char *arch, struct model_config *out)
         .eos_id = s->eos_id,
     };
     format_family_apply(format_family_of_class(s->hf_class), out);
-    out->o_bias = s->attention_bias;
+    for (i = 0; i < FORMAT_N_NUMBERS; i++)
+        if (s->numbers[i] != 0)
+            *format_number_of(out, i) = s->numbers[i];
+    out->o_bias = s->attention_bias && !format_family_of(out)->no_o_bias;
     out->qkv_bias |= s->attention_bias;
+    out->rope_dims = (int)(s->rotary_frac * s->head_dim);
     snprintf(out->name, sizeof(out->name), "%s", s->name);
+    format_family_derive(format_family_of(out), out);
+
+    model_config_window(out, s->window, format_family_of(out)->window_every, false);
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
-        out->rope_factor[i] = 1;
+        out->rope_factor[i] = out->rope_long[i] = s->linear > 0 ? (float)s->linear : 1;
+    if (s->short_tok >
+        0) { /* divisors that grow with the wavelength: not the published ones */
+        out->rope_short_tok = s->short_tok;
+        for (i = 0; i < model_rope_dims(out) / 2; i++)
+            out->rope_long[i] = (float)(1 + i * s->max_tok / s->short_tok / 8);
+        out->rope_length = (float)sqrt(1 + log((double)s->max_tok / s->short_tok) /
+                                               log((double)s->short_tok));
+    }
     if (s->scale.factor > 0)
         model_config_rope_llama3(out, s->scale.factor, s->scale.low, s->scale.high,
                                  s->scale.original_tok);

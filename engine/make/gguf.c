@@ -33,19 +33,34 @@ static void put_experts(struct gguf_records *m, const struct make_plan *p)
                          (uint32_t)c->hidden);
 }
 
+static void put_number(struct gguf_records *m, const struct make_plan *p, int i)
+{
+    float v = format_number_in_file(i, *format_number_of(&p->config, i));
+    char key[96];
+
+    if (p->family->numbers >> i & 1)
+        gguf_put_key_f32(m, arch_key(p, format_numbers[i].gguf, key), v);
+}
+
 static void put_model(struct gguf_records *m, const struct make_plan *p)
 {
     const enum kern_type matrix = p->opts->scheme ? p->opts->scheme->type : p->plain_type;
     const struct model_config *c = &p->config;
+    const int rope_dims = model_rope_dims(c);
     const struct {
         const char *key;
         int value;
     } sizes[] = {
-        {"context_length", c->max_tok},        {"embedding_length", c->dim},
-        {"block_count", c->n_layers},          {"feed_forward_length", p->dense_hidden},
-        {"attention.head_count", c->n_heads},  {"attention.head_count_kv", c->n_kv_heads},
-        {"attention.key_length", c->head_dim}, {"attention.value_length", c->head_dim},
-        {"rope.dimension_count", c->head_dim}, {"vocab_size", c->vocab},
+        {"context_length", c->max_tok},
+        {"embedding_length", c->dim},
+        {"block_count", c->n_layers},
+        {"feed_forward_length", p->dense_hidden},
+        {"attention.head_count", c->n_heads},
+        {"attention.head_count_kv", c->n_kv_heads},
+        {"attention.key_length", c->head_dim},
+        {"attention.value_length", c->head_dim},
+        {"vocab_size", c->vocab},
+        {"rope.dimension_count", rope_dims},
     };
     char key[96], text[96];
     size_t i;
@@ -63,8 +78,27 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         gguf_put_key_u32(m, arch_key(p, sizes[i].key, key), (uint32_t)sizes[i].value);
     put_experts(m, p);
-    gguf_put_key_f32(m, arch_key(p, "attention.layer_norm_rms_epsilon", key),
+    for (i = 0; i < FORMAT_N_NUMBERS; i++)
+        put_number(m, p, (int)i);
+    gguf_put_key_f32(m,
+                     arch_key(p,
+                              c->layer_norm ? "attention.layer_norm_epsilon"
+                                            : "attention.layer_norm_rms_epsilon",
+                              key),
                      c->norm_eps);
+    if (c->rope_short_tok > 0)
+        gguf_put_key_u32(m, arch_key(p, "rope.scaling.original_context_length", key),
+                         (uint32_t)c->rope_short_tok);
+    if (c->window > 0)
+        gguf_put_key_u32(m, arch_key(p, "attention.sliding_window", key),
+                         (uint32_t)c->window);
+    if (p->shape->linear > 0) {
+        gguf_put_key_str(m, arch_key(p, "rope.scaling.type", key), "linear");
+        gguf_put_key_f32(m, arch_key(p, "rope.scaling.factor", key),
+                         (float)p->shape->linear);
+    }
+    if (c->rope_length != 0)
+        gguf_put_key_f32(m, arch_key(p, "rope.scaling.attn_factor", key), c->rope_length);
     gguf_put_key_f32(m, arch_key(p, "rope.freq_base", key), c->rope_theta);
 }
 
@@ -107,9 +141,7 @@ static int put_vocab(struct gguf_records *m, const struct make_plan *p)
         goto out;
     gguf_put_key_str(m, "tokenizer.ggml.model", v.spm ? "llama" : "gpt2");
     gguf_put_key_str(m, "tokenizer.ggml.pre",
-                     v.spm                      ? "default"
-                     : s->family == MAKE_LLAMA3 ? "llama-bpe"
-                                                : "qwen2");
+                     v.spm ? "default" : make_words[s->family].pre);
     gguf_put_key_array(m, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)s->vocab);
     for (id = 0; id < s->vocab; id++) {
         (void)make_token(&v, id, text);
@@ -167,18 +199,28 @@ out:
     return rc;
 }
 
-/* Llama-3 scaling stands in a tensor of divisors, given rather than generated. */
+static void add_given(struct make_plan *p, const char *name, const float *values)
+{
+    const int64_t n = model_rope_dims(&p->config) / 2;
+
+    p->tensor[p->n_tensors++] =
+        (struct make_tensor){.name = name,
+                             .rows = 1,
+                             .cols = n,
+                             .type = KERN_F32,
+                             .given = values,
+                             .bytes = (uint64_t)n * sizeof(float)};
+}
+
+/* Scaling of rotary frequencies stands in tensors of divisors, given rather than generated. */
 static void add_rope_freqs(struct make_plan *p)
 {
-    struct make_tensor *t = &p->tensor[p->n_tensors];
-
-    if (p->shape->scale.factor == 0)
+    if (p->shape->scale.factor > 0)
+        add_given(p, "rope_freqs.weight", p->config.rope_factor);
+    if (p->config.rope_short_tok == 0)
         return;
-    *t =
-        (struct make_tensor){.rows = 1, .cols = p->config.head_dim / 2, .type = KERN_F32};
-    t->given = p->config.rope_factor;
-    t->bytes = (uint64_t)t->cols * sizeof(float);
-    p->n_tensors++;
+    add_given(p, "rope_factors_long.weight", p->config.rope_long);
+    add_given(p, "rope_factors_short.weight", p->config.rope_factor);
 }
 
 static void put_tensors(struct gguf_records *d, struct make_plan *p)
@@ -192,9 +234,10 @@ static void put_tensors(struct gguf_records *d, struct make_plan *p)
         t->at = p->data_bytes;
         p->data_bytes += (t->bytes + GGUF_ALIGN - 1) / GGUF_ALIGN * GGUF_ALIGN;
         if (t->given)
-            strcpy(name, "rope_freqs.weight");
+            snprintf(name, sizeof(name), "%s", t->name);
         else
-            format_role_name(MODEL_NAMES_GGUF, t->role, t->layer, t->expert, name);
+            format_role_name(MODEL_NAMES_GGUF | (enum model_naming)p->family->fused,
+                             t->role, t->layer, t->expert, name);
         n = t->n_experts > 0 ? t->n_experts : 1;
         gguf_put_tensor(
             d, name,

@@ -33,6 +33,8 @@
 
 struct random {
     uint64_t seed;
+    /* 1 is added to norms by who reads a folder, and in files of the other format by us. */
+    bool plus_one, less_one;
     enum kern_type type;
     int32_t
         *quantile; /* [32768] positive half of the normal distribution, units of 2^-24 */
@@ -171,8 +173,15 @@ static uint64_t mix(uint64_t x)
 static uint64_t row_key(uint64_t seed, enum format_role role, int layer, int expert,
                         int64_t row)
 {
-    uint64_t number = role == FORMAT_O_BIAS ? FORMAT_ALL_ROLES - 1
-                                            : role - (uint64_t)(role > FORMAT_O_BIAS);
+    /* Roles behind the bias of the output came after those of experts. */
+    const uint64_t n_later = FORMAT_N_ROLES - FORMAT_ATTN_AFTER;
+    const uint64_t bias = FORMAT_OUT_NORM_BIAS; /* of the last norm: later, too */
+    uint64_t number = role < bias                  ? role
+                      : role == bias               ? 64
+                      : role < FORMAT_O_BIAS       ? role - 1
+                      : role >= FORMAT_EXPERT_GATE ? role - n_later - 2
+                      : role == FORMAT_O_BIAS      ? FORMAT_ALL_ROLES - n_later - 2
+                                                   : 64 + (uint64_t)role - FORMAT_O_BIAS;
     uint64_t n = (uint64_t)layer * 15 + number + 1, tensor;
 
     if (role >= FORMAT_ROUTER)
@@ -224,25 +233,16 @@ static void fill_row(const struct random *r, const struct make_tensor *x, int64_
     int expert = x->expert + (int)(row / of_one);
     uint64_t key = row_key(r->seed, x->role, x->layer, expert, row % of_one);
     int64_t n = x->cols;
+    double centre;
     int t = 0;
 
-    switch (x->role) {
-    case FORMAT_OUT_NORM:
-    case FORMAT_ATTN_NORM:
-    case FORMAT_FFN_NORM:
-    case FORMAT_Q_NORM:
-    case FORMAT_K_NORM:
-        vector_row(r, key, 1, n, out);
+    if (format_role_vector(x->role, &centre) || x->role == FORMAT_OUT_NORM ||
+        x->role == FORMAT_OUT_NORM_BIAS || x->role == FORMAT_SHARED_SCALE) {
+        centre = x->role == FORMAT_OUT_NORM ? 1 : centre;
+        vector_row(r, key, r->plus_one && centre == 1 ? 0 : centre, n, out);
+        for (int64_t i = 0; r->plus_one && centre == 1 && !r->less_one && i < n; i++)
+            ((float *)out)[i] += 1;
         return;
-    case FORMAT_Q_BIAS:
-    case FORMAT_K_BIAS:
-    case FORMAT_V_BIAS:
-    case FORMAT_O_BIAS:
-    case FORMAT_SHARED_SCALE:
-        vector_row(r, key, 0, n, out);
-        return;
-    default:
-        break;
     }
     while (r->table[t].fan_in != n) /* a matrix has as many columns as inputs */
         t++;
@@ -265,12 +265,38 @@ struct making {
 static int64_t model_row(const struct make_plan *p, const struct make_tensor *t,
                          int64_t row)
 {
-    int64_t d = p->config.head_dim, in_head = row % d;
+    int64_t d = p->config.head_dim, in_head = row % d, r = model_rope_dims(&p->config);
 
-    if (!p->interleave || (t->role != FORMAT_Q && t->role != FORMAT_K &&
-                           t->role != FORMAT_Q_BIAS && t->role != FORMAT_K_BIAS))
+    if (!p->interleave || in_head >= r ||
+        (t->role != FORMAT_Q && t->role != FORMAT_K && t->role != FORMAT_Q_BIAS &&
+         t->role != FORMAT_K_BIAS))
         return row;
-    return row - in_head + in_head / 2 + in_head % 2 * (d / 2);
+    return row - in_head + in_head / 2 + in_head % 2 * (r / 2);
+}
+
+/* The role that has row `row` of a tensor: the tensor as it would be without others; *row:
+ * there. Of biases, a number. */
+static struct make_tensor part_of(const struct make_plan *p, const struct make_tensor *t,
+                                  int64_t *row)
+{
+    struct make_tensor out = *t;
+    enum model_naming fused = (enum model_naming)p->family->fused;
+    int64_t first, all, rows, cols;
+
+    if (!format_role_slice(&p->config, fused, t->role, &first, &all))
+        return out;
+    for (int k = 2; k >= 0; k--) {
+        enum format_role role = t->role + (enum format_role)k;
+
+        if (!format_role_slice(&p->config, fused, role, &first, &all) || first > *row)
+            continue;
+        format_role_shape(&p->config, role, &rows, &cols);
+        *row -= first;
+        out.role = role;
+        *(t->rows == 1 ? &out.cols : &out.rows) = t->rows == 1 ? cols : rows;
+        break;
+    }
+    return out;
 }
 
 static struct format_write_tensor tensor_at(const void *ctx, int i)
@@ -278,6 +304,20 @@ static struct format_write_tensor tensor_at(const void *ctx, int i)
     const struct make_tensor *t = &((const struct making *)ctx)->plan->tensor[i];
 
     return (struct format_write_tensor){t->rows, t->bytes, t->at};
+}
+
+static void fill_vector(const struct making *k, const struct make_tensor *t, char *out,
+                        float *scratch)
+{
+    for (int64_t c = 0; c < t->cols;) {
+        int64_t at = c;
+        const struct make_tensor part = part_of(k->plan, t, &at);
+
+        fill_row(k->random, &part, 0, scratch);
+        for (at = 0; at < part.cols; at++, c++)
+            memcpy(out + (size_t)c * sizeof(float),
+                   scratch + model_row(k->plan, &part, at), sizeof(float));
+    }
 }
 
 static int make_rows(const void *ctx, int i, int64_t row, int64_t n, char *out,
@@ -289,17 +329,17 @@ static int make_rows(const void *ctx, int i, int64_t row, int64_t n, char *out,
     size_t row_bytes = t->bytes / (uint64_t)t->rows;
 
     for (int64_t r = row; r < row + n; r++, out += row_bytes) {
+        int64_t at = r;
+        const struct make_tensor part = part_of(p, t, &at);
+
         if (t->given)
             memcpy(out, t->given, row_bytes);
-        else if (t->rows == 1) { /* a bias has an element for each row of its matrix */
-            fill_row(k->random, t, 0, scratch);
-            for (int64_t c = 0; c < t->cols; c++)
-                memcpy(out + (size_t)c * sizeof(float),
-                       (float *)scratch + model_row(p, t, c), sizeof(float));
-        } else if (t->type == p->plain_type)
-            fill_row(k->random, t, model_row(p, t, r), out);
+        else if (t->rows == 1) /* a bias has an element for each row of its matrix */
+            fill_vector(k, t, out, scratch);
+        else if (t->type == p->plain_type)
+            fill_row(k->random, &part, model_row(p, &part, at), out);
         else {
-            fill_row(k->random, t, model_row(p, t, r), scratch);
+            fill_row(k->random, &part, model_row(p, &part, at), scratch);
             if (t->role == FORMAT_ROUTER)
                 kern_row_to_f32(p->plain_type, (float *)out, scratch, t->cols);
             else
@@ -328,6 +368,8 @@ static int write_file(const struct make_plan *p, int fd, const char *path)
     int rc;
 
     TRY(random_init(&random, &p->config, p->plain_type, p->opts->seed));
+    random.plus_one = p->family->gemma;
+    random.less_one = !p->stacked;
     rc = format_write(&w, fd, path);
     random_fini(&random);
     return rc;
@@ -364,13 +406,18 @@ static int plan_tensor(struct make_plan *p, enum format_role role, int layer, in
                        int n_experts)
 {
     struct make_tensor *t = &p->tensor[p->n_tensors];
+    int64_t first, all;
+    bool fused = format_role_slice(&p->config, (enum model_naming)p->family->fused, role,
+                                   &first, &all);
 
-    if (!format_role_needed(&p->config, role))
+    if (!format_role_needed(&p->config, role) || (fused && first > 0))
         return OK;
     p->n_tensors++;
     *t = (struct make_tensor){
         .role = role, .layer = layer, .expert = expert, .n_experts = n_experts};
     format_role_shape(&p->config, role, &t->rows, &t->cols);
+    if (fused)
+        *(t->rows == 1 ? &t->cols : &t->rows) = all;
     if (n_experts > 0)
         t->rows *= n_experts;
     if (!p->stacked)
@@ -397,9 +444,9 @@ static int plan_tensors(struct make_plan *p)
     int per_layer = FORMAT_N_ROLES - FORMAT_ATTN_NORM +
                     FORMAT_N_EXPERT_ROLES * (p->stacked ? 1 : c->n_experts);
 
-    /* one more for what a format adds */
+    /* two more for what a format adds */
     p->tensor =
-        mem_new(MEM_MODEL_FILE, (size_t)(FORMAT_ATTN_NORM + c->n_layers * per_layer + 1),
+        mem_new(MEM_MODEL_FILE, (size_t)(FORMAT_ATTN_NORM + c->n_layers * per_layer + 2),
                 sizeof(p->tensor[0]));
     if (!p->tensor)
         return ERR_NOMEM;
@@ -407,6 +454,7 @@ static int plan_tensors(struct make_plan *p)
     for (int i = 0; i < c->n_layers; i++)
         TRY(plan_layer(p, i));
     TRY(plan_tensor(p, FORMAT_OUT_NORM, 0, 0, 0));
+    TRY(plan_tensor(p, FORMAT_OUT_NORM_BIAS, 0, 0, 0));
     return plan_tensor(p, FORMAT_HEAD, 0, 0, 0);
 }
 

@@ -18,8 +18,19 @@
 enum make_family {
     MAKE_LLAMA2, /* SentencePiece-like vocabulary, specials first */
     MAKE_LLAMA3, /* byte-level BPE, specials last */
-    MAKE_QWEN2
+    MAKE_QWEN2,
+    MAKE_REFACT,    /* Granite's words: digits alone */
+    MAKE_DBRX,      /* Llama 3's words, of which all are merged from their parts */
+    MAKE_GLM4,      /* the same */
+    MAKE_COMMAND_R, /* as MAKE_REFACT */
 };
+
+/* How text is cut before merging, as the published tokenizers of each family say it. */
+extern const struct make_words {
+    const char *pre;   /* tokenizer.ggml.pre of byte-level BPE */
+    const char *regex; /* of a Split */
+    bool gpt2;         /* GPT-2's words follow */
+} make_words[];
 
 struct make_shape {
     const char *name;
@@ -30,6 +41,12 @@ struct make_shape {
     bool norm_topk;
     int dense_hidden; /* of the dense layers that the published file speaks of; 0: none */
     double rope_theta, norm_eps;
+    float numbers[FORMAT_N_NUMBERS]; /* as in struct model_config; 0: none */
+    double rotary_frac;              /* of a head that is rotated; 0: all */
+    int window;                      /* of layers that have one; 0: none */
+
+    double linear; /* divides rotary frequencies; 0: nothing does */
+    int short_tok; /* the context that Phi-3's first divisors are for; 0: it has none */
     bool tied, attention_bias;
     int bos_id, eos_id;
     bool adds_bos;  /* the published tokenizer puts BOS first */
@@ -84,6 +101,7 @@ struct make_tensor {
     int64_t rows, cols; /* rows: of all experts together */
     enum kern_type type;
     const void *given;  /* NULL: generated */
+    const char *name;   /* of one that is given */
     uint64_t at, bytes; /* from the start of the data */
 };
 
@@ -100,8 +118,9 @@ struct make_plan {
     enum kern_type plain_type; /* that values are generated in */
     size_t cols_max;           /* of a tensor */
     bool stacked;              /* one tensor has the rows of all experts */
-    bool interleave;           /* write Q and K rows as interleaved rotary pairs */
-    struct text head;          /* what stands before the data */
+
+    bool interleave;  /* write Q and K rows as interleaved rotary pairs */
+    struct text head; /* what stands before the data */
 };
 
 /* head for GGUF; may add tensors. */

@@ -25,6 +25,7 @@ int make_safetensors_head(struct make_plan *p)
     uint64_t n = 0;
     int i;
 
+    p->interleave = p->family->hf_rope_interleaved;
     text_put(b, &n, sizeof(n)); /* known at the end */
     text_printf(b, "{\"__metadata__\":{\"format\":\"pt\",\"seed\":\"%llu\"}",
                 (unsigned long long)p->opts->seed);
@@ -32,7 +33,8 @@ int make_safetensors_head(struct make_plan *p)
         t = &p->tensor[i];
         t->at = p->data_bytes; /* no holes: the format allows none */
         p->data_bytes += t->bytes;
-        format_role_name(p->family->hf_naming, t->role, t->layer, t->expert, name);
+        format_role_name(p->family->hf_naming | (enum model_naming)p->family->fused,
+                         t->role, t->layer, t->expert, name);
         text_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
                     dtype_name(t->type));
         if (t->rows > 1 || t->role == FORMAT_SHARED_SCALE) /* a matrix of one row */
@@ -49,8 +51,26 @@ int make_safetensors_head(struct make_plan *p)
     return b->rc;
 }
 
-static json_t *rope_scaling(const struct make_shape *s)
+static json_t *factors(const float *x, int n)
 {
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        if (json_array_append_new(list, json_real((double)x[i])) != 0)
+            break; /* the list is short, or none, and not read again */
+    return list;
+}
+
+static json_t *rope_scaling(const struct make_shape *s, const struct model_config *c)
+{
+    const int half = model_rope_dims(c) / 2;
+
+    if (s->linear > 0)
+        return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", s->linear);
+    if (c->rope_short_tok > 0)
+        return json_pack("{s:s, s:o, s:o}", "rope_type", "longrope", "short_factor",
+                         factors(c->rope_factor, half), "long_factor",
+                         factors(c->rope_long, half));
     if (s->scale.factor == 0)
         return json_null();
     return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
@@ -91,11 +111,39 @@ static int put_experts(json_t *j, const struct make_plan *p)
     return rc;
 }
 
+static int put_numbers(json_t *j, const struct make_plan *p)
+{
+    int rc = 0;
+
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++) {
+        double v = (double)format_number_in_file(i, *format_number_of(&p->config, i));
+
+        if (p->family->numbers >> i & 1)
+            rc |= json_object_set_new(j, format_numbers[i].hf, json_real(v));
+    }
+    if (p->config.rope_dims > 0)
+        rc |= json_object_set_new(j, "partial_rotary_factor",
+                                  json_real(p->shape->rotary_frac));
+    if (p->family->gemma)
+        rc |= json_object_set_new(j, "query_pre_attn_scalar",
+                                  json_integer(p->config.head_dim));
+    if (p->config.window > 0)
+        rc |= json_object_set_new(j, "sliding_window", json_integer(p->config.window));
+    if (p->config.rope_short_tok > 0)
+        rc |= json_object_set_new(j, "original_max_position_embeddings",
+                                  json_integer(p->config.rope_short_tok));
+    if (p->family->no_rope_every > 0)
+        rc |= json_object_set_new(j, "no_rope_layer_interval",
+                                  json_integer(p->family->no_rope_every));
+    return rc;
+}
+
 static int write_config(const struct make_plan *p, const char *dir)
 {
     static const char *const torch_dtype[] = {
         [KERN_F32] = "float32", [KERN_F16] = "float16", [KERN_BF16] = "bfloat16"};
     const struct make_shape *s = p->shape;
+    const struct model_config *c = &p->config;
     json_t *j = json_pack(
         "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:s, "
         "s:o, s:n, s:i, s:i, s:s, s:b}",
@@ -103,16 +151,17 @@ static int write_config(const struct make_plan *p, const char *dir)
         s->dim, "intermediate_size", p->dense_hidden, "num_hidden_layers", s->n_layers,
         "num_attention_heads", s->n_heads, "num_key_value_heads", s->n_kv_heads,
         "head_dim", s->head_dim, "vocab_size", s->vocab, "max_position_embeddings",
-        s->max_tok, "rms_norm_eps", s->norm_eps, "rope_theta", s->rope_theta,
-        "tie_word_embeddings", s->tied, "hidden_act",
+        s->max_tok, c->layer_norm ? "layer_norm_eps" : "rms_norm_eps", s->norm_eps,
+        "rope_theta", s->rope_theta, "tie_word_embeddings", s->tied, "hidden_act",
         format_activation_names[p->family->activation][0], "rope_scaling",
-        rope_scaling(s), "sliding_window", "bos_token_id", s->bos_id, "eos_token_id",
+        rope_scaling(s, c), "sliding_window", "bos_token_id", s->bos_id, "eos_token_id",
         s->eos_id, "torch_dtype", torch_dtype[p->opts->type], "use_cache", 1);
 
-    if (j && ((s->n_experts > 0 && put_experts(j, p) != 0) ||
+    if (j && ((s->n_experts > 0 && put_experts(j, p) != 0) || put_numbers(j, p) != 0 ||
               (p->family->attention_bias &&
-               json_object_set_new(j, "attention_bias",
-                                   json_boolean(s->attention_bias)) != 0))) {
+               json_object_set_new(
+                   j, p->family->bias_key ? p->family->bias_key : "attention_bias",
+                   json_boolean(s->attention_bias)) != 0))) {
         json_decref(j);
         j = NULL;
     }
@@ -122,21 +171,16 @@ static int write_config(const struct make_plan *p, const char *dir)
 /* How text is cut before merging, as the published tokenizers of each family say it. */
 static json_t *pre_tokenizer(enum make_family family)
 {
-    static const char llama3[] =
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-    static const char qwen2[] =
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    const struct make_words *words = &make_words[family];
 
     if (family == MAKE_LLAMA2)
         return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space",
                          0, "trim_offsets", 1, "use_regex", 1);
     return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b, s:b}]}", "type",
                      "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex",
-                     family == MAKE_LLAMA3 ? llama3 : qwen2, "behavior", "Isolated",
-                     "invert", 0, "type", "ByteLevel", "add_prefix_space", 0,
-                     "trim_offsets", 1, "use_regex", 0);
+                     words->regex, "behavior", "Isolated", "invert", 0, "type",
+                     "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
+                     words->gpt2);
 }
 
 /* Puts BOS before a text, where the published tokenizer does. */

@@ -20,6 +20,17 @@ static const char letters[] = " etaoinshrdlcumwfgypbvkjxqz";
 static const char *const lead_text[] = {"<unk>", "<s>", "</s>"};
 #define N_LEAD 3
 
+#define END   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+const struct make_words make_words[] = {
+    [MAKE_LLAMA3] = {"llama-bpe", WORDS "{1,3}|" END, false},
+    [MAKE_QWEN2] = {"qwen2", WORDS "|" END, false},
+    [MAKE_REFACT] = {"refact", "\\p{N}", true},
+    [MAKE_DBRX] = {"dbrx", WORDS "{1,3}|" END, false},
+    [MAKE_GLM4] = {"chatglm-bpe", WORDS "{1,3}|" END, false},
+    [MAKE_COMMAND_R] = {"command-r", "\\p{N}", true},
+};
+
 /* The published places of the special tokens that have a meaning; the rest are reserved.
  */
 static const struct {

@@ -24,10 +24,12 @@ static int block_rows(const struct model *m)
 
 static void place(struct model *m, struct model_arena *a)
 {
-    int64_t rows = m->max_step_tok, half = m->c.head_dim / 2, mr = block_rows(m);
+    int64_t rows = m->max_step_tok, half = model_rope_dims(&m->c) / 2, mr = block_rows(m);
 
-    m->rope_cos = model_take(a, m->max_tok * half, sizeof(float));
-    m->rope_sin = model_take(a, m->max_tok * half, sizeof(float));
+    int64_t n_rope = m->max_tok * half * (m->c.rope_local_theta != 0 ? 2 : 1);
+
+    m->rope_cos = model_take(a, n_rope, sizeof(float));
+    m->rope_sin = model_take(a, n_rope, sizeof(float));
     m->rows = model_take(a, rows, sizeof(int64_t));
     for (int i = 0; i < m->n_threads; i++) {
         struct model_scratch *s = &m->scratch[i];
@@ -54,17 +56,26 @@ static void place(struct model *m, struct model_arena *a)
 static void fill_rope(void *arg, struct par_self *self)
 {
     struct model *m = arg;
-    int half = m->c.head_dim / 2;
+    const struct model_config *c = &m->c;
+    int half = model_rope_dims(c) / 2;
+    const float *factor = c->rope_short_tok > 0 && m->max_tok > c->rope_short_tok
+                              ? c->rope_long
+                              : c->rope_factor;
+    double length = c->rope_length != 0 ? (double)c->rope_length : 1;
     int64_t lo, hi;
 
     par_share(m->max_tok, self->id, self->n, &lo, &hi);
-    for (int i = 0; i < half; i++) {
-        double f = pow((double)m->c.rope_theta, -2.0 * i / m->c.head_dim);
+    for (int i = 0; i < half * (c->rope_local_theta != 0 ? 2 : 1); i++) {
+        const bool local = i >= half;
+        const int k = i % half;
+        const int64_t at = k + (local ? m->max_tok * half : 0);
+        double f = pow((double)(local ? c->rope_local_theta : c->rope_theta),
+                       -2.0 * k / (2 * half));
 
-        f /= (double)m->c.rope_factor[i];
+        f /= local ? 1 : (double)factor[k];
         for (int64_t pos = lo; pos < hi; pos++) {
-            m->rope_cos[pos * half + i] = (float)cos((double)pos * f);
-            m->rope_sin[pos * half + i] = (float)sin((double)pos * f);
+            m->rope_cos[at + pos * half] = (float)(length * cos((double)pos * f));
+            m->rope_sin[at + pos * half] = (float)(length * sin((double)pos * f));
         }
     }
 }

@@ -206,6 +206,18 @@ int model_choose_gemm(struct model *m, enum kern_precision precision)
     return rc;
 }
 
+void model_cap_attn(struct model *m)
+{
+    struct kern_table plain;
+
+    kern_table_choose(&plain, 0, KERN_EXACT);
+    for (int t = 0; t < KERN_N_KV_TYPES && m->c.attn_softcap != 0; t++) {
+        enum kern_op op = kern_kv_attn((enum kern_kv_type)t);
+
+        m->kern.v[op] = plain.v[op];
+    }
+}
+
 void model_choose_attn(struct model *m, bool bf16_dot)
 {
     struct kern_table exact;

@@ -9,7 +9,22 @@ struct sums {
     double pairs, logit_pairs;
     /* Tokens whose keys and values are read: in a layer; in the last layer. */
     double kv_tok, last_kv_tok;
+    /* The same of layers with a window. */
+    double window_pairs, window_logit_pairs, window_kv_tok, window_last_kv_tok;
 };
+
+/* The layers before the last one that have a window, or 0; *last: does that one have it? */
+static double n_windows(const struct model_config *c, bool *last)
+{
+    double n = 0;
+
+    *last = false;
+    for (int i = 0; c->window > 0 && i < c->n_layers; i++) {
+        n += *last;
+        *last = c->layer_flags[i] & MODEL_LAYER_WINDOW;
+    }
+    return n;
+}
 
 /* Products with matrices of `in` rows and `out` columns: n_rows of them over all layers,
  * with n_matrices matrices. */
@@ -50,16 +65,24 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     /* The last layer behind its QKV projection, and the head: run at all? */
     double all = c->n_layers, before = all - 1, last = s->logits > 0;
     double rows = before * s->rows + s->logits, layers = before + last;
-    double norms = dim * (all + layers + last) + (c->qk_norm ? all * 2 * c->head_dim : 0);
+    double heads = c->qk_norm_row ? c->n_heads + c->n_kv_heads : 2;
+    double in = (c->norms != MODEL_NORM_AFTER) *
+                (all + (c->parallel ? 0 : layers)); /* norms of what goes in */
+    double after = (c->norms != MODEL_NORM_BEFORE) * 2 * layers;
+    double norms = dim * ((in + last) * (1 + c->norm_bias) + after) +
+                   (c->qk_norm ? all * heads * c->head_dim : 0);
     double bias = (c->qkv_bias ? all * (q + kv) : 0) + (c->o_bias ? layers * dim : 0);
-    bool in_head = c->tied && last > 0;
+    bool in_head = c->tied && last > 0, last_window;
+    double windows = n_windows(c, &last_window), full = before - windows;
+    double logit_pairs = last_window ? s->window_logit_pairs : s->logit_pairs;
+    double last_kv_tok = last_window ? s->window_last_kv_tok : s->last_kv_tok;
     /* Experts read, over all layers. */
     double read =
         before * model_cost_experts(c, s->rows) + last * model_cost_experts(c, s->logits);
     struct model_cost out = {
         .qkv = product(dim, q + kv, all * s->rows, all,
                        weight_bytes(c, t.weight, MODEL_QKV)),
-        .attn.flop = 4 * q * (before * s->pairs + s->logit_pairs),
+        .attn.flop = 4 * q * (full * s->pairs + windows * s->window_pairs + logit_pairs),
         .o = product(q, dim, rows, layers, weight_bytes(c, t.weight, MODEL_O)),
         .ffn = product(dim, 3.0 * c->hidden, rows, layers,
                        weight_bytes(c, t.weight, MODEL_FFN)),
@@ -71,7 +94,8 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
         .other.weight_bytes =
             (in_head ? 0 : s->rows * dim * weight_bytes(c, t.weight, MODEL_EMBED)) +
             (norms + bias) * (double)sizeof(float),
-        .kv_read_bytes = kv_bytes * (before * s->kv_tok + s->last_kv_tok),
+        .kv_read_bytes =
+            kv_bytes * (full * s->kv_tok + windows * s->window_kv_tok + last_kv_tok),
         .kv_write_bytes = kv_bytes * all * s->rows,
     };
 
@@ -91,6 +115,15 @@ struct model_cost model_cost_step(const struct model_config *c, struct model_cos
 
     for (int i = 0; i < n_chunks; i++) {
         double n = (double)chunks[i].n_tok, end = (double)chunks[i].pos0 + n;
+        double w = c->window, pos0 = (double)chunks[i].pos0;
+        double in = fmin(fmax(w - pos0, 0), n); /* tokens that attend to all before */
+
+        s.window_pairs += in * pos0 + in * (in + 1) / 2 + (n - in) * w;
+        s.window_kv_tok += fmin(end, w + n - 1);
+        if (chunks[i].want_logits) {
+            s.window_logit_pairs += fmin(end, w);
+            s.window_last_kv_tok += fmin(end, w);
+        }
 
         s.rows += n;
         s.pairs += n * (double)chunks[i].pos0 + n * (n + 1) / 2;
@@ -118,7 +151,9 @@ struct model_cost model_cost_decode(const struct model_config *c,
                                     int64_t n_seqs)
 {
     double n = (double)n_seqs, pairs = n * ctx_tok;
-    const struct sums s = {n, n, pairs, pairs, pairs, pairs};
+    double windows = n * fmin(ctx_tok, c->window);
+    const struct sums s = {n,     n,       pairs,   pairs,   pairs,
+                           pairs, windows, windows, windows, windows};
 
     return cost(c, t, &s);
 }

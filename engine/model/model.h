@@ -49,11 +49,15 @@ enum model_mat {
 };
 
 struct model_layer {
-    float *attn_norm, *ffn_norm; /* [dim] */
-    float *q_norm, *k_norm;      /* [head_dim] of every head; NULL without qk_norm */
-    struct kern_mat *mats;       /* [model_n_layer_mats()] */
-    float *qkv_bias, *v_bias;    /* NULL, or one float per packed column */
-    float *o_bias;               /* NULL, or [dim] */
+    float *attn_norm, *ffn_norm; /* [dim]; NULL: what goes in is not normalised */
+    float *attn_norm_bias, *ffn_norm_bias; /* NULL, or [dim] */
+    float *attn_after, *ffn_after; /* NULL, or [dim]: norms of what the parts give */
+    /* [head_dim] of every head, or of all heads in the packed order of each (qk_norm_row); NULL
+     * without qk_norm */
+    float *q_norm, *k_norm;
+    struct kern_mat *mats;    /* [model_n_layer_mats()] */
+    float *qkv_bias, *v_bias; /* NULL, or one float per packed column */
+    float *o_bias;            /* NULL, or [dim] */
 };
 
 /* The matrices of a layer, those without columns included: one of each kind, by its number, but

@@ -56,9 +56,9 @@ struct model {
     size_t weights_bytes;
     struct model_placement *placement;
     struct model_layer *layers;
-    struct kern_mat *mats; /* of all layers */
-    float *out_norm;
-    struct kern_mat head;      /* also the embedding when c.tied */
+    struct kern_mat *mats;           /* of all layers */
+    float *out_norm, *out_norm_bias; /* the bias: NULL, or [dim] */
+    struct kern_mat head;            /* also the embedding when c.tied */
     struct kern_mat head_tail; /* the last panel alone; n < 16 where it is not full */
     void *embed;               /* [vocab, dim] of embed_type; NULL when c.tied */
     enum kern_type embed_type;
@@ -68,7 +68,7 @@ struct model {
     int group;        /* query heads per KV head */
     int64_t qkv_unit; /* columns of one KV group in the packed QKV, a multiple of 16 */
     int64_t v_unit;   /* columns of a KV group in the packed V; 0 unless c.v_split */
-    float attn_scale; /* 1 / sqrt(head_dim) */
+    float attn_scale; /* of scores */
     int64_t ld_x;     /* floats from a row of x to the next */
     int64_t k_max;    /* the longest row of activations */
 
@@ -76,7 +76,9 @@ struct model {
     int64_t max_step_tok, max_tok;
     void *act;
     size_t act_bytes;
-    float *rope_cos, *rope_sin; /* [max_tok, head_dim / 2] */
+    float *rope_cos,
+        *rope_sin; /* [max_tok, model_rope_dims() / 2]; with rope_local_theta, behind
+                                   them the same for layers with a window */
     int64_t *rows; /* [max_step_tok] rows of the step whose logits are wanted */
     struct model_scratch *scratch; /* [threads of the team] */
 
@@ -129,6 +131,8 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 /* Where `precision` allows several GEMM variants of which none is always the fastest: time those of
  * the first layer's type and keep the fastest, and those of the same names for other types. */
 MUST int model_choose_gemm(struct model *m, enum kern_precision precision);
+/* Where scores are capped, replace attention by plain C, which alone does that. */
+void model_cap_attn(struct model *m);
 /* Unless bf16_dot is fast (cpu_bf16_dot_fast()), replace attention by the BF16 dot product by the
  * exact one. */
 void model_choose_attn(struct model *m, bool bf16_dot);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "model/limits.h"
 #include "placement/placement.h"
+#include "placement/weights.h"
 
 static int64_t max64(int64_t a, int64_t b)
 {
@@ -219,26 +220,31 @@ static void runs_of_embed(const struct model *m, model_run_fn fn, void *ctx)
 
 static void runs_of_norms(const struct model *m, int layer, model_run_fn fn, void *ctx)
 {
-    const struct model_layer *l = &m->layers[layer];
+    struct model_layer *l = &m->layers[layer];
     int domain = m->placement->n_domains == 1 ? 0 : -1;
     size_t dim = (size_t)m->c.dim * sizeof(float);
 
-    fn(ctx, l->attn_norm, dim, domain);
-    fn(ctx, l->ffn_norm, dim, domain);
+    for (int i = 0; model_layer_vectors[i].role != FORMAT_N_ROLES; i++)
+        if (*model_layer_vector(l, i))
+            fn(ctx, *model_layer_vector(l, i), dim, domain);
     if (l->qkv_bias)
         fn(ctx, l->qkv_bias,
            (size_t)l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL * sizeof(float), domain);
     if (l->v_bias)
         fn(ctx, l->v_bias,
            (size_t)l->mats[MODEL_MAT_V].n_panels * KERN_PANEL * sizeof(float), domain);
-    if (l->o_bias)
-        fn(ctx, l->o_bias, dim, domain);
     if (l->q_norm) {
-        fn(ctx, l->q_norm, (size_t)m->c.head_dim * sizeof(float), domain);
-        fn(ctx, l->k_norm, (size_t)m->c.head_dim * sizeof(float), domain);
+        int64_t rows, q, k;
+
+        format_role_shape(&m->c, FORMAT_Q_NORM, &rows, &q);
+        format_role_shape(&m->c, FORMAT_K_NORM, &rows, &k);
+        fn(ctx, l->q_norm, (size_t)q * sizeof(float), domain);
+        fn(ctx, l->k_norm, (size_t)k * sizeof(float), domain);
     }
     if (layer == 0)
         fn(ctx, m->out_norm, dim, domain);
+    if (layer == 0 && m->out_norm_bias)
+        fn(ctx, m->out_norm_bias, dim, domain);
 }
 
 void model_each_run(const struct model *m, enum model_weight_kind what, int layer,

@@ -124,6 +124,19 @@ static float *take_floats(struct arena *a, int64_t n)
     return take(a, (size_t)n * sizeof(float));
 }
 
+#define AT(member) offsetof(struct model_layer, member)
+const struct model_layer_vector model_layer_vectors[] = {
+    {FORMAT_ATTN_NORM, AT(attn_norm)},
+    {FORMAT_O_BIAS, AT(o_bias)},
+    {FORMAT_ATTN_AFTER, AT(attn_after)},
+    {FORMAT_FFN_NORM, AT(ffn_norm)},
+    {FORMAT_FFN_AFTER, AT(ffn_after)},
+    {FORMAT_ATTN_NORM_BIAS, AT(attn_norm_bias)},
+    {FORMAT_FFN_NORM_BIAS, AT(ffn_norm_bias)},
+    {FORMAT_N_ROLES, 0},
+};
+#undef AT
+
 /* The vectors of a layer besides its first norm. */
 static void place_vectors(const struct model *m, struct model_layer *l, struct arena *a)
 {
@@ -131,13 +144,17 @@ static void place_vectors(const struct model *m, struct model_layer *l, struct a
         l->qkv_bias = take_floats(a, l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL);
     if (m->c.qkv_bias && m->c.v_split)
         l->v_bias = take_floats(a, l->mats[MODEL_MAT_V].n_panels * KERN_PANEL);
-    if (m->c.o_bias)
-        l->o_bias = take_floats(a, m->c.dim);
     if (m->c.qk_norm) {
-        l->q_norm = take_floats(a, m->c.head_dim);
-        l->k_norm = take_floats(a, m->c.head_dim);
+        int64_t rows, q, k;
+
+        format_role_shape(&m->c, FORMAT_Q_NORM, &rows, &q);
+        format_role_shape(&m->c, FORMAT_K_NORM, &rows, &k);
+        l->q_norm = take_floats(a, q);
+        l->k_norm = take_floats(a, k);
     }
-    l->ffn_norm = take_floats(a, m->c.dim);
+    for (int i = 1; model_layer_vectors[i].role != FORMAT_N_ROLES; i++)
+        if (format_role_needed(&m->c, model_layer_vectors[i].role))
+            *model_layer_vector(l, i) = take_floats(a, m->c.dim);
 }
 
 /* Give every piece its place; the order is the order of use in a step. */
@@ -150,7 +167,8 @@ static void place_all(struct model *m, struct arena *a)
     for (int i = 0; i < m->c.n_layers; i++) {
         struct model_layer *l = &m->layers[i];
 
-        l->attn_norm = take(a, dim_bytes);
+        if (format_role_needed(&m->c, FORMAT_ATTN_NORM))
+            l->attn_norm = take(a, dim_bytes);
         for (int k = 0; k < model_n_layer_mats(&m->c); k++) {
             if (k == MODEL_MAT_O)
                 place_vectors(m, l, a);
@@ -159,6 +177,8 @@ static void place_all(struct model *m, struct arena *a)
         }
     }
     m->out_norm = take(a, dim_bytes);
+    if (m->c.norm_bias)
+        m->out_norm_bias = take(a, dim_bytes);
     m->head.data = take(a, m->head.bytes);
 }
 
@@ -184,10 +204,7 @@ static int64_t rows_bytes(enum kern_type type, int64_t rows, int64_t k)
 static int64_t mat_tensor_bytes(const struct model *m, const struct format_file *f)
 {
     const struct model_config *c = &m->c;
-    int64_t q = (int64_t)c->n_heads * c->head_dim,
-            kv = (int64_t)c->n_kv_heads * c->head_dim;
-    int64_t n = 0, norms = 2 * (int64_t)c->dim + (c->qkv_bias ? q + 2 * kv : 0) +
-                           (c->o_bias ? c->dim : 0) + (c->qk_norm ? 2 * c->head_dim : 0);
+    int64_t n = 0, norms = model_config_n_vector_params(c);
 
     for (int i = 0; i < c->n_layers; i++) {
         for (int k = 0; k < model_n_layer_mats(c); k++) {
@@ -202,7 +219,7 @@ static int64_t mat_tensor_bytes(const struct model *m, const struct format_file 
     n += rows_bytes(m->head.type, c->vocab, c->dim);
     if (!c->tied)
         n += rows_bytes(m->embed_type, c->vocab, c->dim);
-    return n + (int64_t)c->dim * (int64_t)sizeof(float);
+    return n + (1 + c->norm_bias) * (int64_t)c->dim * (int64_t)sizeof(float);
 }
 
 /* ---- memory ---- */
@@ -254,15 +271,17 @@ struct not_finite {
 static void check_norm(struct not_finite *bad, const struct model *m,
                        const struct format_file *f, enum format_role role, int layer)
 {
-    const struct model_layer *l = &m->layers[layer];
-    const float *w = role == FORMAT_OUT_NORM    ? m->out_norm
-                     : role == FORMAT_ATTN_NORM ? l->attn_norm
-                     : role == FORMAT_Q_NORM    ? l->q_norm
-                     : role == FORMAT_K_NORM    ? l->k_norm
-                                                : l->ffn_norm;
+    struct model_layer *l = &m->layers[layer];
+    const float *w = role == FORMAT_OUT_NORM ? m->out_norm
+                     : role == FORMAT_Q_NORM ? l->q_norm
+                                             : l->k_norm;
     char name[MODEL_NAME_BYTES];
     int64_t rows, n;
 
+    for (int i = 0; model_layer_vectors[i].role != FORMAT_N_ROLES; i++)
+        w = model_layer_vectors[i].role == role ? *model_layer_vector(l, i) : w;
+    if (!w)
+        return;
     format_role_shape(&m->c, role, &rows, &n);
     for (int64_t i = 0; i < n; i++) {
         if (isfinite(w[i]) || bad->n++ > 0)
@@ -282,11 +301,11 @@ static void check_norms(const struct model *m, const struct format_file *f)
 
     for (int i = 0; i < m->c.n_layers; i++) {
         check_norm(&bad, m, f, FORMAT_ATTN_NORM, i);
+        check_norm(&bad, m, f, FORMAT_ATTN_AFTER, i);
         check_norm(&bad, m, f, FORMAT_FFN_NORM, i);
-        if (m->c.qk_norm) {
-            check_norm(&bad, m, f, FORMAT_Q_NORM, i);
-            check_norm(&bad, m, f, FORMAT_K_NORM, i);
-        }
+        check_norm(&bad, m, f, FORMAT_FFN_AFTER, i);
+        check_norm(&bad, m, f, FORMAT_Q_NORM, i);
+        check_norm(&bad, m, f, FORMAT_K_NORM, i);
     }
     check_norm(&bad, m, f, FORMAT_OUT_NORM, 0);
     if (bad.n > 0)
@@ -399,7 +418,7 @@ static void derive_shapes(struct model *m)
     const struct model_config *c = &m->c;
 
     m->group = c->n_heads / c->n_kv_heads;
-    m->attn_scale = 1.0f / sqrtf((float)c->head_dim);
+    m->attn_scale = c->attn_scale > 0 ? c->attn_scale : 1.0f / sqrtf((float)c->head_dim);
     m->qkv_unit = model_qkv_unit(c);
     m->v_unit = model_v_unit(c);
     m->ld_x = model_pad16(c->dim);
@@ -473,6 +492,7 @@ int model_open(struct model **out, const struct format_file *f, struct par_team 
         kern_table_batch_invariant(&m->kern, cpu_isa_usable());
         model_boundaries_set(m);
     }
+    model_cap_attn(m);
     rc = pack_weights(m, f, o);
     if (rc == OK)
         rc = model_choose_gemm(m, o->precision);

@@ -128,9 +128,15 @@ static void count_time(struct format_filling *k, uint64_t t0, uint64_t t1)
     k->pack_ns += (long long)(clock_ns() - t1);
 }
 
-static void vector_f32(float *out, const struct format_tensor *t)
+/* Plus `offset`, and times `scale` where that is not 0. */
+static void vector_f32(float *out, const struct format_tensor *t, float offset,
+                       float scale)
 {
     kern_row_to_f32(t->type, out, t->data, t->cols);
+    for (int64_t i = 0; offset != 0 && i < t->cols; i++)
+        out[i] += offset;
+    for (int64_t i = 0; scale != 0 && i < t->cols; i++)
+        out[i] *= scale;
 }
 
 /* ---- which row of which tensor is column `col` of a packed matrix ---- */
@@ -140,6 +146,7 @@ typedef const void *(*row_fn)(const struct source *s, int64_t col, enum kern_typ
 struct source {
     const struct model *m;
     const struct format_tensor *t[3];
+    float norm_offset;
     bool interleaved;
     row_fn row;
 };
@@ -176,9 +183,9 @@ static const void *gate_up_row(const struct source *s, int64_t col, enum kern_ty
 /* Where in a head of the file the half-split position r is. */
 static int64_t unrotate(const struct source *s, int64_t r)
 {
-    int64_t half = s->m->c.head_dim / 2;
+    int64_t half = model_rope_dims(&s->m->c) / 2;
 
-    if (!s->interleaved)
+    if (!s->interleaved || r >= 2 * half)
         return r;
     return r < half ? 2 * r : 2 * (r - half) + 1;
 }
@@ -414,12 +421,14 @@ static void pack_qkv_bias(struct model_layer *l, const struct source *s,
             v_column(s, col, &which, &row) ? element_f32(bias[which], row) : 0;
 }
 
-/* The weights of a head's norm, in the order of its packed columns. */
+/* The weights of a head's norm, or of all heads', in the order of its packed columns. */
 static void pack_head_norm(float *out, const struct source *s,
                            const struct format_tensor *t)
 {
+    int64_t hd = s->m->c.head_dim;
+
     for (int64_t r = 0; r < t->cols; r++)
-        out[r] = element_f32(t, unrotate(s, r));
+        out[r] = element_f32(t, r / hd * hd + unrotate(s, r % hd)) + s->norm_offset;
 }
 
 static void pack_layer(struct format_filling *k, struct par_self *self, int i)
@@ -438,18 +447,26 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
     struct model_layer *l = &m->layers[i];
     const struct format_tensor *t = k->f->layer[i];
 #define T(role) (&t[(role)-FORMAT_ATTN_NORM])
-    struct source s = {.m = m, .interleaved = k->f->rope_interleaved};
+    struct source s = {
+        .m = m, .interleaved = k->f->rope_interleaved, .norm_offset = k->f->norm_offset};
+    double centre;
 
     if (self->id == 0) {
         const struct format_tensor *const bias[3] = {T(FORMAT_Q_BIAS), T(FORMAT_K_BIAS),
                                                      T(FORMAT_V_BIAS)};
 
-        vector_f32(l->attn_norm, T(FORMAT_ATTN_NORM));
-        vector_f32(l->ffn_norm, T(FORMAT_FFN_NORM));
+        /* What is added behind a product with scaled rows is scaled here. */
+        for (int v = 0; model_layer_vectors[v].role != FORMAT_N_ROLES; v++) {
+            enum format_role role = model_layer_vectors[v].role;
+
+            (void)format_role_vector(role, &centre);
+            if (*model_layer_vector(l, v))
+                vector_f32(*model_layer_vector(l, v), T(role),
+                           centre == 1 ? k->f->norm_offset : 0,
+                           role == FORMAT_O_BIAS ? m->c.residual_scale : 0);
+        }
         if (l->qkv_bias)
             pack_qkv_bias(l, &s, bias);
-        if (l->o_bias)
-            vector_f32(l->o_bias, T(FORMAT_O_BIAS));
         if (l->q_norm) {
             pack_head_norm(l->q_norm, &s, T(FORMAT_Q_NORM));
             pack_head_norm(l->k_norm, &s, T(FORMAT_K_NORM));
@@ -518,7 +535,12 @@ void model_weights_fill(void *arg, struct par_self *self)
 
     if (self->id == 0) {
         read_ahead(k);
-        vector_f32(m->out_norm, &k->f->global[FORMAT_OUT_NORM]);
+        /* Scaled rows give scaled logits. */
+        vector_f32(m->out_norm, &k->f->global[FORMAT_OUT_NORM], k->f->norm_offset,
+                   m->c.logit_scale);
+        if (m->out_norm_bias)
+            vector_f32(m->out_norm_bias, &k->f->global[FORMAT_OUT_NORM_BIAS], 0,
+                       m->c.logit_scale);
     }
     if (m->embed)
         copy_embed(k, self);

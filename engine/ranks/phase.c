@@ -78,6 +78,10 @@ static void place_rank(struct model_phase *p, struct model_rank *k, struct model
     k->x = model_take(a, rows * m->ld_x, sizeof(float));
     k->x_last = model_take(a, rows * m->ld_x, sizeof(float));
     k->y = model_take(a, p->n_ranks > 1 ? rows * m->ld_x : 0, sizeof(float));
+    k->branch =
+        model_take(a, model_sums_apart(&m->c) ? rows * m->ld_x : 0, sizeof(float));
+    k->head_sums = model_take(
+        a, m->c.qk_norm_row ? rows * (m->c.n_heads + m->c.n_kv_heads) : 0, sizeof(float));
     k->qkv = model_take(a, rows * k->ld_qkv, sizeof(float));
     k->attn = model_take(a, rows * k->ld_attn, sizeof(float));
     k->h = model_take(a, rows * k->ld_h, sizeof(float));
@@ -380,6 +384,11 @@ int model_phase_offload_set(struct model_phase *p, const struct model_offload *o
         return err_set(ERR_UNSUPPORTED,
                        "an accelerator changes the order of sums: not with a "
                        "deterministic model");
+    if (o && (p->m->c.residual_scale != 0 || model_sums_apart(&p->m->c) ||
+              p->m->c.activation != MODEL_SILU))
+        return err_set(ERR_UNSUPPORTED,
+                       "an accelerator computes SwiGLU and adds to the residual stream "
+                       "itself: not with a family that does it in another way");
     p->offload = o;
     return OK;
 }

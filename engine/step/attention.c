@@ -33,6 +33,35 @@ static void norm_heads(const struct model *m, float *x, int n_heads, const float
                                             m->c.norm_eps);
 }
 
+static bool has_window(const struct model *m, int layer)
+{
+    return m->c.layer_flags[layer] & MODEL_LAYER_WINDOW;
+}
+
+static void rotate(const struct model *m, float *x, int n_heads, int layer, int64_t pos)
+{
+    int hd = m->c.head_dim, dims = model_rope_dims(&m->c);
+    bool local = m->c.rope_local_theta != 0 && has_window(m, layer);
+    int64_t at = (pos + (local ? m->max_tok : 0)) * (dims / 2);
+    const float *cos = m->rope_cos + at, *sin = m->rope_sin + at;
+
+    if (dims == hd)
+        m->kern.v[KERN_ROPE]->fn.rope(x, cos, sin, n_heads, hd);
+    else
+        for (int h = 0; h < n_heads; h++)
+            m->kern.v[KERN_ROPE]->fn.rope(x + h * hd, cos, sin, 1, dims);
+}
+
+/* The query heads of KV group h that the rank has: [*q, *q + the result). */
+static int heads_of(const struct model_thread_ctx *w, int h, int *q)
+{
+    const struct model_tp_shard *p = &w->rank->shard;
+    int all = w->m->group;
+
+    *q = h * all > p->q_lo ? h * all : p->q_lo;
+    return ((h + 1) * all < p->q_hi ? (h + 1) * all : p->q_hi) - *q;
+}
+
 /* The group's columns in the matrix that is split off. */
 static float *split_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
 {
@@ -55,32 +84,120 @@ static float *value_at(const struct model_thread_ctx *w, const struct block *b, 
                                                : key_at(w, b, i) + w->m->c.head_dim;
 }
 
+/* ---- the norm of all heads together ---- */
+
+static float squares(const float *x, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return (float)sum;
+}
+
+/* The sums of squares of the rank's heads in a row; 0 for those that another rank counts. */
+static void row_sums(const struct model_thread_ctx *w, int64_t row, float *sums)
+{
+    const struct model_tp_shard *p = &w->rank->shard;
+    const struct model_config *c = &w->m->c;
+
+    memset(sums, 0, (size_t)(c->n_heads + c->n_kv_heads) * sizeof(*sums));
+    for (int h = p->q_lo / w->m->group; h <= (p->q_hi - 1) / w->m->group; h++) {
+        struct block b = {.row0 = row, .kv_head = h};
+
+        b.g = heads_of(w, h, &b.q);
+        for (int i = 0; i < b.g && p->seq_i == 0; i++)
+            sums[b.q + i] = squares(q_at(w, &b, 0) + i * c->head_dim, c->head_dim);
+        if (p->kv)
+            sums[c->n_heads + h] = squares(key_at(w, &b, 0), c->head_dim);
+    }
+}
+
+static float inverse_rms(const float *sums, int n_heads, const struct model_config *c)
+{
+    double sum = 0;
+
+    for (int h = 0; h < n_heads; h++)
+        sum += (double)sums[h];
+    return (float)(1 / sqrt(sum / n_heads / c->head_dim + (double)c->norm_eps));
+}
+
+static void scale_row(const struct model_thread_ctx *w, int layer, int64_t row,
+                      const float *sums)
+{
+    const struct model_tp_shard *p = &w->rank->shard;
+    const struct model_layer *l = &w->m->layers[layer];
+    const struct model_config *c = &w->m->c;
+    float of_q = inverse_rms(sums, c->n_heads, c);
+    float of_k = inverse_rms(sums + c->n_heads, c->n_kv_heads, c);
+
+    for (int h = p->q_lo / w->m->group; h <= (p->q_hi - 1) / w->m->group; h++) {
+        struct block b = {.row0 = row, .kv_head = h};
+        float *q, *key;
+
+        b.g = heads_of(w, h, &b.q);
+        q = q_at(w, &b, 0), key = key_at(w, &b, 0);
+        for (int i = 0; i < b.g * c->head_dim; i++)
+            q[i] *= of_q * l->q_norm[b.q * c->head_dim + i];
+        for (int i = 0; i < c->head_dim && p->kv; i++)
+            key[i] *= of_k * l->k_norm[h * c->head_dim + i];
+    }
+}
+
+/* Sums are kept by head, and each is not 0 in one rank only, so that their bits are the same for
+ * any number of ranks. */
+void model_norm_rows(struct model_thread_ctx *w, int layer)
+{
+    const size_t n = (size_t)(w->m->c.n_heads + w->m->c.n_kv_heads);
+    float *sums = w->rank->head_sums;
+    int64_t lo, hi;
+
+    model_sync(w, MODEL_T_LINEAR);
+    par_share(w->n_rows, w->id, w->n, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++)
+        row_sums(w, r, sums + (size_t)r * n);
+    for (size_t at = (size_t)lo * n; at < (size_t)hi * n && w->phase->n_ranks > 1;) {
+        size_t some = (size_t)hi * n - at;
+
+        some = some < MODEL_MESSAGE_FLOATS ? some : MODEL_MESSAGE_FLOATS;
+        model_fail(w, par_allreduce(&w->rank->endpoints[w->id], w->phase->coll, sums + at,
+                                    some));
+        at += some;
+    }
+    for (int64_t r = lo; r < hi; r++)
+        scale_row(w, layer, r, sums + (size_t)r * n);
+    w->own_heads = false;
+    model_lap(w, MODEL_T_NORM_ROPE);
+}
+
 /* Normalise (where the model does) and rotate the queries; and the key of the group, and keep key
  * and value, where they are this rank's. */
 static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
-    int hd = m->c.head_dim, half = hd / 2;
+    int hd = m->c.head_dim;
     size_t vec_bytes = kern_kv_bytes(m->kv_type, hd);
     const struct model_layer *l = &m->layers[b->layer];
     const struct kv_slot *slot = b->chunk->kv;
     bool kv = w->rank->shard.kv;
+    bool rotates = !(m->c.layer_flags[b->layer] & MODEL_LAYER_NO_ROPE);
+    bool by_head = l->q_norm && !m->c.qk_norm_row;
 
     for (int64_t i = b->i; i < b->i + b->n; i++) {
         int64_t pos = b->chunk->pos0 + i;
         float *q = q_at(w, b, i), *key = key_at(w, b, i);
-        const float *cos = m->rope_cos + pos * half, *sin = m->rope_sin + pos * half;
         bool together = kv && !m->c.k_split; /* the key follows the queries */
 
-        if (l->q_norm)
+        if (by_head)
             norm_heads(m, q, b->g, l->q_norm);
-        if (l->k_norm && kv)
+        if (by_head && kv)
             norm_heads(m, key, 1, l->k_norm);
-        m->kern.v[KERN_ROPE]->fn.rope(q, cos, sin, b->g + together, hd);
+        if (rotates)
+            rotate(m, q, b->g + together, b->layer, pos);
         if (!kv)
             continue;
-        if (!together)
-            m->kern.v[KERN_ROPE]->fn.rope(key, cos, sin, 1, hd);
+        if (rotates && !together)
+            rotate(m, key, 1, b->layer, pos);
         kern_kv_store(&m->kern, m->kv_type,
                       kv_token_at(slot, b->layer, b->kv_head, 0, pos, vec_bytes), key,
                       hd);
@@ -96,7 +213,7 @@ static void results_at(const struct model_thread_ctx *w, const struct block *b,
                        struct kern_attn_args *a)
 {
     const struct model_rank *r = w->rank;
-    int64_t row = b->row0 + b->i, n_keys = a->kv_hi, hd = w->m->c.head_dim;
+    int64_t row = b->row0 + b->i, lo = a->kv_lo, hd = w->m->c.head_dim;
 
     if (r->shard.seq_n == 1) {
         a->out = r->attn + row * r->ld_attn + (b->q - r->shard.q_lo) * hd;
@@ -106,7 +223,9 @@ static void results_at(const struct model_thread_ctx *w, const struct block *b,
     a->out = r->share + row * hd;
     a->out_stride = hd;
     a->lse = r->lse + row;
-    par_share(n_keys, r->shard.seq_i, r->shard.seq_n, &a->kv_lo, &a->kv_hi);
+    par_share(a->kv_hi - lo, r->shard.seq_i, r->shard.seq_n, &a->kv_lo, &a->kv_hi);
+    a->kv_lo += lo;
+    a->kv_hi += lo;
 }
 
 static void attend(struct model_thread_ctx *w, const struct block *b)
@@ -115,6 +234,10 @@ static void attend(struct model_thread_ctx *w, const struct block *b)
     const struct kv_slot *slot = b->chunk->kv;
     const char *values = kv_values_at(slot, b->layer, b->kv_head);
     int64_t pos0 = b->chunk->pos0 + b->i;
+    int64_t past =
+        has_window(m, b->layer) && m->c.window > 0
+            ? pos0 + b->n - m->c.window /* tokens before the last one's window */
+            : 0;
     struct kern_attn_args args = {
         .q = q_at(w, b, b->i),
         .q_stride = w->rank->ld_qkv,
@@ -124,14 +247,23 @@ static void attend(struct model_thread_ctx *w, const struct block *b)
         .block_tok = slot->block_tok,
         .block_bytes = slot->block_bytes,
         .scratch = w->own->attn,
+        .kv_lo = past > 0 ? past : 0,
         .kv_hi = pos0 + b->n,
         .pos0 = pos0,
         .n_tok = (int)b->n,
         .g = b->g,
         .head_dim = m->c.head_dim,
         .scale = m->attn_scale,
+        .softcap = m->c.attn_softcap,
     };
 
+    if (past > 0 && b->n > 1) { /* each token has a window of its own */
+        struct block one = *b;
+
+        for (one.n = 1; one.i < b->i + b->n; one.i++)
+            attend(w, &one);
+        return;
+    }
     results_at(w, b, &args);
     m->kern.v[kern_kv_attn(m->kv_type)]->fn.attn(&args);
 }
@@ -152,8 +284,7 @@ static void each_block(struct model_thread_ctx *w, int layer, bool wanted_only,
         int64_t from = wanted_only ? chunk->n_tok - chunk->want_logits : 0;
 
         for (int h = first; h < first + n_kv; h++) {
-            int q = h * all > p->q_lo ? h * all : p->q_lo;
-            int g = ((h + 1) * all < p->q_hi ? (h + 1) * all : p->q_hi) - q;
+            int q, g = heads_of(w, h, &q);
             int64_t most = KERN_ATTN_ROWS_MAX / g;
 
             for (int64_t i = from; i < chunk->n_tok; i += most) {

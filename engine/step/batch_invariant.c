@@ -21,7 +21,7 @@ static float *part_at(const struct slab *s, int part)
     return s->half + part * s->n_rows * (s->p_hi - s->p_lo) * KERN_PANEL;
 }
 
-/* x += parts, in their order; this thread's rows of the slab or, of few rows, columns. */
+/* The sum += parts, in their order; this thread's rows of the slab or, of few rows, columns. */
 static void add_parts(struct model_thread_ctx *w, const struct slab *s)
 {
     kern_add_fn add = w->m->kern.v[KERN_ADD]->fn.add;
@@ -39,7 +39,8 @@ static void add_parts(struct model_thread_ctx *w, const struct slab *s)
                (size_t)(c_hi - c_lo) * sizeof(*sum));
         for (int i = 1; i < s->n_parts; i++)
             add(sum, part_at(s, i) + r * cols + c_lo, c_hi - c_lo);
-        add(w->x + r * w->m->ld_x + s->p_lo * KERN_PANEL + c_lo, sum, c_hi - c_lo);
+        add(model_sum_at(w) + r * w->m->ld_x + s->p_lo * KERN_PANEL + c_lo, sum,
+            c_hi - c_lo);
     }
 }
 

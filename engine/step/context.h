@@ -32,6 +32,10 @@ struct model_rank {
      * row and an expert (behind them for a shared expert) what gate and up, and down, give. */
     int64_t ld_router, ld_expert_h;
     float *normed, *router, *expert_h, *expert_y;
+    float *branch; /* [max_step_tok, ld_x] what is summed apart from x; where ops do */
+    /* [max_step_tok, n_heads + n_kv_heads] sums of squares of query and key heads; where they are
+     * normalised together */
+    float *head_sums;
     float *share, *lse; /* [max_step_tok, head_dim], [max_step_tok]; where seq_n > 1 */
     void *a_packed;     /* packed activations that its threads share */
     int64_t ld_packed;  /* the longest row of them */
@@ -100,6 +104,7 @@ struct model_thread_ctx {
     bool last;           /* in the last layer, which continues with wanted rows only */
     bool
         own_heads; /* it projected whole KV groups itself: it attends without a barrier */
+    bool apart;    /* products add to rank->branch, not to x */
     bool done;     /* an operator has ended the step */
     int n_halves;  /* how often a half of phase->sums was used; they alternate */
     struct model_ahead ahead; /* of the next layer's attention */

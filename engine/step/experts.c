@@ -61,6 +61,8 @@ static void weigh(const struct model_config *c, const float *x, const int32_t *e
     for (int i = 0; i < c->n_active; i++)
         weight[i] =
             (float)(exp((double)(x[expert[i]] - max)) / (c->norm_topk ? chosen : sum));
+    for (int i = 0; c->residual_scale != 0 && i < c->n_active; i++)
+        weight[i] *= c->residual_scale;
 }
 
 /* Every thread does it for itself: it takes less than to wait for others. */
@@ -349,7 +351,7 @@ static void residual(struct model_thread_ctx *w, int layer)
 
         sum_row(w, layer, &d, r, lo, hi, sum);
         if (alone)
-            w->m->kern.v[KERN_ADD]->fn.add(w->x + r * ld + lo, sum, hi - lo);
+            w->m->kern.v[KERN_ADD]->fn.add(model_sum_at(w) + r * ld + lo, sum, hi - lo);
     }
     model_sync(w, MODEL_T_LINEAR);
     if (!alone)
@@ -436,10 +438,9 @@ static void normalise(struct model_thread_ctx *w, struct model_rows *in)
     if (!one)
         par_share(w->n_rows, w->id, w->n, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
-        w->m->kern.v[KERN_RMSNORM]->fn.rmsnorm(out + r * in->ld, in->x + r * in->ld,
-                                               in->norm_w, in->k, w->m->c.norm_eps);
+        model_norm(w->m, out + r * in->ld, in->x + r * in->ld, in->norm_w, in->norm_b);
     in->x = out;
-    in->norm_w = NULL;
+    in->norm_w = in->norm_b = NULL;
     if (!one)
         model_sync(w, MODEL_T_NORM_ROPE);
 }
@@ -460,13 +461,10 @@ static void route(struct model_thread_ctx *w, int layer, const struct model_rows
 void model_experts(struct model_thread_ctx *w, int layer)
 {
     const struct model *m = w->m;
-    struct model_rows in = {.x = w->x,
-                            .ld = m->ld_x,
-                            .k = m->c.dim,
-                            .n = w->n_rows,
-                            .norm_w = m->layers[layer].ffn_norm};
+    struct model_rows in = model_ffn_rows(w, layer);
 
-    normalise(w, &in);
+    if (in.norm_w)
+        normalise(w, &in);
     route(w, layer, &in);
     if (w->phase->offload)
         begin_offload(w, layer, &in);

@@ -43,16 +43,17 @@ void model_pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j,
     const float *x = row_in(in, r0);
     int64_t ld = in->ld;
 
-    if (in->norm_w || in->rows) { /* packing reads consecutive rows */
+    if (in->norm_w || in->rows || in->scale != 0) { /* packing reads consecutive rows */
         ld = model_pad16(in->k);
         for (int64_t r = r0; r < r1; r++) {
             float *out = w->own->stage + (r - r0) * ld;
 
             if (in->norm_w)
-                m->kern.v[KERN_RMSNORM]->fn.rmsnorm(out, row_in(in, r), in->norm_w, in->k,
-                                                    m->c.norm_eps);
+                model_norm(m, out, row_in(in, r), in->norm_w, in->norm_b);
             else
                 memcpy(out, row_in(in, r), (size_t)in->k * sizeof(float));
+            for (int64_t i = 0; in->scale != 0 && i < in->k; i++)
+                out[i] *= in->scale;
         }
         x = w->own->stage;
     }
@@ -70,7 +71,7 @@ const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j
     int64_t lo, hi;
 
     /* The packed form of a single f32 row is the row itself, padded with zeros to ld. */
-    if (in->n == 1 && v->a_format == KERN_A_F32 && !in->norm_w)
+    if (in->n == 1 && v->a_format == KERN_A_F32 && !in->norm_w && in->scale == 0)
         return row_in(in, 0);
     if (n_blocks == 1) {
         model_pack_block(w, j, w->own->a, in, 0, 1);
@@ -143,7 +144,7 @@ static void slice(const struct model_thread_ctx *w, size_t *lo, size_t *hi)
 /* Each thread adds its slice. The sum has the same bits on every rank. */
 void model_add_ranks(struct model_thread_ctx *w)
 {
-    float *y = w->rank->y;
+    float *y = w->rank->y, *sum = model_sum_at(w);
     size_t at, hi;
 
     slice(w, &at, &hi);
@@ -152,7 +153,7 @@ void model_add_ranks(struct model_thread_ctx *w)
 
         model_fail(w,
                    par_allreduce(&w->rank->endpoints[w->id], w->phase->coll, y + at, n));
-        w->m->kern.v[KERN_ADD]->fn.add(w->x + at, y + at, (int64_t)n);
+        w->m->kern.v[KERN_ADD]->fn.add(sum + at, y + at, (int64_t)n);
         at += n;
     }
     model_sync(w, MODEL_T_REDUCE);
@@ -164,7 +165,7 @@ void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
     bool alone = w->phase->n_ranks == 1;
     struct kern_gemm_job j = model_job(w, which, mat);
 
-    j.c = alone ? w->x : w->rank->y;
+    j.c = alone ? model_sum_at(w) : w->rank->y;
     j.ldc = w->m->ld_x;
     j.epilogue = alone ? KERN_RESIDUAL : KERN_STORE;
     if (!model_view_empty(mat)) {
@@ -179,4 +180,33 @@ void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
     model_sync(w, MODEL_T_LINEAR);
     if (!alone)
         model_add_ranks(w);
+}
+
+/* ---- sums apart from the residual stream ---- */
+
+void model_branch(struct model_thread_ctx *w)
+{
+    size_t lo, hi;
+
+    slice(w, &lo, &hi);
+    memset(w->rank->branch + lo, 0, (hi - lo) * sizeof(float));
+    w->apart = true;
+    model_sync(w, MODEL_T_NORM_ROPE);
+}
+
+void model_branch_add(struct model_thread_ctx *w, const float *norm_w)
+{
+    const struct model *m = w->m;
+    int64_t lo, hi;
+
+    par_share(w->n_rows, w->id, w->n, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++) {
+        float *sum = w->rank->branch + r * m->ld_x;
+
+        if (norm_w)
+            model_norm(m, sum, sum, norm_w, NULL);
+        m->kern.v[KERN_ADD]->fn.add(w->x + r * m->ld_x, sum, m->c.dim);
+    }
+    w->apart = false;
+    model_sync(w, MODEL_T_NORM_ROPE);
 }

@@ -7,13 +7,13 @@ void model_offload_ffn(struct model_thread_ctx *w, int layer,
     struct model_phase *p = w->phase;
     const struct model *m = w->m;
     const struct model_view *v = &p->offload->views[layer];
+    const struct model_rows in = model_ffn_rows(w, layer);
     int64_t n_rows = w->n_rows, lo, hi;
 
     par_share(n_rows, w->id, w->n, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
-        m->kern.v[KERN_RMSNORM]->fn.rmsnorm(p->offload->x + r * m->ld_x,
-                                            w->x + r * m->ld_x, m->layers[layer].ffn_norm,
-                                            m->c.dim, m->c.norm_eps);
+        model_norm(m, p->offload->x + r * m->ld_x, in.x + r * m->ld_x, in.norm_w,
+                   in.norm_b);
     model_sync(w, MODEL_T_NORM_ROPE);
     if (w->id == 0)
         p->offload_rows = p->offload->begin(p->offload->ctx, layer, n_rows);

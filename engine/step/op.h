@@ -28,7 +28,8 @@ enum model_value {
     MODEL_V_QKV = 8,    /* the layer's queries, keys and values */
     MODEL_V_HEADS = 16, /* what a thread's own heads attended to */
     MODEL_V_ATTN = 32,  /* what all heads attended to */
-    MODEL_V_LOGITS = 64
+    MODEL_V_LOGITS = 64,
+    MODEL_V_BRANCH = 128 /* what is summed apart from the stream */
 };
 
 struct model_op_kind {

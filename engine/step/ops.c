@@ -27,8 +27,22 @@ void model_ops_fini(struct model_ops *o)
 
 int model_ops_of(struct model_ops *out, const struct model_config *c)
 {
-    static const char *const layer[] = {"attn_qkv", "attention", "wanted_rows",
-                                        "stored",   "attn_out",  "mlp"};
+    const bool apart = model_sums_apart(c), after = apart && !c->parallel;
+    const struct {
+        const char *name;
+        bool has;
+    } layer[] = {{"attn_qkv", true},
+                 {"qk_norm_row", c->qk_norm_row},
+                 {"attention", true},
+                 {"wanted_rows", true}, /* of the last layer */
+                 {"stored", true},
+                 {"branch", apart},
+                 {"attn_out", true},
+                 {"attn_add", after},
+                 {"branch", after},
+                 {"mlp", c->n_experts == 0},
+                 {"experts", c->n_experts > 0},
+                 {"mlp_add", apart}};
     const size_t most = 2 + (size_t)c->n_layers * (sizeof(layer) / sizeof(layer[0]));
 
     *out = (struct model_ops){.op = mem_new(MEM_OTHER, most, sizeof(*out->op))};
@@ -37,13 +51,10 @@ int model_ops_of(struct model_ops *out, const struct model_config *c)
     out->op[out->n++] = (struct model_op){model_op_find("embed"), -1, NULL};
     for (int l = 0; l < c->n_layers; l++)
         for (size_t i = 0; i < sizeof(layer) / sizeof(layer[0]); i++) {
-            const char *name = layer[i];
-
-            if (strcmp(name, "wanted_rows") == 0 && l + 1 < c->n_layers)
+            if (!layer[i].has ||
+                (strcmp(layer[i].name, "wanted_rows") == 0 && l + 1 < c->n_layers))
                 continue;
-            if (strcmp(name, "mlp") == 0 && c->n_experts > 0)
-                name = "experts";
-            out->op[out->n++] = (struct model_op){model_op_find(name), l, NULL};
+            out->op[out->n++] = (struct model_op){model_op_find(layer[i].name), l, NULL};
         }
     out->op[out->n++] = (struct model_op){model_op_find("lm_head"), -1, NULL};
     return OK;
@@ -59,6 +70,7 @@ static const char *value_name(unsigned v)
            : v & MODEL_V_QKV    ? "queries, keys and values"
            : v & MODEL_V_HEADS  ? "the heads that a thread attended with"
            : v & MODEL_V_ATTN   ? "what all heads attended to"
+           : v & MODEL_V_BRANCH ? "a sum apart from the stream"
                                 : "logits";
 }
 
@@ -87,6 +99,9 @@ static int check_op(struct state *s, const struct model_op *op, int n_layers)
     if (s->have & TO_NEXT & ~k->reads)
         return err_set(ERR_ARG, "%s: expected an operator that reads %s", k->name,
                        value_name(s->have & TO_NEXT));
+    if (s->have & MODEL_V_BRANCH && k->ends & (MODEL_V_X | MODEL_V_ALL))
+        return err_set(ERR_ARG, "%s: expected an operator that adds %s", k->name,
+                       value_name(MODEL_V_BRANCH));
     if (k->reads & OF_LAYER && op->layer != s->layer)
         return err_set(ERR_ARG, "%s: expected layer %d, found %d", k->name, s->layer,
                        op->layer);

@@ -63,10 +63,15 @@ static const struct pre {
 static const struct {
     const char *word, *name;
 } aliases[] = {
-    {"gpt-2", "gpt-2"},         {"gpt2", "gpt-2"},       {"default", "default"},
-    {"llama-3", "llama-3"},     {"tekken", "tekken"},    {"smollm", "smollm"},
-    {"llama3", "llama-3"},      {"llama-v3", "llama-3"}, {"llama-bpe", "llama-3"},
-    {"smaug-bpe", "smaug-bpe"}, {"qwen2", "qwen2"},      {"deepseek-r1-qwen", "qwen2"},
+    {"gpt-2", "gpt-2"},       {"gpt2", "gpt-2"},
+    {"default", "default"},   {"llama-3", "llama-3"},
+    {"tekken", "tekken"},     {"smollm", "smollm"},
+    {"llama3", "llama-3"},    {"llama-v3", "llama-3"},
+    {"llama-bpe", "llama-3"}, {"dbrx", "smaug-bpe"},
+    {"refact", "smollm"},     {"starcoder", "smollm"},
+    {"command-r", "smollm"},  {"chatglm-bpe", "smaug-bpe"},
+    {"glm4", "smaug-bpe"},    {"smaug-bpe", "smaug-bpe"},
+    {"qwen2", "qwen2"},       {"deepseek-r1-qwen", "qwen2"},
 };
 
 static void *pcre_alloc(size_t n, void *ctx)

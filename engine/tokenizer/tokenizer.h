@@ -20,7 +20,9 @@
 
 struct tok;
 
-#define TOK_PRE_NAMES "default, gpt-2, llama-3, qwen2, smaug-bpe, smollm or tekken"
+#define TOK_PRE_NAMES                                                                    \
+    "chatglm-bpe, command-r, dbrx, default, glm4, gpt-2, llama-3, qwen2, refact, "       \
+    "smaug-bpe, smollm, starcoder or tekken"
 
 struct tok_opts {
     /* TOK_PRE_NAMES: overrides the one in the file; needed for rank files and for byte-level

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "format/config.h"
+#include "format/family.h"
 #include "tests/support/test.h"
 
 /* All members but the type of the weights. `rope_error`: largest relative difference of a
@@ -31,9 +31,25 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->qkv_bias, b->qkv_bias);
     assert_int_equal(a->o_bias, b->o_bias);
     assert_int_equal(a->qk_norm, b->qk_norm);
+    assert_int_equal(a->qk_norm_row, b->qk_norm_row);
+    assert_int_equal(a->norms, b->norms);
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++)
+        assert_true(*format_number_of(a, i) == *format_number_of(b, i));
+    assert_memory_equal(a->layer_flags, b->layer_flags, (size_t)a->n_layers);
     assert_int_equal(a->bos_id, b->bos_id);
     assert_int_equal(a->eos_id, b->eos_id);
-    for (int i = 0; i < a->head_dim / 2; i++)
+    assert_int_equal(a->activation, b->activation);
+    assert_int_equal(a->window, b->window);
+    assert_true(a->rope_local_theta == b->rope_local_theta);
+    assert_int_equal(a->layer_norm, b->layer_norm);
+    assert_int_equal(a->norm_bias, b->norm_bias);
+    assert_int_equal(a->parallel, b->parallel);
+    assert_int_equal(a->rope_dims, b->rope_dims);
+    assert_int_equal(a->rope_short_tok, b->rope_short_tok);
+    assert_true(a->rope_length == b->rope_length);
+    for (int i = 0; a->rope_short_tok > 0 && i < model_rope_dims(a) / 2; i++)
+        assert_true(a->rope_long[i] == b->rope_long[i]);
+    for (int i = 0; i < model_rope_dims(a) / 2; i++)
         assert_true(fabsf(a->rope_factor[i] / b->rope_factor[i] - 1) <= rope_error);
 }
 

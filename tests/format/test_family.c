@@ -19,6 +19,14 @@ static struct model_config config_of(const struct format_family *f)
                              .vocab = S_VOCAB};
 
     format_family_apply(f, &c);
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++)
+        if (f->numbers >> i & 1)
+            *format_number_of(&c, i) = 1.0f / (float)(2 << i);
+    c.max_tok = S_CTX;
+    format_family_derive(f, &c);
+    model_config_window(&c, 0, f->window_every, false);
+    /* a multiple of 4 times a half or a quarter is even only where it is rounded to be */
+    c.rope_dims = f->rotary_frac > 0 ? S_HEAD_DIM / 2 : 0;
     if (f->experts) {
         c.n_experts = N_EXPERTS, c.n_active = 1, c.expert_hidden = EXPERT_HIDDEN;
         c.hidden = f->experts->shared_hidden ? S_HIDDEN : 0;
@@ -34,7 +42,7 @@ static void put_tensors(struct small *s, const struct model_config *c,
                         enum model_naming naming, int planes, put_tensor put)
 {
     char name[MODEL_NAME_BYTES];
-    int64_t rows, cols;
+    int64_t rows, cols, first, all;
 
     for (int role = 0; role < FORMAT_ALL_ROLES; role++) {
         bool of_expert = role >= FORMAT_EXPERT_GATE;
@@ -42,6 +50,11 @@ static void put_tensors(struct small *s, const struct model_config *c,
         if (!format_role_needed(c, (enum format_role)role))
             continue;
         format_role_shape(c, (enum format_role)role, &rows, &cols);
+        if (format_role_slice(c, naming, (enum format_role)role, &first, &all)) {
+            if (first > 0)
+                continue;
+            *(rows == 1 ? &cols : &rows) = all;
+        }
         for (int e = 0; e < (of_expert ? c->n_experts : 1); e += of_expert ? planes : 1) {
             format_role_name(naming, (enum format_role)role, 0, e, name);
             put(s, name, rows, cols, of_expert ? planes : 1);
@@ -75,6 +88,7 @@ static void put_safetensors(struct small *s, const char *name, int64_t rows, int
 static void write_gguf(const struct format_family *f, const struct model_config *c,
                        const char *path)
 {
+    enum model_naming naming = MODEL_NAMES_GGUF | (enum model_naming)f->fused;
     const struct {
         const char *key;
         int value;
@@ -92,7 +106,16 @@ static void write_gguf(const struct format_family *f, const struct model_config 
         if (experts[i].value > 0)
             small_key_u32(&s, key, (uint32_t)experts[i].value);
     }
-    put_tensors(&s, c, MODEL_NAMES_GGUF, N_EXPERTS, put_gguf);
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++) {
+        snprintf(key, sizeof(key), "%s.%s", f->arch, format_numbers[i].gguf);
+        if (f->numbers >> i & 1)
+            small_key_f32(&s, key, format_number_in_file(i, *format_number_of(c, i)));
+    }
+    snprintf(key, sizeof(key), "%s.attention.layer_norm_epsilon", f->arch);
+    small_key_f32(&s, key, 1e-5f);
+    snprintf(key, sizeof(key), "%s.rope.dimension_count", f->arch);
+    small_key_u32(&s, key, (uint32_t)model_rope_dims(c));
+    put_tensors(&s, c, naming, N_EXPERTS, put_gguf);
     small_end(&s);
     test_write(path, s.b, s.n);
 }
@@ -111,8 +134,13 @@ static void write_folder(const struct format_family *f, const struct model_confi
         "\"hidden_size\": 8, \"intermediate_size\": 6, \"num_hidden_layers\": 1, "
         "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"vocab_size\": 5, "
         "\"max_position_embeddings\": 16, \"rms_norm_eps\": 1e-05, \"bos_token_id\": 1, "
-        "\"sliding_window\": null, \"eos_token_id\": 2",
+        "\"sliding_window\": null, \"eos_token_id\": 2, \"layer_norm_eps\": 1e-05, "
+        "\"tie_word_embeddings\": false",
         f->hf_class, f->hf_type, format_activation_names[f->activation][0]);
+    if (c->rope_dims > 0)
+        n += (size_t)snprintf(json + n, sizeof(json) - n,
+                              ", \"partial_rotary_factor\": "
+                              "0.5");
     if (k)
         n += (size_t)snprintf(json + n, sizeof(json) - n,
                               ", \"%s\": %d, \"num_experts_per_tok\": 1", k->n_experts,
@@ -126,13 +154,20 @@ static void write_folder(const struct format_family *f, const struct model_confi
     if (k && k->shared_hidden)
         n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": %d",
                               k->shared_hidden, S_HIDDEN);
-    n += (size_t)snprintf(json + n, sizeof(json) - n, "%s}",
-                          c->o_bias ? ", \"attention_bias\": true" : "");
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++)
+        if (f->numbers >> i & 1)
+            n += (size_t)snprintf(
+                json + n, sizeof(json) - n, ", \"%s\": %g", format_numbers[i].hf,
+                (double)format_number_in_file(i, *format_number_of(c, i)));
+    if (f->attention_bias && c->qkv_bias)
+        n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": true",
+                              f->bias_key ? f->bias_key : "attention_bias");
+    n += (size_t)snprintf(json + n, sizeof(json) - n, "}");
     assert_int_equal(mkdir(dir, 0777), 0);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     test_write(path, json, n);
     small_begin_safetensors(&s);
-    put_tensors(&s, c, f->hf_naming, 1, put_safetensors);
+    put_tensors(&s, c, f->hf_naming | (enum model_naming)f->fused, 1, put_safetensors);
     small_end_safetensors(&s);
     snprintf(path, sizeof(path), "%s/model.safetensors", dir);
     test_write(path, s.b, s.n);
@@ -145,7 +180,7 @@ static void one_family(const struct format_family *f, bool biases)
     char gguf[300], dir[300];
     struct format_file *a, *b;
 
-    want.o_bias = biases;
+    want.o_bias = biases && !f->no_o_bias;
     want.qkv_bias |= biases;
     snprintf(gguf, sizeof(gguf), "%s/%s%d.gguf", test_dir(), f->hf_class, biases);
     snprintf(dir, sizeof(dir), "%s/%s%d", test_dir(), f->hf_class, biases);
@@ -155,16 +190,29 @@ static void one_family(const struct format_family *f, bool biases)
     assert_ok(format_open(&b, dir));
     same_config(&a->config, &b->config, 0);
     got = a->config;
+    assert_int_equal(got.qk_norm_row, f->qk_norm_row);
+    assert_int_equal(got.norms, f->norms);
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++)
+        assert_true(*format_number_of(&got, i) == *format_number_of(&want, i));
+    assert_int_equal(got.layer_flags[0], want.layer_flags[0]);
+    assert_true(got.embed_scale == want.embed_scale);
+    assert_true(a->norm_offset == 0 && b->norm_offset == (f->gemma ? 1 : 0));
     assert_string_equal(got.arch, f->arch);
     assert_int_equal(got.activation, f->activation);
     assert_int_equal(got.qkv_bias, want.qkv_bias);
-    assert_int_equal(got.o_bias, biases);
+    assert_int_equal(got.o_bias, want.o_bias);
+    assert_int_equal(got.rope_dims, want.rope_dims);
+    assert_int_equal(got.layer_norm, f->layer_norm);
+    assert_int_equal(got.norm_bias, f->norm_bias);
+    assert_int_equal(got.parallel, f->parallel);
+    assert_int_equal(a->fused, f->fused);
+    assert_int_equal(b->fused, f->fused);
     assert_int_equal(got.qk_norm, f->qk_norm);
     assert_int_equal(got.n_experts, want.n_experts);
     assert_int_equal(got.hidden, want.hidden);
     assert_int_equal(got.norm_topk, f->experts && f->norm_topk);
     assert_int_equal(a->rope_interleaved, f->rope_interleaved);
-    assert_false(b->rope_interleaved);
+    assert_int_equal(b->rope_interleaved, f->hf_rope_interleaved);
     (void)small_touch(a), (void)small_touch(b);
     format_close(&a);
     format_close(&b);
@@ -193,7 +241,7 @@ TEST(rows_are_in_order)
             assert_true(!f[-1].experts || f->experts);
     }
     assert_null(format_family_of_class("GemmaForCausalLM"));
-    assert_null(format_family_of_arch("gemma3"));
+    assert_null(format_family_of_arch("gemma3n"));
     assert_string_equal(format_family_like(false, false)->arch, "llama");
     assert_string_equal(format_family_like(true, false)->arch, "qwen2");
     assert_string_equal(format_family_like(true, true)->arch, "qwen3");

@@ -31,10 +31,15 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
                     hidden = hf_int(c, "intermediate_size", ""),
                     expert = hf_int(c, "moe_intermediate_size", "intermediate_size"),
                     shared = hf_int(c, "shared_expert_intermediate_size", "");
+    const char *type = json_string_value(json_object_get(c, "model_type"));
+    const bool row = strcmp(type, "olmo2") == 0; /* norms of all heads together */
     const struct {
         const char *part;
         long long rows, cols;
     } declared[] = {{"embed_tokens.weight", vocab, dim},
+                    {"qkv_proj.weight", q + 2 * kv, dim},
+                    {"gate_up_proj.weight", 2 * hidden, dim},
+                    {"norm.bias", 0, dim},
                     {"lm_head.weight", vocab, dim},
                     {"q_proj.weight", q, dim},
                     {"k_proj.weight", kv, dim},
@@ -44,8 +49,8 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
                     {"k_proj.bias", 0, kv},
                     {"v_proj.bias", 0, kv},
                     {"o_proj.bias", 0, dim},
-                    {"self_attn.q_norm.weight", 0, hd},
-                    {"self_attn.k_norm.weight", 0, hd},
+                    {"self_attn.q_norm.weight", 0, row ? q : hd},
+                    {"self_attn.k_norm.weight", 0, row ? kv : hd},
                     {"norm.weight", 0, dim},
                     {"mlp.gate.weight", n_experts, dim},
                     {"block_sparse_moe.gate.weight", n_experts, dim},

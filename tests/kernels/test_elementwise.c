@@ -95,6 +95,52 @@ static void test_rmsnorm(const struct kern_variant *v, struct rng *r)
     }
 }
 
+/* ---- layernorm ---- */
+
+static void layernorm_once(const struct kern_variant *v, int64_t n, float eps,
+                           bool in_place, bool biased)
+{
+    float *x = copy_in(0, in1, n), *w = copy_in(1, in2, n), *b = copy_in(3, in2, n);
+    float *out = in_place ? x : guard_get(2, (size_t)n * 4);
+    double mean = 0, square = 0, size = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        mean += (double)in1[i] / (double)n;
+        size = fmax(size, fabs((double)in1[i]));
+    }
+    for (int64_t i = 0; i < n; i++)
+        square += ((double)in1[i] - mean) * ((double)in1[i] - mean) / (double)n;
+    v->fn.layernorm(out, x, w, biased ? b : NULL, n, eps);
+    for (int64_t i = 0; i < n; i++) {
+        double unit = 1 / sqrt(square + (double)eps);
+        double want = ((double)in1[i] - mean) * unit * in2[i] + (biased ? in2[i] : 0);
+        /* the mean is off by roundings of sums of `size`, and so is what it is taken from */
+        double bound = EPS * (8 + (double)n) *
+                           (fabs(want) + fabs((double)in2[i]) * (1 + size * unit)) +
+                       1e-44;
+
+        CHECK(near_to(out[i], want, bound),
+              "[%d]: got %.9g, wanted %.9g, off by %.3g > %.3g", (int)i, out[i], want,
+              fabs(out[i] - want), bound);
+    }
+    guard_check(in_place ? 0 : 2, (size_t)n * 4);
+}
+
+static void test_layernorm(const struct kern_variant *v, struct rng *r)
+{
+    static const enum fill fills[] = {FILL_NORMAL, FILL_ZERO, FILL_CANCEL, FILL_MIXED};
+
+    for (int s = 0; s < N_SIZES; s++) {
+        for (int f = 0; f < (int)(sizeof(fills) / sizeof(fills[0])); f++) {
+            AT("n=%d %s", (int)sizes[s], fill_names[fills[f]]);
+            fill_f32(r, fills[f], in1, sizes[s]);
+            fill_f32(r, FILL_NORMAL, in2, sizes[s]);
+            layernorm_once(v, sizes[s], 1e-5f, false, true);
+            layernorm_once(v, sizes[s], 1e-6f, true, false);
+        }
+    }
+}
+
 /* ---- rope ---- */
 
 static void rope_once(const struct kern_variant *v, struct rng *r, int heads, int hd,
@@ -145,15 +191,19 @@ static void test_rope(const struct kern_variant *v, struct rng *r)
 
 /* Each element against float64: a few units in the last place. Where exp(-gate) passes
  * the largest float the true value is below 3e-37 of `up`. */
-static void silu_check(const float *out, int64_t n)
+static void gate_check(const struct kern_variant *v, const float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        double g = in1[i], want = g / (1 + exp(-g)) * in2[i];
-        double bound = 8 * EPS * fabs(want) + 3e-37 * fabs(in2[i]) + 3e-45;
+        bool gelu = v->op == KERN_GELU_MUL;
+        double g = in1[i], y = gelu ? 2 * sqrt(2 / M_PI) * (g + 0.044715 * g * g * g) : g;
+        double want = g / (1 + exp(-y)) * in2[i];
+        /* a rounding of y is one of exp(y), times y */
+        double bound = (8 + (gelu ? 4 * fmin(fabs(y), 110) : 0)) * EPS * fabs(want) +
+                       3e-37 * fabs(in2[i]) + 3e-45;
 
         if (g == -INFINITY)
             want = NAN; /* -inf / inf, as the formula says */
-        CHECK(near_to(out[i], want, bound), "[%d]: silu(%a) * %a: got %.9g, wanted %.9g",
+        CHECK(near_to(out[i], want, bound), "[%d]: act(%a) * %a: got %.9g, wanted %.9g",
               (int)i, in1[i], in2[i], out[i], want);
     }
 }
@@ -165,7 +215,7 @@ static void silu_once(const struct kern_variant *v, int64_t n)
     float *out = guard_get(2, bytes);
 
     v->fn.gate(out, gate, up, n);
-    silu_check(out, n);
+    gate_check(v, out, n);
     guard_check(2, bytes);
     v->fn.gate(gate, gate, up, n);
     same_bits(gate, out, n);
@@ -344,8 +394,10 @@ int main(void)
     check_init();
     check_variants(KERN_ADD, test_add);
     check_variants(KERN_RMSNORM, test_rmsnorm);
+    check_variants(KERN_LAYERNORM, test_layernorm);
     check_variants(KERN_ROPE, test_rope);
     check_variants(KERN_SILU_MUL, test_silu_mul);
+    check_variants(KERN_GELU_MUL, test_silu_mul);
     check_variants(KERN_TO_BF16, test_to_16);
     check_variants(KERN_TO_F16, test_to_16);
     check_variants(KERN_FROM_BF16, test_from_16);

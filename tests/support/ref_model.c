@@ -168,7 +168,8 @@ static void make_layer(struct maker *k, int i)
     make_tensor(k, &t[(role)-FORMAT_ATTN_NORM], &v[(role)-FORMAT_ATTN_NORM], rows, cols, \
                 mean, (rows) == 1 ? KERN_F32 : type_of(k, role, i))
 
-    MAKE(FORMAT_ATTN_NORM, 1, c->dim, 1);
+    if (c->norms != MODEL_NORM_AFTER)
+        MAKE(FORMAT_ATTN_NORM, 1, c->dim, 1);
     MAKE(FORMAT_Q, q, c->dim, 0);
     MAKE(FORMAT_K, kv, c->dim, 0);
     MAKE(FORMAT_V, kv, c->dim, 0);
@@ -181,10 +182,19 @@ static void make_layer(struct maker *k, int i)
     if (c->o_bias)
         MAKE(FORMAT_O_BIAS, 1, c->dim, 0);
     if (c->qk_norm) {
-        MAKE(FORMAT_Q_NORM, 1, c->head_dim, 1);
-        MAKE(FORMAT_K_NORM, 1, c->head_dim, 1);
+        MAKE(FORMAT_Q_NORM, 1, c->qk_norm_row ? q : c->head_dim, 1);
+        MAKE(FORMAT_K_NORM, 1, c->qk_norm_row ? kv : c->head_dim, 1);
     }
-    MAKE(FORMAT_FFN_NORM, 1, c->dim, 1);
+    if (c->norms != MODEL_NORM_AFTER && !c->parallel)
+        MAKE(FORMAT_FFN_NORM, 1, c->dim, 1);
+    if (c->norm_bias) {
+        MAKE(FORMAT_ATTN_NORM_BIAS, 1, c->dim, 0);
+        MAKE(FORMAT_FFN_NORM_BIAS, 1, c->dim, 0);
+    }
+    if (c->norms != MODEL_NORM_BEFORE) {
+        MAKE(FORMAT_ATTN_AFTER, 1, c->dim, 1);
+        MAKE(FORMAT_FFN_AFTER, 1, c->dim, 1);
+    }
     if (c->n_experts == 0) {
         MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
         MAKE(FORMAT_UP, c->hidden, c->dim, 0);
@@ -229,6 +239,9 @@ void ref_model_init(struct ref_model *r, const struct model_config *c, bool inte
                     c->dim, 0, type_of(&k, FORMAT_HEAD, 0));
     make_tensor(&k, &r->f.global[FORMAT_OUT_NORM], &r->global[FORMAT_OUT_NORM], 1, c->dim,
                 1, KERN_F32);
+    if (c->norm_bias)
+        make_tensor(&k, &r->f.global[FORMAT_OUT_NORM_BIAS],
+                    &r->global[FORMAT_OUT_NORM_BIAS], 1, c->dim, 0, KERN_F32);
     for (int i = 0; i < c->n_layers; i++)
         make_layer(&k, i);
     format_fill_types(&r->f);
@@ -338,18 +351,23 @@ static void rmsnorm(double *y, const double *x, const double *w, int64_t n, doub
         y[i] = x[i] * w[i] / sqrt(sum / (double)n + eps);
 }
 
-static void rotate(const struct ref_model *r, double *x, int n_heads, int pos)
+static void rotate(const struct ref_model *r, double *x, int n_heads, int layer, int pos)
 {
     const struct model_config *c = &r->f.config;
-    int half = c->head_dim / 2;
+    int dims = c->rope_dims > 0 ? c->rope_dims : c->head_dim, half = dims / 2;
+    double length = c->rope_length != 0 ? (double)c->rope_length : 1;
+    bool slow = c->rope_short_tok > 0 && c->max_tok > c->rope_short_tok;
+    bool local = c->rope_local_theta > 0 && c->layer_flags[layer] & MODEL_LAYER_WINDOW;
+    double theta = (double)(local ? c->rope_local_theta : c->rope_theta);
 
     for (int h = 0; h < n_heads; h++) {
         for (int i = 0; i < half; i++) {
             double *a = x + h * c->head_dim + (r->f.rope_interleaved ? 2 * i : i);
             double *b = a + (r->f.rope_interleaved ? 1 : half);
-            double f = pow((double)c->rope_theta, -2.0 * i / c->head_dim) /
-                       (double)c->rope_factor[i];
-            double cs = cos(pos * f), sn = sin(pos * f), a0 = *a, b0 = *b;
+            double f = pow(theta, -2.0 * i / dims) /
+                       (local ? 1 : (double)(slow ? c->rope_long : c->rope_factor)[i]);
+            double cs = length * cos(pos * f), sn = length * sin(pos * f);
+            double a0 = *a, b0 = *b;
 
             *a = a0 * cs - b0 * sn;
             *b = a0 * sn + b0 * cs;
@@ -360,28 +378,31 @@ static void rotate(const struct ref_model *r, double *x, int n_heads, int pos)
 /* out[heads * head_dim] for the query at `pos`; keys and values [pos][kv heads *
  * head_dim]. */
 static void attend(const struct ref_model *r, double *out, const double *q,
-                   const double *k, const double *v, int pos)
+                   const double *k, const double *v, int layer, int pos)
 {
     const struct model_config *c = &r->f.config;
     int hd = c->head_dim, group = c->n_heads / c->n_kv_heads, ld = c->n_kv_heads * hd;
-    double *p = new_f64(pos + 1);
+    double *p = new_f64(pos + 1), cap = (double)c->attn_softcap;
+    bool window = c->window > 0 && c->layer_flags[layer] & MODEL_LAYER_WINDOW;
+    int first = window && pos >= c->window ? pos - c->window + 1 : 0;
 
     for (int h = 0; h < c->n_heads; h++) {
         int at = h / group * hd;
         double max = -INFINITY, sum = 0;
 
-        for (int t = 0; t <= pos; t++) {
+        for (int t = first; t <= pos; t++) {
             p[t] = 0;
             for (int i = 0; i < hd; i++)
                 p[t] += q[h * hd + i] * k[t * ld + at + i];
-            p[t] /= sqrt((double)hd);
+            p[t] *= c->attn_scale != 0 ? (double)c->attn_scale : 1 / sqrt((double)hd);
+            p[t] = cap > 0 ? cap * tanh(p[t] / cap) : p[t];
             max = p[t] > max ? p[t] : max;
         }
-        for (int t = 0; t <= pos; t++)
+        for (int t = first; t <= pos; t++)
             sum += p[t] = exp(p[t] - max);
         for (int i = 0; i < hd; i++) {
             out[h * hd + i] = 0;
-            for (int t = 0; t <= pos; t++)
+            for (int t = first; t <= pos; t++)
                 out[h * hd + i] += p[t] / sum * v[t * ld + at + i];
         }
     }
@@ -389,15 +410,22 @@ static void attend(const struct ref_model *r, double *out, const double *q,
 }
 
 /* w: gate, up and down. */
-static void mlp(double *y, const double *x, const double *const *w, int64_t dim,
-                int64_t hidden)
+static double act(const struct model_config *c, double x)
+{
+    if (c->activation == MODEL_GELU)
+        return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    return x / (1 + exp(-x));
+}
+
+static void mlp(const struct model_config *c, double *y, const double *x,
+                const double *const *w, int64_t dim, int64_t hidden)
 {
     double *g = new_f64(hidden), *u = new_f64(hidden);
 
     matvec(g, w[0], x, hidden, dim, NULL);
     matvec(u, w[1], x, hidden, dim, NULL);
     for (int i = 0; i < hidden; i++)
-        g[i] = g[i] / (1 + exp(-g[i])) * u[i];
+        g[i] = act(c, g[i]) * u[i];
     matvec(y, w[2], g, dim, hidden, NULL);
     mem_free(g), mem_free(u);
 }
@@ -438,7 +466,7 @@ static void experts(struct ref_model *r, int layer, double *y, const double *x)
     for (int i = 0; i < c->n_active; i++) {
         double weight = exp(p[order[i]]) / (c->norm_topk ? chosen : all);
 
-        mlp(d, x, (const double *const *)r->expert[layer * c->n_experts + order[i]],
+        mlp(c, d, x, (const double *const *)r->expert[layer * c->n_experts + order[i]],
             c->dim, c->expert_hidden);
         for (int k = 0; k < c->dim; k++)
             y[k] += weight * d[k];
@@ -447,12 +475,37 @@ static void experts(struct ref_model *r, int layer, double *y, const double *x)
         double scale;
 
         matvec(&scale, w[FORMAT_SHARED_SCALE - FORMAT_ATTN_NORM], x, 1, c->dim, NULL);
-        mlp(d, x, (const double *const *)&w[FORMAT_SHARED_GATE - FORMAT_ATTN_NORM],
+        mlp(c, d, x, (const double *const *)&w[FORMAT_SHARED_GATE - FORMAT_ATTN_NORM],
             c->dim, c->hidden);
         for (int k = 0; k < c->dim; k++)
             y[k] += d[k] / (1 + exp(-scale));
     }
     mem_free(p), mem_free(d);
+}
+
+/* What goes into a part of a layer; w NULL: as it is. */
+static void norm(const struct model_config *c, double *y, const double *x,
+                 const double *w, const double *b)
+{
+    double mean = 0, square = 0;
+
+    for (int i = 0; i < c->dim && c->layer_norm; i++)
+        mean += x[i] / c->dim;
+    for (int i = 0; i < c->dim; i++)
+        square += (x[i] - mean) * (x[i] - mean) / c->dim;
+    for (int i = 0; i < c->dim; i++)
+        y[i] =
+            w ? (x[i] - mean) / sqrt(square + (double)c->norm_eps) * w[i] + (b ? b[i] : 0)
+              : x[i];
+}
+
+/* x += d, what a part of a layer gave. */
+static void add(const struct model_config *c, double *x, double *d, const double *after)
+{
+    if (after)
+        norm(c, d, d, after, NULL);
+    for (int i = 0; i < c->dim; i++)
+        x[i] += d[i] * (c->residual_scale != 0 ? (double)c->residual_scale : 1);
 }
 
 static void layer_forward(struct ref_model *r, int layer, double *x, double *keys,
@@ -465,11 +518,15 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
     double *n = new_f64(c->dim), *q = new_f64(nq), *a = new_f64(nq), *d = new_f64(c->dim);
 #define W(role) w[(role)-FORMAT_ATTN_NORM]
 
-    rmsnorm(n, x, W(FORMAT_ATTN_NORM), c->dim, (double)c->norm_eps);
+    norm(c, n, x, W(FORMAT_ATTN_NORM), W(FORMAT_ATTN_NORM_BIAS));
     matvec(q, W(FORMAT_Q), n, nq, c->dim, W(FORMAT_Q_BIAS));
     matvec(keys + pos * nkv, W(FORMAT_K), n, nkv, c->dim, W(FORMAT_K_BIAS));
     matvec(values + pos * nkv, W(FORMAT_V), n, nkv, c->dim, W(FORMAT_V_BIAS));
-    if (c->qk_norm) {
+    if (c->qk_norm_row) {
+        rmsnorm(q, q, W(FORMAT_Q_NORM), nq, (double)c->norm_eps);
+        rmsnorm(keys + pos * nkv, keys + pos * nkv, W(FORMAT_K_NORM), nkv,
+                (double)c->norm_eps);
+    } else if (c->qk_norm) {
         for (int h = 0; h < c->n_heads; h++)
             rmsnorm(q + h * c->head_dim, q + h * c->head_dim, W(FORMAT_Q_NORM),
                     c->head_dim, (double)c->norm_eps);
@@ -478,22 +535,26 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
                     keys + pos * nkv + h * c->head_dim, W(FORMAT_K_NORM), c->head_dim,
                     (double)c->norm_eps);
     }
-    rotate(r, q, c->n_heads, pos);
-    rotate(r, keys + pos * nkv, c->n_kv_heads, pos);
-    attend(r, a, q, keys, values, pos);
+    if (!(c->layer_flags[layer] & MODEL_LAYER_NO_ROPE)) {
+        rotate(r, q, c->n_heads, layer, pos);
+        rotate(r, keys + pos * nkv, c->n_kv_heads, layer, pos);
+    }
+    attend(r, a, q, keys, values, layer, pos);
     matvec(d, W(FORMAT_O), a, c->dim, nq, W(FORMAT_O_BIAS));
-    for (int i = 0; i < c->dim; i++)
-        x[i] += d[i];
-    rmsnorm(n, x, W(FORMAT_FFN_NORM), c->dim, (double)c->norm_eps);
+    if (!c->parallel) { /* else n stays, and what attention gave is added below */
+        add(c, x, d, W(FORMAT_ATTN_AFTER));
+        norm(c, n, x, W(FORMAT_FFN_NORM), W(FORMAT_FFN_NORM_BIAS));
+    } else {
+        add(c, x, d, NULL);
+    }
     if (c->n_experts > 0) {
         experts(r, layer, d, n);
     } else {
         const double *const mlp_w[] = {W(FORMAT_GATE), W(FORMAT_UP), W(FORMAT_DOWN)};
 
-        mlp(d, n, mlp_w, c->dim, c->hidden);
+        mlp(c, d, n, mlp_w, c->dim, c->hidden);
     }
-    for (int i = 0; i < c->dim; i++)
-        x[i] += d[i];
+    add(c, x, d, W(FORMAT_FFN_AFTER));
 #undef W
     mem_free(n), mem_free(q), mem_free(a), mem_free(d);
 }
@@ -509,10 +570,20 @@ void ref_model_forward(struct ref_model *r, const int32_t *ids, int n, double *l
     for (int pos = 0; pos < n; pos++) {
         memcpy(x, r->global[FORMAT_EMBED] + (int64_t)ids[pos] * c->dim,
                (size_t)c->dim * sizeof(double));
+        for (int i = 0; c->embed_scale != 0 && i < c->dim; i++)
+            x[i] *= (double)c->embed_scale;
         for (int l = 0; l < c->n_layers; l++)
             layer_forward(r, l, x, keys + l * n * nkv, values + l * n * nkv, pos);
-        rmsnorm(x, x, r->global[FORMAT_OUT_NORM], c->dim, (double)c->norm_eps);
+        norm(c, x, x, r->global[FORMAT_OUT_NORM], r->global[FORMAT_OUT_NORM_BIAS]);
         matvec(logits + (int64_t)pos * c->vocab, head, x, c->vocab, c->dim, NULL);
+        for (int i = 0; c->logit_scale != 0 && i < c->vocab; i++)
+            logits[(int64_t)pos * c->vocab + i] *= (double)c->logit_scale;
+        for (int i = 0; c->logit_softcap != 0 && i < c->vocab; i++) {
+            double *x1 = &logits[(int64_t)pos * c->vocab + i];
+            double most = (double)c->logit_softcap;
+
+            *x1 = most * tanh(*x1 / most);
+        }
     }
     mem_free(x), mem_free(keys), mem_free(values);
 }

@@ -96,6 +96,8 @@ void step_trait_config(const struct step_trait *t, struct model_config *c)
     c->bos_id = c->eos_id = -1;
     for (int i = 0; i < t->head_dim / 2; i++)
         c->rope_factor[i] = i < t->head_dim / 4 ? 1 : t->scale_factor;
+    if (t->family)
+        t->family(c);
 }
 
 struct model_opts step_model_opts(void)

@@ -25,6 +25,7 @@ struct step_trait {
     /* A mixture of experts; hidden is that of a shared expert, or 0. */
     int n_experts, n_active, expert_hidden;
     bool norm_topk, flat_router;
+    void (*family)(struct model_config *c); /* NULL, or sets what else is different */
 };
 extern const struct step_trait step_traits[];
 extern const int step_n_traits;

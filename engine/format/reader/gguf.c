@@ -2,6 +2,7 @@
 #include "format/format.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@
 
 #define MAGIC      "GGUF"
 #define ROPE_FREQS "rope_freqs.weight"
+#define ROPE_SHORT "rope_factors_short.weight"
+#define ROPE_LONG  "rope_factors_long.weight"
 
 static int gguf_probe(const char *path)
 {
@@ -111,7 +114,8 @@ static int read_arch(struct format_file *f)
     }
     format_family_apply(family, &f->config);
     /* No key says it; of the tensors of all layers either all or none must be there. */
-    f->config.qkv_bias |= gguf_tensor_find(f->state, "blk.0.attn_q.bias") != NULL;
+    f->config.qkv_bias |= gguf_tensor_find(f->state, "blk.0.attn_q.bias") ||
+                          gguf_tensor_find(f->state, "blk.0.attn_qkv.bias");
     f->config.o_bias = gguf_tensor_find(f->state, "blk.0.attn_output.bias") != NULL;
     f->rope_interleaved = family->rope_interleaved;
     return OK;
@@ -169,12 +173,16 @@ static int read_head_dim(struct format_file *f)
     if ((rc = arch_int(f, "attention.value_length", false, &value_dim)) != OK ||
         (rc = arch_int(f, "rope.dimension_count", false, &rope_dim)) != OK)
         return rc;
-    if (value_dim != c->head_dim || rope_dim != c->head_dim)
-        return err_set(
-            ERR_UNSUPPORTED,
-            "%s: %s: expected key, value and rotary sizes of a head to be equal, "
-            "found %d, %d and %d",
-            f->path, c->arch, c->head_dim, value_dim, rope_dim);
+    if (value_dim != c->head_dim)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: %s: expected key and value sizes of a head to be equal, "
+                       "found %d and %d",
+                       f->path, c->arch, c->head_dim, value_dim);
+    if (rope_dim < 2)
+        return err_set(ERR_FORMAT,
+                       "%s: %s.rope.dimension_count: expected at least 2, found %d",
+                       f->path, c->arch, rope_dim);
+    c->rope_dims = rope_dim == c->head_dim ? 0 : rope_dim;
     return OK;
 }
 
@@ -221,10 +229,26 @@ static int read_experts(struct format_file *f)
     return rc;
 }
 
+static int read_numbers(struct format_file *f)
+{
+    const struct format_family *family = format_family_of(&f->config);
+
+    for (int i = 0; i < FORMAT_N_NUMBERS; i++) {
+        float v = 0;
+
+        if (!(family->numbers >> i & 1))
+            continue;
+        TRY(arch_float(f, format_numbers[i].gguf, false, &v));
+        *format_number_of(&f->config, i) = format_number_in_file(i, v);
+    }
+    return OK;
+}
+
 static int read_sizes(struct format_file *f)
 {
     struct model_config *c = &f->config;
-    int window = 0, rc;
+    const struct format_family *family = format_family_of(c);
+    int window = 0, every = family->window_every, rc;
 
     if ((rc = arch_int(f, "context_length", true, &c->max_tok)) != OK ||
         (rc = arch_int(f, "embedding_length", true, &c->dim)) != OK ||
@@ -235,13 +259,21 @@ static int read_sizes(struct format_file *f)
     c->n_kv_heads = c->n_heads;
     c->rope_theta = 10000;
     if ((rc = arch_int(f, "attention.head_count_kv", false, &c->n_kv_heads)) != OK ||
-        (rc = arch_float(f, "attention.layer_norm_rms_epsilon", true, &c->norm_eps)) !=
-            OK ||
+        (rc = arch_float(f,
+                         c->layer_norm ? "attention.layer_norm_epsilon"
+                                       : "attention.layer_norm_rms_epsilon",
+                         true, &c->norm_eps)) != OK ||
         (rc = arch_float(f, "rope.freq_base", false, &c->rope_theta)) != OK ||
         (rc = read_head_dim(f)) != OK || (rc = read_vocab(f)) != OK ||
-        (rc = arch_int(f, "attention.sliding_window", false, &window)) != OK)
+        (rc = arch_int(f, "attention.sliding_window", false, &window)) != OK ||
+        (rc = arch_int(f, "attention.sliding_window_pattern", false, &every)) != OK ||
+        (rc = arch_float(f, "rope.freq_base_swa", false, &c->rope_local_theta)) != OK ||
+        (rc = read_numbers(f)) != OK)
         return rc;
-    model_config_window(c, window, f->path);
+    format_family_derive(family, c);
+    if (family->wide_layers > 0 && c->n_layers == family->wide_layers && c->n_heads > 0)
+        c->attn_scale = 1 / sqrtf((float)c->dim / (float)c->n_heads);
+    model_config_window(c, window, every, false);
     return read_experts(f);
 }
 
@@ -258,7 +290,8 @@ static int check_keys(const struct format_file *f)
         gguf_key_at(g, i, &r);
         snprintf(key, sizeof(key), "%.*s", (int)(r.key_n < 159 ? r.key_n : 159), r.key);
         if (strncmp(key, prefix, n) == 0)
-            rc = format_key_check(FORMAT_KEYS_GGUF, key, gguf_number(g, key), f->path);
+            rc = format_key_check(FORMAT_KEYS_GGUF, format_family_of(&f->config), key,
+                                  gguf_number(g, key), f->path);
     }
     return rc;
 }
@@ -308,18 +341,38 @@ static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
     return OK;
 }
 
+/* Multiply by the numbers of a tensor, if there is one. */
+static int multiply(const struct format_file *f, const char *name, float *out, int *n)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(f->state, name);
+    int half = model_rope_dims(&f->config) / 2;
+    float v;
+
+    if (!t)
+        return OK;
+    if (t->ggml_type != 0 || t->bytes / sizeof(float) != (uint64_t)half)
+        return err_set(ERR_FORMAT,
+                       "%s: tensor %s: expected %d of F32, found %" PRIu64 " bytes of %s",
+                       f->path, name, half, t->bytes, gguf_ggml_type_name(t->ggml_type));
+    for (int i = 0; i < half; i++) {
+        memcpy(&v, (const char *)t->data + sizeof(v) * (size_t)i, sizeof(v));
+        out[i] *= v;
+    }
+    ++*n;
+    return OK;
+}
+
 /* Rotary scaling stands in a linear factor (of type linear, or of no type, where older
  * files call it scale_linear), in a tensor of divisors (Llama-3), in both or nowhere. A
  * factor of 0 means none. */
 static int read_rope(struct format_file *f)
 {
     struct model_config *c = &f->config;
-    const struct gguf_tensor *t = gguf_tensor_find(f->state, ROPE_FREQS);
     const char *type = "linear";
     char key[96];
     size_t n = strlen(type);
-    float factor = 0, divisor;
-    int i, rc;
+    float factor = 0;
+    int i, rc, n_found = 0;
 
     snprintf(key, sizeof(key), "%s.rope.scaling.type", c->arch);
     if ((rc = gguf_opt_str(f->state, key, &type, &n)) != OK)
@@ -328,28 +381,30 @@ static int read_rope(struct format_file *f)
         if ((rc = arch_float(f, "rope.scale_linear", false, &factor)) != OK ||
             (rc = arch_float(f, "rope.scaling.factor", false, &factor)) != OK)
             return rc;
-    } else if (n != 4 || memcmp(type, "none", n) != 0) {
-        return err_set(ERR_UNSUPPORTED, "%s: %s: expected none or linear, found %.*s",
-                       f->path, key, (int)(n > 40 ? 40 : n), type);
+    } else if ((n != 4 || memcmp(type, "none", n) != 0) &&
+               (n != 8 || memcmp(type, "longrope", n) != 0)) {
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: %s: expected none, linear or longrope, found %.*s", f->path,
+                       key, (int)(n > 40 ? 40 : n), type);
     }
     if (factor == 0)
         factor = 1;
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
-        c->rope_factor[i] = factor;
-    if (!t)
-        return OK;
-    if (t->ggml_type != 0 || t->bytes / sizeof(float) != (uint64_t)c->head_dim / 2)
+        c->rope_factor[i] = c->rope_long[i] = factor;
+    if ((rc = arch_float(f, "rope.scaling.attn_factor", false, &c->rope_length)) != OK ||
+        (rc = multiply(f, ROPE_FREQS, c->rope_factor, &n_found)) != OK ||
+        (rc = multiply(f, ROPE_SHORT, c->rope_factor, &n_found)) != OK)
+        return rc;
+    n_found = 0;
+    rc = multiply(f, ROPE_LONG, c->rope_long, &n_found);
+    if (rc == OK && n_found == 0 && n == 8)
         return err_set(ERR_FORMAT,
-                       "%s: tensor " ROPE_FREQS ": expected %d of F32, found %" PRIu64
-                       " bytes of %s",
-                       f->path, c->head_dim / 2, t->bytes,
-                       gguf_ggml_type_name(t->ggml_type));
-    for (i = 0; i < c->head_dim / 2; i++) {
-        memcpy(&divisor, (const char *)t->data + sizeof(divisor) * (size_t)i,
-               sizeof(divisor));
-        c->rope_factor[i] *= divisor;
-    }
-    return OK;
+                       "%s: %s: expected with longrope a tensor " ROPE_LONG
+                       ", found none",
+                       f->path, key);
+    if (rc != OK || n_found == 0)
+        return rc;
+    return arch_int(f, "rope.scaling.original_context_length", true, &c->rope_short_tok);
 }
 
 static int find_tensor(void *ctx, const char *name, struct format_tensor *out)
@@ -369,8 +424,9 @@ static const char *name_at(void *ctx, uint64_t i)
 
 static bool is_ignored(void *ctx, const char *name)
 {
-    (void)ctx;
-    return strcmp(name, ROPE_FREQS) == 0; /* already in rope_factor */
+    (void)ctx; /* already in rope_factor and rope_long */
+    return strcmp(name, ROPE_FREQS) == 0 || strcmp(name, ROPE_SHORT) == 0 ||
+           strcmp(name, ROPE_LONG) == 0;
 }
 
 static int gguf_reader_open(struct format_file *f, const char *path)
@@ -391,9 +447,13 @@ static int gguf_reader_open(struct format_file *f, const char *path)
         return rc;
     /* head_dim bounds rope_factor, so it is checked before the factors are read into it
      */
-    if (f->config.head_dim < 2 || f->config.head_dim > MODEL_HEAD_DIM_MAX)
-        return err_set(ERR_LIMIT, "%s: head_dim: expected 2 to %d, found %d", path,
-                       MODEL_HEAD_DIM_MAX, f->config.head_dim);
+    if (f->config.head_dim < 2 || f->config.head_dim > MODEL_HEAD_DIM_MAX ||
+        f->config.rope_dims > f->config.head_dim)
+        return err_set(ERR_LIMIT,
+                       "%s: head_dim: expected 2 to %d, and as many rotated or fewer, "
+                       "found %d and %d",
+                       path, MODEL_HEAD_DIM_MAX, f->config.head_dim,
+                       model_rope_dims(&f->config));
     if ((rc = read_rope(f)) != OK || (rc = model_config_check(&f->config, path)) != OK)
         return rc;
     return format_fill(f, &source);

@@ -230,6 +230,8 @@ static int safetensors_open(struct format_file *f, const char *path)
     for (i = 0; i < d->n; i++)
         f->file_bytes += format_safet_bytes(d->shard[i]);
     source.naming = format_family_of(&f->config)->hf_naming;
+    f->rope_interleaved = format_family_of(&f->config)->hf_rope_interleaved;
+    f->norm_offset = format_family_of(&f->config)->gemma ? 1 : 0;
     return format_fill(f, &source);
 }
 

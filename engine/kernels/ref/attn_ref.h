@@ -29,6 +29,8 @@ static float attend(const struct kern_attn_args *a, const float *q, float *out,
         for (int d = 0; d < hd; d++)
             score += q[d] * KV_AT(k, d, hd);
         score *= a->scale;
+        if (a->softcap != 0)
+            score = a->softcap * tanhf(score / a->softcap);
         if (score > max) {
             float shrink = expf(max - score);
 

@@ -8,6 +8,9 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
 
 static int fits(const struct model_phase *p)
 {
+    if (p->m->c.window > 0 || p->m->c.attn_softcap != 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "attention_by needs a model without windows and caps of scores");
     return p->n_ranks == 1 && !p->multiprocess
                ? OK
                : err_set(ERR_UNSUPPORTED, "attention_by needs one rank, found %d",

@@ -8,7 +8,8 @@ static void add_bias(struct model_thread_ctx *w, const float *bias)
 
     par_share(w->n_rows, w->id, w->n, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
-        w->m->kern.v[KERN_ADD]->fn.add(w->x + r * w->m->ld_x, bias, w->m->c.dim);
+        w->m->kern.v[KERN_ADD]->fn.add(model_sum_at(w) + r * w->m->ld_x, bias,
+                                       w->m->c.dim);
     model_sync(w, MODEL_T_REDUCE);
 }
 
@@ -19,7 +20,8 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
                                   .ld = w->rank->ld_attn,
                                   .k = o->k,
                                   .n = w->n_rows,
-                                  .rows = w->rows};
+                                  .rows = w->rows,
+                                  .scale = w->m->c.residual_scale};
 
     if (w->m->deterministic)
         model_linear_batch_invariant(w, MODEL_MAT_O, o, &in, &w->m->attn_boundaries,

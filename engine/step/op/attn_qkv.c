@@ -10,7 +10,8 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
                                   .ld = w->m->ld_x,
                                   .k = w->m->c.dim,
                                   .n = w->n_rows,
-                                  .norm_w = l->attn_norm};
+                                  .norm_w = l->attn_norm,
+                                  .norm_b = l->attn_norm_bias};
     const struct model_view *view = &w->rank->layers[layer];
     struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &view->mats[MODEL_MAT_QKV]);
     bool whole = model_groups_whole(w->m, part, w->n);

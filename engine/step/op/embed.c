@@ -18,6 +18,8 @@ static void embed_row(const struct model *m, int64_t id, float *x)
         m->kern.v[KERN_FROM_F16]->fn.from_f16(x, row, dim);
     else
         kern_quant_to_f32(kern_quant_of(m->embed_type), x, row, dim);
+    for (int64_t i = 0; m->c.embed_scale != 0 && i < dim; i++)
+        x[i] *= m->c.embed_scale;
 }
 
 static void run(struct model_thread_ctx *w, const struct model_op *op)

@@ -3,15 +3,12 @@
 
 static void mlp_of(struct model_thread_ctx *w, int layer, const struct model_view *v)
 {
-    const struct model_rows in = {.x = w->x,
-                                  .ld = w->m->ld_x,
-                                  .k = w->m->c.dim,
-                                  .n = w->n_rows,
-                                  .norm_w = w->m->layers[layer].ffn_norm};
+    const struct model_rows in = model_ffn_rows(w, layer);
     const struct model_rows hidden = {.x = w->rank->h,
                                       .ld = w->rank->ld_h,
                                       .k = v->mats[MODEL_MAT_DOWN].k,
-                                      .n = w->n_rows};
+                                      .n = w->n_rows,
+                                      .scale = w->m->c.residual_scale};
 
     if (!model_view_empty(&v->mats[MODEL_MAT_GATE_UP])) {
         struct kern_gemm_job gate_up =

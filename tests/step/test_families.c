@@ -1,0 +1,228 @@
+/* What families have that Llama has not, each against the float64 reference: all types of weights,
+ * plain C and the best variants, several ranks and threads, types of keys and values, and the bits
+ * of a deterministic model. */
+#include <math.h>
+
+#include "cpu/cpu.h"
+#include "ranks/phase.h"
+#include "tests/support/step_model.h"
+#include "tests/support/test.h"
+
+static void granite(struct model_config *c)
+{
+    c->embed_scale = 12, c->residual_scale = 0.22f, c->logit_scale = 1 / 8.0f;
+    c->attn_scale = 0.11f;
+}
+
+static void smollm3(struct model_config *c)
+{
+    model_config_flag(c, MODEL_LAYER_NO_ROPE, 2);
+}
+
+static void olmo2(struct model_config *c)
+{
+    c->qk_norm_row = true, c->norms = MODEL_NORM_AFTER;
+}
+
+static void phi3(struct model_config *c)
+{
+    c->rope_dims = c->head_dim / 4 * 2, c->rope_length = 1.19f, c->rope_short_tok = 16;
+    for (int i = 0; i < c->head_dim / 2; i++)
+        c->rope_long[i] = (float)(1 + 3 * i);
+}
+
+static void stablelm(struct model_config *c)
+{
+    c->layer_norm = c->norm_bias = true, c->rope_dims = 4;
+}
+
+static void glm4(struct model_config *c)
+{
+    c->norms = MODEL_NORM_AROUND, c->rope_dims = c->head_dim / 4 * 2;
+}
+
+static void command_r(struct model_config *c)
+{
+    c->layer_norm = c->parallel = true, c->logit_scale = 0.0625f;
+}
+
+static void gemma2(struct model_config *c)
+{
+    c->norms = MODEL_NORM_AROUND, c->activation = MODEL_GELU;
+    c->embed_scale = 7, c->attn_softcap = 2, c->logit_softcap = 3, c->attn_scale = 0.4f;
+    model_config_window(c, 9, 2, false);
+}
+
+static void gemma3(struct model_config *c)
+{
+    c->norms = MODEL_NORM_AROUND, c->activation = MODEL_GELU;
+    c->embed_scale = 7, c->rope_local_theta = 100;
+    model_config_window(c, 17, 3, false);
+}
+
+#define MOE .n_experts = 3, .n_active = 3, .expert_hidden = 40, .norm_topk = true
+static const struct step_trait traits[] = {
+    {"granite", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .o_bias = true, .bias = true,
+     .interleaved = true, .scale_factor = 1, .family = granite},
+    {"granite, tied, bf16", 37, 2, 3, 3, 10, 43, 47, KERN_BF16, .tied = true,
+     .scale_factor = 1, .family = granite},
+    {"granite, q8_0", 64, 2, 4, 2, 16, 352, 50, KERN_Q8_0, .interleaved = true,
+     .scale_factor = 1, .family = granite},
+    {"granite, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .scale_factor = 1, MOE,
+     .family = granite},
+    {"smollm3", 48, 4, 4, 2, 12, 40, 50, KERN_F32, .interleaved = true, .scale_factor = 1,
+     .family = smollm3},
+    {"smollm3, bf16", 64, 3, 8, 4, 8, 96, 80, KERN_BF16, .scale_factor = 1,
+     .family = smollm3},
+    {"smollm3, q8_0", 64, 3, 8, 4, 8, 288, 35, KERN_Q8_0, .scale_factor = 1,
+     .family = smollm3},
+    {"olmo2", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .qk_norm = true, .scale_factor = 1,
+     .family = olmo2},
+    {"olmo2, odd sizes, bf16", 37, 2, 6, 3, 10, 43, 47, KERN_BF16, .qk_norm = true,
+     .interleaved = true, .scale_factor = 1, .family = olmo2},
+    {"olmo2, K and V apart, q4_0", 96, 2, 8, 2, 20, 288, 50, KERN_Q4_0, .qk_norm = true,
+     .mixed = REF_MIXED_KEYS, .scale_factor = 1, .family = olmo2},
+    {"olmo2, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .qk_norm = true,
+     .scale_factor = 1, .family = olmo2},
+    {"olmo2, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .qk_norm = true,
+     .scale_factor = 1, MOE, .family = olmo2},
+    {"phi3", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1, .family = phi3},
+    {"phi3, bf16", 64, 2, 8, 8, 16, 96, 80, KERN_BF16, .scale_factor = 1, .family = phi3},
+    {"phi3, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .scale_factor = 1, .family = phi3},
+    {"stablelm", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .bias = true, .scale_factor = 1,
+     .family = stablelm},
+    {"stablelm, odd sizes, bf16", 37, 2, 3, 3, 10, 43, 47, KERN_BF16, .scale_factor = 1,
+     .family = stablelm},
+    {"stablelm, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .bias = true,
+     .scale_factor = 1, .family = stablelm},
+    {"glm4", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .bias = true, .interleaved = true,
+     .scale_factor = 1, .family = glm4},
+    {"glm4, bf16", 64, 2, 8, 2, 16, 96, 80, KERN_BF16, .bias = true, .interleaved = true,
+     .scale_factor = 1, .family = glm4},
+    {"glm4, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .bias = true, .interleaved = true,
+     .scale_factor = 1, .family = glm4},
+    {"command-r, tied", 48, 2, 4, 4, 12, 40, 50, KERN_F32, .tied = true,
+     .interleaved = true, .scale_factor = 1, .family = command_r},
+    {"command-r, tied, bf16", 37, 2, 6, 3, 10, 43, 47, KERN_BF16, .tied = true,
+     .interleaved = true, .scale_factor = 1, .family = command_r},
+    {"command-r, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .interleaved = true,
+     .scale_factor = 1, .family = command_r},
+    {"command-r, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .scale_factor = 1, MOE,
+     .family = command_r},
+    {"gemma2", 48, 3, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1, .family = gemma2},
+    {"gemma2, tied, bf16", 37, 3, 6, 3, 10, 43, 47, KERN_BF16, .tied = true,
+     .scale_factor = 1, .family = gemma2},
+    {"gemma2, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .scale_factor = 1,
+     .family = gemma2},
+    {"gemma3", 48, 4, 4, 2, 12, 40, 50, KERN_F32, .qk_norm = true, .scale_factor = 8,
+     .family = gemma3},
+    {"gemma3, tied, bf16", 37, 3, 6, 1, 10, 43, 47, KERN_BF16, .tied = true,
+     .qk_norm = true, .scale_factor = 8, .family = gemma3},
+    {"gemma3, q8_0", 64, 3, 8, 4, 8, 288, 35, KERN_Q8_0, .qk_norm = true,
+     .scale_factor = 8, .family = gemma3},
+};
+#define N_TRAITS ((int)(sizeof(traits) / sizeof(traits[0])))
+#define TEAM     12
+
+/* Ranks of which some have whole KV groups, some a part of one, and some a part of a head. */
+static void open_phases(struct step_model *x, const struct step_trait *t,
+                        const struct model_opts *o)
+{
+    static const int degrees[] = {1, 2, 3, 4, 6, 8, 12};
+
+    step_model_open(x, t, o, TEAM);
+    for (size_t i = 0; i < sizeof(degrees) / sizeof(degrees[0]); i++) {
+        struct model_phase_opts p = {.n_ranks = degrees[i], .n_threads = 1};
+        struct model_phase *probe;
+
+        if (model_phase_open(&probe, x->model, &p) == OK) {
+            model_phase_close(&probe);
+            step_model_phase(x, degrees[i], 1);
+            if (degrees[i] <= 2)
+                step_model_phase(x, degrees[i], 2);
+        }
+        err_clear(); /* types of blocks, and heads, do not allow each number of ranks */
+    }
+    step_model_phase(x, 1, 3);
+}
+
+static void run(const struct step_trait *t, const struct model_opts *o, const char *isa,
+                double tolerance)
+{
+    struct step_model x;
+    char what[160];
+
+    snprintf(what, sizeof(what), "%s, isa %s, kv %s%s", t->name, isa,
+             kern_kv_type_name(o->kv_type), o->deterministic ? ", deterministic" : "");
+    open_phases(&x, t, o);
+    if (o->deterministic)
+        step_model_keep_bits(&x);
+    for (int i = 0; i < 6; i++)
+        step_model_run(&x, 1 + 2 * i % STEP_MODEL_SEQS, o->max_step_tok, tolerance,
+                       test_seed() + (uint64_t)i, what);
+    step_model_close(&x);
+}
+
+static void exact_on(const char *isa)
+{
+    const struct model_opts o = step_model_opts();
+
+    for (int t = 0; t < N_TRAITS; t++)
+        run(&traits[t], &o, isa, 1e-4);
+}
+
+TEST(test_exact)
+{
+    assert_ok(cpu_isa_limit("ref"));
+    exact_on("ref");
+    assert_ok(cpu_isa_limit("auto"));
+    exact_on("auto");
+}
+
+TEST(test_kv_types)
+{
+    struct model_opts o = step_model_opts();
+
+    for (int t = 0; t < N_TRAITS; t++) {
+        o.kv_type = KERN_KV_BF16;
+        run(&traits[t], &o, "auto", 3e-2);
+        o.kv_type = KERN_KV_Q8;
+        run(&traits[t], &o, "auto", STEP_MODEL_Q8_KV);
+    }
+}
+
+/* The same bits by any ranks and threads. */
+TEST(test_deterministic)
+{
+    struct model_opts o = step_model_opts();
+
+    o.deterministic = true;
+    for (int t = 0; t < N_TRAITS; t++)
+        run(&traits[t], &o, "auto", 1e-4);
+}
+
+/* The reference tells a family from Llama, so that a difference that the engine left out would be
+ * found. */
+TEST(test_families_differ)
+{
+    for (int t = 0; t < N_TRAITS; t++) {
+        struct step_trait plain = traits[t];
+        struct ref_model r;
+        struct model_config c;
+        int32_t ids[6] = {1, 2, 3, 4, 5, 6};
+        double *x = mem_new(MEM_TEST, (size_t)(12 * plain.vocab), sizeof(*x)), most = 0;
+
+        assert_non_null(x);
+        step_trait_config(&plain, &c);
+        ref_model_init(&r, &c, false, REF_SAME, false, 1);
+        ref_model_forward(&r, ids, 6, x);
+        plain.family = NULL;
+        step_trait_config(&plain, &r.f.config);
+        ref_model_forward(&r, ids, 6, x + 6 * plain.vocab);
+        for (int i = 0; i < 6 * plain.vocab; i++)
+            most = fmax(most, fabs(x[i] - x[i + 6 * plain.vocab]));
+        assert_true(most > 1e-3);
+        mem_free(x);
+        ref_model_fini(&r);
+    }
+}
