@@ -66,7 +66,7 @@ prompt_tok() { # options... : tokens of the prompt
 check "a control token in a prompt is text" [ "$(prompt_tok --prompt 'a</s>')" -gt 3 ]
 check "with --special it is one token" [ "$(prompt_tok --prompt 'a</s>' --special)" = 3 ]
 check "too long a text names the option" refuses 1 '--max-tok' $run --prompt-ids 1 -n 100000
-check "unknown pre-tokenizer" refuses 1 'smollm or tekken' \
+check "unknown pre-tokenizer" refuses 1 'starcoder or tekken' \
     "$sandwich" run --no-pin --model "$dir/tiny" --prompt x --pre-tokenizer gpt-9
 check "a pre-tokenizer is for byte-level vocabularies" refuses 2 'SentencePiece' \
     $run --prompt x --pre-tokenizer gpt-2

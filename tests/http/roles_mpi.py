@@ -54,7 +54,7 @@ def machine(kind, address, *flags):
 
 
 def machines_connect():
-    address = "127.0.0.1:%d" % (20000 + os.getpid() % 20000)
+    address = "127.0.0.1:%d" % (20000 + os.getpid() % 12000)
     flags = ["--kv-type", "bf16"]
     all_machines = [machine(kind, address, *flags) for kind in ("prompt", "token", "token")]
     s = Server(sandwich, MODEL, *FLAGS, *flags, "--roles", "prompt=1,token=2", "--transport", "socket",
@@ -66,7 +66,7 @@ def machines_connect():
 
 
 def a_machine_that_goes():
-    address = "127.0.0.1:%d" % (20001 + os.getpid() % 20000)
+    address = "127.0.0.1:%d" % (20001 + os.getpid() % 12000)
     p, t = machine("prompt", address), machine("token", address)
     s = Server(sandwich, MODEL, *FLAGS, *ROLES, "--transport", "socket", "--machines", address)
     assert s.complete(prompt="a", max_tokens=3)["usage"]["completion_tokens"] == 3

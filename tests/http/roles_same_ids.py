@@ -81,7 +81,7 @@ def other_types():
 
 def machine_of_another_type():
     """The same of a machine that connects: the front says what differs."""
-    m, address = models[0], "127.0.0.1:%d" % (20002 + os.getpid() % 20000)
+    m, address = models[0], "127.0.0.1:%d" % (20002 + os.getpid() % 12000)
     front = subprocess.Popen([sandwich, "serve", "--model", m.path, *m.flags, *FLAGS, *ROLES, "--port", "0", "--no-pin",
                               "--transport", "socket", "--machines", address, "--kv-type", "f32"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
