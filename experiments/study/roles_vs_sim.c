@@ -137,11 +137,11 @@ struct roles_vs_sim {
 static int add_points(struct cluster_point *p, int *n, const char *batches,
                       const char *contexts)
 {
-    int batch, context, used;
+    int batch, context, n_b, n_c; /* characters read */
 
-    for (const char *b = batches; sscanf(b, " %d%n", &batch, &used) == 1; b += used)
-        for (const char *c = contexts; sscanf(c, " %d%n", &context, &used) == 1;
-             c += used) {
+    for (const char *b = batches; sscanf(b, " %d%n", &batch, &n_b) == 1; b += n_b)
+        for (const char *c = contexts; sscanf(c, " %d%n", &context, &n_c) == 1;
+             c += n_c) {
             if (*n == POINTS_MAX || batch < 1 || context < 1)
                 return err_set(ERR_ARG,
                                "study.batches: expected up to %d points of at least "
