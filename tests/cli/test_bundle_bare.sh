@@ -30,14 +30,15 @@ make_root() { # system
     debian-13) set -- "$1" trixie sid ;;
     *) set -- "$1" noble gutsy ;;
     esac
-    mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian} keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    mirror=${DEBIAN_MIRROR-} keys=/usr/share/keyrings/debian-archive-keyring.gpg
     if [ "$3" = gutsy ]; then # of Ubuntu
-        mirror=${UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
+        mirror=${UBUNTU_MIRROR-}
         keys=${UBUNTU_KEYRING:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
     fi
     root=$build/roots/$1
     [ ! -d "$root" ] || return 0
     mkdir -p "$build/roots"
+    [ -n "$mirror" ] || { echo "no mirror is given" >"$dir/err"; return 1; }
     [ -e "$keys" ] || { echo "$keys is not installed" >"$dir/err"; return 1; }
     rm -rf "$root.part"
     debootstrap --variant=minbase --keyring="$keys" "$2" "$root.part" "$mirror" \
