@@ -128,7 +128,7 @@ static inline enum kern_op model_gate_op(const struct model_config *c)
     return ops[c->activation];
 }
 
-/* Is what attention and the MLP give summed apart from the residual stream, before it is added? */
+/* Do outputs of attention and the MLP have a buffer of their own before the residual stream? */
 static inline bool model_sums_apart(const struct model_config *c)
 {
     return c->norms != MODEL_NORM_BEFORE || c->parallel;

@@ -32,7 +32,7 @@ struct model_rank {
      * row and an expert (behind them for a shared expert) what gate and up, and down, give. */
     int64_t ld_router, ld_expert_h;
     float *normed, *router, *expert_h, *expert_y;
-    float *branch; /* [max_step_tok, ld_x] what is summed apart from x; where ops do */
+    float *branch; /* [max_step_tok, ld_x] outputs before they are added to x, or NULL */
     /* [max_step_tok, n_heads + n_kv_heads] sums of squares of query and key heads; where they are
      * normalised together */
     float *head_sums;
