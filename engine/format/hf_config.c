@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "format/family.h"
 #include "format/keys.h"
+#include "format/support.h"
 
 #define MAX_BYTES (1u << 20) /* real ones have about 1 KB */
 
@@ -65,6 +66,8 @@ static int read_family(const struct format_family **out, const json_t *j,
                        "%s: architectures: expected a list with a name, found none",
                        path);
     *out = format_family_of_class(class);
+    if (!*out && type)
+        TRY(format_refuse(path, "model_type", type));
     if (*out && type && strcmp(type, (*out)->hf_type) != 0)
         return err_set(ERR_UNSUPPORTED,
                        "%s: model_type: expected %s of a %s, found %.60s", path,

@@ -40,6 +40,8 @@ check "tune --help" complete tune $(flags engine/tune/tune.c engine/cli/verb/tun
 sed -n '/make_table\[\]/,/^};/p' $model >"$dir/make.c"
 sed -n '/inspect_table\[\]/,/^};/p' $model >"$dir/inspect.c"
 sed -n '/quantize_table\[\]/,/^};/p' $model >"$dir/quantize.c"
+sed -n '/support_table\[\]/,/^};/p' $model >"$dir/support.c"
+check "model explain-support --help" complete "model explain-support" $(flags "$dir/support.c")
 check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
 sed -n '/data_rows\[\]/,/^};/p; /train_rows\[\]/,/^};/p' engine/cli/verb/predictor.c >"$dir/train.c"
@@ -50,7 +52,8 @@ check "predictor --help" complete predictor help
 check "model --help" complete model help
 check "model quantize --help" complete "model quantize" $(flags "$dir/quantize.c")
 check "model --help lists its commands" sh -c \
-    "$sandwich model --help | grep -c '^  make \|^  quantize \|^  inspect ' | grep -q 3"
+    "$sandwich model --help | grep -c '^  make \|^  quantize \|^  inspect \|^  explain-s' |
+    grep -q 4"
 lists() { # command whose help must have these words in one list
     words=$1
     shift

@@ -29,7 +29,18 @@ check "make safetensors" "$sandwich" model make --arch tiny --type f32 --format 
     --out "$dir/tiny"
 check "inspect" sh -c "$sandwich model inspect $dir/tiny.gguf | grep -q layers"
 check "help of model" sh -c "$sandwich model --help | grep -q 'sandwich model inspect --help'"
-check "model alone is wrong usage" refuses 2 'expected make, quantize or inspect' "$sandwich" model
+check "model alone is wrong usage" refuses 2 'expected make, quantize, inspect or explain-support' "$sandwich" model
+check "what loads is listed with what others lack" sh -c "$sandwich model explain-support >$dir/table &&
+    grep -q '^| granite  *| yes *| GraniteForCausalLM' $dir/table &&
+    grep -q '^| mamba  *| no *| needs state-space layers' $dir/table"
+check "and as JSON, by architecture" python3 -c "
+import json, subprocess
+rows = json.loads(subprocess.run(['$sandwich', 'model', 'explain-support', '--json'],
+                                 capture_output=True, check=True).stdout)
+names = [r['arch'] for r in rows]
+assert len(names) == len(set(names)) >= 53, names
+assert all(bool(r.get('missing')) != r['known'] for r in rows), rows
+assert all(r['classes'] and r['shapes'] for r in rows if r['known']), rows"
 check "inspect as JSON" sh -c "$sandwich model inspect --json $dir/tiny | python3 -m json.tool"
 run="$sandwich run --no-pin --model $dir/tiny.gguf -n 12 --ignore-eos"
 $run --prompt-ids 1,2,3 --ids >"$dir/ids" 2>"$dir/err"

@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/table.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cpu/cpu.h"
+#include "format/family.h"
 #include "format/format.h"
 #include "format/quantize.h"
+#include "format/support.h"
 #include "make/make.h"
 #include "model/inspect.h"
 #include "step/op.h"
@@ -243,21 +247,154 @@ static const struct verb inspect_verb = {
     .run = inspect,
 };
 
+/* ---- sandwich model explain-support */
+
+struct support_flags {
+    bool json;
+};
+
+#undef OPT_OF
+#define OPT_OF struct support_flags
+static const struct opt_row support_table[] = {
+    OPT_ROW(BOOL, json, NULL, "Print JSON."),
+    {0},
+};
+
+static bool of_arch(const char *shape, const char *arch)
+{
+    struct model_config c;
+
+    return make_config(shape, &c) == OK && strcmp(c.arch, arch) == 0;
+}
+
+/* The classes that config.json names a family's models by, and the shapes of `model make`. */
+static json_t *known_arch(const char *arch)
+{
+    json_t *classes = json_array(), *shapes = json_array();
+    int rc = 0;
+
+    for (const struct format_family *f = format_families; f->arch; f++)
+        if (strcmp(f->arch, arch) == 0)
+            rc |= json_array_append_new(classes, json_string(f->hf_class));
+    for (const char *const *name = make_names(); *name; name++)
+        if (of_arch(*name, arch))
+            rc |= json_array_append_new(shapes, json_string(*name));
+    if (rc != 0) {
+        json_decref(classes);
+        json_decref(shapes);
+        return NULL;
+    }
+    return json_pack("{s:s, s:b, s:o, s:o}", "arch", arch, "known", 1, "classes", classes,
+                     "shapes", shapes);
+}
+
+static json_t *support_json(void)
+{
+    json_t *all = json_array();
+    int rc = 0;
+
+    for (const struct format_family *f = format_families; f->arch; f++)
+        if (format_family_of_arch(f->arch) == f)
+            rc |= json_array_append_new(all, known_arch(f->arch));
+    for (const struct format_refused *r = format_refusals; r->arch; r++)
+        rc |= json_array_append_new(all, json_pack("{s:s, s:b, s:s}", "arch", r->arch,
+                                                   "known", 0, "missing", r->missing));
+    if (rc != 0) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
+static void put_list(struct table *t, const json_t *list)
+{
+    struct text line = {0};
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach(list, i, v)
+    {
+        text_printf(&line, "%s%s", i ? ", " : "", json_string_value(v));
+    }
+    text_put(&line, "", 1);
+    table_cell(t, "%s", line.rc == OK ? line.p : "");
+    text_fini(&line);
+}
+
+static void print_support(const json_t *all)
+{
+    static const struct table_column columns[] = {
+        {"architecture", -16}, {"known", -5}, {"classes, or what is missing", 0}, {0}};
+    struct table t = {.f = stdout, .markdown = true, .columns = columns};
+    const json_t *v;
+    size_t i, n = 0;
+
+    table_head(&t);
+    json_array_foreach(all, i, v)
+    {
+        const char *missing = json_string_value(json_object_get(v, "missing"));
+
+        n += missing == NULL;
+        table_cell(&t, "%s", json_string_value(json_object_get(v, "arch")));
+        table_cell(&t, "%s", missing ? "no" : "yes");
+        if (missing)
+            table_cell(&t, "needs %s", missing);
+        else
+            put_list(&t, json_object_get(v, "classes"));
+    }
+    printf("\n%zu architectures: %zu known, %zu refused.\n", json_array_size(all), n,
+           json_array_size(all) - n);
+}
+
+static int explain_support(const struct verb_words *w)
+{
+    const struct support_flags *flags = w->opts;
+    json_t *all = support_json();
+    int rc = OK;
+
+    if (!all)
+        rc = ERR_NOMEM;
+    else if (flags->json)
+        rc = cli_print_json(all);
+    else
+        print_support(all);
+    json_decref(all);
+    return rc;
+}
+
+static const struct verb support_verb = {
+    .name = "explain-support",
+    .help = "Print which architectures of models load, and what the others lack.",
+    .usage = {.line = "sandwich model explain-support [options]",
+              .about =
+                  "Print each architecture that GGUF files of llama.cpp name: whether it "
+                  "loads, by which classes of config.json too, or the operator that this "
+                  "engine lacks. With --json also the shapes of `sandwich model make`.",
+              .examples = "  sandwich model explain-support\n"
+                          "  sandwich model explain-support --json\n"},
+    .opts = {{support_table}},
+    .opts_bytes = sizeof(struct support_flags),
+    .run = explain_support,
+};
+
 static const char help[] =
-    "Usage: sandwich model make|quantize|inspect [options]\n"
+    "Usage: sandwich model make|quantize|inspect|explain-support [options]\n"
     "\n"
     "Make a model with random weights, quantise a model file, or inspect one.\n"
     "\n"
     "Commands:\n"
-    "  make      Make a model of a published shape with seeded random weights.\n"
-    "  quantize  Copy a model to a file whose matrices have 4, 5 or 8 bits a weight.\n"
-    "  inspect   Print what a model file holds and what its steps cost.\n"
+    "  make             Make a model of a published shape with seeded random weights.\n"
+    "  quantize         Copy a model to a file whose matrices have 4, 5 or 8 bits a\n"
+    "                   weight.\n"
+    "  inspect          Print what a model file holds and what its steps cost.\n"
+    "  explain-support  Print which architectures load, and what the others lack.\n"
     "\n"
     "Options:\n"
     "  -h, --help\n"
-    "        Print this text and exit. `sandwich model make --help`,\n"
-    "        `sandwich model quantize --help` and `sandwich model inspect --help`\n"
-    "        describe the options of each.\n"
+    "        Print this text and exit. `sandwich model make --help` describes the "
+    "options\n"
+    "        of make, and so on: `sandwich model quantize --help`,\n"
+    "        `sandwich model inspect --help`, `sandwich model explain-support --help`.\n"
     "\n"
     "Examples:\n"
     "  sandwich model make --arch llama-160m --out llama-160m-bf16.gguf\n"
@@ -271,7 +408,7 @@ const struct verb cli_verb_model = {
     .name = "model",
     .help = "Make a model with random weights, or inspect a model file.",
     .place = 4,
-    .verbs =
-        (const struct verb *const[]){&make_verb, &quantize_verb, &inspect_verb, NULL},
+    .verbs = (const struct verb *const[]){&make_verb, &quantize_verb, &inspect_verb,
+                                          &support_verb, NULL},
     .text = help,
 };

@@ -9,6 +9,7 @@
 #include "format/fill.h"
 #include "format/gguf_parts.h"
 #include "format/keys.h"
+#include "format/support.h"
 #include "base/file.h"
 
 #define MAGIC      "GGUF"
@@ -106,6 +107,8 @@ static int read_arch(struct format_file *f)
         return rc;
     snprintf(arch, sizeof(arch), "%.*s", (int)(n < sizeof(arch) ? n : 0), s);
     family = format_family_of_arch(arch);
+    if (!family)
+        TRY(format_refuse(f->path, "general.architecture", arch));
     if (!family || strlen(arch) != n) {
         format_family_names(false, names);
         return err_set(ERR_UNSUPPORTED,
