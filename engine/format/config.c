@@ -114,6 +114,12 @@ int model_config_check(const struct model_config *c, const char *where)
             ERR_FORMAT,
             "%s: rope_dims: expected an even number up to head_dim %d, found %d", where,
             c->head_dim, c->rope_dims);
+    if (rc == OK && c->rope_ntk != 0 && (!(c->rope_ntk >= 1) || model_rope_dims(c) < 4))
+        return err_set(
+            ERR_FORMAT,
+            "%s: dynamic scaling: expected a factor of at least 1 and at least 4 "
+            "rotated elements, found %g and %d",
+            where, (double)c->rope_ntk, model_rope_dims(c));
     for (i = 0; rc == OK && c->rope_short_tok > 0 && i < model_rope_dims(c) / 2; i++)
         rc = check_real(where, "rope_long", (double)c->rope_long[i]);
     for (i = 0; rc == OK && i < model_rope_dims(c) / 2; i++)
@@ -138,6 +144,42 @@ void model_config_rope_llama3(struct model_config *c, double factor,
         mix = fmin(fmax(mix, 0), 1);
         c->rope_factor[i] = (float)(1 / ((1 - mix) / factor + mix));
     }
+}
+
+/* The number of the pair that turns so often within the original context. */
+static double pair_that_turns(const struct model_config *c, double turns, double original)
+{
+    return model_rope_dims(c) * log(original / (turns * 2 * M_PI)) /
+           (2 * log((double)c->rope_theta));
+}
+
+void model_config_rope_yarn(struct model_config *c, double factor, double beta_fast,
+                            double beta_slow, double original_max_tok, bool whole)
+{
+    double low = pair_that_turns(c, beta_fast, original_max_tok);
+    double high = pair_that_turns(c, beta_slow, original_max_tok), share;
+
+    low = fmax(whole ? floor(low) : low, 0);
+    high = fmin(whole ? ceil(high) : high, model_rope_dims(c) - 1);
+    for (int i = 0; i < model_rope_dims(c) / 2; i++) {
+        share = fmin(fmax((i - low) / fmax(high - low, 1e-3), 0), 1);
+        c->rope_factor[i] = (float)(1 / (share / factor + 1 - share));
+    }
+}
+
+double model_config_yarn_length(double factor, double mscale)
+{
+    return factor > 1 ? 1 + 0.1 * mscale * log(factor) : 1;
+}
+
+double model_config_rope_theta(const struct model_config *c, int64_t max_tok)
+{
+    const double f = (double)c->rope_ntk, n = model_rope_dims(c);
+
+    if (f == 0 || max_tok <= c->rope_short_tok)
+        return (double)c->rope_theta;
+    return (double)c->rope_theta *
+           pow(f * (double)max_tok / c->rope_short_tok - (f - 1), n / (n - 2));
 }
 
 void model_config_flag(struct model_config *c, unsigned flags, int n)

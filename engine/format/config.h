@@ -94,8 +94,13 @@ struct model_config {
     /* In a model opened for more than rope_short_tok tokens by these instead. 0: never; Phi-3 */
     int rope_short_tok;
     float rope_long[MODEL_HEAD_DIM_MAX / 2];
-    int rope_dims;     /* the first elements of a head that are rotated; 0: all */
-    float rope_length; /* rotated elements are multiplied by it; 0: they are not */
+    /* In a model opened for more than rope_short_tok the base of the rotation is larger, by dynamic
+     * NTK scaling with this factor for the whole of its context. 0: it is rope_theta. */
+    float rope_ntk;
+    int rope_dims; /* the first elements of a head that are rotated; 0: all */
+    /* Rotated elements are multiplied by it, but those that rope_local_theta is for; 0: they are
+     * not. */
+    float rope_length;
     enum kern_type weight_type; /* of the matrices as stored: of most of their weights */
     /* Where matrices have different types: the bytes of a packed weight (of the embedding: as
      * stored), a mean over the layers.
@@ -164,6 +169,16 @@ MUST int model_config_check(const struct model_config *c, const char *where);
 void model_config_rope_llama3(struct model_config *c, double factor,
                               double low_freq_factor, double high_freq_factor,
                               double original_max_tok);
+
+/* Fill rope_factor by YaRN: pairs that turn more than beta_fast times within the original context
+ * stay, those that turn fewer than beta_slow times are divided by `factor`, and between the two the
+ * share falls with the number of the pair. `whole`: these numbers are rounded, outwards. */
+void model_config_rope_yarn(struct model_config *c, double factor, double beta_fast,
+                            double beta_slow, double original_max_tok, bool whole);
+/* What YaRN multiplies rotated elements by: 1 + 0.1 mscale ln(factor). */
+double model_config_yarn_length(double factor, double mscale);
+/* The base of the rotation in a model that is opened for max_tok tokens. */
+double model_config_rope_theta(const struct model_config *c, int64_t max_tok);
 
 /* Every n-th layer, the n-th the first of them, has these flags; n = 0: none. */
 void model_config_flag(struct model_config *c, unsigned flags, int n);

@@ -82,6 +82,7 @@ const struct format_family format_families[] = {
         .hf_type = "granite",
         .attention_bias = true,
         .rope_interleaved = true,
+        .rope_switch = true,
         .numbers = 1u << FORMAT_EMBED_SCALE | 1u << FORMAT_RESIDUAL_SCALE |
                    1u << FORMAT_ATTN_SCALE | 1u << FORMAT_LOGIT_DIVISOR,
     },
@@ -103,6 +104,8 @@ const struct format_family format_families[] = {
         .qk_norm = true,
         .qk_norm_row = true,
         .norms = MODEL_NORM_AFTER,
+        .window_every = 4, /* files of OLMo 3 have this arch, too */
+        .window_unscaled = true,
     },
     {
         .arch = "phi3",
@@ -159,6 +162,7 @@ const struct format_family format_families[] = {
         .numbers = 1u << FORMAT_ATTN_SOFTCAP | 1u << FORMAT_LOGIT_SOFTCAP,
         .window = FORMAT_WINDOW_ALWAYS,
         .window_default = 4096,
+        .gguf_window_default = 4096,
         .window_every = 2,
         .gemma = true,
         .wide_layers = 46,
@@ -258,11 +262,20 @@ void format_family_derive(const struct format_family *f, struct model_config *c)
         c->embed_scale = sqrtf((float)c->dim);
 }
 
+void format_family_window(const struct format_family *f, struct model_config *c,
+                          int window, int every, bool flagged)
+{
+    model_config_window(c, window, every, flagged);
+    if (f->window_unscaled && c->window > 0 && c->rope_local_theta == 0)
+        c->rope_local_theta = c->rope_theta;
+}
+
 bool format_family_reads(const struct format_family *f, bool gguf, const char *key)
 {
     const char *local = gguf ? "rope.freq_base_swa" : "rope_local_base_freq";
 
-    if (f && f->rope_local_theta > 0 && strcmp(key, local) == 0)
+    if (f && (f->rope_local_theta > 0 || (gguf && f->window_unscaled)) &&
+        strcmp(key, local) == 0)
         return true;
     for (int i = 0; f && i < FORMAT_N_NUMBERS; i++)
         if (f->numbers >> i & 1 &&

@@ -93,7 +93,12 @@ struct format_family {
     enum model_naming hf_naming;
     enum format_window window; /* of config.json; in GGUF files a window is always used */
     int window_default;        /* where config.json has no sliding_window; 0: none */
+    int gguf_window_default;   /* where a GGUF file has no sliding_window; 0: none */
     int window_every; /* each n-th layer has none, unless the file says; 0: all have */
+    bool
+        window_unscaled; /* layers with a window rotate by rope_theta alone, without scaling */
+    bool
+        rope_switch; /* in GGUF files rope.scaling.finetuned false means: no layer rotates */
     double rope_local_theta; /* where the file does not say; 0: none */
     bool gemma;              /* embedded tokens are scaled by sqrt(dim); config.json has
                    query_pre_attn_scalar, and norms there are 1 less */
@@ -116,6 +121,9 @@ bool format_family_reads(const struct format_family *f, bool gguf, const char *k
 
 /* Set what follows from the row and the sizes, which have been read. */
 void format_family_derive(const struct format_family *f, struct model_config *c);
+/* model_config_window(), and how the layers with a window rotate; rope_theta has been read. */
+void format_family_window(const struct format_family *f, struct model_config *c,
+                          int window, int every, bool flagged);
 /* Set what the row knows of struct model_config. */
 void format_family_apply(const struct format_family *f, struct model_config *c);
 

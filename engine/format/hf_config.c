@@ -345,7 +345,7 @@ static int read_window(struct model_config *c, const struct format_family *f,
                        "%s: use_sliding_window: expected false, or a sliding_window in a "
                        "family that has one, found true",
                        path);
-    model_config_window(c, window, every, types != NULL);
+    format_family_window(f, c, window, every, types != NULL);
     for (i = 0; !types && (int)i < first && i < MODEL_MAX_LAYERS; i++)
         c->layer_flags[i] &= (uint8_t)~MODEL_LAYER_WINDOW;
     return OK;
@@ -422,17 +422,88 @@ static int scale_long(struct model_config *c, const json_t *top, const json_t *r
     return OK;
 }
 
+/* The context that a model was trained for before its rotation was scaled; max_position_embeddings
+ * where the file does not say. The scaled one is `factor` times as long at least. */
+static int read_original(struct model_config *c, const json_t *top, const json_t *r,
+                         double factor, int *original, const char *where)
+{
+    *original = c->max_tok;
+    TRY(opt_int(top, "original_max_position_embeddings", original, where));
+    TRY(opt_int(r, "original_max_position_embeddings", original, where));
+    if (!(factor >= 1) || factor > 1e6)
+        return err_set(ERR_FORMAT, "%s: factor: expected 1 to 1e6, found %g", where,
+                       factor);
+    if (*original * factor > c->max_tok)
+        c->max_tok = (int)fmin(*original * factor, INT32_MAX);
+    return OK;
+}
+
+static int scale_yarn(struct model_config *c, const json_t *top, const json_t *r,
+                      const char *where)
+{
+    double factor, fast = 32, slow = 1, mscale = 0, all = 0, length;
+    bool whole = true;
+    int original, rc = json_get_f64(r, "factor", &factor, where);
+
+    if (rc != OK)
+        return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
+    TRY(read_original(c, top, r, factor, &original, where));
+    TRY(json_opt_f64(r, "beta_fast", &fast, where));
+    TRY(json_opt_f64(r, "beta_slow", &slow, where));
+    TRY(json_opt_f64(r, "mscale", &mscale, where));
+    TRY(json_opt_f64(r, "mscale_all_dim", &all, where));
+    TRY(json_opt_bool(r, "truncate", &whole, where));
+    if (!(slow > 0) || !(fast > slow))
+        return err_set(ERR_FORMAT,
+                       "%s: expected 0 < beta_slow < beta_fast, found %g and %g", where,
+                       slow, fast);
+    length = mscale != 0 && all != 0 ? model_config_yarn_length(factor, mscale) /
+                                           model_config_yarn_length(factor, all)
+                                     : model_config_yarn_length(factor, 1);
+    TRY(json_opt_f64(r, "attention_factor", &length, where));
+    model_config_rope_yarn(c, factor, fast, slow, original, whole);
+    c->rope_length = (float)length;
+    return OK;
+}
+
+/* Files leave the base to the length of the text so far. Here it is that of the context that the
+ * model is opened for: keys that were rotated stay right. */
+static int scale_dynamic(struct model_config *c, const json_t *top, const json_t *r,
+                         const char *where)
+{
+    double factor;
+    int original, rc = json_get_f64(r, "factor", &factor, where);
+
+    if (rc != OK)
+        return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
+    TRY(read_original(c, top, r, factor, &original, where));
+    c->rope_short_tok = original;
+    c->rope_ntk = (float)factor;
+    for (int i = 0; i < model_rope_dims(c) / 2; i++)
+        c->rope_long[i] = 1;
+    return OK;
+}
+
 static int scale(struct model_config *c, const json_t *top, const json_t *r,
                  const char *type, const char *where)
 {
+    static const char *const of_yarn[] = {"beta_fast", "beta_slow", "mscale",
+                                          "mscale_all_dim", "truncate"};
     double length = 1;
 
     if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
         return scale_long(c, top, r, where);
+    if (strcmp(type, "yarn") == 0)
+        return scale_yarn(c, top, r, where);
     TRY(json_opt_f64(r, "attention_factor", &length, where));
     if (length != 1)
         return err_set(ERR_UNSUPPORTED, "%s: attention_factor: expected 1, found %g",
                        where, length);
+    for (int i = 0; i < 5; i++)
+        if (json_object_get(r, of_yarn[i]))
+            return err_set(ERR_UNSUPPORTED,
+                           "%s: %s: expected with it rope_type yarn, found %.40s", where,
+                           of_yarn[i], type);
     if (json_object_get(r, "short_factor") || json_object_get(r, "long_factor"))
         return err_set(ERR_UNSUPPORTED,
                        "%s: rope_type: expected longrope, whose lists there are, found "
@@ -442,14 +513,16 @@ static int scale(struct model_config *c, const json_t *top, const json_t *r,
         return scale_llama3(c, r, where);
     if (strcmp(type, "linear") == 0)
         return scale_linear(c, r, where);
+    if (strcmp(type, "dynamic") == 0)
+        return scale_dynamic(c, top, r, where);
     if (strcmp(type, "default") != 0)
         return err_set(ERR_UNSUPPORTED,
-                       "%s: rope_type: expected default, linear, llama3 or longrope, "
-                       "found %.40s",
+                       "%s: rope_type: expected default, linear, llama3, yarn, dynamic "
+                       "or longrope, found %.40s",
                        where, type);
     if (json_object_get(r, "factor"))
         return err_set(ERR_UNSUPPORTED,
-                       "%s: factor: expected with it rope_type linear or llama3, found "
+                       "%s: factor: expected with it a rope_type that scales, found "
                        "%s",
                        where,
                        json_object_get(r, "rope_type") ? "default" : "no such type");

@@ -59,9 +59,13 @@ static const struct row {
     {FORMAT_KEYS_GGUF, "rope.scaling.factor", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scale_linear", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scaling.attn_factor", FOLLOWED, 0},
-    /* of types that are refused */
     {FORMAT_KEYS_GGUF, "rope.scaling.original_context_length", FOLLOWED, 0},
-    {FORMAT_KEYS_GGUF, "rope.scaling.finetuned", INERT, 0},
+    {FORMAT_KEYS_GGUF, "rope.scaling.finetuned", FOLLOWED, 0},
+    {FORMAT_KEYS_GGUF, "rope.scaling.yarn_beta_fast", FOLLOWED, 0},
+    {FORMAT_KEYS_GGUF, "rope.scaling.yarn_beta_slow", FOLLOWED, 0},
+    {FORMAT_KEYS_GGUF, "rope.scaling.yarn_log_multiplier", FOLLOWED, 0},
+    {FORMAT_KEYS_GGUF, "rope.scaling.yarn_ext_factor", ONLY, 1},
+    {FORMAT_KEYS_GGUF, "rope.scaling.yarn_attn_factor", INERT, 0}, /* in llama.cpp, too */
     {FORMAT_KEYS_CONFIG, "rope_theta", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rope_scaling", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rope_parameters", FOLLOWED, 0},
@@ -78,6 +82,11 @@ static const struct row {
     {FORMAT_KEYS_ROPE, "original_max_position_embeddings", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "attention_factor", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "partial_rotary_factor", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "beta_fast", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "beta_slow", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "mscale", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "mscale_all_dim", FOLLOWED, 0},
+    {FORMAT_KEYS_ROPE, "truncate", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "short_factor", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "long_factor", FOLLOWED, 0},
     /* the rest of a layer, and the head */

@@ -300,7 +300,8 @@ int make_config(const char *arch, struct model_config *out)
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     format_family_derive(format_family_of(out), out);
 
-    model_config_window(out, s->window, format_family_of(out)->window_every, false);
+    format_family_window(format_family_of(out), out, s->window,
+                         format_family_of(out)->window_every, false);
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
         out->rope_factor[i] = out->rope_long[i] = s->linear > 0 ? (float)s->linear : 1;
     if (s->short_tok >

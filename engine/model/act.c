@@ -61,7 +61,8 @@ static void fill_rope(void *arg, struct par_self *self)
     const float *factor = c->rope_short_tok > 0 && m->max_tok > c->rope_short_tok
                               ? c->rope_long
                               : c->rope_factor;
-    double length = c->rope_length != 0 ? (double)c->rope_length : 1;
+    const double scaled = c->rope_length != 0 ? (double)c->rope_length : 1;
+    const double theta = model_config_rope_theta(c, m->max_tok);
     int64_t lo, hi;
 
     par_share(m->max_tok, self->id, self->n, &lo, &hi);
@@ -69,8 +70,9 @@ static void fill_rope(void *arg, struct par_self *self)
         const bool local = i >= half;
         const int k = i % half;
         const int64_t at = k + (local ? m->max_tok * half : 0);
-        double f = pow((double)(local ? c->rope_local_theta : c->rope_theta),
-                       -2.0 * k / (2 * half));
+        const double length = local ? 1 : scaled;
+        double f =
+            pow(local ? (double)c->rope_local_theta : theta, -2.0 * k / (2 * half));
 
         f /= local ? 1 : (double)factor[k];
         for (int64_t pos = lo; pos < hi; pos++) {

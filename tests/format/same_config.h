@@ -46,7 +46,7 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->parallel, b->parallel);
     assert_int_equal(a->rope_dims, b->rope_dims);
     assert_int_equal(a->rope_short_tok, b->rope_short_tok);
-    assert_true(a->rope_length == b->rope_length);
+    assert_true(a->rope_length == b->rope_length && a->rope_ntk == b->rope_ntk);
     for (int i = 0; a->rope_short_tok > 0 && i < model_rope_dims(a) / 2; i++)
         assert_true(a->rope_long[i] == b->rope_long[i]);
     for (int i = 0; i < model_rope_dims(a) / 2; i++)

@@ -122,3 +122,42 @@ TEST(parameters_by_hand)
     assert_int_equal(model_n_params(&c),
                      1003 * 84 + 3 * layer + vectors + 3 * (84 + 28 + 28) + 3 * 2 * 14);
 }
+
+/* transformers mixes inverse frequencies, and rounds the pairs between which it does unless a file
+ * says truncate: false. The numbers are those of gpt-oss. */
+TEST(yarn)
+{
+    struct model_config c = {.head_dim = 64, .rope_theta = 150000};
+    const double base = log(150000);
+    double low = 64 * log(4096 / (32 * 2 * M_PI)) / (2 * base);
+    double high = 64 * log(4096 / (2 * M_PI)) / (2 * base);
+
+    assert_true(low > 8 && low < 8.2 && high > 17.3 && high < 17.5);
+    for (int whole = 0; whole < 2; whole++) {
+        const double from = whole ? 8 : low, to = whole ? 18 : high;
+
+        model_config_rope_yarn(&c, 32, 32, 1, 4096, whole);
+        for (int i = 0; i < 32; i++) {
+            double plain = exp(-base * i / 32), keep = 1 - (i - from) / (to - from), want;
+
+            keep = keep < 0 ? 0 : keep > 1 ? 1 : keep;
+            want = plain / 32 * (1 - keep) + plain * keep;
+            assert_true(fabs(plain / (double)c.rope_factor[i] / want - 1) < 1e-6);
+        }
+        assert_true(c.rope_factor[8] == 1 && c.rope_factor[9] > 1);
+        assert_true(c.rope_factor[17] < 32 && c.rope_factor[18] == 32);
+    }
+    assert_true(fabs(model_config_yarn_length(32, 1) - 1.3465735902799727) < 1e-12);
+    assert_true(model_config_yarn_length(0.5, 1) == 1);
+}
+
+/* The base of transformers' dynamic scaling, for a text as long as the context. */
+TEST(dynamic_ntk)
+{
+    struct model_config c = {
+        .head_dim = 128, .rope_theta = 1e4f, .rope_ntk = 4, .rope_short_tok = 2048};
+    double want = 1e4 * pow(4.0 * 8192 / 2048 - 3, 128.0 / 126);
+
+    assert_true(model_config_rope_theta(&c, 2048) == 1e4);
+    assert_true(fabs(model_config_rope_theta(&c, 8192) / want - 1) < 1e-12);
+}

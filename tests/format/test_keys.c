@@ -82,10 +82,18 @@ TEST(gguf_rope)
          1,
          NULL},
         {{{"rope.scaling.attn_factor", 0, 2}}, {0}, 1, NULL},
-        {{{"rope.scaling.type", "yarn", 0}},
+        {{{"rope.scaling.type", "ntk", 0}},
          {0},
          0,
-         "llama.rope.scaling.type: expected none, linear or longrope, found yarn"},
+         "llama.rope.scaling.type: expected none, linear, yarn or longrope, found ntk"},
+        {{{"rope.scaling.type", "yarn", 0}}, {0}, 0, "llama.rope.scaling.factor"},
+        {{{"rope.scaling.type", "yarn", 0},
+          {"rope.scaling.factor", 0, 4},
+          {"rope.scaling.yarn_beta_slow", 0, 40}},
+         {0},
+         0,
+         "yarn_beta_slow < yarn_beta_fast"},
+        {{{"rope.scaling.yarn_ext_factor", 0, 0.5f}}, {0}, 0, "yarn_ext_factor"},
         {{{"rope.scaling.type", "longrope", 0}}, {0}, 0, "expected with longrope"},
         {{{"rope.scaling.factor", 0, -2}}, {0}, 0, "rope_factor: expected a finite"},
         {{{"rope.dimension_count", 0, 0}}, {0}, 0, "rope.dimension_count"},
@@ -280,10 +288,10 @@ static const struct {
     {"\"rope_interleaved\": false, \"partial_rotary_factor\": 1.0", 1e4, NONE, NULL},
 
     {"\"rope_scaling\": {\"factor\": 4}", 0, NONE,
-     "rope_scaling: factor: expected with it rope_type linear or llama3, found no "
+     "rope_scaling: factor: expected with it a rope_type that scales, found no "
      "such"},
     {"\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 4}", 0, NONE,
-     "rope_scaling: factor: expected with it rope_type linear or llama3, found "
+     "rope_scaling: factor: expected with it a rope_type that scales, found "
      "default"},
     {"\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"default\"}", 0, NONE,
      "rope_scaling: type: expected default as rope_type says, found linear"},
@@ -296,15 +304,18 @@ static const struct {
      "500000"},
     {"\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}", 0, NONE,
      "rope_parameters: full_attention: expected the same parameters for all layers"},
-    {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}", 0, NONE,
-     "expected default, linear, llama3 or longrope, found yarn"},
-    {"\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", 0, NONE,
-     "found dynamic"},
+    {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 0.5}", 0, NONE,
+     "rope_scaling: factor: expected 1 to 1e6, found 0.5"},
+    {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 1}", 0,
+     NONE, "expected 0 < beta_slow < beta_fast, found 1 and 1"},
+    {"\"rope_scaling\": {\"type\": \"dynamic\"}", 0, NONE, "factor"},
     {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"attention_factor\": "
      "2}",
      0, NONE, "rope_scaling: attention_factor: expected 1, found 2"},
     {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"beta_fast\": 32}", 0,
-     NONE, "rope_scaling: beta_fast: expected only known keys"},
+     NONE, "rope_scaling: beta_fast: expected with it rope_type yarn, found linear"},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"beta_last\": 32}", 0,
+     NONE, "rope_scaling: beta_last: expected only known keys"},
     {"\"rope_interleaved\": true", 0, NONE, "rope_interleaved: expected 0, found 1"},
     {"\"rope_local_base_freq\": 1e4", 0, NONE, "rope_local_base_freq: expected 0"},
     {"\"attention_multiplier\": 0.5", 0, NONE, "attention_multiplier: expected 0"},
@@ -312,6 +323,50 @@ static const struct {
     {"\"rotary_pct\": 0.25", 0, NONE, "rotary_pct"},
     {"\"use_mrope\": true", 0, NONE, "use_mrope"},
 };
+
+/* The same scalings in both formats. With beta_slow 0.001 an original context of 8 gives pair 1
+ * of 2 half of the factor, or, unrounded, 0.644 of it. */
+TEST(yarn_of_both_formats)
+{
+    static const struct key keys[] = {{"rope.scaling.type", "yarn", 0},
+                                      {"rope.scaling.factor", 0, 4},
+                                      {"rope.scaling.yarn_beta_slow", 0, 0.001f},
+                                      {"rope.scaling.attn_factor", 0, 0.5f}};
+    const double length = 1 + 0.1 * log(4);
+    struct format_file *f;
+
+    write_gguf(keys, 4, NULL); /* of an original context of 16 */
+    assert_ok(format_open(&f, path));
+    assert_true(fabs((double)f->config.rope_factor[1] - 1.6) < 1e-6);
+    assert_true(fabs((double)f->config.rope_length - length / 2) < 1e-6);
+    format_close(&f);
+#define YARN "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4"
+#define SLOW ", \"original_max_position_embeddings\": 8, \"beta_slow\": 0.001"
+    assert_ok(open_hf(&f, LLAMA, YARN SLOW "}"));
+    assert_true(fabs((double)f->config.rope_factor[1] - 1.6) < 1e-6);
+    assert_true(fabs((double)f->config.rope_length - length) < 1e-6);
+    assert_int_equal(f->config.max_tok, 8192);
+    format_close(&f);
+    assert_ok(open_hf(&f, LLAMA, YARN SLOW ", \"truncate\": false}"));
+    assert_true(fabs((double)f->config.rope_factor[1] - 1 / (0.25 * 0.644 + 0.356)) <
+                1e-3);
+    format_close(&f);
+    assert_ok(open_hf(&f, LLAMA, YARN ", \"attention_factor\": 0.75}"));
+    assert_true(f->config.rope_length == 0.75f);
+    assert_int_equal(f->config.max_tok, 4 * 8192);
+    format_close(&f);
+    assert_ok(open_hf(&f, LLAMA, YARN ", \"mscale\": 1, \"mscale_all_dim\": 1}"));
+    assert_true(f->config.rope_length == 1);
+    format_close(&f);
+    assert_ok(
+        open_hf(&f, LLAMA, "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}"));
+    assert_true(f->config.rope_ntk == 2);
+    assert_int_equal(f->config.rope_short_tok, 8192);
+    assert_int_equal(f->config.max_tok, 2 * 8192);
+    format_close(&f);
+#undef YARN
+#undef SLOW
+}
 
 TEST(hf_rope)
 {
@@ -489,8 +544,7 @@ TEST(values_of_config)
         snprintf(more, sizeof(more), "\"rope_scaling\": {\"rope_type\": \"%s\"%s}",
                  rope_types[i], factor ? ", " NUMBERS : "");
         one_value("rope_scaling: rope_type", rope_types[i], more,
-                  !factor || !strcmp(rope_types[i], "linear") ||
-                      !strcmp(rope_types[i], "llama3"));
+                  strcmp(rope_types[i], "proportional") != 0);
     }
     for (int i = 0; layer_types[i]; i++) {
         snprintf(more, sizeof(more), "\"layer_types\": [\"%s\"]", layer_types[i]);
@@ -510,17 +564,18 @@ TEST(values_of_config)
 
 TEST(values_of_gguf)
 {
-    struct key key = {"rope.scaling.type", NULL, 0};
+    struct key keys[] = {{"rope.scaling.type", NULL, 0},
+                         {"rope.scaling.factor", NULL, 4}};
     struct format_file *f = NULL;
 
     for (int i = 0; scalings[i]; i++) {
         int rc;
 
-        key.text = scalings[i];
-        write_gguf(&key, 1, NULL);
+        keys[0].text = scalings[i];
+        write_gguf(keys, 2, NULL);
         rc = format_open(&f, path);
         /* with longrope a file has tensors that this one has not */
-        if (i < 2 ? rc != OK
+        if (i < 3 ? rc != OK
                   : rc == OK || !strstr(err_msg(), "llama.rope.scaling.type") ||
                         !strstr(err_msg(), scalings[i]))
             fail_msg("%s: \"%s\"", scalings[i], rc == OK ? "opened" : err_msg());
@@ -529,8 +584,8 @@ TEST(values_of_gguf)
     for (int gating = 0; gating < 5; gating++) { /* none, softmax, sigmoid, ... */
         int rc;
 
-        key = (struct key){"expert_gating_func", NULL, (float)gating};
-        write_gguf(&key, 1, NULL);
+        keys[0] = (struct key){"expert_gating_func", NULL, (float)gating};
+        write_gguf(keys, 1, NULL);
         rc = format_open(&f, path);
         if (gating == 1 ? rc != OK : rc == OK || !strstr(err_msg(), "expert_gating_func"))
             fail_msg("gating %d: \"%s\"", gating, rc == OK ? "opened" : err_msg());

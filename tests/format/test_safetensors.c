@@ -89,9 +89,11 @@ TEST(configurations_are_refused_by_key)
         {"\"bos_token_id\": 1", "\"quantization_config\": {}", ERR_UNSUPPORTED,
          "quantis"},
         {"\"bos_token_id\": 1", "\"rope_theta\": 0", ERR_FORMAT, "rope_theta"},
-        {"\"bos_token_id\": 1", "\"rope_scaling\": {\"type\": \"yarn\"}", ERR_UNSUPPORTED,
-         "rope_scaling: rope_type: expected default, linear, llama3 or longrope, found "
-         "yarn"},
+        {"\"bos_token_id\": 1", "\"rope_scaling\": {\"type\": \"ntk\"}", ERR_UNSUPPORTED,
+         "rope_scaling: rope_type: expected default, linear, llama3, yarn, dynamic or "
+         "longrope, found ntk"},
+        {"\"bos_token_id\": 1", "\"rope_scaling\": {\"type\": \"yarn\"}", ERR_FORMAT,
+         "factor"},
         {"\"bos_token_id\": 1", "\"rope_scaling\": {\"rope_type\": \"llama3\"}",
          ERR_FORMAT, "factor"},
         {"\"bos_token_id\": 1",

@@ -60,6 +60,39 @@ static void gemma3(struct model_config *c)
     model_config_window(c, 17, 3, false);
 }
 
+/* YaRN for four times 12 tokens, as transformers computes it. */
+static void yarn(struct model_config *c)
+{
+    const int dims = c->head_dim;
+    const double per_turn = dims / (2 * log((double)c->rope_theta));
+    double low = fmax(floor(per_turn * log(12 / (32 * 2 * M_PI))), 0);
+    double high = fmin(ceil(per_turn * log(12 / (0.05 * 2 * M_PI))), dims - 1);
+
+    for (int i = 0; i < dims / 2; i++) {
+        double plain = pow((double)c->rope_theta, -2.0 * i / dims);
+        double far = fmin(fmax((i - low) / (high - low), 0), 1);
+
+        c->rope_factor[i] = (float)(plain / (plain / 4 * far + plain * (1 - far)));
+    }
+    c->rope_length = (float)(1 + 0.1 * log(4));
+}
+
+static void dynamic_ntk(struct model_config *c)
+{
+    c->rope_ntk = 4, c->rope_short_tok = 16;
+    for (int i = 0; i < c->head_dim / 2; i++)
+        c->rope_long[i] = 1;
+}
+
+/* YaRN, but in layers with a window. */
+static void olmo3(struct model_config *c)
+{
+    olmo2(c);
+    yarn(c);
+    c->rope_local_theta = c->rope_theta;
+    model_config_window(c, 9, 4, false);
+}
+
 #define MOE .n_experts = 3, .n_active = 3, .expert_hidden = 40, .norm_topk = true
 static const struct step_trait traits[] = {
     {"granite", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .o_bias = true, .bias = true,
@@ -120,6 +153,16 @@ static const struct step_trait traits[] = {
      .qk_norm = true, .scale_factor = 8, .family = gemma3},
     {"gemma3, q8_0", 64, 3, 8, 4, 8, 288, 35, KERN_Q8_0, .qk_norm = true,
      .scale_factor = 8, .family = gemma3},
+    {"yarn", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .interleaved = true, .scale_factor = 1,
+     .family = yarn},
+    {"yarn, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .bias = true, .scale_factor = 1,
+     .family = yarn},
+    {"dynamic ntk", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1,
+     .family = dynamic_ntk},
+    {"dynamic ntk, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .scale_factor = 1,
+     .family = dynamic_ntk},
+    {"olmo3", 48, 4, 4, 2, 12, 40, 50, KERN_F32, .qk_norm = true, .scale_factor = 1,
+     .family = olmo3},
 };
 #define N_TRAITS ((int)(sizeof(traits) / sizeof(traits[0])))
 #define TEAM     12

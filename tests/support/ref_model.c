@@ -355,10 +355,15 @@ static void rotate(const struct ref_model *r, double *x, int n_heads, int layer,
 {
     const struct model_config *c = &r->f.config;
     int dims = c->rope_dims > 0 ? c->rope_dims : c->head_dim, half = dims / 2;
-    double length = c->rope_length != 0 ? (double)c->rope_length : 1;
     bool slow = c->rope_short_tok > 0 && c->max_tok > c->rope_short_tok;
     bool local = c->rope_local_theta > 0 && c->layer_flags[layer] & MODEL_LAYER_WINDOW;
     double theta = (double)(local ? c->rope_local_theta : c->rope_theta);
+    double length = c->rope_length != 0 && !local ? (double)c->rope_length : 1;
+
+    if (!local && c->rope_ntk != 0 && slow) /* the base for the whole context */
+        theta *=
+            pow(1 + (double)c->rope_ntk * ((double)c->max_tok / c->rope_short_tok - 1),
+                dims / (dims - 2.0));
 
     for (int h = 0; h < n_heads; h++) {
         for (int i = 0; i < half; i++) {

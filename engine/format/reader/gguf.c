@@ -247,11 +247,48 @@ static int read_numbers(struct format_file *f)
     return OK;
 }
 
+/* Which layers have a window: each n-th has none, or a list says it of each. */
+static int read_window(struct format_file *f)
+{
+    static const char key_of_list[] = "attention.sliding_window_pattern";
+    const struct format_family *family = format_family_of(&f->config);
+    struct model_config *c = &f->config;
+    int window = family->gguf_window_default, every = family->window_every;
+    enum gguf_type type;
+    const void *list;
+    char key[96];
+    uint64_t n;
+
+    TRY(arch_int(f, "attention.sliding_window", false, &window));
+    snprintf(key, sizeof(key), "%s.%s", c->arch, key_of_list);
+    if (!gguf_has(f->state, key) ||
+        gguf_get_array(f->state, key, &type, &n, &list) != OK) {
+        err_clear(); /* a number is an answer too */
+        TRY(arch_int(f, key_of_list, false, &every));
+        format_family_window(family, c, window, every, false);
+        return OK;
+    }
+    if (type == GGUF_STRING || n != (uint64_t)c->n_layers)
+        return err_set(ERR_FORMAT,
+                       "%s: %s: expected a number, or one for each of %d layers, found "
+                       "%" PRIu64 " elements",
+                       f->path, key, c->n_layers, n);
+    for (uint64_t i = 0; i < n; i++) {
+        int64_t v;
+
+        TRY(gguf_array_int(list, i, &v));
+        if (i < MODEL_MAX_LAYERS && v != 0)
+            c->layer_flags[i] |= MODEL_LAYER_WINDOW;
+    }
+    format_family_window(family, c, window, 0, true);
+    return OK;
+}
+
 static int read_sizes(struct format_file *f)
 {
     struct model_config *c = &f->config;
     const struct format_family *family = format_family_of(c);
-    int window = 0, every = family->window_every, rc;
+    int rc;
 
     if ((rc = arch_int(f, "context_length", true, &c->max_tok)) != OK ||
         (rc = arch_int(f, "embedding_length", true, &c->dim)) != OK ||
@@ -268,15 +305,13 @@ static int read_sizes(struct format_file *f)
                          true, &c->norm_eps)) != OK ||
         (rc = arch_float(f, "rope.freq_base", false, &c->rope_theta)) != OK ||
         (rc = read_head_dim(f)) != OK || (rc = read_vocab(f)) != OK ||
-        (rc = arch_int(f, "attention.sliding_window", false, &window)) != OK ||
-        (rc = arch_int(f, "attention.sliding_window_pattern", false, &every)) != OK ||
         (rc = arch_float(f, "rope.freq_base_swa", false, &c->rope_local_theta)) != OK ||
         (rc = read_numbers(f)) != OK)
         return rc;
     format_family_derive(family, c);
     if (family->wide_layers > 0 && c->n_layers == family->wide_layers && c->n_heads > 0)
         c->attn_scale = 1 / sqrtf((float)c->dim / (float)c->n_heads);
-    model_config_window(c, window, every, false);
+    TRY(read_window(f));
     return read_experts(f);
 }
 
@@ -365,6 +400,50 @@ static int multiply(const struct format_file *f, const char *name, float *out, i
     return OK;
 }
 
+static bool is_word(const char *s, size_t n, const char *word)
+{
+    return strlen(word) == n && memcmp(s, word, n) == 0;
+}
+
+/* *length: what rotated elements are multiplied by. */
+static int read_yarn(struct format_file *f, double *length)
+{
+    struct model_config *c = &f->config;
+    float factor = 1, fast = 32, slow = 1, mscale = 0;
+    int original = c->max_tok;
+
+    TRY(arch_float(f, "rope.scaling.factor", true, &factor));
+    TRY(arch_float(f, "rope.scaling.yarn_beta_fast", false, &fast));
+    TRY(arch_float(f, "rope.scaling.yarn_beta_slow", false, &slow));
+    TRY(arch_float(f, "rope.scaling.yarn_log_multiplier", false, &mscale));
+    TRY(arch_int(f, "rope.scaling.original_context_length", false, &original));
+    if (!(factor >= 1) || !(slow > 0) || !(fast > slow) || original < 1)
+        return err_set(ERR_FORMAT,
+                       "%s: %s.rope.scaling: expected a factor of at least 1, 0 < "
+                       "yarn_beta_slow < yarn_beta_fast and an original length of at "
+                       "least 1, found %g, %g, %g, %d",
+                       f->path, c->arch, (double)factor, (double)slow, (double)fast,
+                       original);
+    model_config_rope_yarn(c, (double)factor, (double)fast, (double)slow, original, true);
+    *length = model_config_yarn_length((double)factor, 1) /
+              model_config_yarn_length((double)factor, (double)mscale);
+    return OK;
+}
+
+/* Granite says by it that no layer rotates. */
+static int read_rope_switch(struct format_file *f)
+{
+    char key[96];
+    bool rotates = true;
+
+    snprintf(key, sizeof(key), "%s.rope.scaling.finetuned", f->config.arch);
+    if (format_family_of(&f->config)->rope_switch)
+        TRY(gguf_opt_bool(f->state, key, &rotates));
+    if (!rotates)
+        model_config_flag(&f->config, MODEL_LAYER_NO_ROPE, 1);
+    return OK;
+}
+
 /* Rotary scaling stands in a linear factor (of type linear, or of no type, where older
  * files call it scale_linear), in a tensor of divisors (Llama-3), in both or nowhere. A
  * factor of 0 means none. */
@@ -374,33 +453,39 @@ static int read_rope(struct format_file *f)
     const char *type = "linear";
     char key[96];
     size_t n = strlen(type);
-    float factor = 0;
+    float factor = 0, attn = 0;
+    double length = 1;
     int i, rc, n_found = 0;
 
     snprintf(key, sizeof(key), "%s.rope.scaling.type", c->arch);
     if ((rc = gguf_opt_str(f->state, key, &type, &n)) != OK)
         return rc;
-    if (n == 6 && memcmp(type, "linear", n) == 0) {
+    if (is_word(type, n, "linear")) {
         if ((rc = arch_float(f, "rope.scale_linear", false, &factor)) != OK ||
             (rc = arch_float(f, "rope.scaling.factor", false, &factor)) != OK)
             return rc;
-    } else if ((n != 4 || memcmp(type, "none", n) != 0) &&
-               (n != 8 || memcmp(type, "longrope", n) != 0)) {
+    } else if (!is_word(type, n, "none") && !is_word(type, n, "yarn") &&
+               !is_word(type, n, "longrope")) {
         return err_set(ERR_UNSUPPORTED,
-                       "%s: %s: expected none, linear or longrope, found %.*s", f->path,
-                       key, (int)(n > 40 ? 40 : n), type);
+                       "%s: %s: expected none, linear, yarn or longrope, found %.*s",
+                       f->path, key, (int)(n > 40 ? 40 : n), type);
     }
     if (factor == 0)
         factor = 1;
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
         c->rope_factor[i] = c->rope_long[i] = factor;
-    if ((rc = arch_float(f, "rope.scaling.attn_factor", false, &c->rope_length)) != OK ||
+    if (is_word(type, n, "yarn"))
+        TRY(read_yarn(f, &length));
+    if ((rc = read_rope_switch(f)) != OK ||
+        (rc = arch_float(f, "rope.scaling.attn_factor", false, &attn)) != OK ||
         (rc = multiply(f, ROPE_FREQS, c->rope_factor, &n_found)) != OK ||
         (rc = multiply(f, ROPE_SHORT, c->rope_factor, &n_found)) != OK)
         return rc;
+    if (length != 1 || attn != 0)
+        c->rope_length = (float)(length * (attn != 0 ? (double)attn : 1));
     n_found = 0;
     rc = multiply(f, ROPE_LONG, c->rope_long, &n_found);
-    if (rc == OK && n_found == 0 && n == 8)
+    if (rc == OK && n_found == 0 && is_word(type, n, "longrope"))
         return err_set(ERR_FORMAT,
                        "%s: %s: expected with longrope a tensor " ROPE_LONG
                        ", found none",
