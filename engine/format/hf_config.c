@@ -124,6 +124,9 @@ static int refuse_unsupported(const struct format_family *f, const json_t *j,
         (rc = json_opt_str(j, "hidden_act", &act, path)) != OK ||
         (rc = json_opt_str(j, "hidden_activation", &act, path)) != OK)
         return rc;
+    if (f->gemma &&
+        strcmp(act, "gelu") == 0) /* the first files; transformers takes tanh */
+        act = names[0];
     if (f->bias_key && (rc = refuse_true(j, "attention_bias", path)) != OK)
         return rc;
     if (!f->qkv_bias && !f->attention_bias &&

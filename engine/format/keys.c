@@ -71,6 +71,7 @@ static const struct row {
     {FORMAT_KEYS_CONFIG, "rope_parameters", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rope_interleaved", ONLY, 0},
     {FORMAT_KEYS_CONFIG, "partial_rotary_factor", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "rotary_pct", ONLY, 1},
     {FORMAT_KEYS_CONFIG, "use_mrope", ONLY, 0},
     {FORMAT_KEYS_CONFIG, "original_max_position_embeddings", FOLLOWED, 0},
     {FORMAT_KEYS_ROPE, "type", FOLLOWED, 0},

@@ -40,9 +40,11 @@
     .family = MAKE_DBRX, .hf_class = "Olmo2ForCausalLM", .rope_theta = 5e5,              \
     .norm_eps = 1e-6
 
-#define PHI3 .hf_class = "Phi3ForCausalLM", .norm_eps = 1e-5, .rope_theta = 1e4
+#define PHI3       .hf_class = "Phi3ForCausalLM", .norm_eps = 1e-5
+#define PHI3_DBRX  PHI3, .family = MAKE_DBRX
+#define PHI3_O200K PHI3, .family = MAKE_O200K
 #define STABLELM                                                                         \
-    .family = MAKE_DBRX, .hf_class = "StableLmForCausalLM", .norm_eps = 1e-5,            \
+    .family = MAKE_STABLELM2, .hf_class = "StableLmForCausalLM", .norm_eps = 1e-5,       \
     .rope_theta = 1e4, .rotary_frac = 0.25, .attention_bias = true
 #define GLM4                                                                             \
     .family = MAKE_GLM4, .hf_class = "Glm4ForCausalLM", .norm_eps = 1e-5,                \
@@ -51,6 +53,19 @@
     .family = MAKE_COMMAND_R, .hf_class = "CohereForCausalLM", .norm_eps = 1e-5,         \
     .rope_theta = 8e6, .tied = true, .numbers = {[FORMAT_LOGIT_SCALE] = 0.0625f}
 
+#define TEKKEN(vocab_)                                                                   \
+    .hf_class = "MistralForCausalLM", .family = MAKE_TEKKEN, .rope_theta = 1e8,          \
+    .norm_eps = 1e-5, .vocab = (vocab_), .special_at = (vocab_), .bos_id = 1,            \
+    .eos_id = 2, .adds_bos = true
+#define OLMO3                                                                            \
+    .family = MAKE_DBRX, .hf_class = "Olmo3ForCausalLM", .rope_theta = 5e5,              \
+    .norm_eps = 1e-6
+#define COHERE2                                                                          \
+    .family = MAKE_COMMAND_R, .hf_class = "Cohere2ForCausalLM", .norm_eps = 1e-5,        \
+    .rope_theta = 5e4, .tied = true, .numbers = {[FORMAT_LOGIT_SCALE] = 0.25f}
+#define GEMMA(vocab)                                                                     \
+    SPM(vocab), .hf_class = "GemmaForCausalLM", .norm_eps = 1e-6, .rope_theta = 1e4,     \
+                .tied = true
 #define GEMMA2(vocab)                                                                    \
     SPM(vocab), .hf_class = "Gemma2ForCausalLM", .norm_eps = 1e-6, .rope_theta = 1e4,    \
                 .tied = true,                                                            \
@@ -108,9 +123,24 @@ static const struct make_shape shapes[] = {
     {"olmo-2-1b", OLMO2, .dim = 2048, .hidden = 8192, .n_layers = 16, .n_heads = 16,
      .n_kv_heads = 16, .head_dim = 128, .vocab = 100352, .max_tok = 4096, .bos_id = 100257,
      .eos_id = 100257, .special_at = 100256},
-    {"phi-3.5-mini", PHI3, SPM(32064), .dim = 3072, .hidden = 8192, .n_layers = 32,
-     .n_heads = 32, .n_kv_heads = 32, .head_dim = 96, .vocab = 32064, .max_tok = 131072,
+    {"phi-3.5-mini", PHI3, SPM(32064), .rope_theta = 1e4, .dim = 3072, .hidden = 8192,
+     .n_layers = 32, .n_heads = 32, .n_kv_heads = 32, .head_dim = 96,
+     .vocab = 32064, .max_tok = 131072,
      .short_tok = 4096},
+    {"phi-4-14b", PHI3_DBRX, .dim = 5120, .hidden = 17920, .n_layers = 40, .n_heads = 40,
+     .n_kv_heads = 10, .head_dim = 128, .vocab = 100352, .max_tok = 16384,
+     .rope_theta = 250000, .bos_id = 100257, .eos_id = 100257, .special_at = 100256},
+    {"phi-4-mini", PHI3_O200K, .dim = 3072, .hidden = 8192, .n_layers = 32, .n_heads = 24,
+     .n_kv_heads = 8, .head_dim = 128, .vocab = 200064, .max_tok = 131072, .tied = true,
+     .rope_theta = 1e4, .rotary_frac = 0.75, .short_tok = 4096, .bos_id = 199999,
+     .eos_id = 199999, .special_at = 199998},
+    {"mistral-small-24b", TEKKEN(131072), .dim = 5120, .hidden = 32768, .n_layers = 40,
+     .n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .max_tok = 32768},
+    {"ministral-8b", TEKKEN(131072), .dim = 4096, .hidden = 12288, .n_layers = 36,
+     .n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .max_tok = 32768},
+    {"olmo-3-7b", OLMO3, .dim = 4096, .hidden = 11008, .n_layers = 32, .n_heads = 32,
+     .n_kv_heads = 32, .head_dim = 128, .vocab = 100278, .max_tok = 65536, .window = 4096,
+     .yarn = {8, 8192}, .bos_id = 100257, .eos_id = 100257, .special_at = 100256},
     {"stablelm-2-1.6b", STABLELM, .dim = 2048, .hidden = 5632, .n_layers = 24,
      .n_heads = 32, .n_kv_heads = 32, .head_dim = 64, .vocab = 100352, .max_tok = 4096,
      .bos_id = 100257, .eos_id = 100257, .special_at = 100256},
@@ -178,8 +208,9 @@ static const struct make_shape shapes[] = {
     {"tiny-olmo2", OLMO2, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
      .n_kv_heads = 3, .head_dim = 10, .vocab = 777, .max_tok = 256, .bos_id = 513,
      .eos_id = 513, .special_at = 512},
-    {"tiny-phi3", PHI3, SPM(601), .dim = 66, .hidden = 150, .n_layers = 3, .n_heads = 6,
-     .n_kv_heads = 2, .head_dim = 16, .vocab = 601, .max_tok = 256, .rotary_frac = 0.75,
+    {"tiny-phi3", PHI3, SPM(601), .rope_theta = 1e4, .dim = 66, .hidden = 150,
+     .n_layers = 3, .n_heads = 6, .n_kv_heads = 2, .head_dim = 16,
+     .vocab = 601, .max_tok = 256, .rotary_frac = 0.75,
      .short_tok = 32},
     {"tiny-stablelm", STABLELM, .dim = 72, .hidden = 190, .n_layers = 3, .n_heads = 6,
      .n_kv_heads = 6, .head_dim = 16, .vocab = 777, .max_tok = 256, .bos_id = 512,
@@ -195,6 +226,15 @@ static const struct make_shape shapes[] = {
     {"tiny-gemma3", GEMMA3(601), .dim = 64, .hidden = 150, .n_layers = 7, .n_heads = 4,
      .n_kv_heads = 1, .head_dim = 12, .vocab = 601, .max_tok = 256, .window = 9,
      .linear = 8},
+    {"tiny-tekken", TEKKEN(601), .dim = 68, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 12, .max_tok = 256},
+    {"tiny-olmo3", OLMO3, .dim = 60, .hidden = 166, .n_layers = 5, .n_heads = 6,
+     .n_kv_heads = 3, .head_dim = 10, .vocab = 777, .max_tok = 256, .window = 9,
+     .yarn = {4, 64}, .bos_id = 513, .eos_id = 513, .special_at = 512},
+    {"tiny-phi4-mini", PHI3_O200K, .dim = 66, .hidden = 150, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 16, .vocab = 777, .max_tok = 256, .rotary_frac = 0.75,
+     .short_tok = 32, .tied = true, .rope_theta = 1e4, .bos_id = 512, .eos_id = 512,
+     .special_at = 512},
     /* ... and one whose matrix down has rows of blocks of 32 only, as sheared-llama-1.3b */
     {"tiny-quant-32", LLAMA2(601), .dim = 256, .hidden = 352, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
@@ -221,6 +261,11 @@ const char *const *make_names(void)
                                         "smollm3-3b",
                                         "olmo-2-1b",
                                         "phi-3.5-mini",
+                                        "phi-4-14b",
+                                        "phi-4-mini",
+                                        "mistral-small-24b",
+                                        "ministral-8b",
+                                        "olmo-3-7b",
                                         "stablelm-2-1.6b",
                                         "glm-4-9b",
                                         "command-r-35b",
@@ -247,6 +292,9 @@ const char *const *make_names(void)
                                         "tiny-command-r",
                                         "tiny-gemma2",
                                         "tiny-gemma3",
+                                        "tiny-tekken",
+                                        "tiny-olmo3",
+                                        "tiny-phi4-mini",
                                         "tiny-quant-32",
                                         NULL};
 
@@ -311,6 +359,10 @@ int make_config(const char *arch, struct model_config *out)
             out->rope_long[i] = (float)(1 + i * s->max_tok / s->short_tok / 8);
         out->rope_length = (float)sqrt(1 + log((double)s->max_tok / s->short_tok) /
                                                log((double)s->short_tok));
+    }
+    if (s->yarn.factor > 0) { /* the usual borders, as readers have them */
+        model_config_rope_yarn(out, s->yarn.factor, 32, 1, s->yarn.original_tok, true);
+        out->rope_length = (float)model_config_yarn_length(s->yarn.factor, 1);
     }
     if (s->scale.factor > 0)
         model_config_rope_llama3(out, s->scale.factor, s->scale.low, s->scale.high,

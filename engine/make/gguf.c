@@ -97,7 +97,13 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
         gguf_put_key_f32(m, arch_key(p, "rope.scaling.factor", key),
                          (float)p->shape->linear);
     }
-    if (c->rope_length != 0)
+    if (p->shape->yarn.factor > 0) {
+        gguf_put_key_str(m, arch_key(p, "rope.scaling.type", key), "yarn");
+        gguf_put_key_f32(m, arch_key(p, "rope.scaling.factor", key),
+                         (float)p->shape->yarn.factor);
+        gguf_put_key_u32(m, arch_key(p, "rope.scaling.original_context_length", key),
+                         (uint32_t)p->shape->yarn.original_tok);
+    } else if (c->rope_length != 0)
         gguf_put_key_f32(m, arch_key(p, "rope.scaling.attn_factor", key), c->rope_length);
     gguf_put_key_f32(m, arch_key(p, "rope.freq_base", key), c->rope_theta);
 }

@@ -23,6 +23,9 @@ enum make_family {
     MAKE_DBRX,      /* Llama 3's words, of which all are merged from their parts */
     MAKE_GLM4,      /* the same */
     MAKE_COMMAND_R, /* as MAKE_REFACT */
+    MAKE_STABLELM2, /* Qwen 2's words */
+    MAKE_TEKKEN,    /* Mistral's since Nemo: specials first, words by case */
+    MAKE_O200K,     /* gpt-oss, Phi-4-mini: words by case */
 };
 
 /* How text is cut before merging, as the published tokenizers of each family say it. */
@@ -46,6 +49,10 @@ struct make_shape {
     int window;                      /* of layers that have one; 0: none */
 
     double linear; /* divides rotary frequencies; 0: nothing does */
+    struct {
+        double factor; /* 0: no YaRN */
+        int original_tok;
+    } yarn;
     int short_tok; /* the context that Phi-3's first divisors are for; 0: it has none */
     bool tied, attention_bias;
     int bos_id, eos_id;

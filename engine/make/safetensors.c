@@ -65,6 +65,9 @@ static json_t *rope_scaling(const struct make_shape *s, const struct model_confi
 {
     const int half = model_rope_dims(c) / 2;
 
+    if (s->yarn.factor > 0)
+        return json_pack("{s:s, s:f, s:i}", "rope_type", "yarn", "factor", s->yarn.factor,
+                         "original_max_position_embeddings", s->yarn.original_tok);
     if (s->linear > 0)
         return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", s->linear);
     if (c->rope_short_tok > 0)
@@ -240,11 +243,12 @@ static json_t *bpe_model(const struct make_vocab *v)
         }
     }
     if (rc == 0)
-        model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type",
-                          "BPE", "dropout", "unk_token", "continuing_subword_prefix",
-                          "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
-                          "ignore_merges", v->shape->family == MAKE_LLAMA3, "vocab",
-                          vocab, "merges", merges);
+        model = json_pack(
+            "{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE",
+            "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+            "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
+            v->shape->family == MAKE_LLAMA3 || v->shape->family == MAKE_TEKKEN, "vocab",
+            vocab, "merges", merges);
     json_decref(vocab);
     json_decref(merges);
     return model;

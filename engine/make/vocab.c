@@ -20,8 +20,13 @@ static const char letters[] = " etaoinshrdlcumwfgypbvkjxqz";
 static const char *const lead_text[] = {"<unk>", "<s>", "</s>"};
 #define N_LEAD 3
 
-#define END   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+#define END    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define SHORT  "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define BEHIND " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORDS  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
 const struct make_words make_words[] = {
     [MAKE_LLAMA3] = {"llama-bpe", WORDS "{1,3}|" END, false},
     [MAKE_QWEN2] = {"qwen2", WORDS "|" END, false},
@@ -29,6 +34,15 @@ const struct make_words make_words[] = {
     [MAKE_DBRX] = {"dbrx", WORDS "{1,3}|" END, false},
     [MAKE_GLM4] = {"chatglm-bpe", WORDS "{1,3}|" END, false},
     [MAKE_COMMAND_R] = {"command-r", "\\p{N}", true},
+    [MAKE_STABLELM2] = {"stablelm2", WORDS "|" END, false},
+    [MAKE_TEKKEN] = {"tekken",
+                     BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER
+                                  "*|\\p{N}|" BEHIND,
+                     false},
+    [MAKE_O200K] = {"gpt-4o",
+                    BEFORE UPPER "*" LOWER "+" SHORT "|" BEFORE UPPER "+" LOWER "*" SHORT
+                                 "|\\p{N}{1,3}|" BEHIND,
+                    false},
 };
 
 /* The published places of the special tokens that have a meaning; the rest are reserved.
@@ -73,7 +87,7 @@ int make_vocab_init(struct make_vocab *v, const struct make_shape *s, bool spm)
     int i, n;
 
     *v = (struct make_vocab){.shape = s, .spm = spm, .special_at = s->special_at};
-    v->n_lead = s->family == MAKE_LLAMA2 ? N_LEAD : 0;
+    v->n_lead = s->family == MAKE_LLAMA2 || s->family == MAKE_TEKKEN ? N_LEAD : 0;
     v->single_at = v->n_lead + N_BYTES;
     v->piece_at = v->single_at + (spm ? N_SINGLE : 0);
     n = v->special_at - v->piece_at;

@@ -30,6 +30,13 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"            \
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
+/* Letters of OpenAI's and Mistral's vocabularies: words end where upper case follows lower case. */
+#define UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define SHORT  "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define BEHIND " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 static const struct pre {
     const char *name;
     const char *regex;
@@ -50,12 +57,12 @@ static const struct pre {
     {.name = "smollm", .regex = "\\p{N}", .then = {GPT2_WORDS}},
     /* Mistral's models since Nemo have it. */
     {.name = "tekken",
-     .regex = "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
-              "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
-              "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
-              "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
-              "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     .regex = BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER "*|\\p{N}|" BEHIND,
      .whole_word = true},
+    /* o200k of gpt-oss, Phi-4-mini and Llama 4. */
+    {.name = "gpt-4o",
+     .regex = BEFORE UPPER "*" LOWER "+" SHORT "|" BEFORE UPPER "+" LOWER "*" SHORT
+                           "|\\p{N}{1,3}|" BEHIND},
 };
 #define N_PRES ((int)(sizeof(pres) / sizeof(pres[0])))
 
@@ -72,6 +79,10 @@ static const struct {
     {"command-r", "smollm"},  {"chatglm-bpe", "smaug-bpe"},
     {"glm4", "smaug-bpe"},    {"smaug-bpe", "smaug-bpe"},
     {"qwen2", "qwen2"},       {"deepseek-r1-qwen", "qwen2"},
+    {"stablelm2", "qwen2"},   {"megrez", "qwen2"},
+    {"gpt-4o", "gpt-4o"},     {"llama4", "gpt-4o"},
+    {"olmo", "gpt-2"},        {"phi-2", "gpt-2"},
+    {"falcon3", "llama-3"},   {"pixtral", "llama-3"},
 };
 
 static void *pcre_alloc(size_t n, void *ctx)

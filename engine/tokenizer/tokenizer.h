@@ -21,8 +21,8 @@
 struct tok;
 
 #define TOK_PRE_NAMES                                                                    \
-    "chatglm-bpe, command-r, dbrx, default, glm4, gpt-2, llama-3, qwen2, refact, "       \
-    "smaug-bpe, smollm, starcoder or tekken"
+    "chatglm-bpe, command-r, dbrx, default, glm4, gpt-2, gpt-4o, llama-3, olmo, "        \
+    "qwen2, refact, smaug-bpe, smollm, stablelm2, starcoder or tekken"
 
 struct tok_opts {
     /* TOK_PRE_NAMES: overrides the one in the file; needed for rank files and for byte-level

@@ -96,6 +96,9 @@ TEST(parameters_of_published_models)
         {"llama-3.2-3b", 3212749824},       {"llama-3-8b", 8030261248},
         {"qwen-1.8b", 1836828672},          {"deepseek-r1-distill-qwen-7b", 7615616512},
         {"mistral-7b", 7248023552},         {"qwen3-0.6b", 596049920},
+        {"phi-4-14b", 14659507200},         {"phi-4-mini", 3836021760},
+        {"mistral-small-24b", 23572403200}, {"ministral-8b", 8019808256},
+        {"olmo-3-7b", 7298011136},
     };
     struct model_config c;
     size_t i;

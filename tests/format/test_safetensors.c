@@ -62,8 +62,8 @@ TEST(small_model_opens)
 TEST(configurations_are_refused_by_key)
 {
     static const struct test_fault cases[] = {
-        {"LlamaForCausalLM", "GemmaForCausalLM", ERR_UNSUPPORTED,
-         "found GemmaForCausalLM"},
+        {"LlamaForCausalLM", "OrionForCausalLM", ERR_UNSUPPORTED,
+         "found OrionForCausalLM"},
         {"\"architectures\"", "\"x\"", ERR_FORMAT, "architectures"},
         {"\"hidden_size\": 8", "\"hidden_size\": null", ERR_FORMAT, "hidden_size"},
         {"\"hidden_size\": 8", "\"hidden_size\": \"8\"", ERR_FORMAT, "hidden_size"},

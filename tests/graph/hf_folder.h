@@ -32,7 +32,7 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
                     expert = hf_int(c, "moe_intermediate_size", "intermediate_size"),
                     shared = hf_int(c, "shared_expert_intermediate_size", "");
     const char *type = json_string_value(json_object_get(c, "model_type"));
-    const bool row = strcmp(type, "olmo2") == 0; /* norms of all heads together */
+    const bool row = strncmp(type, "olmo", 4) == 0; /* norms of all heads together */
     const struct {
         const char *part;
         long long rows, cols;

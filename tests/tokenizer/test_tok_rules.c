@@ -123,6 +123,9 @@ TEST(pre_tokenizers)
         {"qwen2", NULL, 1, false, false, false},
         {"smollm", NULL, 1, false, false, false},
         {"tekken", NULL, 1, false, true, false},
+        {"gpt-4o", NULL, 3, false, true, false},
+        {"stablelm2", NULL, 1, false, false, false},
+        {"olmo", NULL, 4, false, false, false},
         {"default", NULL, 3, true, false, false},
         {NULL, NULL, 3, true, false, true}, /* llama.cpp takes "default" then */
         {NULL, "qwen2", 1, false, false, false},
