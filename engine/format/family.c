@@ -164,6 +164,15 @@ const struct format_family format_families[] = {
         .numbers = 1u << FORMAT_LOGIT_SCALE,
     },
     {
+        .arch = "gemma",
+        .hf_class = "GemmaForCausalLM",
+        .hf_type = "gemma",
+        .activation = MODEL_GELU,
+        .attention_bias = true,
+        .hf_tied = true,
+        .gemma = true,
+    },
+    {
         .arch = "gemma2",
         .hf_class = "Gemma2ForCausalLM",
         .hf_type = "gemma2",

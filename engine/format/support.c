@@ -56,7 +56,6 @@ const struct format_refused format_refusals[] = {
     {"internlm2", NULL, ROW_ONLY},
     {"minicpm", NULL, ROW_ONLY},
     {"minicpm3", NULL, LATENT},
-    {"gemma", NULL, ROW_ONLY},
     {"gemma3n", "gemma3n_text", "embeddings for each layer (AltUp)"},
     {"gemma4", "gemma4_text", "embeddings for each layer, and layers that share keys"},
     {"gemma4-assistant", NULL, DRAFT},

@@ -46,6 +46,11 @@ static void command_r(struct model_config *c)
     c->layer_norm = c->parallel = true, c->logit_scale = 0.0625f;
 }
 
+static void gemma(struct model_config *c)
+{
+    c->activation = MODEL_GELU, c->embed_scale = 7;
+}
+
 static void gemma2(struct model_config *c)
 {
     c->norms = MODEL_NORM_AROUND, c->activation = MODEL_GELU;
@@ -142,6 +147,8 @@ static const struct step_trait traits[] = {
      .scale_factor = 1, .family = command_r},
     {"command-r, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .scale_factor = 1, MOE,
      .family = command_r},
+    {"gemma, tied", 48, 2, 4, 1, 12, 40, 50, KERN_F32, .tied = true, .scale_factor = 1,
+     .family = gemma},
     {"gemma2", 48, 3, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1, .family = gemma2},
     {"gemma2, tied, bf16", 37, 3, 6, 3, 10, 43, 47, KERN_BF16, .tied = true,
      .scale_factor = 1, .family = gemma2},
