@@ -66,7 +66,6 @@ const struct format_refused format_refusals[] = {
     {"jamba", NULL, STATE},
     {"falcon-h1", "falcon_h1", STATE},
     {"xverse", NULL, ROW_ONLY},
-    {"cohere2", NULL, ROW_ONLY},
     {"cohere2moe", "cohere2_moe", "experts in parallel with attention"},
     {"dbrx", NULL, "queries, keys and values that are clamped"},
     {"olmo", NULL, "LayerNorm without weights"},

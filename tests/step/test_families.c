@@ -46,6 +46,13 @@ static void command_r(struct model_config *c)
     c->layer_norm = c->parallel = true, c->logit_scale = 0.0625f;
 }
 
+static void cohere2(struct model_config *c)
+{
+    command_r(c);
+    model_config_window(c, 9, 4, false);
+    model_config_flag(c, MODEL_LAYER_NO_ROPE, 4);
+}
+
 static void gemma(struct model_config *c)
 {
     c->activation = MODEL_GELU, c->embed_scale = 7;
@@ -147,6 +154,8 @@ static const struct step_trait traits[] = {
      .scale_factor = 1, .family = command_r},
     {"command-r, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .scale_factor = 1, MOE,
      .family = command_r},
+    {"cohere2, tied", 48, 5, 4, 2, 12, 40, 50, KERN_F32, .tied = true,
+     .interleaved = true, .scale_factor = 1, .family = cohere2},
     {"gemma, tied", 48, 2, 4, 1, 12, 40, 50, KERN_F32, .tied = true, .scale_factor = 1,
      .family = gemma},
     {"gemma2", 48, 3, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1, .family = gemma2},
