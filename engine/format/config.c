@@ -238,8 +238,9 @@ int64_t model_n_params(const struct model_config *c)
 {
     int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
     int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
-    int64_t mlp = c->hidden + (int64_t)c->n_experts * c->expert_hidden;
-    int64_t layer = dim * qkv + q * dim + 3 * dim * mlp + dim * model_router_rows(c) +
+    int64_t mlp = (1 + model_mlp_inputs(c)) * c->hidden +
+                  3 * (int64_t)c->n_experts * c->expert_hidden;
+    int64_t layer = dim * qkv + q * dim + dim * mlp + dim * model_router_rows(c) +
                     model_config_n_vector_params(c);
 
     return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer +

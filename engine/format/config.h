@@ -42,6 +42,8 @@ enum model_activation {
     MODEL_N_ACTIVATIONS
 };
 
+/* Without a gate (no_gate) they are act(up). */
+
 /* Where the norms of a layer's two parts, attention and the MLP, are. */
 enum model_norms {
     MODEL_NORM_BEFORE, /* of what goes in */
@@ -79,6 +81,8 @@ struct model_config {
     /* LayerNorm in place of RMSNorm, but of heads; with norm_bias a bias is added. */
     bool layer_norm;
     bool norm_bias;
+    bool no_gate;  /* the MLP, not of experts, has up and down alone; StarCoder 2 */
+    bool mlp_bias; /* of up and down; only with no_gate */
     bool parallel; /* the MLP reads what attention reads, under one norm; Command-R */
     /* Factors of embedded tokens, of what attention and the MLP add, of scores (in place of
      * 1 / sqrt(head_dim)) and of logits; Granite. 0: none. */
@@ -137,6 +141,12 @@ static inline enum kern_op model_gate_op(const struct model_config *c)
 static inline bool model_sums_apart(const struct model_config *c)
 {
     return c->norms != MODEL_NORM_BEFORE || c->parallel;
+}
+
+/* Matrices whose columns make the MLP's hidden values: gate and up, or up. */
+static inline int model_mlp_inputs(const struct model_config *c)
+{
+    return c->no_gate ? 1 : 2;
 }
 
 static inline int model_rope_dims(const struct model_config *c)

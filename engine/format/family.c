@@ -164,6 +164,22 @@ const struct format_family format_families[] = {
         .numbers = 1u << FORMAT_LOGIT_SCALE,
     },
     {
+        .arch = "starcoder2",
+        .hf_class = "Starcoder2ForCausalLM",
+        .hf_type = "starcoder2",
+        .activation = MODEL_GELU,
+        .layer_norm = true,
+        .norm_bias = true,
+        .no_gate = true,
+        .attention_bias = true,
+        .bias_key = "use_bias",
+        .hf_bias = true,
+        .hf_tied = true,
+        .eps_key = "norm_epsilon",
+        .hf_naming = MODEL_NAMES_HF_STARCODER,
+        .window = FORMAT_WINDOW_ALWAYS,
+    },
+    {
         .arch = "cohere2",
         .hf_class = "Cohere2ForCausalLM",
         .hf_type = "cohere2",
@@ -290,6 +306,7 @@ void format_family_apply(const struct format_family *f, struct model_config *c)
     c->layer_norm = f->layer_norm;
     c->norm_bias = f->norm_bias;
     c->parallel = f->parallel;
+    c->no_gate = f->no_gate;
     c->rope_local_theta = (float)f->rope_local_theta;
     model_config_flag(c, MODEL_LAYER_NO_ROPE, f->no_rope_every);
 }

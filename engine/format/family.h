@@ -16,6 +16,7 @@ enum model_naming {
     MODEL_NAMES_HF,     /* model.layers.3.self_attn.q_proj.weight */
     MODEL_NAMES_HF_GLM, /* ... with norms around */
     MODEL_NAMES_HF_GEMMA,
+    MODEL_NAMES_HF_STARCODER,
     MODEL_NAMES_HF_MIXTRAL, /* model.layers.3.block_sparse_moe.experts.5.w3.weight */
     MODEL_NAMES_GGUF, /* blk.3.attn_q.weight; of all experts blk.3.ffn_up_exps.weight */
     MODEL_NAMES_GGUF_EXPERTS, /* older: blk.3.ffn_up.5.weight; of roles of experts only */
@@ -80,6 +81,9 @@ struct format_family {
     bool layer_norm, norm_bias, parallel;
     bool attention_bias;   /* of config.json: true gives Q, K, V and the output biases */
     const char *bias_key;  /* of config.json in its place; NULL: attention_bias */
+    bool hf_bias;          /* where config.json does not say */
+    bool no_gate;          /* with the biases above those of the MLP, too */
+    const char *eps_key;   /* of config.json; NULL: rms_norm_eps or layer_norm_eps */
     bool no_o_bias;        /* neither gives the output one */
     bool rope_interleaved; /* in GGUF files, see format_file.rope_interleaved */
     bool hf_rope_interleaved; /* in folders */

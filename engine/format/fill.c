@@ -272,9 +272,12 @@ static enum kern_type kept_type(const struct format_file *f, struct place p)
 
         for (int i = 0; i < 3; i++)
             member |= shared[g][i] == p.role;
-        for (int i = 0; member && i < 3; i++)
-            same &=
-                slot(f, (struct place){shared[g][i], p.layer, p.expert})->type == type;
+        for (int i = 0; member && i < 3; i++) {
+            const struct format_tensor *t =
+                slot(f, (struct place){shared[g][i], p.layer, p.expert});
+
+            same &= !t->data || t->type == type;
+        }
         if (!same)
             return KERN_F32;
     }

@@ -43,6 +43,8 @@ enum format_role {
     FORMAT_FFN_AFTER,
     FORMAT_ATTN_NORM_BIAS,
     FORMAT_FFN_NORM_BIAS,
+    FORMAT_UP_BIAS,   /* [hidden] */
+    FORMAT_DOWN_BIAS, /* [dim] */
     FORMAT_N_ROLES,
     FORMAT_EXPERT_GATE = FORMAT_N_ROLES, /* [expert_hidden, dim]: one for each expert */
     FORMAT_EXPERT_UP,

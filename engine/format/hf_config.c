@@ -173,6 +173,9 @@ static int read_experts(struct model_config *c, const struct format_family *f,
 static int read_sizes(struct model_config *c, const struct format_family *f,
                       const json_t *j, const char *path)
 {
+    const char *eps_key = f->eps_key      ? f->eps_key
+                          : f->layer_norm ? "layer_norm_eps"
+                                          : "rms_norm_eps";
     double eps;
     int rc;
 
@@ -182,13 +185,14 @@ static int read_sizes(struct model_config *c, const struct format_family *f,
         (rc = get_int(j, "num_attention_heads", &c->n_heads, path)) != OK ||
         (rc = get_int(j, "vocab_size", &c->vocab, path)) != OK ||
         (rc = get_int(j, "max_position_embeddings", &c->max_tok, path)) != OK ||
-        (rc = json_get_f64(j, f->layer_norm ? "layer_norm_eps" : "rms_norm_eps", &eps,
-                           path)) != OK)
+        (rc = json_get_f64(j, eps_key, &eps, path)) != OK)
         return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
     if (f->attention_bias) {
+        c->o_bias = f->hf_bias;
         TRY(json_opt_bool(j, f->bias_key ? f->bias_key : "attention_bias", &c->o_bias,
                           path));
         c->qkv_bias |= c->o_bias;
+        c->mlp_bias = c->no_gate && c->o_bias;
         c->o_bias &= !f->no_o_bias;
     }
     c->tied = f->hf_tied;

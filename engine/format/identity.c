@@ -44,8 +44,11 @@ static void add_special(struct hash_stream *h, const struct format_file *f)
         any |= x[i] != 0;
     if (any)
         hash_stream_add(h, x, sizeof(*x) * (size_t)n);
-    if (c->rope_ntk != 0) /* added later: other models keep their hash */
+    /* added later: other models keep their hash */
+    if (c->rope_ntk != 0)
         hash_stream_add(h, &c->rope_ntk, sizeof(c->rope_ntk));
+    if (c->no_gate)
+        hash_stream_add(h, &c->mlp_bias, sizeof(c->mlp_bias));
     if (c->rope_short_tok > 0)
         hash_stream_add(h, c->rope_long, sizeof(float) * (size_t)model_rope_dims(c) / 2);
 }

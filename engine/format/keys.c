@@ -140,6 +140,8 @@ static const struct row {
     {FORMAT_KEYS_CONFIG, "hidden_act", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "rms_norm_eps", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "layer_norm_eps", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "norm_epsilon", FOLLOWED, 0},
+    {FORMAT_KEYS_CONFIG, "use_bias", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "use_qkv_bias", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "use_parallel_residual", ONLY, 0},
     {FORMAT_KEYS_CONFIG, "qk_layernorm", ONLY, 0},

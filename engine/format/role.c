@@ -8,7 +8,7 @@
  * all experts. */
 static const struct {
     const char *gguf, *hf;
-    const char *mixtral, *glm, *gemma; /* where they differ from hf */
+    const char *mixtral, *glm, *gemma, *starcoder; /* where they differ from hf */
 } names[FORMAT_ALL_ROLES] = {
     [FORMAT_EMBED] = {"token_embd.weight", "model.embed_tokens.weight"},
     [FORMAT_HEAD] = {"output.weight", "lm_head.weight"},
@@ -28,8 +28,14 @@ static const struct {
     [FORMAT_ATTN_NORM_BIAS] = {"attn_norm.bias", "input_layernorm.bias"},
     [FORMAT_FFN_NORM_BIAS] = {"ffn_norm.bias", "post_attention_layernorm.bias"},
     [FORMAT_GATE] = {"ffn_gate.weight", "mlp.gate_proj.weight"},
-    [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight"},
-    [FORMAT_DOWN] = {"ffn_down.weight", "mlp.down_proj.weight"},
+    [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight", NULL, NULL, NULL,
+                   "mlp.c_fc.weight"},
+    [FORMAT_DOWN] = {"ffn_down.weight", "mlp.down_proj.weight", NULL, NULL, NULL,
+                     "mlp.c_proj.weight"},
+    [FORMAT_UP_BIAS] = {"ffn_up.bias", "mlp.up_proj.bias", NULL, NULL, NULL,
+                        "mlp.c_fc.bias"},
+    [FORMAT_DOWN_BIAS] = {"ffn_down.bias", "mlp.down_proj.bias", NULL, NULL, NULL,
+                          "mlp.c_proj.bias"},
     [FORMAT_Q_NORM] = {"attn_q_norm.weight", "self_attn.q_norm.weight"},
     [FORMAT_K_NORM] = {"attn_k_norm.weight", "self_attn.k_norm.weight"},
     [FORMAT_ATTN_AFTER] = {"post_attention_norm.weight",
@@ -116,6 +122,8 @@ static const char *stem_of(enum model_naming naming, enum format_role role)
         return names[role].glm;
     if (naming == MODEL_NAMES_HF_GEMMA && names[role].gemma)
         return names[role].gemma;
+    if (naming == MODEL_NAMES_HF_STARCODER && names[role].starcoder)
+        return names[role].starcoder;
     if (naming == MODEL_NAMES_GGUF_EXPERTS)
         return role == FORMAT_EXPERT_GATE ? "ffn_gate.%d.weight"
                : role == FORMAT_EXPERT_UP ? "ffn_up.%d.weight"
@@ -167,6 +175,9 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
     case FORMAT_Q_BIAS:
         *cols = q;
         break;
+    case FORMAT_UP_BIAS:
+        *cols = c->hidden;
+        break;
     case FORMAT_K_BIAS:
     case FORMAT_V_BIAS:
         *cols = kv;
@@ -214,6 +225,8 @@ bool format_role_vector(enum format_role role, double *centre)
     case FORMAT_O_BIAS:
     case FORMAT_ATTN_NORM_BIAS:
     case FORMAT_FFN_NORM_BIAS:
+    case FORMAT_UP_BIAS:
+    case FORMAT_DOWN_BIAS:
         return true;
     case FORMAT_ATTN_NORM:
     case FORMAT_FFN_NORM:
@@ -248,8 +261,10 @@ bool format_role_needed(const struct model_config *c, enum format_role role)
         return c->norms != MODEL_NORM_BEFORE;
     if (role == FORMAT_Q_NORM || role == FORMAT_K_NORM)
         return c->qk_norm;
+    if (role == FORMAT_UP_BIAS || role == FORMAT_DOWN_BIAS)
+        return c->mlp_bias;
     if (role == FORMAT_GATE || role == FORMAT_UP || role == FORMAT_DOWN)
-        return c->n_experts == 0;
+        return c->n_experts == 0 && !(c->no_gate && role == FORMAT_GATE);
     if (role >= FORMAT_SHARED_SCALE && role <= FORMAT_SHARED_DOWN)
         return c->n_experts > 0 && c->hidden > 0;
     if (role == FORMAT_ROUTER || role >= FORMAT_EXPERT_GATE)

@@ -60,7 +60,6 @@ const struct format_refused format_refusals[] = {
     {"gemma4", "gemma4_text", "embeddings for each layer, and layers that share keys"},
     {"gemma4-assistant", NULL, DRAFT},
     {"gemma-embedding", NULL, ENCODER},
-    {"starcoder2", NULL, UNGATED},
     {"mamba", NULL, STATE},
     {"mamba2", NULL, STATE},
     {"jamba", NULL, STATE},

@@ -194,6 +194,21 @@ static void swiglu_row(const struct kern_gemm_job *j, const float *x, int64_t r,
     }
 }
 
+/* Columns of panels [p_lo, p_hi) of C, which has the sums. */
+static void activate(const struct kern_gemm_job *j, int64_t r_lo, int64_t r_hi,
+                     int64_t p_lo, int64_t p_hi)
+{
+    static const float ones[KERN_PANEL] = {1, 1, 1, 1, 1, 1, 1, 1,
+                                           1, 1, 1, 1, 1, 1, 1, 1};
+
+    for (int64_t r = r_lo; r < r_hi; r++)
+        for (int64_t p = p_lo; p < p_hi; p++) {
+            float *c = j->c + r * j->ldc + p * KERN_PANEL;
+
+            j->gate->fn.gate(c, c, ones, KERN_PANEL);
+        }
+}
+
 static void epilogue(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p_lo,
                      int64_t p_hi)
 {
@@ -204,8 +219,10 @@ static void epilogue(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p
     if (w->epilogue == KERN_GATED)
         for (int64_t r = r_lo; r < r_hi; r++)
             swiglu_row(j, w->c + (r - r_lo) * w->ldc, r, p_lo, p_hi);
-    else if (w->epilogue == KERN_STORE && w->c == j->c && j->bias)
+    else if (w->epilogue != KERN_RESIDUAL && w->c == j->c && j->bias)
         add_bias(j, r_lo, r_hi, p_lo, p_hi);
+    if (w->epilogue == KERN_ACT)
+        activate(j, r_lo, r_hi, p_lo, p_hi);
 }
 
 /* Compute one (bM, bN, bK) slice, which begins at row block i, panel p and row k of K.
@@ -356,6 +373,8 @@ void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads)
             *c = (j->epilogue == KERN_RESIDUAL ? *c : 0) + sum[n];
         }
     }
-    if (j->epilogue == KERN_STORE && j->bias)
+    if (j->epilogue != KERN_RESIDUAL && j->bias)
         add_bias(j, 0, j->m, lo, hi);
+    if (j->epilogue == KERN_ACT)
+        activate(j, 0, j->m, lo, hi);
 }

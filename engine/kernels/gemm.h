@@ -19,6 +19,7 @@ enum kern_epilogue {
     KERN_RESIDUAL, /* c += A W */
     KERN_GATED,    /* panels 2 p and 2 p + 1 of W are the pair (gate, up): c[:, 16 p ..] =
                       act(gate) * up. C has n_panels / 2 * 16 columns. */
+    KERN_ACT       /* c = act(A W (+ bias)) */
 };
 
 /* Memory that the thread reads after the product. While a variant that does not prefetch
@@ -31,14 +32,14 @@ struct kern_ahead {
 
 struct kern_gemm_job {
     const struct kern_variant *v;    /* of an op KERN_GEMM_* matching w->type */
-    const struct kern_variant *gate; /* for KERN_GATED: of the activation */
+    const struct kern_variant *gate; /* for KERN_GATED and KERN_ACT: of the activation */
     const struct kern_mat *w;
     struct kern_schedule s;
     const void *a_packed; /* kern_a_pack() blocks of v->a_format over all m rows */
     int64_t m;
     float *c; /* [m, ldc], with 16 columns per panel (or pair of panels) */
     int64_t ldc;
-    const float *bias; /* NULL, or n_panels * 16 floats; KERN_STORE only */
+    const float *bias; /* NULL, or n_panels * 16 floats; KERN_STORE and KERN_ACT */
     enum kern_epilogue epilogue;
     /* This thread's part, set by kern_gemm_part(): panels [p_lo, p_hi), blocks of rows
      * [i_lo, i_hi), rows of K [k_lo, k_hi). */

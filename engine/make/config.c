@@ -63,6 +63,9 @@
 #define COHERE2                                                                          \
     .family = MAKE_COMMAND_R, .hf_class = "Cohere2ForCausalLM", .norm_eps = 1e-5,        \
     .rope_theta = 5e4, .tied = true, .numbers = {[FORMAT_LOGIT_SCALE] = 0.25f}
+#define STARCODER2                                                                       \
+    .family = MAKE_STARCODER, .hf_class = "Starcoder2ForCausalLM", .norm_eps = 1e-5,     \
+    .attention_bias = true, .tied = true
 #define GEMMA(vocab)                                                                     \
     SPM(vocab), .hf_class = "GemmaForCausalLM", .norm_eps = 1e-6, .rope_theta = 1e4,     \
                 .tied = true
@@ -150,6 +153,10 @@ static const struct make_shape shapes[] = {
     {"command-r-35b", COHERE, .dim = 8192, .hidden = 22528, .n_layers = 40, .n_heads = 64,
      .n_kv_heads = 64, .head_dim = 128, .vocab = 256000, .max_tok = 8192, .bos_id = 5,
      .eos_id = 255001, .special_at = 255029},
+    {"starcoder2-3b", STARCODER2, .dim = 3072, .hidden = 12288, .n_layers = 30,
+     .n_heads = 24, .n_kv_heads = 2, .head_dim = 128, .vocab = 49152, .max_tok = 16384,
+     .rope_theta = 999999.4420358813, .window = 4096, .bos_id = 0, .eos_id = 0,
+     .special_at = 49151},
     {"command-r7b", COHERE2, .dim = 4096, .hidden = 14336, .n_layers = 32, .n_heads = 32,
      .n_kv_heads = 8, .head_dim = 128, .vocab = 256000, .max_tok = 8192, .window = 4096,
      .bos_id = 5, .eos_id = 255001, .special_at = 255029},
@@ -226,6 +233,9 @@ static const struct make_shape shapes[] = {
     {"tiny-command-r", COHERE, .dim = 64, .hidden = 150, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 4, .head_dim = 8, .vocab = 515, .max_tok = 256, .bos_id = 512,
      .eos_id = 513, .special_at = 512},
+    {"tiny-starcoder2", STARCODER2, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 10, .vocab = 515, .max_tok = 256, .rope_theta = 1e5,
+     .window = 9, .bos_id = 512, .eos_id = 512, .special_at = 512},
     {"tiny-cohere2", COHERE2, .dim = 64, .hidden = 150, .n_layers = 5, .n_heads = 8,
      .n_kv_heads = 4, .head_dim = 8, .vocab = 515, .max_tok = 256, .window = 9,
      .bos_id = 512, .eos_id = 513, .special_at = 512},
@@ -279,6 +289,7 @@ const char *const *make_names(void)
                                         "stablelm-2-1.6b",
                                         "glm-4-9b",
                                         "command-r-35b",
+                                        "starcoder2-3b",
                                         "command-r7b",
                                         "gemma-2b",
                                         "gemma-2-2b",
@@ -302,6 +313,7 @@ const char *const *make_names(void)
                                         "tiny-stablelm",
                                         "tiny-glm4",
                                         "tiny-command-r",
+                                        "tiny-starcoder2",
                                         "tiny-cohere2",
                                         "tiny-gemma",
                                         "tiny-gemma2",
@@ -358,6 +370,7 @@ int make_config(const char *arch, struct model_config *out)
             *format_number_of(out, i) = s->numbers[i];
     out->o_bias = s->attention_bias && !format_family_of(out)->no_o_bias;
     out->qkv_bias |= s->attention_bias;
+    out->mlp_bias = out->no_gate && s->attention_bias;
     out->rope_dims = (int)(s->rotary_frac * s->head_dim);
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     format_family_derive(format_family_of(out), out);

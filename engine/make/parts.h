@@ -24,6 +24,7 @@ enum make_family {
     MAKE_GLM4,      /* the same */
     MAKE_COMMAND_R, /* as MAKE_REFACT */
     MAKE_STABLELM2, /* Qwen 2's words */
+    MAKE_STARCODER, /* as MAKE_REFACT */
     MAKE_TEKKEN,    /* Mistral's since Nemo: specials first, words by case */
     MAKE_O200K,     /* gpt-oss, Phi-4-mini: words by case */
 };

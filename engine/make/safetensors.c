@@ -154,9 +154,12 @@ static int write_config(const struct make_plan *p, const char *dir)
         s->dim, "intermediate_size", p->dense_hidden, "num_hidden_layers", s->n_layers,
         "num_attention_heads", s->n_heads, "num_key_value_heads", s->n_kv_heads,
         "head_dim", s->head_dim, "vocab_size", s->vocab, "max_position_embeddings",
-        s->max_tok, c->layer_norm ? "layer_norm_eps" : "rms_norm_eps", s->norm_eps,
-        "rope_theta", s->rope_theta, "tie_word_embeddings", s->tied, "hidden_act",
-        format_activation_names[p->family->activation][0], "rope_scaling",
+        s->max_tok,
+        p->family->eps_key ? p->family->eps_key
+        : c->layer_norm    ? "layer_norm_eps"
+                           : "rms_norm_eps",
+        s->norm_eps, "rope_theta", s->rope_theta, "tie_word_embeddings", s->tied,
+        "hidden_act", format_activation_names[p->family->activation][0], "rope_scaling",
         rope_scaling(s, c), "sliding_window", "bos_token_id", s->bos_id, "eos_token_id",
         s->eos_id, "torch_dtype", torch_dtype[p->opts->type], "use_cache", 1);
 

@@ -34,6 +34,7 @@ const struct make_words make_words[] = {
     [MAKE_DBRX] = {"dbrx", WORDS "{1,3}|" END, false},
     [MAKE_GLM4] = {"chatglm-bpe", WORDS "{1,3}|" END, false},
     [MAKE_COMMAND_R] = {"command-r", "\\p{N}", true},
+    [MAKE_STARCODER] = {"starcoder", "\\p{N}", true},
     [MAKE_STABLELM2] = {"stablelm2", WORDS "|" END, false},
     [MAKE_TEKKEN] = {"tekken",
                      BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER

@@ -71,7 +71,8 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     double after = (c->norms != MODEL_NORM_BEFORE) * 2 * layers;
     double norms = dim * ((in + last) * (1 + c->norm_bias) + after) +
                    (c->qk_norm ? all * heads * c->head_dim : 0);
-    double bias = (c->qkv_bias ? all * (q + kv) : 0) + (c->o_bias ? layers * dim : 0);
+    double bias = (c->qkv_bias ? all * (q + kv) : 0) + (c->o_bias ? layers * dim : 0) +
+                  (c->mlp_bias ? layers * (dim + c->hidden) : 0);
     bool in_head = c->tied && last > 0, last_window;
     double windows = n_windows(c, &last_window), full = before - windows;
     double logit_pairs = last_window ? s->window_logit_pairs : s->logit_pairs;
@@ -84,7 +85,7 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
                        weight_bytes(c, t.weight, MODEL_QKV)),
         .attn.flop = 4 * q * (full * s->pairs + windows * s->window_pairs + logit_pairs),
         .o = product(q, dim, rows, layers, weight_bytes(c, t.weight, MODEL_O)),
-        .ffn = product(dim, 3.0 * c->hidden, rows, layers,
+        .ffn = product(dim, (1.0 + model_mlp_inputs(c)) * c->hidden, rows, layers,
                        weight_bytes(c, t.weight, MODEL_FFN)),
         .router = product(dim, model_router_rows(c), rows, layers, sizeof(float)),
         .experts = product(dim, 3.0 * c->expert_hidden, rows * c->n_active, read,

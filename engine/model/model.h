@@ -8,7 +8,8 @@
  *            head: one more product of few columns in each layer. Where K has another type
  *            than Q as well (mixtures of 8 experts), its head precedes V's there
  *   output   split along K; unit = the g * head_dim rows of one KV group
- *   gate+up  split along N; panels alternate gate, up; unit = model_ffn_unit() columns
+ *   gate+up  split along N; panels alternate gate, up; unit = model_ffn_unit() columns. Of an
+ *            MLP without a gate: up alone
  *   down     split along K; unit = model_ffn_unit() rows
  *   experts  each as gate+up and down; in a mixture of experts these two are the shared expert
  *   router   not split: every rank computes all of it
@@ -55,9 +56,10 @@ struct model_layer {
     /* [head_dim] of every head, or of all heads in the packed order of each (qk_norm_row); NULL
      * without qk_norm */
     float *q_norm, *k_norm;
-    struct kern_mat *mats;    /* [model_n_layer_mats()] */
-    float *qkv_bias, *v_bias; /* NULL, or one float per packed column */
-    float *o_bias;            /* NULL, or [dim] */
+    struct kern_mat *mats;     /* [model_n_layer_mats()] */
+    float *qkv_bias, *v_bias;  /* NULL, or one float per packed column */
+    float *o_bias, *down_bias; /* NULL, or [dim] */
+    float *up_bias;            /* NULL, or one float per packed column */
 };
 
 /* The matrices of a layer, those without columns included: one of each kind, by its number, but

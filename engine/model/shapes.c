@@ -12,8 +12,8 @@ void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_M
     out[MODEL_MAT_O] = (struct model_shape){"o", dim, c->n_heads * hd,
                                             (group * hd + block - 1) / block * block};
     out[MODEL_MAT_ROUTER] = (struct model_shape){"router", model_router_rows(c), dim, 0};
-    out[MODEL_MAT_GATE_UP] =
-        (struct model_shape){"gate_up", 2 * model_pad16(c->hidden), dim, 0};
+    out[MODEL_MAT_GATE_UP] = (struct model_shape){
+        "gate_up", model_mlp_inputs(c) * model_pad16(c->hidden), dim, 0};
     out[MODEL_MAT_DOWN] = (struct model_shape){"down", c->hidden > 0 ? dim : 0, c->hidden,
                                                model_ffn_unit(c)};
     out[MODEL_MAT_EXPERT_GATE_UP] = (struct model_shape){
@@ -52,6 +52,7 @@ void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
                        struct model_shape out[MODEL_N_MATS])
 {
     const struct model m = model_of_config(c);
+    const int64_t inputs = model_mlp_inputs(c);
     struct model_tp_shard p;
 
     model_shapes(c, out);
@@ -60,7 +61,8 @@ void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
                      p.col_hi / KERN_PANEL * KERN_PANEL);
     shape_of_columns(&out[MODEL_MAT_V], p.v_lo, p.v_hi);
     shape_of_rows(&out[MODEL_MAT_O], p.attn_lo, p.attn_hi);
-    shape_of_columns(&out[MODEL_MAT_GATE_UP], 2 * p.ffn_lo, 2 * model_pad16(p.ffn_hi));
+    shape_of_columns(&out[MODEL_MAT_GATE_UP], inputs * p.ffn_lo,
+                     inputs * model_pad16(p.ffn_hi));
     shape_of_rows(&out[MODEL_MAT_DOWN], p.ffn_lo, p.ffn_hi);
     shape_of_columns(&out[MODEL_MAT_EXPERT_GATE_UP], 2 * p.expert_lo,
                      2 * model_pad16(p.expert_hi));

@@ -91,7 +91,7 @@ void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
     int64_t unit = model_ffn_unit(&m->c);
 
     assert(rank >= 0 && rank < n_ranks);
-    *out = (struct model_tp_shard){.seq_n = 1};
+    *out = (struct model_tp_shard){.seq_n = 1, .mlp_inputs = model_mlp_inputs(&m->c)};
     part_of_heads(m, rank, n_ranks, out);
     part_of_hidden(m->c.hidden, unit, rank, n_ranks, &out->ffn_lo, &out->ffn_hi);
     if (m->c.n_experts > 0)
@@ -276,6 +276,7 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
     const struct kern_mat *w = &l->mats[i];
     int64_t lo = kind == MODEL_MAT_EXPERT_GATE_UP ? p->expert_lo : p->ffn_lo;
     int64_t hi = kind == MODEL_MAT_EXPERT_GATE_UP ? p->expert_hi : p->ffn_hi;
+    int64_t inputs = kind == MODEL_MAT_EXPERT_GATE_UP ? 2 : p->mlp_inputs;
 
     switch (kind) {
     case MODEL_MAT_QKV:
@@ -292,8 +293,8 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
         return;
     case MODEL_MAT_GATE_UP:
     case MODEL_MAT_EXPERT_GATE_UP:
-        panels_of(out, w, min64(2 * lo / KERN_PANEL, w->n_panels),
-                  min64(2 * (model_pad16(hi) / KERN_PANEL), w->n_panels));
+        panels_of(out, w, min64(inputs * lo / KERN_PANEL, w->n_panels),
+                  min64(inputs * (model_pad16(hi) / KERN_PANEL), w->n_panels));
         return;
     case MODEL_MAT_EXPERT_DOWN:
         rows_of(out, w, p->expert_lo, p->expert_hi);

@@ -15,6 +15,7 @@ struct model_tp_shard {
     int64_t v_lo, v_hi;     /* columns of the packed V, whole panels */
     int64_t attn_lo, attn_hi;     /* rows of the attention output's matrix */
     int64_t ffn_lo, ffn_hi;       /* rows of down, columns of gate and of up */
+    int mlp_inputs;               /* model_mlp_inputs() */
     int64_t expert_lo, expert_hi; /* the same of every expert */
 };
 /* The shard of rank `rank` of n_ranks.

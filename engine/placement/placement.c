@@ -126,8 +126,8 @@ static int64_t view_of(const struct model *m, int layer, int i, int rank,
             out->w.n_panels = 0;
         return 1;
     case MODEL_MAT_GATE_UP:
-        out->p0 = 2 * part->ffn_lo / KERN_PANEL;
-        return 2;
+        out->p0 = part->mlp_inputs * part->ffn_lo / KERN_PANEL;
+        return part->mlp_inputs;
     case MODEL_MAT_EXPERT_GATE_UP:
         out->p0 = 2 * part->expert_lo / KERN_PANEL;
         return 2;

@@ -133,6 +133,7 @@ const struct model_layer_vector model_layer_vectors[] = {
     {FORMAT_FFN_AFTER, AT(ffn_after)},
     {FORMAT_ATTN_NORM_BIAS, AT(attn_norm_bias)},
     {FORMAT_FFN_NORM_BIAS, AT(ffn_norm_bias)},
+    {FORMAT_DOWN_BIAS, AT(down_bias)},
     {FORMAT_N_ROLES, 0},
 };
 #undef AT
@@ -144,6 +145,8 @@ static void place_vectors(const struct model *m, struct model_layer *l, struct a
         l->qkv_bias = take_floats(a, l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL);
     if (m->c.qkv_bias && m->c.v_split)
         l->v_bias = take_floats(a, l->mats[MODEL_MAT_V].n_panels * KERN_PANEL);
+    if (m->c.mlp_bias)
+        l->up_bias = take_floats(a, l->mats[MODEL_MAT_GATE_UP].n_panels * KERN_PANEL);
     if (m->c.qk_norm) {
         int64_t rows, q, k;
 

@@ -43,6 +43,8 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
         from += !m->c.k_split;
         n = m->c.v_split + m->c.k_split;
     }
+    if (which == MODEL_MAT_GATE_UP && m->c.no_gate)
+        from++, n--;
     if (which == MODEL_MAT_ROUTER)
         n = moe ? 1 + mlp : 0;
     if ((which == MODEL_MAT_GATE_UP || which == MODEL_MAT_DOWN) && !mlp)
@@ -421,6 +423,12 @@ static void pack_qkv_bias(struct model_layer *l, const struct source *s,
             v_column(s, col, &which, &row) ? element_f32(bias[which], row) : 0;
 }
 
+static void pack_up_bias(struct model_layer *l, const struct format_tensor *bias)
+{
+    for (int64_t i = 0; i < l->mats[MODEL_MAT_GATE_UP].n_panels * KERN_PANEL; i++)
+        l->up_bias[i] = i < bias->cols ? element_f32(bias, i) : 0;
+}
+
 /* The weights of a head's norm, or of all heads', in the order of its packed columns. */
 static void pack_head_norm(float *out, const struct source *s,
                            const struct format_tensor *t)
@@ -463,10 +471,14 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
             if (*model_layer_vector(l, v))
                 vector_f32(*model_layer_vector(l, v), T(role),
                            centre == 1 ? k->f->norm_offset : 0,
-                           role == FORMAT_O_BIAS ? m->c.residual_scale : 0);
+                           role == FORMAT_O_BIAS || role == FORMAT_DOWN_BIAS
+                               ? m->c.residual_scale
+                               : 0);
         }
         if (l->qkv_bias)
             pack_qkv_bias(l, &s, bias);
+        if (l->up_bias)
+            pack_up_bias(l, T(FORMAT_UP_BIAS));
         if (l->q_norm) {
             pack_head_norm(l->q_norm, &s, T(FORMAT_Q_NORM));
             pack_head_norm(l->k_norm, &s, T(FORMAT_K_NORM));
@@ -477,7 +489,9 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
         memset(s.t, 0, sizeof(s.t));
         if (model_mat_tensors(m, k->f, i, mat, s.t) == 0)
             continue;
-        s.row = rows[model_layer_mat_kind(mat)];
+        s.row = mat == MODEL_MAT_GATE_UP && m->c.no_gate
+                    ? plain_row
+                    : rows[model_layer_mat_kind(mat)];
         pack_mat(k, self, i, mat, &s);
         packed(k, self, &l->mats[mat], &s);
     }

@@ -51,7 +51,8 @@ static void view(struct model_phase *p)
         }
         k->ld_qkv = part->col_hi - part->col_lo + part->v_hi - part->v_lo;
         k->ld_attn = part->attn_hi - part->attn_lo;
-        k->ld_h = k->layers[0].mats[MODEL_MAT_GATE_UP].n_panels / 2 * KERN_PANEL;
+        k->ld_h =
+            k->layers[0].mats[MODEL_MAT_GATE_UP].n_panels / part->mlp_inputs * KERN_PANEL;
         k->ld_router = k->layers[0].mats[MODEL_MAT_ROUTER].n_panels * KERN_PANEL;
         k->ld_expert_h =
             k->layers[0].mats[MODEL_MAT_EXPERT_GATE_UP].n_panels / 2 * KERN_PANEL;
@@ -385,7 +386,7 @@ int model_phase_offload_set(struct model_phase *p, const struct model_offload *o
                        "an accelerator changes the order of sums: not with a "
                        "deterministic model");
     if (o && (p->m->c.residual_scale != 0 || model_sums_apart(&p->m->c) ||
-              p->m->c.activation != MODEL_SILU))
+              p->m->c.activation != MODEL_SILU || p->m->c.no_gate))
         return err_set(ERR_UNSUPPORTED,
                        "an accelerator computes SwiGLU and adds to the residual stream "
                        "itself: not with a family that does it in another way");

@@ -182,6 +182,18 @@ void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
         model_add_ranks(w);
 }
 
+/* Once for all ranks' products: after their sum, each rank in its copy of the stream. */
+void model_add_bias(struct model_thread_ctx *w, const float *bias)
+{
+    int64_t lo, hi;
+
+    par_share(w->n_rows, w->id, w->n, &lo, &hi);
+    for (int64_t r = lo; r < hi; r++)
+        w->m->kern.v[KERN_ADD]->fn.add(model_sum_at(w) + r * w->m->ld_x, bias,
+                                       w->m->c.dim);
+    model_sync(w, MODEL_T_REDUCE);
+}
+
 /* ---- sums apart from the residual stream ---- */
 
 void model_branch(struct model_thread_ctx *w)

@@ -50,6 +50,8 @@ static inline float *model_sum_at(const struct model_thread_ctx *w)
 {
     return w->apart ? w->rank->branch : w->x;
 }
+/* Add [dim] to the sum of each row. Ends with a barrier of the rank's threads. */
+void model_add_bias(struct model_thread_ctx *w, const float *bias);
 /* From here on sums are apart from the stream, until model_branch_add() adds them to it, normalised
  * with norm_w unless it is NULL. Both end with a barrier of the rank's threads. */
 void model_branch(struct model_thread_ctx *w);

@@ -135,6 +135,7 @@ static void write_folder(const struct format_family *f, const struct model_confi
         "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"vocab_size\": 5, "
         "\"max_position_embeddings\": 16, \"rms_norm_eps\": 1e-05, \"bos_token_id\": 1, "
         "\"sliding_window\": null, \"eos_token_id\": 2, \"layer_norm_eps\": 1e-05, "
+        "\"norm_epsilon\": 1e-05, "
         "\"tie_word_embeddings\": false",
         f->hf_class, f->hf_type, format_activation_names[f->activation][0]);
     if (c->rope_dims > 0)
@@ -159,6 +160,8 @@ static void write_folder(const struct format_family *f, const struct model_confi
             n += (size_t)snprintf(
                 json + n, sizeof(json) - n, ", \"%s\": %g", format_numbers[i].hf,
                 (double)format_number_in_file(i, *format_number_of(c, i)));
+    if (f->hf_bias && !c->qkv_bias)
+        n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": false", f->bias_key);
     if (f->attention_bias && c->qkv_bias)
         n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": true",
                               f->bias_key ? f->bias_key : "attention_bias");
@@ -182,6 +185,7 @@ static void one_family(const struct format_family *f, bool biases)
 
     want.o_bias = biases && !f->no_o_bias;
     want.qkv_bias |= biases;
+    want.mlp_bias = biases && f->no_gate;
     snprintf(gguf, sizeof(gguf), "%s/%s%d.gguf", test_dir(), f->hf_class, biases);
     snprintf(dir, sizeof(dir), "%s/%s%d", test_dir(), f->hf_class, biases);
     write_gguf(f, &want, gguf);
@@ -205,6 +209,8 @@ static void one_family(const struct format_family *f, bool biases)
     assert_int_equal(got.layer_norm, f->layer_norm);
     assert_int_equal(got.norm_bias, f->norm_bias);
     assert_int_equal(got.parallel, f->parallel);
+    assert_int_equal(got.no_gate, f->no_gate);
+    assert_int_equal(got.mlp_bias, want.mlp_bias);
     assert_int_equal(a->fused, f->fused);
     assert_int_equal(b->fused, f->fused);
     assert_int_equal(got.qk_norm, f->qk_norm);

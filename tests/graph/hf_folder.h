@@ -37,6 +37,10 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
         const char *part;
         long long rows, cols;
     } declared[] = {{"embed_tokens.weight", vocab, dim},
+                    {"mlp.c_fc.weight", hidden, dim},
+                    {"mlp.c_proj.weight", dim, hidden},
+                    {"mlp.c_fc.bias", 0, hidden},
+                    {"mlp.c_proj.bias", 0, dim},
                     {"qkv_proj.weight", q + 2 * kv, dim},
                     {"gate_up_proj.weight", 2 * hidden, dim},
                     {"norm.bias", 0, dim},

@@ -220,6 +220,7 @@ TEST(every_family)
                {"tiny-stablelm", "StableLmForCausalLM", false, false},
                {"tiny-glm4", "Glm4ForCausalLM", false, false},
                {"tiny-command-r", "CohereForCausalLM", false, false},
+               {"tiny-starcoder2", "Starcoder2ForCausalLM", false, false},
                {"tiny-cohere2", "Cohere2ForCausalLM", false, false},
                {"tiny-gemma", "GemmaForCausalLM", true, false},
                {"tiny-gemma2", "Gemma2ForCausalLM", true, false},

@@ -16,7 +16,7 @@ static float c_before[CHECK_M_MAX * (CHECK_N_MAX + 64)];
 
 static void describe(const struct shape *s, const char *schedule)
 {
-    static const char *const names[] = {"store", "residual", "swiglu"};
+    static const char *const names[] = {"store", "residual", "swiglu", "act"};
 
     AT("M=%d N=%d K=%d k_unit=%d ldc=%d %s%s, %s", (int)s->m, (int)s->n, (int)s->k,
        (int)s->k_unit, (int)s->ldc, names[s->epilogue], s->bias ? " bias" : "", schedule);
@@ -55,6 +55,11 @@ static double expect(const struct kern_gemm_job *j, const struct shape *s, int64
         want += j->epilogue == KERN_RESIDUAL ? c_before[i * s->ldc + col] : 0;
         *bound += 4 * EPS * fabs(want) +
                   (double)s->k * 2 * EPS * fabs(c_before[i * s->ldc + col]);
+        if (j->epilogue == KERN_ACT) {
+            *bound *= 1.1; /* |silu'| */
+            want /= 1 + exp(-want);
+            *bound += 16 * EPS * fabs(want) + 1e-36;
+        }
         return want;
     }
     col += col / KERN_PANEL * KERN_PANEL; /* gate panel of the pair; up is the next */
@@ -172,8 +177,8 @@ static struct shape any_shape(struct rng *r, const struct kern_variant *v, int64
         .m = m, .n = rng_range(r, 1, n_max), .k = rng_range(r, 1, k_max), .step = 1};
 
     s.k = check_k(type_of_op(v->op), s.k);
-    s.epilogue = (enum kern_epilogue)rng_below(r, 3);
-    s.bias = s.epilogue == KERN_STORE && rng_below(r, 2);
+    s.epilogue = (enum kern_epilogue)rng_below(r, 4);
+    s.bias = (s.epilogue == KERN_STORE || s.epilogue == KERN_ACT) && rng_below(r, 2);
     if (rng_below(r, 2))
         s.k_unit = 2 * rng_range(r, 1, 48);
     if (s.epilogue == KERN_GATED) /* whole pairs of panels */

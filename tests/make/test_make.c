@@ -188,10 +188,11 @@ static void same_in_both(const char *arch, enum kern_type type)
 TEST(formats_hold_the_same_model)
 {
     static const char *const archs[] = {
-        "tiny",          "tiny-moe",     "tiny-qwen2-moe", "tiny-qwen3-moe",
-        "tiny-granite",  "tiny-smollm3", "tiny-olmo2",     "tiny-phi3",
-        "tiny-stablelm", "tiny-glm4",    "tiny-command-r", "tiny-gemma2",
-        "tiny-gemma3",   "tiny-tekken",  "tiny-olmo3",     "tiny-phi4-mini"};
+        "tiny",           "tiny-moe",     "tiny-qwen2-moe", "tiny-qwen3-moe",
+        "tiny-granite",   "tiny-smollm3", "tiny-olmo2",     "tiny-phi3",
+        "tiny-stablelm",  "tiny-glm4",    "tiny-command-r", "tiny-gemma2",
+        "tiny-gemma3",    "tiny-tekken",  "tiny-olmo3",     "tiny-phi4-mini",
+        "tiny-starcoder2"};
     static const enum kern_type types[] = {KERN_F32, KERN_F16, KERN_BF16};
 
     for (size_t i = 0; i < sizeof(archs) / sizeof(archs[0]); i++)

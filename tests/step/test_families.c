@@ -53,6 +53,19 @@ static void cohere2(struct model_config *c)
     model_config_flag(c, MODEL_LAYER_NO_ROPE, 4);
 }
 
+static void starcoder2(struct model_config *c)
+{
+    c->activation = MODEL_GELU, c->layer_norm = c->norm_bias = true;
+    c->no_gate = c->mlp_bias = true;
+    model_config_window(c, 9, 0, false);
+}
+
+/* ... by another activation, and with scaled sums */
+static void no_gate(struct model_config *c)
+{
+    c->no_gate = c->mlp_bias = true, c->residual_scale = 0.5f;
+}
+
 static void gemma(struct model_config *c)
 {
     c->activation = MODEL_GELU, c->embed_scale = 7;
@@ -154,6 +167,16 @@ static const struct step_trait traits[] = {
      .scale_factor = 1, .family = command_r},
     {"command-r, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .scale_factor = 1, MOE,
      .family = command_r},
+    {"starcoder2", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .bias = true, .o_bias = true,
+     .scale_factor = 1, .family = starcoder2},
+    {"starcoder2, odd sizes, tied, bf16", 37, 2, 6, 3, 10, 43, 47, KERN_BF16,
+     .tied = true, .bias = true, .o_bias = true, .scale_factor = 1, .family = starcoder2},
+    {"starcoder2, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .bias = true, .o_bias = true,
+     .scale_factor = 1, .family = starcoder2},
+    {"no gate, f16", 48, 2, 4, 2, 12, 300, 50, KERN_F16, .scale_factor = 1,
+     .family = no_gate},
+    {"no gate, q4_0", 64, 2, 4, 2, 16, 352, 50, KERN_Q4_0, .scale_factor = 1,
+     .family = no_gate},
     {"cohere2, tied", 48, 5, 4, 2, 12, 40, 50, KERN_F32, .tied = true,
      .interleaved = true, .scale_factor = 1, .family = cohere2},
     {"gemma, tied", 48, 2, 4, 1, 12, 40, 50, KERN_F32, .tied = true, .scale_factor = 1,
@@ -277,6 +300,7 @@ TEST(test_families_differ)
         ref_model_forward(&r, ids, 6, x);
         plain.family = NULL;
         step_trait_config(&plain, &r.f.config);
+        r.f.config.no_gate = c.no_gate; /* there are no weights of one */
         ref_model_forward(&r, ids, 6, x + 6 * plain.vocab);
         for (int i = 0; i < 6 * plain.vocab; i++)
             most = fmax(most, fabs(x[i] - x[i + 6 * plain.vocab]));

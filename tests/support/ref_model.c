@@ -196,9 +196,14 @@ static void make_layer(struct maker *k, int i)
         MAKE(FORMAT_FFN_AFTER, 1, c->dim, 1);
     }
     if (c->n_experts == 0) {
-        MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
+        if (!c->no_gate)
+            MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
         MAKE(FORMAT_UP, c->hidden, c->dim, 0);
         MAKE(FORMAT_DOWN, c->dim, c->hidden, 0);
+        if (c->mlp_bias) {
+            MAKE(FORMAT_UP_BIAS, 1, c->hidden, 0);
+            MAKE(FORMAT_DOWN_BIAS, 1, c->dim, 0);
+        }
         return;
     }
     make_router(k, i);
@@ -435,6 +440,21 @@ static void mlp(const struct model_config *c, double *y, const double *x,
     mem_free(g), mem_free(u);
 }
 
+/* Up and down alone. */
+static void plain_mlp(const struct model_config *c, double *y, const double *x,
+                      double *const *w)
+{
+    double *u = new_f64(c->hidden);
+
+    matvec(u, w[FORMAT_UP - FORMAT_ATTN_NORM], x, c->hidden, c->dim,
+           w[FORMAT_UP_BIAS - FORMAT_ATTN_NORM]);
+    for (int i = 0; i < c->hidden; i++)
+        u[i] = act(c, u[i]);
+    matvec(y, w[FORMAT_DOWN - FORMAT_ATTN_NORM], u, c->dim, c->hidden,
+           w[FORMAT_DOWN_BIAS - FORMAT_ATTN_NORM]);
+    mem_free(u);
+}
+
 /* The expert with the largest product of those not taken yet, of equal ones the first. */
 static int best_expert(const double *p, const bool *taken, int n)
 {
@@ -554,6 +574,8 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
     }
     if (c->n_experts > 0) {
         experts(r, layer, d, n);
+    } else if (c->no_gate) {
+        plain_mlp(c, d, n, w);
     } else {
         const double *const mlp_w[] = {W(FORMAT_GATE), W(FORMAT_UP), W(FORMAT_DOWN)};
 

@@ -120,6 +120,8 @@ static int read_arch(struct format_file *f)
     f->config.qkv_bias |= gguf_tensor_find(f->state, "blk.0.attn_q.bias") ||
                           gguf_tensor_find(f->state, "blk.0.attn_qkv.bias");
     f->config.o_bias = gguf_tensor_find(f->state, "blk.0.attn_output.bias") != NULL;
+    f->config.mlp_bias =
+        f->config.no_gate && gguf_tensor_find(f->state, "blk.0.ffn_up.bias") != NULL;
     f->rope_interleaved = family->rope_interleaved;
     return OK;
 }

@@ -1,18 +1,6 @@
 /* The output projection of attention, added to the residual stream. */
 #include "step/step.h"
 
-/* Once for all ranks' products: after their sum, each rank in its copy of the stream. */
-static void add_bias(struct model_thread_ctx *w, const float *bias)
-{
-    int64_t lo, hi;
-
-    par_share(w->n_rows, w->id, w->n, &lo, &hi);
-    for (int64_t r = lo; r < hi; r++)
-        w->m->kern.v[KERN_ADD]->fn.add(model_sum_at(w) + r * w->m->ld_x, bias,
-                                       w->m->c.dim);
-    model_sync(w, MODEL_T_REDUCE);
-}
-
 static void run(struct model_thread_ctx *w, const struct model_op *op)
 {
     const struct kern_mat *o = &w->rank->layers[op->layer].mats[MODEL_MAT_O];
@@ -30,7 +18,7 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
         model_linear_residual(w, MODEL_MAT_O, o, &in);
     w->rows = NULL;
     if (w->m->layers[op->layer].o_bias)
-        add_bias(w, w->m->layers[op->layer].o_bias);
+        model_add_bias(w, w->m->layers[op->layer].o_bias);
 }
 
 const struct model_op_kind model_op_attn_out = {.name = "attn_out",

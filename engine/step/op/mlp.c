@@ -9,6 +9,7 @@ static void mlp_of(struct model_thread_ctx *w, int layer, const struct model_vie
                                       .k = v->mats[MODEL_MAT_DOWN].k,
                                       .n = w->n_rows,
                                       .scale = w->m->c.residual_scale};
+    const float *up_bias = w->m->layers[layer].up_bias;
 
     if (!model_view_empty(&v->mats[MODEL_MAT_GATE_UP])) {
         struct kern_gemm_job gate_up =
@@ -17,8 +18,9 @@ static void mlp_of(struct model_thread_ctx *w, int layer, const struct model_vie
         gate_up.a_packed = model_pack(w, &gate_up, &in);
         gate_up.c = w->rank->h;
         gate_up.ldc = w->rank->ld_h;
-        gate_up.epilogue = KERN_GATED;
-        model_linear(w, &gate_up, 2);
+        gate_up.epilogue = w->m->c.no_gate ? KERN_ACT : KERN_GATED;
+        gate_up.bias = up_bias ? up_bias + w->rank->shard.ffn_lo : NULL;
+        model_linear(w, &gate_up, model_mlp_inputs(&w->m->c));
         model_sync(w, MODEL_T_LINEAR);
     }
     if (w->m->deterministic)
@@ -36,6 +38,8 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
         model_offload_ffn(w, layer, mlp_of);
     else
         mlp_of(w, layer, &w->rank->layers[layer]);
+    if (w->m->layers[layer].down_bias)
+        model_add_bias(w, w->m->layers[layer].down_bias);
 }
 
 static int fits(const struct model_phase *p)
@@ -47,7 +51,7 @@ static int fits(const struct model_phase *p)
 
 const struct model_op_kind model_op_mlp = {
     .name = "mlp",
-    .help = "RMSNorm, gate and up, SwiGLU, down, added over ranks",
+    .help = "norm, gate and up (or up), activation, down, added over ranks",
     .in_layer = true,
     .reads = MODEL_V_X,
     .fits = fits,
