@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/name.h"
+#include "base/text_number.h"
 #include "experiments/record/fields.h"
 #include "experiments/record/refuse.h"
 #include "experiments/record/unpack.h"
@@ -34,8 +35,8 @@ bool record_bound_text(double least, double most, char out[RECORD_BOUND_BYTES])
 {
     const bool is_least = isfinite(least), is_bound = is_least || isfinite(most);
 
-    snprintf(out, RECORD_BOUND_BYTES, is_bound ? "%s %.4g" : "", is_least ? ">" : "<",
-             is_least ? least : most);
+    snprintf(out, RECORD_BOUND_BYTES, is_bound ? "%s %s" : "", is_least ? ">" : "<",
+             TEXT_NUMBER(is_least ? least : most, 4));
     return is_bound;
 }
 

@@ -85,7 +85,7 @@ static int put_experiment(struct text *out, const struct claims *claims, size_t 
         rc = claim_record(&record, name);
         rc = rc == ERR_NOTFOUND ? OK : rc;
         report_put(&line, MD("`make experiment NAME="), IN_CODE(name), MD("` ("),
-                   NUM("%g", j->cost.minutes), MD(" min) draws `paper-figs/out/"),
+                   NUM(6, j->cost.minutes), MD(" min) draws `paper-figs/out/"),
                    IN_CODE(name), MD(".svg`."));
         put_record(&line, record);
         report_put_wrapped(out, &line, "");

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/name.h"
+#include "base/text_number.h"
 #include "experiments/record/head.h"
 
 enum { LESS, AT_MOST, GREATER, AT_LEAST, EQUAL, NEAR, TOWARD, AT };
@@ -234,20 +235,20 @@ static void put_operand(struct text *t, const struct claim_operand *o,
     char bound[RECORD_BOUND_BYTES];
 
     if (!o->name[0]) {
-        text_printf(t, "%g", x.at);
+        text_puts(t, TEXT_NUMBER(x.at, 6));
         return;
     }
     if (o->factor != 1)
-        text_printf(t, "%g*", o->factor);
+        text_printf(t, "%s*", TEXT_NUMBER(o->factor, 6));
     if (o->offset != 0)
-        text_printf(t, "%g+", o->offset);
+        text_printf(t, "%s+", TEXT_NUMBER(o->offset, 6));
     text_printf(t, "%s (", o->name);
     if (isnan(x.at) && record_bound_text(x.lo, x.hi, bound))
         text_puts(t, bound);
     else
-        text_printf(t, "%.6g", x.at);
+        text_puts(t, TEXT_NUMBER(x.at, 6));
     if (!isnan(x.at) && x.lo < x.hi)
-        text_printf(t, ", %.4g to %.4g", x.lo, x.hi);
+        text_printf(t, ", %s to %s", TEXT_NUMBER(x.lo, 4), TEXT_NUMBER(x.hi, 4));
     text_puts(t, ")");
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text_number.h"
 #include "experiments/record/head.h"
 #include "experiments/record/published.h"
 
@@ -80,9 +81,10 @@ static void put_value(char out[64], const struct range *v)
     if (isnan(v->at))
         snprintf(out, 64, "n/a");
     else if (v->lo < v->hi)
-        snprintf(out, 64, "%.4g [%.4g to %.4g]", v->at, v->lo, v->hi);
+        snprintf(out, 64, "%.18s [%.18s to %.18s]", TEXT_NUMBER(v->at, 4),
+                 TEXT_NUMBER(v->lo, 4), TEXT_NUMBER(v->hi, 4));
     else
-        snprintf(out, 64, "%.4g", v->at);
+        snprintf(out, 64, "%s", TEXT_NUMBER(v->at, 4));
 }
 
 void compare_heads(struct compare_heads *out, const json_t *own, const json_t *published,

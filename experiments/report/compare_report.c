@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/table.h"
+#include "base/text_number.h"
 
 /* --- what differs */
 
@@ -229,7 +230,7 @@ static void put_value(struct table *t, double v)
     if (isnan(v))
         table_cell(t, "n/a");
     else
-        table_cell(t, "%.4g", v);
+        table_cell(t, "%s", TEXT_NUMBER(v, 4));
 }
 
 static void print_result(const char *metric, const struct compare_result *r, FILE *f)

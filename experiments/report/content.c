@@ -29,7 +29,7 @@ static void put_limit(struct text *out, const char *what, double value, const ch
     if (isnan(value))
         report_put(out, TEXT(what), MD(" n/a"));
     else
-        report_put(out, TEXT(what), MD(" "), NUM("%.4g", value), MD(" "), TEXT(unit));
+        report_put(out, TEXT(what), MD(" "), NUM(4, value), MD(" "), TEXT(unit));
 }
 
 static void put_machine(struct text *out, const json_t *host)

@@ -27,10 +27,10 @@ void report_put_number(struct text *out, const json_t *h)
                    MD(")"));
         return;
     }
-    report_put(out, NUM("%.4g", json_number_value(v)));
+    report_put(out, NUM(4, json_number_value(v)));
     if (json_is_number(lo) && json_is_number(hi))
-        report_put(out, MD(" ("), NUM("%.4g", json_number_value(lo)), MD(" to "),
-                   NUM("%.4g", json_number_value(hi)), MD(")"));
+        report_put(out, MD(" ("), NUM(4, json_number_value(lo)), MD(" to "),
+                   NUM(4, json_number_value(hi)), MD(")"));
     if (n_left_out > 0)
         report_put(out, MD(", "), INT(n_left_out), MD(" cells left out"));
 }
@@ -85,7 +85,7 @@ void report_put_command(struct text *out, const struct report_experiment *e)
 {
     report_put(out, MD("`make experiment NAME="), IN_CODE(e->stem), MD("`"));
     if (e->job)
-        report_put(out, MD(", "), NUM("%g", e->job->cost.minutes), MD(" minute"),
+        report_put(out, MD(", "), NUM(6, e->job->cost.minutes), MD(" minute"),
                    TEXT(e->job->cost.minutes == 1 ? "" : "s"));
 }
 
@@ -276,7 +276,7 @@ static void put_headline(struct text *out, const struct report *r,
         if (evidence && strcmp(evidence, report_evidence(head)) != 0)
             report_put(out, MD(" \\["), TEXT(evidence), MD("\\]"));
         if (head != first && isfinite(ratio))
-            report_put(out, MD(", "), NUM("%.3g", ratio), MD(" times the first"));
+            report_put(out, MD(", "), NUM(3, ratio), MD(" times the first"));
         text_puts(out, " | ");
         better = *better ? better : json_str_at(number, "better", "");
     }

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text_number.h"
 #include "experiments/record/head.h"
 #include "experiments/report/claim_rule.h"
 #include "experiments/report/page.h"
@@ -117,24 +118,18 @@ void findings_fini(struct findings *f)
 
 /* --- the sentence */
 
-/* Three digits, and no exponent where whole numbers say it. */
-static void put_digits(char out[32], double v)
-{
-    snprintf(out, 32, fabs(v) >= 1000 && fabs(v) < 1e9 ? "%.0f" : "%.3g", v);
-}
-
 /* "90 % [85.1 to 93.4]" */
 static void put_number(struct text *out, const struct slot *slot, struct claim_range x)
 {
-    char at[32], lo[32], hi[32];
+    char at[TEXT_NUMBER_BYTES], lo[TEXT_NUMBER_BYTES], hi[TEXT_NUMBER_BYTES];
 
     if (isnan(x.at) && record_bound_text(x.lo, x.hi, at)) {
         report_put(out, TEXT(at), TEXT(slot->unit[0] ? " " : ""), TEXT(slot->unit));
         return;
     }
-    put_digits(at, x.at);
-    put_digits(lo, x.lo);
-    put_digits(hi, x.hi);
+    text_number(at, x.at, 3);
+    text_number(lo, x.lo, 3);
+    text_number(hi, x.hi, 3);
     report_put(out, TEXT(at), TEXT(slot->unit[0] ? " " : ""), TEXT(slot->unit));
     if (strcmp(lo, hi) != 0)
         report_put(out, MD(" \\["), TEXT(lo), MD(" to "), TEXT(hi), MD("\\]"));

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text_number.h"
 
 /* Numbers of one experiment that are drawn, and that README.md lists; more make neither clearer. */
 #define ROWS_MAX 24
@@ -88,8 +89,8 @@ static void put_mark(struct text *out, const json_t *number, int k, int y, doubl
                 "<circle cx=\"%.1f\" cy=\"%d\" r=\"4\" fill=\"%s\"/>",
                 x_of(lo, from, to), y, x_of(hi, from, to), color_of(k),
                 x_of(at, from, to), y, color_of(k));
-    text_printf(out, "<text x=\"%d\" y=\"%d\" fill=\"%s\">%.4g</text>\n", RIGHT + 14,
-                y + 4, color_of(k), at);
+    text_printf(out, "<text x=\"%d\" y=\"%d\" fill=\"%s\">%s</text>\n", RIGHT + 14, y + 4,
+                color_of(k), TEXT_NUMBER(at, 4));
 }
 
 /* One number: its name, and a line for each machine. Returns where the next one begins. */

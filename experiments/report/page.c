@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/text_number.h"
 
 #define FIGURE_BYTES ((size_t)64 << 20)
 #define COLUMNS      100
@@ -118,7 +119,7 @@ void report_put_pieces(struct text *out, const struct report_piece *pieces)
             text_printf(out, "%lld", p->integer);
             break;
         case REPORT_NUMBER:
-            text_printf(out, p->s, p->number);
+            text_puts(out, TEXT_NUMBER(p->number, (int)p->integer));
             break;
         }
     }

@@ -32,11 +32,11 @@ enum report_kind {
 
 struct report_piece {
     enum report_kind kind;
-    const char *s;  /* REPORT_NUMBER: the format, "%.4g" */
+    const char *s;
     size_t n;       /* at most this many bytes of it */
     const char *to; /* of a link */
     enum report_mark mark;
-    long long integer;
+    long long integer; /* REPORT_NUMBER: significant digits */
     double number;
 };
 #define REPORT_PIECE(kind_, s_, n_, ...)                                                 \
@@ -53,7 +53,7 @@ struct report_piece {
 #define ANCHOR(s, heading) REPORT_PIECE(ANCHOR, s, SIZE_MAX, .to = (heading))
 #define MARK(how, s)       REPORT_PIECE(MARKED, s, SIZE_MAX, .mark = (how))
 #define INT(v)             REPORT_PIECE(INT, NULL, 0, .integer = (long long)(v))
-#define NUM(format, v)     REPORT_PIECE(NUMBER, format, 0, .number = (v))
+#define NUM(digits, v)     REPORT_PIECE(NUMBER, NULL, 0, .integer = (digits), .number = (v))
 
 /* Append these pieces in order: report_put(out, MD("- "), TEXT(name), MD("\n")). A failure is in
  * out->rc. */

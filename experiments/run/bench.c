@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text_number.h"
 #include "experiments/load/search.h"
 #include "experiments/run/run.h"
 
@@ -328,20 +329,11 @@ static const struct trial *trial_at(const struct bench *b, double rate_rps)
     return NULL;
 }
 
-/* Three digits, without an exponent. */
-static const char *plain(char out[32], double x)
-{
-    snprintf(out, 32, x >= 100 ? "%.0f" : "%.3g", x);
-    return out;
-}
-
 static void print_capacity(const struct bench *b, FILE *out)
 {
     const struct run_bench_opts *o = b->o;
     const struct trial *low = trial_at(b, b->bracket.low_rps);
     const struct trial *high = trial_at(b, b->bracket.high_rps);
-    char rate[32], speed[32];
-
     if (b->one.within_frac < TARGET_FRAC)
         fprintf(out,
                 "Even alone, this user does not get the objectives of %g ms to the first "
@@ -359,11 +351,11 @@ static void print_capacity(const struct bench *b, FILE *out)
                 "At %s requests a second, at least 90 %% of them get their first token "
                 "within %g ms and the others within %g ms each, and the server writes "
                 "%s tokens a second. ",
-                plain(rate, low->rate_rps), o->slo_ttft_ms, o->slo_tpot_ms,
-                plain(speed, low->tok_s));
+                TEXT_NUMBER(low->rate_rps, 3), o->slo_ttft_ms, o->slo_tpot_ms,
+                TEXT_NUMBER(low->tok_s, 3));
     if (high)
         fprintf(out, "At %s requests a second it is %.0f %% of them%s%s%s.\n",
-                plain(rate, high->rate_rps), 100 * high->within_frac,
+                TEXT_NUMBER(high->rate_rps, 3), 100 * high->within_frac,
                 high->error[0] ? ", and requests fail: " : "", high->error,
                 low ? "" : "; time was too short for lower rates");
     else if (b->n_trials)
@@ -375,10 +367,8 @@ static void print_capacity(const struct bench *b, FILE *out)
 
 static void print_row(const struct trial *t, FILE *out)
 {
-    char rate[32];
-
     if (t->rate_rps > 0)
-        fprintf(out, "| %s requests/s |", plain(rate, t->rate_rps));
+        fprintf(out, "| %s requests/s |", TEXT_NUMBER(t->rate_rps, 3));
     else
         fprintf(out, "| one user |");
     fprintf(out, " %.0f | %.0f | %.1f | %.1f | %.2f | %.1f | %.0f %% |\n", t->n,
@@ -410,7 +400,6 @@ static void print_table(const struct bench *b, FILE *out)
 static void print_answer(const struct bench *b, const char *url, FILE *out)
 {
     const struct run_bench_opts *o = b->o;
-    char wait[32], speed[32];
 
     fprintf(
         out,
@@ -428,7 +417,7 @@ static void print_answer(const struct bench *b, const char *url, FILE *out)
         out,
         "One user at a time waits %s ms for the first token and then gets %s tokens a "
         "second. ",
-        plain(wait, b->one.ttft_ms), plain(speed, 1e3 / b->one.tpot_ms));
+        TEXT_NUMBER(b->one.ttft_ms, 3), TEXT_NUMBER(1e3 / b->one.tpot_ms, 3));
     print_capacity(b, out);
     print_table(b, out);
 }

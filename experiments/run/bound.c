@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text_number.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "experiments/run/session.h"
@@ -69,11 +70,10 @@ static void warn_changed(const char *cell, const char *what, const char *unit,
                          double before, double after)
 {
     if (fabs(after - before) > MEASURE_CARD_SPREAD_MAX * fmin(before, after))
-        log_warning(
-            "bound_changed", after, before,
-            "%s: the %s was %.4g %s before it and %.4g after it; its share is that "
-            "of the larger",
-            cell, what, before, unit, after);
+        log_warning("bound_changed", after, before,
+                    "%s: the %s was %s %s before it and %s after it; its share is that "
+                    "of the larger",
+                    cell, what, TEXT_NUMBER(before, 4), unit, TEXT_NUMBER(after, 4));
 }
 
 static void warn_moved(const char *cell, double before, double after)
@@ -142,8 +142,8 @@ static bool exceeds(const char *cell, const char *what, const char *unit, double
 {
     if (!(reached > *bound * (1 + MEASURE_CARD_SPREAD_MAX)))
         return false;
-    snprintf(why, 96, "the measured %s of %.4g %s was exceeded: %.4g", what, *bound, unit,
-             reached);
+    snprintf(why, 96, "the measured %s of %s %s was exceeded: %s", what,
+             TEXT_NUMBER(*bound, 4), unit, TEXT_NUMBER(reached, 4));
     log_warning("bound_exceeded", reached, *bound,
                 "%s: %s; the card is measured again at the next run", cell, why);
     *bound = NAN;

@@ -185,8 +185,6 @@ static int header_new(const struct run_session *s, json_t **out)
                   json_object_get(j->resolved, "claim"));
     if (j->head.expect)
         json_object_set_new(h, "expect", json_string(j->head.expect));
-    if (s->card)
-        json_object_set(h, "machine_card", s->card);
     add_swept(h, j);
     rc = add_hwloc(h);
     if (rc == OK)
@@ -205,14 +203,24 @@ static bool is_finished(const struct run_session *s, const struct job_cell *c)
     return journal_finished(s->journal, c->key, &state) && state != RECORD_FAILED;
 }
 
+/* The card of a new run, or of one that goes on; the record has that of the first. Where no cell is
+ * left, nothing is held against it. */
+static int card_for_cells(struct run_session *s)
+{
+    if (s->outcome->n_resumed == s->job->n_cells)
+        return OK;
+    TRY(get_card(s));
+    if (!s->card || journal_n_attempts(s->journal) > 0)
+        return OK;
+    return journal_note(s->journal, json_pack("{s:O}", "machine_card", s->card));
+}
+
 static int open_session(struct run_session *s)
 {
     double weight = 0;
     json_t *header = NULL;
-    int rc = get_card(s);
+    int rc = header_new(s, &header);
 
-    if (rc == OK)
-        rc = header_new(s, &header);
     if (rc == OK)
         rc = journal_open(&s->journal, s->o->out_dir, s->job->stem, header, s->o->fresh);
     json_decref(header);
@@ -227,6 +235,7 @@ static int open_session(struct run_session *s)
     if (s->outcome->n_resumed)
         log_info("%s: resuming: %d of %d cells are finished and are not run again",
                  s->job->stem, s->outcome->n_resumed, s->job->n_cells);
+    TRY(card_for_cells(s));
     rc = progress_open(&s->progress, s->o->live, s->o->progress, (size_t)s->job->n_cells,
                        (size_t)s->outcome->n_resumed, weight, clock_ns());
     if (rc == OK)
@@ -259,6 +268,7 @@ static int run_cells_of(struct run_session *s, const struct job_cell *c, int n)
     int rc;
 
     s->weight = n * weight_of(s->job, c);
+    s->attempt_ns = clock_ns();
     do
         rc = attempt(s, c, n);
     while (rc == OK && run_retry(s));

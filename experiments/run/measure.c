@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/text_number.h"
 #include "cpu/cpu.h"
 #include "experiments/record/head.h"
 #include "experiments/run/bound.h"
@@ -102,6 +103,7 @@ static bool was_disturbed(const json_t *warnings)
 
 #define RETRIED_FREELY 3
 #define RETRIED_ONE_IN 4
+#define LIMIT_FACTOR   10 /* as README.md promises of quickstart, which states a minute */
 /* Neighbours come in waves of seconds: the waits are 0.5, 1, 2, 4, 4, ... seconds. */
 static void wait_for_quiet(int n_retries_in_turn)
 {
@@ -110,11 +112,28 @@ static void wait_for_quiet(int n_retries_in_turn)
     clock_sleep_until_ns(clock_ns() + (UINT64_C(250000000) << doubled), 0);
 }
 
+/* Another attempt would end within LIMIT_FACTOR times what the experiment states. */
+static bool has_time_to_retry(const struct run_session *s, double attempt_s)
+{
+    const double limit_s = 60 * LIMIT_FACTOR * s->job->cost.minutes;
+    const double past_s = (double)(clock_ns() - s->begin_ns) / 1e9;
+
+    if (!(limit_s > 0) || past_s + attempt_s <= limit_s)
+        return true;
+    log_info("something else used the machine: this is not measured again, as the run "
+             "would then take more than %s min, %d times what the experiment states",
+             TEXT_NUMBER(limit_s / 60, 3), LIMIT_FACTOR);
+    return false;
+}
+
 bool run_retry(struct run_session *s)
 {
+    const double attempt_s = (double)(clock_ns() - s->attempt_ns) / 1e9;
     const bool again = s->was_disturbed && s->n_retries_in_turn < s->o->retries &&
-                       s->n_retried < RETRIED_FREELY + s->n_recorded / RETRIED_ONE_IN;
+                       s->n_retried < RETRIED_FREELY + s->n_recorded / RETRIED_ONE_IN &&
+                       has_time_to_retry(s, attempt_s);
 
+    s->attempt_ns = clock_ns();
     s->n_retries_in_turn = again ? s->n_retries_in_turn + 1 : 0;
     if (again) /* those of this attempt no longer count */
         s->outcome->n_invalid -= s->n_invalid;
@@ -123,9 +142,13 @@ bool run_retry(struct run_session *s)
     if (!again)
         return false;
     s->n_retried++;
-    log_info("something else used the machine: this is measured again");
+    log_info("something else used the machine: this is measured again (attempt %d of at "
+             "most %d), which takes about %s s more%s; --retries 0 saves that time",
+             s->n_retries_in_turn + 1, s->o->retries + 1, TEXT_NUMBER(ceil(attempt_s), 2),
+             s->n_retries_in_turn == 1 ? " and so doubles its time" : "");
     run_system_close(&s->system);
     wait_for_quiet(s->n_retries_in_turn);
+    s->attempt_ns = clock_ns();
     return true;
 }
 
@@ -344,10 +367,10 @@ static void warn_saturated(const struct cell *c)
                  c->result.n_not_sent);
     log_warning("saturated", x->growth, x->bound,
                 "%s: saturated, found after %zu requests with %zu in the system: %s grew "
-                "by %.3g%s, by chance at most %.3g%s",
+                "by %s%s, by chance at most %s%s",
                 c->job_cell->key, x->n_arrivals, x->n_in_system,
-                ms ? "time to first token" : "concurrency", x->growth, ms ? " ms" : "",
-                x->bound, rest);
+                ms ? "time to first token" : "concurrency", TEXT_NUMBER(x->growth, 3),
+                ms ? " ms" : "", TEXT_NUMBER(x->bound, 3), rest);
 }
 
 /* CPUs of a system that should wait for its turn. */

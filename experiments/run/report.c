@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text_number.h"
 #include "experiments/load/load.h"
 #include "experiments/load/study.h"
 #include "experiments/record/head.h"
@@ -289,7 +290,7 @@ static void print_cell(const struct run_summary *s, int i, int width, FILE *f)
         if (isnan(x))
             fprintf(f, " %*s", c.width, bound_of(run_summary_value(s, i, k), bound));
         else if (c.digits < 0)
-            fprintf(f, " %*.4g", c.width, x);
+            fprintf(f, " %*s", c.width, TEXT_NUMBER(x, 4));
         else
             fprintf(f, " %*.*f", c.width, c.digits, x);
     }
@@ -307,15 +308,16 @@ static void print_headline(const struct record_headline *h, const char *evidence
     else if (h->why)
         fprintf(f, "%s: n/a (%s)", h->name, h->why);
     else
-        fprintf(f, "%s: %.6g %s", h->name, h->value, h->unit);
+        fprintf(f, "%s: %s %s", h->name, TEXT_NUMBER(h->value, 6), h->unit);
     if (h->has_interval && !is_bound)
-        fprintf(f, " (95 %% interval %.6g to %.6g)", h->lo, h->hi);
+        fprintf(f, " (95 %% interval %s to %s)", TEXT_NUMBER(h->lo, 6),
+                TEXT_NUMBER(h->hi, 6));
     if (h->has_detectable)
-        fprintf(f, " (%s %.2g %%)",
+        fprintf(f, " (%s %s %%)",
                 fabs(log(h->value)) < log1p(h->detectable_frac)
                     ? "not detectable, which begins at"
                     : "detectable from",
-                100 * h->detectable_frac);
+                TEXT_NUMBER(100 * h->detectable_frac, 2));
     else if (h->detectable_why)
         fprintf(f, " (detectable: n/a, %s)", h->detectable_why);
     if (h->n_left_out)
@@ -336,9 +338,10 @@ static void print_down(const struct run_summary *s, FILE *f)
             fprintf(f, "%-24s %10s  %s\n", c.title, "n/a", v->why);
             continue;
         }
-        fprintf(f, "%-24s %10.4g %s", c.title, v->value, v->unit);
+        fprintf(f, "%-24s %10s %s", c.title, TEXT_NUMBER(v->value, 4), v->unit);
         if (v->has_interval)
-            fprintf(f, " (95 %% interval %.4g to %.4g)", v->lo, v->hi);
+            fprintf(f, " (95 %% interval %s to %s)", TEXT_NUMBER(v->lo, 4),
+                    TEXT_NUMBER(v->hi, 4));
         fputc('\n', f);
     }
 }

@@ -18,8 +18,8 @@ struct run_session {
     struct run_outcome *outcome;
     struct journal *journal;
     struct progress *progress;
-    uint64_t begin_ns;
-    json_t *card;      /* NULL: no system of this job states a bound */
+    uint64_t begin_ns, attempt_ns; /* of the run, of the attempt that runs */
+    json_t *card; /* NULL: no system of this job states a bound, or no cell is left */
     char card_why[96]; /* then why */
     bool warned_bound;
     char stopped

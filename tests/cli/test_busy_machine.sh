@@ -28,6 +28,9 @@ check "the warning is on the terminal" \
     grep -q '^warning: noisy_machine: .*other programs used [0-9.]* of the [0-9]* CPUs' "$dir/err"
 check "the summary counts it" grep -q '^warnings: .*noisy_machine in 1 of 1 cells' "$dir/out"
 h5=$(echo "$dir"/result/*.h5)
+check "with retries it ends well, too" sh -c \
+    "$testbed run $job --quiet --out $dir/again --retries 1 >$dir/out 2>$dir/err"
+check "what a retry costs is said" grep -q 'measured again (attempt 2 of at most 2), which takes about [0-9]* s more and so doubles its time; --retries 0' "$dir/err"
 if "$python" -c 'import h5py' 2>"$dir/log"; then
     check "the record holds it with what was observed" "$python" -c 'import h5py, json, sys
 cell = json.loads(h5py.File(sys.argv[1])["cells/0000/attributes_json"][()])

@@ -103,6 +103,24 @@ sys.exit(p.returncode != -signal.SIGINT or said != "")
 PY
 check "interrupted, where nothing runs, it says nothing of runs" env -u SANDWICH_HOME python3 interrupt.py \
     "$testbed" check --published
+cat >watch.py <<'PY'
+"""Runs a command whose errors go to a terminal: it shows how far it is there, and then nothing."""
+import os, pty, subprocess, sys
+ours, theirs = pty.openpty()
+p = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=theirs)
+os.close(theirs)
+shown = b""
+try:
+    while part := os.read(ours, 4096):
+        shown += part
+except OSError:  # the other end is closed
+    pass
+p.wait()
+print(shown)
+sys.exit(b"claim 5 of 5" not in shown or not shown.endswith(b"\r\x1b[K"))
+PY
+check "a terminal shows how far it is, and no trace of it stays" env SANDWICH_HOME="$dir" python3 watch.py \
+    "$testbed" check --claims claims.json
 # What of the papers is tested.
 "$testbed" coverage >out 2>err
 check "coverage" [ "$?" = 0 ]

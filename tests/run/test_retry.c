@@ -7,7 +7,8 @@
 
 #define SPEEDS                                                                           \
     "\"study\": {\"name\": \"script\", \"m\": [1, 2, 3], \"noise\": 0.1}, "              \
-    "\"evidence\": \"%s\", \"headline\": [{\"name\": \"sum\", \"metric\": \"speed\", "   \
+    "\"cost\": {\"minutes\": %g}, \"evidence\": \"%s\", \"headline\": [{\"name\": "      \
+    "\"sum\", \"metric\": \"speed\", "                                                   \
     "\"over\": \"sum\"}]"
 
 static int
@@ -21,6 +22,8 @@ void __wrap_measure_noise_warn(const struct measure_noise *n, const char *what)
         log_warning("steal", 0.2, 0.05, "%s: the host ran others", what);
 }
 
+static double stated_min = 1; /* how long the job takes, by its own words */
+
 static void begin(int n_retries, uint32_t disturbed)
 {
     retries = n_retries;
@@ -32,7 +35,7 @@ static void run_speeds(const char *name, const char *evidence, struct ran *r)
 {
     char job[600];
 
-    snprintf(job, sizeof(job), SPEEDS, evidence);
+    snprintf(job, sizeof(job), SPEEDS, stated_min, evidence);
     run(name, job, r);
 }
 
@@ -107,6 +110,16 @@ TEST(only_as_often_as_asked)
 TEST(a_machine_that_is_never_quiet)
 {
     check_runs(7, true, "measured_small", 100, ~0u);
+}
+
+/* A run takes at most ten times the minutes that its experiment states. */
+TEST(only_while_there_is_time)
+{
+    stated_min = 1e-9;
+    check_runs(3, true, "measured_small", 3, ~0u);
+    stated_min = 0; /* it states none */
+    check_runs(7, true, "measured_small", 99, ~0u);
+    stated_min = 1;
 }
 
 /* Noise does not change it. */

@@ -2,14 +2,18 @@
  * and just after it; what makes them unknown; and a cell that exceeds them. */
 #include "tests/metrics/rows.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "cpu/cpu.h"
+#include "experiments/record/head.h"
 #include "experiments/run/bound.h"
 #include "experiments/run/experiment.h"
 #include "experiments/run/session.h"
 #include "measure/card.h"
+#include "tests/support/tiny_model.h"
 
 /* A cache may have held as much of the weights as it can; the rest came from memory. */
 TEST(caches_may_serve_a_part)
@@ -163,41 +167,89 @@ TEST(exceeded)
     json_decref(s.card);
 }
 
-/* A smoke run judges no speed: it takes a kept card as it is, also one that is not trusted. */
-TEST(a_smoke_run_takes_the_card_that_is_there)
+/* Keep a card with a bound that is not trusted in `dir`: its path, and the card itself. */
+static json_t *keep_card(char path[1200], const char *dir)
 {
-    static const char text[] = "{\"about\": \"t\", \"system\": {\"adapter\": "
-                               "\"sandwich\", \"model\": \"none\"}, "
-                               "\"dataset\": {\"n\": 1}, \"load\": {\"n_requests\": 1}, "
-                               "\"smoke\": {\"about\": \"s\"}}";
     const struct measure_card_row row = {"read_gbps", "GB/s", 1, 80, 1, 160, 9, "spread"};
-    const char *dir = test_dir();
-    struct run_options o = {
-        .out_dir = dir, .machine_dir = dir, .progress = PROGRESS_QUIET};
     struct measure_noise noise;
-    struct run_outcome outcome;
     struct cpu_budget b;
-    json_t *card, *kept, *root;
-    struct job *j;
-    char path[1200];
+    json_t *card;
 
     assert_ok(cpu_budget_get(&b));
     assert_ok(measure_noise_begin(&noise));
     assert_ok(measure_noise_end(&noise));
     assert_ok(measure_card_new(&card, &row, 1, &b, &noise, 1));
-    assert_ok(measure_card_path(path, sizeof(path), dir, ""));
+    assert_ok(measure_card_path(path, 1200, dir, ""));
     assert_ok(json_write_file(card, path));
+    return card;
+}
+
+/* The smoke run of a job on this engine. */
+static int run_smoke(struct run_outcome *outcome, const char *model, const char *dir)
+{
+    struct run_options o = {
+        .out_dir = dir, .machine_dir = dir, .progress = PROGRESS_QUIET};
+    char text[1000];
+    json_t *root;
+    struct job *j;
+    int rc;
+
+    snprintf(
+        text, sizeof(text),
+        "{\"about\": \"t\", \"system\": {\"adapter\": \"sandwich\", \"model\": "
+        "\"%s\"}, \"dataset\": {\"n\": 1, \"max_prompt_tok\": 8, \"max_output_tok\": "
+        "2}, \"load\": {\"n_requests\": 1}, \"smoke\": {\"about\": \"s\"}}",
+        model);
     assert_ok(json_read_text(&root, text, strlen(text), "t"));
     assert_ok(
         job_from_json(&j, root, "t", "t.json", &(struct job_read_opts){.smoke = true}));
     o.live = o.report = fopen("/dev/null", "w");
-    assert_err(run_experiment(&outcome, j, &o), ERR_STATE, "no cell could be measured");
+    rc = run_experiment(outcome, j, &o);
     fclose(o.live);
-    json_decref(root);
-    assert_ok(measure_card_read(&root, path));
-    kept = json_object_get(root, "values");
-    assert_true(json_equal(json_object_get(card, "values"), kept));
     job_free(&j);
+    json_decref(root);
+    return rc;
+}
+
+/* A smoke run judges no speed: it takes a kept card as it is, also one that is not trusted. */
+TEST(a_smoke_run_takes_the_card_that_is_there)
+{
+    struct run_outcome outcome;
+    char path[1200];
+    json_t *card = keep_card(path, test_dir()), *root;
+
+    assert_err(run_smoke(&outcome, "none", test_dir()), ERR_STATE,
+               "no cell could be measured");
+    assert_ok(measure_card_read(&root, path));
+    assert_true(
+        json_equal(json_object_get(card, "values"), json_object_get(root, "values")));
     json_decref(card);
     json_decref(root);
+}
+
+/* Regression: a run of which only the record was left to write measured the machine again. */
+TEST(a_run_without_cells_left_needs_no_card)
+{
+    const char *dir = test_path("left");
+    struct run_outcome outcome;
+    char path[1200], latest[1200];
+    json_t *card, *head;
+
+    assert_int_equal(mkdir(dir, 0777), 0);
+    card = keep_card(path, dir);
+    snprintf(latest, sizeof(latest), "%s/latest.json", dir);
+    assert_int_equal(mkdir(latest, 0777), 0); /* where the record's head would go */
+    assert_true(run_smoke(&outcome, tiny_model(KERN_BF16), dir) != OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(latest), 0);
+    assert_ok(run_smoke(&outcome, tiny_model(KERN_BF16), dir));
+    assert_int_equal(outcome.n_resumed, 1);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_ok(export_head(&head, outcome.path));
+    assert_true(
+        json_equal(json_object_get(json_object_get(head, "machine_card"), "values"),
+                   json_object_get(card, "values")));
+    mem_free(outcome.path);
+    json_decref(head);
+    json_decref(card);
 }

@@ -28,12 +28,20 @@ def newest(published, experiment):
     return max(heads, key=lambda head: head["run"]["utc"], default=None)
 
 
+def plain(x):
+    """Four digits, all before the point, never an exponent: as text_number() of engine/base."""
+    places = min(max(3 - int(("%.3e" % x).split("e")[1]), 0), 12)
+    text = "%.*f" % (places, x)
+    text = text.rstrip("0").rstrip(".") if places else text
+    return "0" if text == "-0" else text
+
+
 def shown(headline):
     if headline["value"] is None:
         return "n/a"
-    text = "%.4g" % headline["value"]
+    text = plain(headline["value"])
     if headline.get("lo") is not None:
-        text += " (%.4g to %.4g)" % (headline["lo"], headline["hi"])
+        text += " (%s to %s)" % (plain(headline["lo"]), plain(headline["hi"]))
     unit = headline.get("unit", "")
     return text + (" " + unit if unit not in ("", "x") else "")
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "base/text_number.h"
 #include "experiments/report/appendix.h"
 #include "experiments/report/artifact.h"
 #include "experiments/run/resume.h"
@@ -91,6 +92,9 @@ static bool is_done(const struct artifact *a, const struct artifact_item *i)
     return run && !json_object_get(run, "failed");
 }
 
+/* Sums and differences of minutes leave a rest that is none. */
+#define MINUTES(min) TEXT_NUMBER(round(1e3 * (min)) / 1e3, 4)
+
 static double left_min(const struct artifact *a)
 {
     return a->budget_min - a->spent_min - (double)(clock_ns() - a->begin_ns) / 60e9;
@@ -139,10 +143,10 @@ static void print_plan(struct artifact *a)
     for (size_t i = 0; i < a->list.n; i++) {
         const struct artifact_item *e = &a->list.v[i];
 
-        printf("  %-10s %-24s %6.4g min  %s\n", words[a->turn[i]], folder(a, e, name),
-               e->minutes, why(e, text));
+        printf("  %-10s %-24s %6s min  %s\n", words[a->turn[i]], folder(a, e, name),
+               MINUTES(e->minutes), why(e, text));
     }
-    printf("%.4g of %.4g min would be left%s\n", left, a->budget_min,
+    printf("%s of %s min would be left%s\n", MINUTES(left), MINUTES(a->budget_min),
            a->o->set ? "" : "; then: testbed check, testbed report");
 }
 
@@ -218,8 +222,8 @@ static int run_one(struct artifact *a, const struct artifact_item *e)
     char text[96], name[256];
     int rc;
 
-    printf("\n== %s: %s, %.4g min; %.4g min are left%s\n", folder(a, e, name),
-           why(e, text), e->minutes, share_s / 60, a->o->set ? " for it" : "");
+    printf("\n== %s: %s, %s min; %s min are left%s\n", folder(a, e, name), why(e, text),
+           MINUTES(e->minutes), MINUTES(share_s / 60), a->o->set ? " for it" : "");
     rc = run_experiment_alone(a, e, share_s, limit_s);
     if (rc == ERR_LIMIT) {
         printf("%s: stopped at the end of %s time; --resume with more continues it\n",
@@ -261,8 +265,8 @@ static int run_all(struct artifact *a)
         if (a->turn[i] == TURN_LATER && left_min(a) > 0 && e->minutes <= left_min(a))
             TRY(run_one(a, e));
         else if (a->turn[i] == TURN_LATER)
-            text_printf(&a->left_out, "%s%s (%.4g min)", a->left_out.n ? ", " : "",
-                        folder(a, e, name), e->minutes);
+            text_printf(&a->left_out, "%s%s (%s min)", a->left_out.n ? ", " : "",
+                        folder(a, e, name), MINUTES(e->minutes));
     }
     return a->left_out.rc;
 }

@@ -1,6 +1,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/home.h"
 #include "base/json.h"
@@ -55,7 +56,21 @@ struct check {
     int n_failed;
     int n_never_fail;        /* rules that no draw fails */
     bool in_full, published; /* print what the paper says; only these records */
+    bool is_live;            /* a person waits at a terminal */
 };
+
+/* One line that is written again; before other words it goes. */
+static void show(const struct check *k, const char *what, size_t i, size_t n)
+{
+    if (k->is_live)
+        fprintf(stderr, "\r\033[K%s %zu of %zu", what, i, n);
+}
+
+static void unshow(const struct check *k)
+{
+    if (k->is_live)
+        fputs("\r\033[K", stderr);
+}
 
 /* --- which claims */
 
@@ -153,7 +168,10 @@ static int get_records(struct check *k, const struct verb_words *w)
 
         if (!is_chosen(c, w) || !c->experiment || c->why)
             continue;
+        show(k, "records: claim", i + 1, k->claims.n);
         read_record(k, c->experiment);
+        if (o->run)
+            unshow(k);
         ran = o->run ? run_missing(k, c->experiment, o->quiet) : PROGRAM_OK;
         status = ran != PROGRAM_OK ? ran : status;
     }
@@ -227,9 +245,11 @@ static void judge(struct check *k, const struct claim *c)
     const json_t *record =
         json_object_get(k->records, c->experiment ? c->experiment : "");
     struct text found = {0};
-    const enum claim_verdict v =
-        claim_judge(c, json_is_object(record) ? record : NULL, &found);
+    enum claim_verdict v;
 
+    show(k, "claim", (size_t)(c - k->claims.v) + 1, k->claims.n);
+    v = claim_judge(c, json_is_object(record) ? record : NULL, &found);
+    unshow(k);
     print_claim(k, c, v, &found);
     k->count[v]++;
     if (claim_is_failure(c, v)) {
@@ -280,6 +300,7 @@ static int check_claims(struct check *k, const struct verb_words *w)
     if (status == PROGRAM_USAGE)
         return status;
     claims_find_errors(&k->claims, record_of, k);
+    unshow(k);
     for (size_t i = 0; i < k->claims.n; i++)
         if (is_chosen(&k->claims.v[i], w)) {
             judge(k, &k->claims.v[i]);
@@ -330,6 +351,7 @@ static int check(const struct verb_words *w)
     const struct check_opts *o = w->opts;
     struct check k = {.in_full = w->n_rest > 0,
                       .published = o->published,
+                      .is_live = isatty(STDERR_FILENO),
                       .records = json_object(),
                       .reasons = json_object()};
     char path[PATH_MAX];

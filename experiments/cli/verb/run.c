@@ -36,7 +36,8 @@ static const struct opt_row table[] = {
         "or virtual machines used the CPUs meanwhile. A wait of 0.5 to 4 s comes before "
         "it. The last attempt counts, all are in the record. No more than 3 and a "
         "quarter of all are measured again, since a machine that is never quiet stays "
-        "so.",
+        "so, and none that would let the run take more than ten times the minutes that "
+        "the experiment states.",
         .unit = "N", .min = 0, .max = 100),
     OPT_ROW(
         STR, limit, NULL,
