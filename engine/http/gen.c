@@ -274,6 +274,11 @@ static int submit_one(struct http_seq *q, const struct http_request *r,
                                     .n_scored = n_scored,
                                     .ignore_eos = r->ignore_eos,
                                     .sampling = r->sampling,
+                                    .bias = r->bias,
+                                    .n_bias = r->n_bias,
+                                    .stop_ids = r->stop_ids,
+                                    .n_stop_ids = r->n_stop_ids,
+                                    .min_new = r->min_new,
                                     .on_token = on_token,
                                     .ctx = q};
     int rc;

@@ -1,5 +1,6 @@
 #include "http/request.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -62,10 +63,13 @@ static const struct key {
     {"echo", COMPLETION, BOOL, AT(echo), 0, 0, NULL},
     {"special", COMPLETION, BOOL, AT(special), 0, 0, NULL},
     {"suffix", COMPLETION, NEUTRAL, 0, 0, 0, NULL},
-    {"frequency_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
-    {"presence_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
-    {"repetition_penalty", BOTH, NEUTRAL, 0, 1, 0, NULL},
-    {"logit_bias", BOTH, NEUTRAL, 0, 0, 0, NULL},
+    {"typical_p", BOTH, NUM, AT(sampling.typical_p), 0, 1, NULL},
+    {"frequency_penalty", BOTH, NUM, AT(sampling.frequency_penalty), -2, 2, NULL},
+    {"presence_penalty", BOTH, NUM, AT(sampling.presence_penalty), -2, 2, NULL},
+    {"repetition_penalty", BOTH, NUM, AT(sampling.repetition_penalty), 0.01, 100, NULL},
+    {"logit_bias", BOTH, OWN, 0, 0, 0, NULL},
+    {"stop_token_ids", BOTH, OWN, 0, 0, 0, NULL},
+    {"min_tokens", BOTH, INT, AT(min_new), 0, 1 << 24, NULL},
     {"tools", CHAT | TOKENIZE, OWN, 0, 0, 0, NULL},
     {"tool_choice", CHAT, OWN, 0, 0, 0, NULL},
     {"chat_template_kwargs", CHAT | TOKENIZE, OWN, 0, 0, 0, NULL},
@@ -196,6 +200,47 @@ static int read_stop(struct http_request *r, const json_t *v)
     return OK;
 }
 
+/* {"id": bias}; a list is one that asks for nothing. */
+static int read_logit_bias(struct http_request *r, const json_t *v)
+{
+    const char *key;
+    json_t *bias;
+
+    if (json_is_array(v) && json_array_size(v) == 0)
+        return OK;
+    if (!json_is_object(v) || json_object_size(v) > HTTP_BIAS_MAX)
+        return err_set(ERR_ARG,
+                       WHERE ": logit_bias: expected an object of at most %d ids",
+                       HTTP_BIAS_MAX);
+    json_object_foreach((json_t *)v, key, bias)
+    {
+        char *end;
+        const long id = strtol(key, &end, 10);
+        const double x = json_number_value(bias);
+
+        if (end == key || *end || id < 0 || id > INT32_MAX || !json_is_number(bias) ||
+            x < -100 || x > 100)
+            return err_set(ERR_ARG,
+                           WHERE ": logit_bias: \"%.20s\": expected a token id with a "
+                                 "number from -100 to 100",
+                           key);
+        r->bias[r->n_bias++] = (struct sampler_bias){(int32_t)id, (float)x};
+    }
+    return OK;
+}
+
+static int read_stop_token_ids(struct http_request *r, const json_t *v)
+{
+    TRY(check_ids(v, "stop_token_ids"));
+    if (json_array_size(v) > SERVE_STOP_IDS_MAX)
+        return err_set(ERR_LIMIT,
+                       WHERE ": stop_token_ids: expected at most %d, found %zu",
+                       SERVE_STOP_IDS_MAX, json_array_size(v));
+    for (size_t i = 0; i < json_array_size(v); i++)
+        r->stop_ids[r->n_stop_ids++] = (int32_t)json_integer_value(json_array_get(v, i));
+    return OK;
+}
+
 static int read_stream_options(struct http_request *r, const json_t *v)
 {
     static const char *const known[] = {"include_usage", "continuous_usage_stats",
@@ -274,6 +319,8 @@ static int read_own(struct http_request *r, const char *name, const json_t *v)
         {"tokens", read_tokens},
         {"messages", read_messages},
         {"stop", read_stop},
+        {"logit_bias", read_logit_bias},
+        {"stop_token_ids", read_stop_token_ids},
         {"stream_options", read_stream_options},
         {"logprobs", read_logprobs},
         {"tools", read_tools},

@@ -1,7 +1,8 @@
 /* http/request.h - the body of a completion request, read and checked.
  *
- * Keys are those of OpenAI's API, with top_k, min_p, ignore_eos and return_token_ids as other
- * servers of open models have them, and `special` of our own. A key with null counts as absent.
+ * Keys are those of OpenAI's API, with top_k, min_p, typical_p, repetition_penalty, min_tokens,
+ * stop_token_ids, ignore_eos and return_token_ids as other servers of open models have them, and
+ * `special` of our own. A key with null counts as absent.
  * A key that would change the answer and is not offered is refused, unless its value asks for
  * nothing; an unknown one is refused by name.   Threads: any, distinct requests. */
 #ifndef HTTP_REQUEST_H
@@ -18,6 +19,7 @@
 enum http_api { HTTP_COMPLETION, HTTP_CHAT, HTTP_TOKENIZE, HTTP_DETOKENIZE };
 
 #define HTTP_TOP_MAX  20  /* alternatives of each token, as OpenAI's limit for chat */
+#define HTTP_BIAS_MAX 300 /* ids of logit_bias, as OpenAI's limit */
 #define HTTP_SEQS_MAX 128 /* prompts times choices, as OpenAI's limit of choices */
 
 struct http_request {
@@ -33,6 +35,11 @@ struct http_request {
     bool no_tools;                            /* the tools are not to be used */
     bool continue_final; /* chat: the last message is the beginning of the answer */
     struct serve_sampling sampling;
+    struct sampler_bias bias[HTTP_BIAS_MAX];
+    int n_bias;
+    int32_t stop_ids[SERVE_STOP_IDS_MAX];
+    int n_stop_ids;
+    int64_t min_new;
     bool has_seed;
     int64_t max_new;    /* 0: not given, or (no_new) asked for */
     bool no_new;        /* with echo: the prompt alone */

@@ -115,10 +115,42 @@ int serve_encode(struct serve *s, const char *text, size_t n, unsigned flags,
     return rc;
 }
 
+int serve_ends(const struct serve *s, const struct serve_request *r, int32_t *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < r->n_stop_ids; i++)
+        out[n++] = r->stop_ids[i];
+    for (int i = 0; !r->ignore_eos && i < s->config.n_stop; i++)
+        out[n++] = s->config.stop_ids[i];
+    for (int i = 0; !r->ignore_eos && i < s->n_stop; i++)
+        if (s->stops[i] < serve_vocab(s)) /* a tokenizer may have more ids */
+            out[n++] = s->stops[i];
+    return n;
+}
+
+/* What machines in other processes are not told. */
+static int check_local(const struct serve *s, const struct serve_request *r)
+{
+    if (r->n_stop_ids < 0 || r->n_stop_ids > SERVE_STOP_IDS_MAX)
+        return err_set(ERR_LIMIT, "request: %d stop_token_ids: expected at most %d",
+                       r->n_stop_ids, SERVE_STOP_IDS_MAX);
+    if (r->min_new < 0 || r->min_new > r->max_new)
+        return err_set(ERR_ARG,
+                       "request: min_tokens: expected 0 to %lld, the most new tokens, "
+                       "found %lld",
+                       (long long)r->max_new, (long long)r->min_new);
+    if (!s->ops->has_logits && (r->n_stop_ids > 0 || r->n_bias > 0 || r->min_new > 0))
+        return err_set(ERR_UNSUPPORTED, "request: logit_bias, stop_token_ids and "
+                                        "min_tokens are not available with --roles");
+    return OK;
+}
+
 int serve_check_request(const struct serve *s, const struct serve_request *r)
 {
     int vocab = serve_vocab(s);
 
+    TRY(check_local(s, r));
     if (r->n_prompt < 1 || r->max_new < 0 || r->max_new + r->n_scored < 1 || !r->on_token)
         return err_set(ERR_ARG, "request: %lld prompt tokens, %lld new: expected >= 1",
                        (long long)r->n_prompt, (long long)r->max_new);

@@ -35,6 +35,8 @@ struct serve_seq {
     enum serve_finish finish;
     bool overflowed; /* it outgrew its memory, so what was predicted is too short */
     bool ignore_eos;
+    int32_t stop_ids[SERVE_STOP_IDS_MAX]; /* the request's own */
+    int n_stop_ids;
     int64_t n_scored; /* the first of r's new tokens, which are given in ids */
     struct kv_prediction prediction; /* with a predictor */
     atomic_bool canceled;            /* set by any thread */

@@ -23,14 +23,37 @@ void serve_seq_free(struct serve_seq *q)
     mem_free(q);
 }
 
+/* The sampler of a request, which knows the prompt and what was chosen before. */
+static int open_sampler(struct serve_seq *q, const struct serve_engine *s,
+                        const struct serve_request *r)
+{
+    const struct serve_sampling *x = &r->sampling;
+    int32_t ends[MODEL_STOP_MAX + TOK_STOP_MAX + SERVE_STOP_IDS_MAX];
+    const struct sampler_opts o = {.temperature = x->temperature,
+                                   .top_k = x->top_k,
+                                   .top_p = x->top_p,
+                                   .min_p = x->min_p,
+                                   .seed = x->seed,
+                                   .typical_p = x->typical_p,
+                                   .repetition_penalty = x->repetition_penalty,
+                                   .presence_penalty = x->presence_penalty,
+                                   .frequency_penalty = x->frequency_penalty,
+                                   .bias = r->bias,
+                                   .n_bias = r->n_bias,
+                                   .late = ends,
+                                   .n_late = serve_ends(&s->api, r, ends),
+                                   .min_new = r->min_new};
+
+    TRY(sampler_open(&q->sampler, &o, serve_vocab(&s->api), model_kern(s->model)));
+    sampler_prompt(q->sampler, r->prompt, r->n_prompt - r->n_drawn);
+    for (int64_t i = r->n_prompt - r->n_drawn; i < r->n_prompt; i++)
+        sampler_skip(q->sampler, r->prompt[i]);
+    return OK;
+}
+
 static int make_seq(struct serve_seq **out, struct serve_engine *s,
                     const struct serve_request *r)
 {
-    const struct sampler_opts so = {.temperature = r->sampling.temperature,
-                                    .top_k = r->sampling.top_k,
-                                    .top_p = r->sampling.top_p,
-                                    .min_p = r->sampling.min_p,
-                                    .seed = r->sampling.seed};
     struct serve_seq *q = mem_new(MEM_OTHER, 1, sizeof(*q));
     int rc = ERR_NOMEM;
 
@@ -40,15 +63,16 @@ static int make_seq(struct serve_seq **out, struct serve_engine *s,
     if (!q->ids)
         goto out;
     memcpy(q->ids, r->prompt, (size_t)r->n_prompt * sizeof(q->ids[0]));
-    rc = sampler_open(&q->sampler, &so, serve_vocab(&s->api), model_kern(s->model));
+    rc = open_sampler(q, s, r);
     if (rc != OK)
         goto out;
-    for (int64_t i = 0; i < r->n_drawn; i++)
-        sampler_skip(q->sampler);
     q->r.n_prompt = r->n_prompt - r->n_scored;
     q->r.max_new = r->max_new + r->n_scored;
     q->n_scored = r->n_scored;
     q->ignore_eos = r->ignore_eos;
+    q->n_stop_ids = r->n_stop_ids;
+    for (int i = 0; i < r->n_stop_ids; i++)
+        q->stop_ids[i] = r->stop_ids[i];
     q->on_token = r->on_token;
     q->n_reused = r->n_reused;
     q->started_ns = r->started_ns;
@@ -336,7 +360,7 @@ static void join_loop(struct serve_engine *s, struct serve_seq **at)
     leave(s, at);
     q->r.n_new = 1;
     q->r.n_ctx = q->r.n_prompt;
-    sampler_skip(q->sampler);
+    sampler_skip(q->sampler, q->ids[q->r.n_prompt]);
     pthread_mutex_lock(&s->lock);
     rc = sched_loop_add(&s->loop, &q->r);
     pthread_mutex_unlock(&s->lock);

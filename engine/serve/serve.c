@@ -78,6 +78,14 @@ static void end_not_finite(struct serve_seq *q, const float *logits)
     serve_seq_end(q, -1, NULL, SERVE_ERROR);
 }
 
+static bool ends(const struct serve_engine *s, const struct serve_seq *q, int32_t id)
+{
+    for (int i = 0; i < q->n_stop_ids; i++)
+        if (q->stop_ids[i] == id)
+            return true;
+    return !q->ignore_eos && serve_is_stop(&s->api, id);
+}
+
 static void new_token(struct serve_engine *s, struct serve_seq *q, int32_t id,
                       const float *logits)
 {
@@ -90,7 +98,7 @@ static void new_token(struct serve_engine *s, struct serve_seq *q, int32_t id,
     q->ids[sched_request_n_known(&q->r) - 1] = id;
     if (q->r.n_new == q->r.max_new)
         finish = SERVE_LENGTH;
-    if (!q->ignore_eos && q->r.n_new > q->n_scored && serve_is_stop(&s->api, id))
+    if (q->r.n_new > q->n_scored && ends(s, q, id))
         finish = SERVE_EOS;
     if (finish == SERVE_RUNNING)
         q->on_token(q->ctx, q->r.id, id, logits, finish);

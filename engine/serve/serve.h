@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "format/config.h"
+#include "model/sampler.h"
 #include "tokenizer/tokenizer.h"
 
 struct serve;
@@ -73,8 +74,10 @@ enum serve_rank_mode { SERVE_RANKS_THREADS, SERVE_RANKS_PROCESSES };
  * prompt and one token, and more as it generates. */
 enum serve_kv_admit { SERVE_ADMIT_MAX, SERVE_ADMIT_NOW };
 
+/* See model/sampler.h. typical_p and repetition_penalty: 0 is off, too. */
 struct serve_sampling {
-    double temperature, top_p, min_p;
+    double temperature, top_p, min_p, typical_p;
+    double repetition_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, seed;
 };
 
@@ -94,7 +97,8 @@ enum serve_finish {
 typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id,
                                const float *logits, enum serve_finish finish);
 
-struct serve_handoff; /* serve/handoff.h */
+struct serve_handoff;         /* serve/handoff.h */
+#define SERVE_STOP_IDS_MAX 16 /* of a request */
 struct serve_request {
     const int32_t *prompt; /* copied */
     int64_t n_prompt;      /* >= 1 */
@@ -107,7 +111,13 @@ struct serve_request {
      * before it was given up and submitted again: sampling goes on after them. */
     int64_t n_drawn;
     bool ignore_eos;
+    /* Further ids that end the text, also with ignore_eos; copied. */
+    const int32_t *stop_ids;
+    int n_stop_ids;
+    int64_t min_new; /* new tokens before one may end the text */
     struct serve_sampling sampling;
+    const struct sampler_bias *bias; /* [n_bias] added to logits; copied */
+    int n_bias;
     serve_token_fn on_token;
     void *ctx;
     /* NULL, or where it is put, before the first on_token, how many of the prompt's tokens are
@@ -361,6 +371,9 @@ MUST int serve_open_tok(struct serve *s, const char *format);
 MUST int serve_made_for(const struct serve *s, const char *model_id, const char *path);
 /* Read s->config and s->identity from the model's file and open the tokenizer. */
 MUST int serve_open_head(struct serve *s);
+/* The ids that may end a request's text: out[MODEL_STOP_MAX + TOK_STOP_MAX + SERVE_STOP_IDS_MAX].
+ * Returns how many. */
+int serve_ends(const struct serve *s, const struct serve_request *r, int32_t *out);
 /* Whether a request is one that serve_submit() takes. ERR_ARG, ERR_LIMIT, ERR_UNSUPPORTED. */
 MUST int serve_check_request(const struct serve *s, const struct serve_request *r);
 

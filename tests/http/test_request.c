@@ -35,6 +35,24 @@ TEST(test_all_keys)
     http_request_fini(&r);
 }
 
+TEST(test_what_changes_logits)
+{
+    struct http_request r;
+
+    assert_ok(parse(&r, HTTP_COMPLETION,
+                    "{\"prompt\": \"a\", \"presence_penalty\": 0.5, "
+                    "\"frequency_penalty\": -1, \"repetition_penalty\": 1.25, "
+                    "\"typical_p\": 0.5, \"min_tokens\": 3, \"stop_token_ids\": [7, 8], "
+                    "\"logit_bias\": {\"5\": -100, \"6\": 1.5}}"));
+    assert_true(r.sampling.presence_penalty == 0.5 && r.sampling.frequency_penalty == -1);
+    assert_true(r.sampling.repetition_penalty == 1.25 && r.sampling.typical_p == 0.5);
+    assert_true(r.min_new == 3 && r.n_stop_ids == 2 && r.n_bias == 2);
+    assert_true(r.stop_ids[0] == 7 && r.stop_ids[1] == 8);
+    assert_true(r.bias[0].id == 5 && r.bias[0].bias == -100);
+    assert_true(r.bias[1].id == 6 && r.bias[1].bias == 1.5f);
+    http_request_fini(&r);
+}
+
 TEST(test_defaults)
 {
     struct http_request r;
@@ -175,10 +193,23 @@ TEST(test_refusals)
         {HTTP_COMPLETION, P "\"n\": 0}", ERR_FORMAT, "n", "[1, 128]"},
         {HTTP_COMPLETION, P "\"n\": \"1\"}", ERR_FORMAT, "n", "integer"},
         {HTTP_COMPLETION, P "\"best_of\": 3}", ERR_UNSUPPORTED, "best_of", "only 1"},
-        {HTTP_COMPLETION, P "\"presence_penalty\": 0.5}", ERR_UNSUPPORTED,
-         "presence_penalty", "not offer"},
-        {HTTP_COMPLETION, P "\"logit_bias\": {\"5\": 1}}", ERR_UNSUPPORTED, "logit_bias",
-         "not offer"},
+        {HTTP_COMPLETION, P "\"presence_penalty\": 2.5}", ERR_ARG, "presence_penalty",
+         "-2 to 2"},
+        {HTTP_COMPLETION, P "\"repetition_penalty\": 0}", ERR_ARG, "repetition_penalty",
+         "0.01 to 100"},
+        {HTTP_COMPLETION, P "\"logit_bias\": {\"5\": 101}}", ERR_ARG, "logit_bias",
+         "-100 to 100"},
+        {HTTP_COMPLETION, P "\"logit_bias\": {\"x\": 1}}", ERR_ARG, "logit_bias",
+         "\"x\""},
+        {HTTP_COMPLETION, P "\"logit_bias\": {\"-1\": 1}}", ERR_ARG, "logit_bias", "id"},
+        {HTTP_COMPLETION, P "\"logit_bias\": [5]}", ERR_ARG, "logit_bias", "object"},
+        {HTTP_COMPLETION, P "\"stop_token_ids\": [-1]}", ERR_ARG, "stop_token_ids",
+         "token id"},
+        {HTTP_COMPLETION,
+         P "\"stop_token_ids\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, "
+           "17]}",
+         ERR_LIMIT, "stop_token_ids", "at most 16, found 17"},
+        {HTTP_COMPLETION, P "\"min_tokens\": -1}", ERR_FORMAT, "min_tokens", "[0"},
         {HTTP_CHAT, M "\"tool_choice\": \"required\"}", ERR_UNSUPPORTED, "tool_choice",
          "none"},
         {HTTP_CHAT, M "\"tool_choice\": {\"type\": \"function\"}}", ERR_UNSUPPORTED,

@@ -152,6 +152,163 @@ TEST(test_greedy)
     sampler_close(&strict);
 }
 
+/* ---- what changes logits: after ids in a prompt and chosen before, the distribution of the next
+ * one, by definition. Each draw has a sampler of its own with a seed of its own, as the next id
+ * changes what follows. */
+
+enum { SMALL = 12, N_BEFORE = 6 };
+static const int32_t prompt_ids[] = {0, 1, 2, 2},
+                     before_ids[N_BEFORE] = {2, 3, 3, 4, 3, 5};
+
+/* The shares of the most typical, by sorting. */
+static void keep_typical(double *p, double typical)
+{
+    double entropy = 0, reached = 0, kept = 0;
+    struct prob by[SMALL];
+
+    for (int i = 0; i < SMALL; i++)
+        entropy -= p[i] > 0 ? p[i] * log(p[i]) : 0;
+    for (int i = 0; i < SMALL; i++)
+        by[i] = (struct prob){p[i] > 0 ? -fabs(-log(p[i]) - entropy) : -1e9, i};
+    qsort(by, SMALL, sizeof(by[0]), by_prob);
+    for (int i = 0; i < SMALL; i++) {
+        if (reached >= typical)
+            p[by[i].id] = 0;
+        reached += p[by[i].id];
+        kept += p[by[i].id];
+    }
+    for (int i = 0; i < SMALL; i++)
+        p[i] /= kept;
+}
+
+static void define_changed(const struct sampler_opts *o, const float *x, double *p)
+{
+    double y[SMALL], sum = 0;
+    int n[SMALL] = {0};
+    bool seen[SMALL] = {false};
+
+    for (size_t i = 0; i < sizeof(prompt_ids) / sizeof(prompt_ids[0]); i++)
+        seen[prompt_ids[i]] = true;
+    for (int i = 0; i < N_BEFORE; i++)
+        n[before_ids[i]]++;
+    for (int i = 0; i < SMALL; i++) {
+        y[i] = x[i];
+        if (o->repetition_penalty > 0 && (seen[i] || n[i] > 0))
+            y[i] = y[i] > 0 ? y[i] / o->repetition_penalty : y[i] * o->repetition_penalty;
+        y[i] -= (n[i] > 0) * o->presence_penalty + n[i] * o->frequency_penalty;
+        for (int k = 0; k < o->n_bias; k++)
+            y[i] += o->bias[k].id == i ? (double)o->bias[k].bias : 0;
+        p[i] = exp(y[i] / o->temperature);
+        for (int k = 0; k < o->n_late && N_BEFORE < o->min_new; k++)
+            p[i] = o->late[k] == i ? 0 : p[i];
+        sum += p[i];
+    }
+    for (int i = 0; i < SMALL; i++)
+        p[i] /= sum;
+    if (o->typical_p > 0)
+        keep_typical(p, o->typical_p);
+}
+
+static void check_changed(struct sampler_opts o, const char *what)
+{
+    enum { DRAWS = 20000 };
+    double p[SMALL], chi2 = 0;
+    int seen[SMALL] = {0}, df = -1;
+    float x[SMALL];
+    struct rng r;
+
+    o.temperature = 0.8;
+    o.top_p = 1;
+    rng_init(&r, test_seed(), "changed");
+    random_logits(&r, x, SMALL);
+    define_changed(&o, x, p);
+    for (int i = 0; i < DRAWS; i++) {
+        struct sampler *s;
+
+        o.seed = i;
+        assert_ok(sampler_open(&s, &o, SMALL, &kern));
+        sampler_prompt(s, prompt_ids, sizeof(prompt_ids) / sizeof(prompt_ids[0]));
+        for (int k = 0; k < N_BEFORE; k++)
+            sampler_skip(s, before_ids[k]);
+        seen[sampler_sample(s, x)]++;
+        sampler_close(&s);
+    }
+    for (int i = 0; i < SMALL; i++) {
+        if (p[i] == 0 && seen[i])
+            fail_msg("%s: drew %d, whose probability is 0", what, i);
+        if (p[i] * DRAWS < 5)
+            continue;
+        chi2 += pow(seen[i] - p[i] * DRAWS, 2) / (p[i] * DRAWS);
+        df++;
+    }
+    if (chi2 > df + 6 * sqrt(2.0 * df) + 6)
+        fail_msg("%s: chi squared %g with %d degrees", what, chi2, df);
+}
+
+TEST(test_changed_distributions)
+{
+    static const struct sampler_bias bias[] = {{1, 2.5f}, {7, -100}, {9, -1}};
+    static const int32_t late[] = {0, 6};
+    const struct sampler_opts all = {.repetition_penalty = 1.3,
+                                     .presence_penalty = 0.4,
+                                     .frequency_penalty = 0.2,
+                                     .bias = bias,
+                                     .n_bias = 3,
+                                     .late = late,
+                                     .n_late = 2,
+                                     .min_new = N_BEFORE + 1,
+                                     .typical_p = 0.8};
+
+    check_changed((struct sampler_opts){0}, "nothing");
+    check_changed((struct sampler_opts){.repetition_penalty = 1.5}, "repetition");
+    check_changed((struct sampler_opts){.repetition_penalty = 0.7}, "repetition below 1");
+    check_changed((struct sampler_opts){.presence_penalty = 1.5}, "presence");
+    check_changed((struct sampler_opts){.frequency_penalty = 0.6}, "frequency");
+    check_changed((struct sampler_opts){.frequency_penalty = -0.5}, "frequency below 0");
+    check_changed((struct sampler_opts){.bias = bias, .n_bias = 3}, "bias");
+    check_changed(
+        (struct sampler_opts){.late = late, .n_late = 2, .min_new = N_BEFORE + 1},
+        "no end yet");
+    check_changed((struct sampler_opts){.late = late, .n_late = 2, .min_new = N_BEFORE},
+                  "an end from now on");
+    for (int i = 1; i < 10; i += 2)
+        check_changed((struct sampler_opts){.typical_p = i / 10.0}, "typical");
+    check_changed(all, "all of them");
+}
+
+/* Greedy ids obey them, too, and what was chosen here counts as what was chosen elsewhere. */
+TEST(test_changed_greedy)
+{
+    static const int by_frequency[] = {0, 1, 0}, not_yet[] = {1, 1, 0};
+    const float x[4] = {4, 3.5f, 3, 1};
+    const int32_t late = 0;
+    const struct sampler_bias bias = {3, 10};
+    struct sampler *s;
+
+    assert_ok(sampler_open(
+        &s, &(struct sampler_opts){.top_p = 1, .presence_penalty = 0.75}, 4, &kern));
+    assert_int_equal(sampler_sample(s, x), 0);
+    assert_int_equal(sampler_sample(s, x), 1);
+    assert_int_equal(sampler_sample(s, x), 0); /* it is subtracted once */
+    sampler_close(&s);
+    assert_ok(sampler_open(
+        &s, &(struct sampler_opts){.top_p = 1, .frequency_penalty = 0.75}, 4, &kern));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(sampler_sample(s, x), by_frequency[i]);
+    assert_int_equal(sampler_sample(s, x), 2);
+    sampler_close(&s);
+    assert_ok(sampler_open(
+        &s, &(struct sampler_opts){.top_p = 1, .late = &late, .n_late = 1, .min_new = 2},
+        4, &kern));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(sampler_sample(s, x), not_yet[i]);
+    sampler_close(&s);
+    assert_ok(sampler_open(
+        &s, &(struct sampler_opts){.top_p = 1, .bias = &bias, .n_bias = 1}, 4, &kern));
+    assert_int_equal(sampler_sample(s, x), 3);
+    sampler_close(&s);
+}
+
 /* Equal logits: exactly top_k ids, the lowest ones, as argmax takes the lowest. */
 TEST(test_ties)
 {
@@ -232,7 +389,7 @@ TEST(test_seeds)
 
 TEST(test_refused)
 {
-    static const struct sampler_opts bad[] = {
+    const struct sampler_opts bad[] = {
         {.temperature = -1, .top_p = 1},
         {.temperature = NAN, .top_p = 1},
         {.temperature = INFINITY, .top_p = 1},
@@ -240,9 +397,28 @@ TEST(test_refused)
         {.temperature = 1, .top_p = 1.5},
         {.temperature = 1, .top_p = 1, .top_k = -1},
         {.temperature = 1, .top_p = 1, .min_p = 2},
+        {.top_p = 1, .typical_p = 1.5},
+        {.top_p = 1, .repetition_penalty = -1},
+        {.top_p = 1, .presence_penalty = NAN},
+        {.top_p = 1, .frequency_penalty = INFINITY},
+        {.top_p = 1, .bias = &(const struct sampler_bias){10, 1}, .n_bias = 1},
+        {.top_p = 1, .bias = &(const struct sampler_bias){1, NAN}, .n_bias = 1},
+        {.top_p = 1, .late = &(const int32_t){-1}, .n_late = 1, .min_new = 1},
     };
-    static const char *const part[] = {
-        "temperature", "temperature", "temperature", "top_p", "top_p", "top_k", "min_p"};
+    static const char *const part[] = {"temperature",
+                                       "temperature",
+                                       "temperature",
+                                       "top_p",
+                                       "top_p",
+                                       "top_k",
+                                       "min_p",
+                                       "typical_p",
+                                       "repetition_penalty",
+                                       "presence_penalty",
+                                       "frequency_penalty",
+                                       "logit_bias",
+                                       "logit_bias",
+                                       "stop_token_ids"};
     struct sampler *s;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -270,7 +446,7 @@ TEST(skips_like_a_draw)
 
         random_logits(&r, x, 50);
         (void)sampler_sample(a, x);
-        sampler_skip(b);
+        sampler_skip(b, 0);
         for (int k = 0; k < 200; k++) {
             random_logits(&r, x, 50);
             assert_int_equal(sampler_sample(a, x), sampler_sample(b, x));
@@ -282,7 +458,16 @@ TEST(skips_like_a_draw)
 
 TEST(test_allocation)
 {
-    struct sampler_opts o = {.temperature = 1, .top_p = 0.9, .top_k = 5};
+    struct sampler_opts o = {.temperature = 1,
+                             .top_p = 0.9,
+                             .top_k = 5,
+                             .typical_p = 0.9,
+                             .presence_penalty = 1,
+                             .bias = &(const struct sampler_bias){1, 1},
+                             .n_bias = 1,
+                             .late = &(const int32_t){2},
+                             .n_late = 1,
+                             .min_new = 1};
     size_t before = mem_used_bytes(MEM_OTHER);
     struct sampler *s;
     float x[100] = {0};

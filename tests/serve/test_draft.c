@@ -82,8 +82,10 @@ static void generate(struct serve *s, struct tiny_got got[N])
         r = tiny_request(ids[i], n, 1 + 9 * i, &got[i]);
         r.ignore_eos = i != 2;
         if (i % 2)
-            r.sampling =
-                (struct serve_sampling){.temperature = 1, .top_p = 0.9, .seed = i};
+            r.sampling = (struct serve_sampling){
+                .temperature = 1, .top_p = 0.9, .typical_p = i == 3 ? 0.9 : 0, .seed = i};
+        if (i > 1) /* what was taken counts, what was guessed does not */
+            r.sampling.frequency_penalty = 0.5, r.sampling.repetition_penalty = 1.2;
         assert_ok(serve_submit(s, &r, &id));
     }
     before = mem_n_allocs();

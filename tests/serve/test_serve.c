@@ -387,6 +387,43 @@ TEST(test_describe)
     serve_close(&s);
 }
 
+/* Of the ids that it would get, the request's own stop ends it, but not before min_new others; a
+ * bias decides. */
+TEST(own_ends_and_biases)
+{
+    const struct sampler_bias bias = {7, 1000};
+    const int32_t end = 7;
+    struct serve *s = tiny_open_default();
+    struct tiny_got got;
+    int32_t ids[3] = {1, 2, 3};
+    struct serve_request r = tiny_request(ids, 3, 9, &got);
+    int64_t id;
+
+    r.bias = &bias;
+    r.n_bias = 1;
+    assert_ok(serve_submit(s, &r, &id));
+    tiny_run(s);
+    assert_true(got.n == 9 && got.finish == SERVE_LENGTH && got.ids[0] == 7);
+    for (int min_new = 0; min_new < 5; min_new++) {
+        memset(&got, 0, sizeof(got));
+        r.stop_ids = &end;
+        r.n_stop_ids = 1;
+        r.min_new = min_new;
+        assert_ok(serve_submit(s, &r, &id));
+        tiny_run(s);
+        assert_int_equal(got.finish, SERVE_EOS);
+        assert_int_equal(got.n, min_new + 1);
+        for (int i = 0; i <= min_new; i++)
+            assert_int_equal(got.ids[i] == 7, i == min_new);
+    }
+    r.min_new = 10;
+    assert_err(serve_submit(s, &r, &id), ERR_ARG, "0 to 9");
+    r.min_new = 0;
+    r.n_stop_ids = SERVE_STOP_IDS_MAX + 1;
+    assert_err(serve_submit(s, &r, &id), ERR_LIMIT, "at most 16");
+    serve_close(&s);
+}
+
 TEST_GROUP(tiny_make, NULL);
 
 /* Three locks of the engine, and of each thread of its team two calls. */
