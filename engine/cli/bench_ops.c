@@ -306,6 +306,7 @@ static void row_call(const struct kern_variant *v, const struct row_bench *f)
         break;
     case KERN_SILU_MUL:
     case KERN_GELU_MUL:
+    case KERN_SWIGLU_OAI:
         v->fn.gate(f->y, f->x, f->w, ROW);
         break;
     case KERN_ADD:

@@ -231,6 +231,8 @@ int64_t model_config_n_vector_params(const struct model_config *c)
             format_role_vector((enum format_role)role, &centre))
             n += cols;
     }
+    if (c->expert_bias)
+        n += (int64_t)c->n_experts * (2 * c->expert_hidden + c->dim);
     return n;
 }
 

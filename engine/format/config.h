@@ -38,7 +38,8 @@ enum model_matrices {
 /* An MLP's hidden values are act(gate) * up. */
 enum model_activation {
     MODEL_SILU,
-    MODEL_GELU, /* by tanh */
+    MODEL_GELU,       /* by tanh */
+    MODEL_SWIGLU_OAI, /* (up + 1) gate sigmoid(1.702 gate), both clamped at 7; gpt-oss */
     MODEL_N_ACTIVATIONS
 };
 
@@ -81,9 +82,11 @@ struct model_config {
     /* LayerNorm in place of RMSNorm, but of heads; with norm_bias a bias is added. */
     bool layer_norm;
     bool norm_bias;
-    bool no_gate;  /* the MLP, not of experts, has up and down alone; StarCoder 2 */
-    bool mlp_bias; /* of up and down; only with no_gate */
-    bool parallel; /* the MLP reads what attention reads, under one norm; Command-R */
+    bool sinks;       /* a number of each head is one more score, of no value; gpt-oss */
+    bool expert_bias; /* of the router, and of each expert's gate, up and down */
+    bool no_gate;     /* the MLP, not of experts, has up and down alone; StarCoder 2 */
+    bool mlp_bias;    /* of up and down; only with no_gate */
+    bool parallel;    /* the MLP reads what attention reads, under one norm; Command-R */
     /* Factors of embedded tokens, of what attention and the MLP add, of scores (in place of
      * 1 / sqrt(head_dim)) and of logits; Granite. 0: none. */
     float embed_scale, residual_scale, attn_scale, logit_scale;
@@ -131,8 +134,10 @@ static inline int model_k_block(const struct model_config *c)
 /* The operator that computes act(gate) * up. */
 static inline enum kern_op model_gate_op(const struct model_config *c)
 {
-    static const enum kern_op ops[MODEL_N_ACTIVATIONS] = {
-        [MODEL_SILU] = KERN_SILU_MUL, [MODEL_GELU] = KERN_GELU_MUL};
+    static const enum kern_op ops[MODEL_N_ACTIVATIONS] = {[MODEL_SILU] = KERN_SILU_MUL,
+                                                          [MODEL_GELU] = KERN_GELU_MUL,
+                                                          [MODEL_SWIGLU_OAI] =
+                                                              KERN_SWIGLU_OAI};
 
     return ops[c->activation];
 }

@@ -164,6 +164,21 @@ const struct format_family format_families[] = {
         .numbers = 1u << FORMAT_LOGIT_SCALE,
     },
     {
+        .arch = "gpt-oss",
+        .hf_class = "GptOssForCausalLM",
+        .hf_type = "gpt_oss",
+        .gguf_only = "folders have all experts in one tensor, by columns or in MXFP4",
+        .activation = MODEL_SWIGLU_OAI,
+        .sinks = true,
+        .expert_bias = true,
+        .attention_bias = true,
+        .fused = MODEL_NAMES_POST_NORM,
+        .experts = &mixtral_keys,
+        .norm_topk = true, /* the softmax is over the chosen experts */
+        .window = FORMAT_WINDOW_ALWAYS,
+        .window_every = 2,
+    },
+    {
         .arch = "starcoder2",
         .hf_class = "Starcoder2ForCausalLM",
         .hf_type = "starcoder2",
@@ -260,6 +275,7 @@ const struct format_number_key format_numbers[FORMAT_N_NUMBERS] = {
 const char *const format_activation_names[MODEL_N_ACTIVATIONS][2] = {
     [MODEL_SILU] = {"silu", "swish"},
     [MODEL_GELU] = {"gelu_pytorch_tanh", "gelu_new"},
+    [MODEL_SWIGLU_OAI] = {"silu", "swish"}, /* swiglu_limit says which */
 };
 
 const struct format_family *format_family_of_arch(const char *arch)
@@ -307,6 +323,8 @@ void format_family_apply(const struct format_family *f, struct model_config *c)
     c->norm_bias = f->norm_bias;
     c->parallel = f->parallel;
     c->no_gate = f->no_gate;
+    c->sinks = f->sinks;
+    c->expert_bias = f->expert_bias;
     c->rope_local_theta = (float)f->rope_local_theta;
     model_config_flag(c, MODEL_LAYER_NO_ROPE, f->no_rope_every);
 }

@@ -23,7 +23,9 @@ enum model_naming {
     MODEL_NAMES_MASK = 15,
     /* With one of these: a tensor has the rows of Q, K and V, or of gate and up. */
     MODEL_NAMES_FUSED_QKV = 16,
-    MODEL_NAMES_FUSED_GATE_UP = 32
+    MODEL_NAMES_FUSED_GATE_UP = 32,
+    /* In GGUF files the norm of what the MLP reads is called post_attention_norm. */
+    MODEL_NAMES_POST_NORM = 64
 };
 
 /* When attention is limited to the last sliding_window tokens. */
@@ -68,10 +70,12 @@ static inline float format_number_in_file(int i, float v)
 }
 
 struct format_family {
-    const char *arch;     /* general.architecture of GGUF files, and model_config.arch */
-    const char *hf_class; /* the first of `architectures` in config.json */
-    const char *hf_type;  /* model_type in config.json */
+    const char *arch;      /* general.architecture of GGUF files, and model_config.arch */
+    const char *hf_class;  /* the first of `architectures` in config.json */
+    const char *hf_type;   /* model_type in config.json */
+    const char *gguf_only; /* NULL, or why a folder is not read */
     enum model_activation activation;
+    bool sinks, expert_bias;
     bool qkv_bias, qk_norm;
     bool qk_norm_row;
     enum model_norms norms;

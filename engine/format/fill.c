@@ -367,8 +367,14 @@ static int check_tie(struct format_file *f, const struct model_tensor_source *s)
 
 /* One expert of a tensor that has those of all. ERR_FORMAT: it has another number. */
 static int expert_of(const struct format_file *f, const char *name, int expert,
-                     struct format_tensor *t)
+                     enum format_role role, struct format_tensor *t)
 {
+    double centre;
+
+    if (format_role_vector(role, &centre)) { /* a row for each expert */
+        t->planes = t->rows;
+        t->rows = 1;
+    }
     if (t->planes != f->config.n_experts && (t->planes > 1 || f->config.n_experts > 1))
         return err_set(ERR_FORMAT, "%s: tensor %s: expected %d experts, found %" PRId64,
                        f->path, name, f->config.n_experts, t->planes);
@@ -385,8 +391,13 @@ static enum model_naming find_fused(const struct format_file *f,
     const struct model_config *c = &f->config;
     const enum model_naming both = MODEL_NAMES_FUSED_QKV | MODEL_NAMES_FUSED_GATE_UP;
     enum model_naming out = s->naming;
+    struct format_tensor norm = {0};
     char name[MODEL_NAME_BYTES];
 
+    format_role_name(out | MODEL_NAMES_POST_NORM, FORMAT_FFN_NORM, 0, 0, name);
+    if (out == MODEL_NAMES_GGUF && c->norms == MODEL_NORM_BEFORE &&
+        s->find(s->ctx, name, &norm) == OK)
+        out |= MODEL_NAMES_POST_NORM;
     for (int i = 0; i < 2; i++) {
         enum format_role role = i ? FORMAT_GATE : FORMAT_Q;
         struct format_tensor t = {0};
@@ -435,10 +446,10 @@ static int find_one(struct format_file *f, const struct model_tensor_source *s,
 
     format_role_name(naming, p.role, p.layer, p.expert, name);
     rc = s->find(s->ctx, name, slot(f, p));
-    if (rc == ERR_NOTFOUND && gguf_expert)
+    if (rc == ERR_NOTFOUND && gguf_expert && p.role < FORMAT_EXPERT_GATE_BIAS)
         return find_one(f, s, MODEL_NAMES_GGUF_EXPERTS, p);
     if (rc == OK && gguf_expert)
-        rc = expert_of(f, name, p.expert, slot(f, p));
+        rc = expert_of(f, name, p.expert, p.role, slot(f, p));
     return rc == OK ? slice_of(f, naming, name, p.role, slot(f, p)) : rc;
 }
 

@@ -43,12 +43,17 @@ enum format_role {
     FORMAT_FFN_AFTER,
     FORMAT_ATTN_NORM_BIAS,
     FORMAT_FFN_NORM_BIAS,
-    FORMAT_UP_BIAS,   /* [hidden] */
-    FORMAT_DOWN_BIAS, /* [dim] */
+    FORMAT_UP_BIAS,     /* [hidden] */
+    FORMAT_DOWN_BIAS,   /* [dim] */
+    FORMAT_SINKS,       /* [n_heads] */
+    FORMAT_ROUTER_BIAS, /* [n_experts] */
     FORMAT_N_ROLES,
     FORMAT_EXPERT_GATE = FORMAT_N_ROLES, /* [expert_hidden, dim]: one for each expert */
     FORMAT_EXPERT_UP,
-    FORMAT_EXPERT_DOWN, /* [dim, expert_hidden] */
+    FORMAT_EXPERT_DOWN,      /* [dim, expert_hidden] */
+    FORMAT_EXPERT_GATE_BIAS, /* [expert_hidden] */
+    FORMAT_EXPERT_UP_BIAS,
+    FORMAT_EXPERT_DOWN_BIAS, /* [dim] */
     FORMAT_ALL_ROLES
 };
 #define FORMAT_N_EXPERT_ROLES (FORMAT_ALL_ROLES - FORMAT_N_ROLES)

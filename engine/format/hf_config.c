@@ -72,6 +72,11 @@ static int read_family(const struct format_family **out, const json_t *j,
         return err_set(ERR_UNSUPPORTED,
                        "%s: model_type: expected %s of a %s, found %.60s", path,
                        (*out)->hf_type, class, type);
+    if (*out && (*out)->gguf_only)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%s: architectures: expected %s in a GGUF file, found a folder: %s", path,
+            class, (*out)->gguf_only);
     if (*out)
         return OK;
     format_family_names(true, names);

@@ -47,6 +47,8 @@ static void add_special(struct hash_stream *h, const struct format_file *f)
     /* added later: other models keep their hash */
     if (c->rope_ntk != 0)
         hash_stream_add(h, &c->rope_ntk, sizeof(c->rope_ntk));
+    if (c->sinks || c->expert_bias)
+        hash_stream_add(h, (const bool[]){c->sinks, c->expert_bias}, 2 * sizeof(bool));
     if (c->no_gate)
         hash_stream_add(h, &c->mlp_bias, sizeof(c->mlp_bias));
     if (c->rope_short_tok > 0)

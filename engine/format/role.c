@@ -52,6 +52,11 @@ static const struct {
     [FORMAT_SHARED_UP] = {"ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight"},
     [FORMAT_SHARED_DOWN] = {"ffn_down_shexp.weight",
                             "mlp.shared_expert.down_proj.weight"},
+    [FORMAT_SINKS] = {"attn_sinks.weight", "self_attn.sinks"},
+    [FORMAT_ROUTER_BIAS] = {"ffn_gate_inp.bias", "mlp.router.bias"},
+    [FORMAT_EXPERT_GATE_BIAS] = {"ffn_gate_exps.bias", "mlp.experts.%d.gate_proj.bias"},
+    [FORMAT_EXPERT_UP_BIAS] = {"ffn_up_exps.bias", "mlp.experts.%d.up_proj.bias"},
+    [FORMAT_EXPERT_DOWN_BIAS] = {"ffn_down_exps.bias", "mlp.experts.%d.down_proj.bias"},
     [FORMAT_EXPERT_GATE] = {"ffn_gate_exps.weight", "mlp.experts.%d.gate_proj.weight",
                             "block_sparse_moe.experts.%d.w1.weight"},
     [FORMAT_EXPERT_UP] = {"ffn_up_exps.weight", "mlp.experts.%d.up_proj.weight",
@@ -115,6 +120,8 @@ static const char *stem_of(enum model_naming naming, enum format_role role)
 {
     const struct fused *f = fused_of(naming, role);
 
+    if (naming & MODEL_NAMES_POST_NORM && role == FORMAT_FFN_NORM)
+        return "post_attention_norm.weight";
     naming &= MODEL_NAMES_MASK;
     if (f)
         return naming == MODEL_NAMES_GGUF ? f->gguf : f->hf;
@@ -178,6 +185,16 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
     case FORMAT_UP_BIAS:
         *cols = c->hidden;
         break;
+    case FORMAT_SINKS:
+        *cols = c->n_heads;
+        break;
+    case FORMAT_ROUTER_BIAS:
+        *cols = c->n_experts;
+        break;
+    case FORMAT_EXPERT_GATE_BIAS:
+    case FORMAT_EXPERT_UP_BIAS:
+        *cols = c->expert_hidden;
+        break;
     case FORMAT_K_BIAS:
     case FORMAT_V_BIAS:
         *cols = kv;
@@ -227,6 +244,11 @@ bool format_role_vector(enum format_role role, double *centre)
     case FORMAT_FFN_NORM_BIAS:
     case FORMAT_UP_BIAS:
     case FORMAT_DOWN_BIAS:
+    case FORMAT_SINKS:
+    case FORMAT_ROUTER_BIAS:
+    case FORMAT_EXPERT_GATE_BIAS:
+    case FORMAT_EXPERT_UP_BIAS:
+    case FORMAT_EXPERT_DOWN_BIAS:
         return true;
     case FORMAT_ATTN_NORM:
     case FORMAT_FFN_NORM:
@@ -261,6 +283,10 @@ bool format_role_needed(const struct model_config *c, enum format_role role)
         return c->norms != MODEL_NORM_BEFORE;
     if (role == FORMAT_Q_NORM || role == FORMAT_K_NORM)
         return c->qk_norm;
+    if (role == FORMAT_SINKS)
+        return c->sinks;
+    if (role == FORMAT_ROUTER_BIAS || role >= FORMAT_EXPERT_GATE_BIAS)
+        return c->expert_bias;
     if (role == FORMAT_UP_BIAS || role == FORMAT_DOWN_BIAS)
         return c->mlp_bias;
     if (role == FORMAT_GATE || role == FORMAT_UP || role == FORMAT_DOWN)

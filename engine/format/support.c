@@ -111,7 +111,6 @@ const struct format_refused format_refusals[] = {
     {"hunyuan-dense", "hunyuan_v1_dense", "norms of heads behind their rotation"},
     {"hunyuan_vl", NULL, IMAGES},
     {"hy_v3", NULL, SIGMOID},
-    {"gpt-oss", "gpt_oss", "sinks of attention, and biases of experts"},
     {"lfm2", NULL, STATE},
     {"lfm2moe", "lfm2_moe", STATE},
     {"dream", "Dream", DIFFUSE},

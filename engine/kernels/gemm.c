@@ -183,12 +183,14 @@ static void add_bias(const struct kern_gemm_job *j, int64_t r_lo, int64_t r_hi,
 
 /* Compute row r of C from panels [p_lo, p_hi) of W. x has the row's sums: (gate, up)
  * pairs of panels from p_lo on. */
-static void swiglu_row(const struct kern_gemm_job *j, const float *x, int64_t r,
-                       int64_t p_lo, int64_t p_hi)
+static void swiglu_row(const struct kern_gemm_job *j, float *x, int64_t r, int64_t p_lo,
+                       int64_t p_hi)
 {
     for (int64_t p = p_lo; p < p_hi; p += 2) {
-        const float *gate = x + (p - p_lo) * KERN_PANEL;
+        float *gate = x + (p - p_lo) * KERN_PANEL;
 
+        for (int n = 0; j->bias && n < 2 * KERN_PANEL; n++)
+            gate[n] += j->bias[p * KERN_PANEL + n];
         j->gate->fn.gate(j->c + r * j->ldc + p / 2 * KERN_PANEL, gate, gate + KERN_PANEL,
                          KERN_PANEL);
     }
@@ -373,7 +375,7 @@ void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads)
             *c = (j->epilogue == KERN_RESIDUAL ? *c : 0) + sum[n];
         }
     }
-    if (j->epilogue != KERN_RESIDUAL && j->bias)
+    if (j->epilogue != KERN_RESIDUAL && j->epilogue != KERN_GATED && j->bias)
         add_bias(j, 0, j->m, lo, hi);
     if (j->epilogue == KERN_ACT)
         activate(j, 0, j->m, lo, hi);

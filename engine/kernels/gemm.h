@@ -39,7 +39,7 @@ struct kern_gemm_job {
     int64_t m;
     float *c; /* [m, ldc], with 16 columns per panel (or pair of panels) */
     int64_t ldc;
-    const float *bias; /* NULL, or n_panels * 16 floats; KERN_STORE and KERN_ACT */
+    const float *bias; /* NULL, or n_panels * 16 floats; not KERN_RESIDUAL */
     enum kern_epilogue epilogue;
     /* This thread's part, set by kern_gemm_part(): panels [p_lo, p_hi), blocks of rows
      * [i_lo, i_hi), rows of K [k_lo, k_hi). */

@@ -96,6 +96,7 @@ enum kern_op {
     KERN_ROPE,
     KERN_SILU_MUL,
     KERN_GELU_MUL,
+    KERN_SWIGLU_OAI,
     KERN_ADD,
     KERN_TO_BF16,   /* f32 -> bf16, round to nearest even */
     KERN_TO_F16,    /* f32 -> f16, round to nearest even */
@@ -239,7 +240,9 @@ typedef void (*kern_layernorm_fn)(float *out, const float *x, const float *w,
  * (x[i], x[i + head_dim/2]), its angle's cos[i], sin[i], i < head_dim/2. */
 typedef void (*kern_rope_fn)(float *x, const float *cos, const float *sin, int n_heads,
                              int head_dim);
-/* out[i] = act(gate[i]) * up[i]: silu(x) = x / (1 + exp(-x)), or
+/* KERN_SWIGLU_OAI: out[i] = (u + 1) g / (1 + exp(-1.702 g)), where g is gate[i], at most 7, and u
+ * is up[i], from -7 to 7. The others:
+ * out[i] = act(gate[i]) * up[i]: silu(x) = x / (1 + exp(-x)), or
  * gelu(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). out may be gate or up. */
 typedef void (*kern_gate_fn)(float *out, const float *gate, const float *up, int64_t n);
 /* y[i] += x[i] */

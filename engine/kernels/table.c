@@ -22,18 +22,27 @@ static const struct {
 };
 
 static const char *const op_names[KERN_N_OPS] = {
-    [KERN_GEMM_F32] = "gemm_f32",   [KERN_GEMM_F16] = "gemm_f16",
+    [KERN_GEMM_F32] = "gemm_f32",
+    [KERN_GEMM_F16] = "gemm_f16",
     [KERN_GEMM_BF16] = "gemm_bf16",
 #define KERN_QUANT_TYPE(T, name, ...) [KERN_GEMM_##T] = "gemm_" name,
 #include "kernels/quant_types.def"
 #undef KERN_QUANT_TYPE
-    [KERN_ATTN_F32] = "attn_f32",   [KERN_ATTN_F16] = "attn_f16",
-    [KERN_ATTN_BF16] = "attn_bf16", [KERN_ATTN_Q8] = "attn_q8",
-    [KERN_RMSNORM] = "rmsnorm",     [KERN_LAYERNORM] = "layernorm",
-    [KERN_ROPE] = "rope",           [KERN_SILU_MUL] = "silu_mul",
-    [KERN_GELU_MUL] = "gelu_mul",   [KERN_ADD] = "add",
-    [KERN_TO_BF16] = "to_bf16",     [KERN_TO_F16] = "to_f16",
-    [KERN_FROM_BF16] = "from_bf16", [KERN_FROM_F16] = "from_f16",
+    [KERN_ATTN_F32] = "attn_f32",
+    [KERN_ATTN_F16] = "attn_f16",
+    [KERN_ATTN_BF16] = "attn_bf16",
+    [KERN_ATTN_Q8] = "attn_q8",
+    [KERN_RMSNORM] = "rmsnorm",
+    [KERN_LAYERNORM] = "layernorm",
+    [KERN_ROPE] = "rope",
+    [KERN_SILU_MUL] = "silu_mul",
+    [KERN_GELU_MUL] = "gelu_mul",
+    [KERN_SWIGLU_OAI] = "swiglu_oai",
+    [KERN_ADD] = "add",
+    [KERN_TO_BF16] = "to_bf16",
+    [KERN_TO_F16] = "to_f16",
+    [KERN_FROM_BF16] = "from_bf16",
+    [KERN_FROM_F16] = "from_f16",
     [KERN_ARGMAX] = "argmax",
 };
 

@@ -63,6 +63,9 @@
 #define COHERE2                                                                          \
     .family = MAKE_COMMAND_R, .hf_class = "Cohere2ForCausalLM", .norm_eps = 1e-5,        \
     .rope_theta = 5e4, .tied = true, .numbers = {[FORMAT_LOGIT_SCALE] = 0.25f}
+#define GPT_OSS                                                                          \
+    .family = MAKE_O200K, .hf_class = "GptOssForCausalLM", .norm_eps = 1e-5,             \
+    .rope_theta = 150000, .attention_bias = true, .norm_topk = true
 #define STARCODER2                                                                       \
     .family = MAKE_STARCODER, .hf_class = "Starcoder2ForCausalLM", .norm_eps = 1e-5,     \
     .attention_bias = true, .tied = true
@@ -153,6 +156,10 @@ static const struct make_shape shapes[] = {
     {"command-r-35b", COHERE, .dim = 8192, .hidden = 22528, .n_layers = 40, .n_heads = 64,
      .n_kv_heads = 64, .head_dim = 128, .vocab = 256000, .max_tok = 8192, .bos_id = 5,
      .eos_id = 255001, .special_at = 255029},
+    {"gpt-oss-20b", GPT_OSS, .dim = 2880, .n_experts = 32, .n_active = 4,
+     .expert_hidden = 2880, .dense_hidden = 2880, .n_layers = 24, .n_heads = 64,
+     .n_kv_heads = 8, .head_dim = 64, .vocab = 201088, .max_tok = 131072, .window = 128,
+     .yarn = {32, 4096}, .bos_id = 199998, .eos_id = 200002, .special_at = 199998},
     {"starcoder2-3b", STARCODER2, .dim = 3072, .hidden = 12288, .n_layers = 30,
      .n_heads = 24, .n_kv_heads = 2, .head_dim = 128, .vocab = 49152, .max_tok = 16384,
      .rope_theta = 999999.4420358813, .window = 4096, .bos_id = 0, .eos_id = 0,
@@ -233,6 +240,10 @@ static const struct make_shape shapes[] = {
     {"tiny-command-r", COHERE, .dim = 64, .hidden = 150, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 4, .head_dim = 8, .vocab = 515, .max_tok = 256, .bos_id = 512,
      .eos_id = 513, .special_at = 512},
+    {"tiny-gpt-oss", GPT_OSS, .dim = 60, .n_experts = 5, .n_active = 2,
+     .expert_hidden = 46, .dense_hidden = 46, .n_layers = 4, .n_heads = 6, .n_kv_heads = 2,
+     .head_dim = 16, .vocab = 515, .max_tok = 256, .window = 9, .yarn = {4, 64},
+     .bos_id = 512, .eos_id = 513, .special_at = 512},
     {"tiny-starcoder2", STARCODER2, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
      .n_kv_heads = 2, .head_dim = 10, .vocab = 515, .max_tok = 256, .rope_theta = 1e5,
      .window = 9, .bos_id = 512, .eos_id = 512, .special_at = 512},
@@ -289,6 +300,7 @@ const char *const *make_names(void)
                                         "stablelm-2-1.6b",
                                         "glm-4-9b",
                                         "command-r-35b",
+                                        "gpt-oss-20b",
                                         "starcoder2-3b",
                                         "command-r7b",
                                         "gemma-2b",
@@ -313,6 +325,7 @@ const char *const *make_names(void)
                                         "tiny-stablelm",
                                         "tiny-glm4",
                                         "tiny-command-r",
+                                        "tiny-gpt-oss",
                                         "tiny-starcoder2",
                                         "tiny-cohere2",
                                         "tiny-gemma",

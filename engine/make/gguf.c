@@ -244,6 +244,12 @@ static void put_tensors(struct gguf_records *d, struct make_plan *p)
         else
             format_role_name(MODEL_NAMES_GGUF | (enum model_naming)p->family->fused,
                              t->role, t->layer, t->expert, name);
+        if (t->role >= FORMAT_EXPERT_GATE_BIAS) {
+            gguf_put_tensor(d, name,
+                            (const uint64_t[]){(uint64_t)t->cols, (uint64_t)t->rows}, 2,
+                            gguf_ggml_of(t->type), t->at);
+            continue;
+        }
         n = t->n_experts > 0 ? t->n_experts : 1;
         gguf_put_tensor(
             d, name,

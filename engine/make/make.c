@@ -176,11 +176,13 @@ static uint64_t row_key(uint64_t seed, enum format_role role, int layer, int exp
     /* Roles behind the bias of the output came after those of experts. */
     const uint64_t n_later = FORMAT_N_ROLES - FORMAT_ATTN_AFTER;
     const uint64_t bias = FORMAT_OUT_NORM_BIAS; /* of the last norm: later, too */
-    uint64_t number = role < bias                  ? role
+    uint64_t number = role >= FORMAT_EXPERT_GATE_BIAS
+                          ? 96 + (uint64_t)role - FORMAT_EXPERT_GATE_BIAS
+                      : role < bias                ? role
                       : role == bias               ? 64
                       : role < FORMAT_O_BIAS       ? role - 1
                       : role >= FORMAT_EXPERT_GATE ? role - n_later - 2
-                      : role == FORMAT_O_BIAS      ? FORMAT_ALL_ROLES - n_later - 2
+                      : role == FORMAT_O_BIAS      ? FORMAT_EXPERT_GATE_BIAS - n_later - 2
                                                    : 64 + (uint64_t)role - FORMAT_O_BIAS;
     uint64_t n = (uint64_t)layer * 15 + number + 1, tensor;
 
@@ -332,7 +334,9 @@ static int make_rows(const void *ctx, int i, int64_t row, int64_t n, char *out,
         int64_t at = r;
         const struct make_tensor part = part_of(p, t, &at);
 
-        if (t->given)
+        if (t->role >= FORMAT_EXPERT_GATE_BIAS) /* of an expert */
+            fill_row(k->random, t, r, out);
+        else if (t->given)
             memcpy(out, t->given, row_bytes);
         else if (t->rows == 1) /* a bias has an element for each row of its matrix */
             fill_vector(k, t, out, scratch);
@@ -384,7 +388,8 @@ static int plan_type(struct make_plan *p, struct make_tensor *t)
     if (s)
         s = kern_quant_scheme_for_row(s, t->cols);
     /* vectors stay exact, as is usual, and in GGUF files routers */
-    if (t->rows == 1 || (t->role == FORMAT_ROUTER && p->stacked))
+    if (t->rows == 1 || t->role >= FORMAT_EXPERT_GATE_BIAS ||
+        (t->role == FORMAT_ROUTER && p->stacked))
         t->type = KERN_F32;
     else
         t->type = s ? s->type : p->plain_type;
@@ -535,6 +540,10 @@ int make_model(const struct make_opts *o)
         return err_set(ERR_LIMIT, "%.60s...: path: expected at most %d bytes, found %zu",
                        o->out, PATH_BYTES - 60, strlen(o->out));
     p.family = format_family_of_class(p.shape->hf_class);
+    if (!gguf && p.family->gguf_only)
+        return err_set(ERR_UNSUPPORTED,
+                       "model make: format: expected gguf for %s, found safetensors: %s",
+                       o->arch, p.family->gguf_only);
     p.dense_hidden = p.config.n_experts == 0     ? p.config.hidden
                      : p.shape->dense_hidden > 0 ? p.shape->dense_hidden
                                                  : p.config.expert_hidden;

@@ -72,7 +72,8 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     double norms = dim * ((in + last) * (1 + c->norm_bias) + after) +
                    (c->qk_norm ? all * heads * c->head_dim : 0);
     double bias = (c->qkv_bias ? all * (q + kv) : 0) + (c->o_bias ? layers * dim : 0) +
-                  (c->mlp_bias ? layers * (dim + c->hidden) : 0);
+                  (c->mlp_bias ? layers * (dim + c->hidden) : 0) +
+                  (c->sinks ? all * c->n_heads : 0);
     bool in_head = c->tied && last > 0, last_window;
     double windows = n_windows(c, &last_window), full = before - windows;
     double logit_pairs = last_window ? s->window_logit_pairs : s->logit_pairs;

@@ -60,6 +60,10 @@ struct model_layer {
     float *qkv_bias, *v_bias;  /* NULL, or one float per packed column */
     float *o_bias, *down_bias; /* NULL, or [dim] */
     float *up_bias;            /* NULL, or one float per packed column */
+    float *sinks;              /* NULL, or [n_heads] */
+    /* NULL, or one float per packed column of the router; of each expert's (gate, up); [n_experts,
+     * dim] */
+    float *router_bias, *expert_bias, *expert_down_bias;
 };
 
 /* The matrices of a layer, those without columns included: one of each kind, by its number, but

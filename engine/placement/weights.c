@@ -145,6 +145,15 @@ static void place_vectors(const struct model *m, struct model_layer *l, struct a
         l->qkv_bias = take_floats(a, l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL);
     if (m->c.qkv_bias && m->c.v_split)
         l->v_bias = take_floats(a, l->mats[MODEL_MAT_V].n_panels * KERN_PANEL);
+    if (m->c.sinks)
+        l->sinks = take_floats(a, m->c.n_heads);
+    if (m->c.expert_bias) {
+        int64_t columns = l->mats[model_expert_mat(0)].n_panels * KERN_PANEL;
+
+        l->router_bias = take_floats(a, l->mats[MODEL_MAT_ROUTER].n_panels * KERN_PANEL);
+        l->expert_bias = take_floats(a, m->c.n_experts * columns);
+        l->expert_down_bias = take_floats(a, (int64_t)m->c.n_experts * m->c.dim);
+    }
     if (m->c.mlp_bias)
         l->up_bias = take_floats(a, l->mats[MODEL_MAT_GATE_UP].n_panels * KERN_PANEL);
     if (m->c.qk_norm) {

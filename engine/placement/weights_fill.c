@@ -429,6 +429,32 @@ static void pack_up_bias(struct model_layer *l, const struct format_tensor *bias
         l->up_bias[i] = i < bias->cols ? element_f32(bias, i) : 0;
 }
 
+/* Columns of gate and up alternate as in gate_up_row(). */
+static void pack_expert_biases(const struct model *m, const struct format_file *f,
+                               int layer)
+{
+    struct model_layer *l = &m->layers[layer];
+    const int64_t n = l->mats[model_expert_mat(0)].n_panels * KERN_PANEL;
+    const struct format_tensor *t = format_layer_tensor(f, layer, FORMAT_ROUTER_BIAS);
+
+    for (int64_t i = 0; i < l->mats[MODEL_MAT_ROUTER].n_panels * KERN_PANEL; i++)
+        l->router_bias[i] = i < t->cols ? element_f32(t, i) : 0;
+    for (int e = 0; e < m->c.n_experts; e++) {
+        const struct format_tensor *both[] = {
+            format_expert_tensor(f, layer, e, FORMAT_EXPERT_GATE_BIAS),
+            format_expert_tensor(f, layer, e, FORMAT_EXPERT_UP_BIAS)};
+
+        for (int64_t i = 0; i < n; i++) {
+            int64_t row = i / (2 * KERN_PANEL) * KERN_PANEL + i % KERN_PANEL;
+
+            t = both[i / KERN_PANEL & 1];
+            l->expert_bias[e * n + i] = row < t->cols ? element_f32(t, row) : 0;
+        }
+        vector_f32(l->expert_down_bias + (int64_t)e * m->c.dim,
+                   format_expert_tensor(f, layer, e, FORMAT_EXPERT_DOWN_BIAS), 0, 0);
+    }
+}
+
 /* The weights of a head's norm, or of all heads', in the order of its packed columns. */
 static void pack_head_norm(float *out, const struct source *s,
                            const struct format_tensor *t)
@@ -479,6 +505,10 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
             pack_qkv_bias(l, &s, bias);
         if (l->up_bias)
             pack_up_bias(l, T(FORMAT_UP_BIAS));
+        if (l->sinks)
+            vector_f32(l->sinks, T(FORMAT_SINKS), 0, 0);
+        if (l->expert_bias)
+            pack_expert_biases(m, k->f, i);
         if (l->q_norm) {
             pack_head_norm(l->q_norm, &s, T(FORMAT_Q_NORM));
             pack_head_norm(l->k_norm, &s, T(FORMAT_K_NORM));

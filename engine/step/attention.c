@@ -228,8 +228,27 @@ static void results_at(const struct model_thread_ctx *w, const struct block *b,
     a->kv_hi += lo;
 }
 
+/* A head's sink is one more term of its softmax, whose value is 0: with the sum of the others,
+ * exp(lse), results shrink. */
+static void add_sinks(const struct model_thread_ctx *w, const struct block *b,
+                      const struct kern_attn_args *a)
+{
+    const float *sinks = w->m->layers[b->layer].sinks + b->q;
+
+    for (int64_t i = 0; i < b->n; i++)
+        for (int h = 0; h < b->g; h++) {
+            float *out = a->out + i * a->out_stride + h * a->head_dim;
+            float part = 1 / (1 + expf(sinks[h] - a->lse[i * b->g + h]));
+
+            for (int k = 0; k < a->head_dim; k++)
+                out[k] *= part;
+        }
+}
+
 static void attend(struct model_thread_ctx *w, const struct block *b)
 {
+    float lse[KERN_ATTN_ROWS_MAX];
+    const bool sinks = w->m->layers[b->layer].sinks && w->rank->shard.seq_n == 1;
     const struct model *m = w->m;
     const struct kv_slot *slot = b->chunk->kv;
     const char *values = kv_values_at(slot, b->layer, b->kv_head);
@@ -265,7 +284,10 @@ static void attend(struct model_thread_ctx *w, const struct block *b)
         return;
     }
     results_at(w, b, &args);
+    args.lse = sinks ? lse : args.lse;
     m->kern.v[kern_kv_attn(m->kv_type)]->fn.attn(&args);
+    if (sinks)
+        add_sinks(w, b, &args);
 }
 
 /* Call fn for this thread's blocks. Where the KV groups divide evenly a thread has the
@@ -309,8 +331,9 @@ static void each_block(struct model_thread_ctx *w, int layer, bool wanted_only,
 
 /* A row of the rank's share of its head's columns, out of all shares of the keys: each is
  * a mean weighted by exp(score), and exp(lse) is the sum of those weights. */
-static void merge_row(const struct model_thread_ctx *w, int64_t row)
+static void merge_row(const struct model_thread_ctx *w, int layer, int64_t row)
 {
+    const float *sinks = w->m->layers[layer].sinks;
     const struct model_rank *r = w->rank, *one = r - r->shard.seq_i;
     int64_t hd = w->m->c.head_dim, col = r->shard.attn_lo - r->shard.q_lo * hd;
     float most = -INFINITY, sum = 0, *out = r->attn + row * r->ld_attn;
@@ -326,11 +349,13 @@ static void merge_row(const struct model_thread_ctx *w, int64_t row)
         for (int64_t c = 0; c < r->ld_attn; c++)
             out[c] += weight * x[c];
     }
+    if (sinks)
+        sum += expf(sinks[r->shard.q_lo] - most);
     for (int64_t c = 0; c < r->ld_attn; c++)
         out[c] /= sum;
 }
 
-static void merge(struct model_thread_ctx *w)
+static void merge(struct model_thread_ctx *w, int layer)
 {
     const struct model_step *s = w->step;
     int64_t lo, hi;
@@ -339,7 +364,7 @@ static void merge(struct model_thread_ctx *w)
         return;
     par_share(w->last ? s->n_logits : s->n_tok, w->id, w->n, &lo, &hi);
     for (int64_t i = lo; i < hi; i++)
-        merge_row(w, w->last ? w->m->rows[i] : i);
+        merge_row(w, layer, w->last ? w->m->rows[i] : i);
 }
 
 /* Bytes of the panels that a thread multiplies from one attention to the next. */
@@ -420,7 +445,7 @@ void model_attend(struct model_thread_ctx *w, int layer)
     each_block(w, layer, w->last, w->own_heads, attend);
     if (w->phase->shares_seq) {
         model_sync_all(w, MODEL_T_ATTN);
-        merge(w);
+        merge(w, layer);
     }
     model_lap(w, MODEL_T_ATTN);
     if (w->own_heads && w->phase->n_ranks == 1)

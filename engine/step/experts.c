@@ -217,6 +217,15 @@ static const void *packed_of(struct model_thread_ctx *w, const struct group *g,
 
 /* ---- the products ---- */
 
+/* Of the rank's columns of an expert's gate and up; NULL: there is none. */
+static const float *bias_of(const struct model_thread_ctx *w, int layer, int e)
+{
+    const struct model_layer *l = &w->m->layers[layer];
+    const int64_t n = l->mats[model_expert_mat(e)].n_panels * KERN_PANEL;
+
+    return l->expert_bias ? l->expert_bias + e * n + 2 * w->rank->shard.expert_lo : NULL;
+}
+
 static void gate_up(struct model_thread_ctx *w, int layer, const struct model_rows *x)
 {
     const struct kern_mat *mats = mats_of(w, layer);
@@ -233,6 +242,7 @@ static void gate_up(struct model_thread_ctx *w, int layer, const struct model_ro
         j.a_packed = packed_of(w, &g, &j, x, false);
         j.c = g.h;
         j.ldc = g.ld_h;
+        j.bias = i < w->m->c.n_experts ? bias_of(w, layer, i) : NULL;
         j.epilogue = KERN_GATED;
         kern_gemm_part(&j, 2, w->id);
         kern_gemm_run(&j);
@@ -451,11 +461,26 @@ static void route(struct model_thread_ctx *w, int layer, const struct model_rows
         model_job(w, MODEL_MAT_ROUTER, &w->rank->layers[layer].mats[MODEL_MAT_ROUTER]);
 
     j.a_packed = model_pack(w, &j, in);
+    j.bias = w->m->layers[layer].router_bias;
     j.c = w->rank->router;
     j.ldc = w->rank->ld_router;
     model_linear(w, &j, 1);
     model_sync(w, MODEL_T_LINEAR);
     choose(w);
+}
+
+/* What down() leaves out, once for all ranks' sums. */
+static void add_down_biases(struct model_thread_ctx *w, const float *bias)
+{
+    const struct model_config *c = &w->m->c;
+    int64_t lo, hi;
+
+    par_share(w->n_rows, w->id, w->n, &lo, &hi);
+    for (int64_t i = lo * c->n_active; i < hi * c->n_active; i++)
+        add_weighted(model_sum_at(w) + i / c->n_active * w->m->ld_x,
+                     bias + (int64_t)w->own->expert[i] * c->dim, w->own->weight[i],
+                     c->dim, true);
+    model_sync(w, MODEL_T_LINEAR);
 }
 
 void model_experts(struct model_thread_ctx *w, int layer)
@@ -475,6 +500,8 @@ void model_experts(struct model_thread_ctx *w, int layer)
         model_sum_parts(w, m->expert_boundaries.n + m->ffn_boundaries.n, part, &layer);
     else
         residual(w, layer);
+    if (m->layers[layer].expert_down_bias)
+        add_down_biases(w, m->layers[layer].expert_down_bias);
     if (w->phase->offload)
         end_offload(w, layer);
 }

@@ -46,6 +46,8 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->parallel, b->parallel);
     assert_int_equal(a->no_gate, b->no_gate);
     assert_int_equal(a->mlp_bias, b->mlp_bias);
+    assert_int_equal(a->sinks, b->sinks);
+    assert_int_equal(a->expert_bias, b->expert_bias);
     assert_int_equal(a->rope_dims, b->rope_dims);
     assert_int_equal(a->rope_short_tok, b->rope_short_tok);
     assert_true(a->rope_length == b->rope_length && a->rope_ntk == b->rope_ntk);

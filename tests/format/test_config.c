@@ -99,7 +99,7 @@ TEST(parameters_of_published_models)
         {"phi-4-14b", 14659507200},         {"phi-4-mini", 3836021760},
         {"mistral-small-24b", 23572403200}, {"ministral-8b", 8019808256},
         {"olmo-3-7b", 7298011136},          {"gemma-2b", 2506172416},
-        {"starcoder2-3b", 3030371328},
+        {"starcoder2-3b", 3030371328},      {"gpt-oss-20b", 20914757184},
     };
     struct model_config c;
     size_t i;

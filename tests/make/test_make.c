@@ -200,6 +200,25 @@ TEST(formats_hold_the_same_model)
             same_in_both(archs[i], types[t]);
 }
 
+/* A folder of these is not read, and not made. */
+TEST(gguf_only)
+{
+    struct make_opts o = tiny(KERN_F16, "gguf", test_path("only.gguf"));
+    struct model_config want;
+    struct format_file *f;
+
+    o.arch = "tiny-gpt-oss";
+    assert_ok(make_model(&o));
+    assert_ok(make_config(o.arch, &want));
+    assert_ok(format_open(&f, o.out));
+    same_config(&f->config, &want, 1e-6f);
+    assert_true(want.sinks && want.expert_bias && want.window > 0);
+    format_close(&f);
+    o.format = "safetensors";
+    o.out = test_path("only");
+    assert_err(make_model(&o), ERR_UNSUPPORTED, "expected gguf for tiny-gpt-oss");
+}
+
 static float value(const struct format_tensor *t, int64_t i)
 {
     uint16_t h;

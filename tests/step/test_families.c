@@ -118,6 +118,19 @@ static void olmo3(struct model_config *c)
     model_config_window(c, 9, 4, false);
 }
 
+static void gpt_oss(struct model_config *c)
+{
+    c->sinks = c->expert_bias = true, c->activation = MODEL_SWIGLU_OAI;
+    model_config_window(c, 9, 2, false);
+    yarn(c);
+}
+
+/* ... without experts */
+static void sinks(struct model_config *c)
+{
+    c->sinks = true;
+}
+
 #define MOE .n_experts = 3, .n_active = 3, .expert_hidden = 40, .norm_topk = true
 static const struct step_trait traits[] = {
     {"granite", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .o_bias = true, .bias = true,
@@ -167,6 +180,15 @@ static const struct step_trait traits[] = {
      .scale_factor = 1, .family = command_r},
     {"command-r, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .scale_factor = 1, MOE,
      .family = command_r},
+    {"gpt-oss", 48, 3, 4, 2, 12, 0, 50, KERN_F32, .bias = true, .o_bias = true,
+     .scale_factor = 1, MOE, .family = gpt_oss},
+    {"gpt-oss, odd sizes, bf16", 37, 2, 6, 3, 10, 0, 47, KERN_BF16, .bias = true,
+     .o_bias = true, .scale_factor = 1, MOE, .family = gpt_oss},
+    {"gpt-oss, q8_0", 64, 2, 8, 2, 16, 0, 35, KERN_Q8_0, .bias = true, .o_bias = true,
+     .scale_factor = 1, .n_experts = 3, .n_active = 3, .expert_hidden = 288,
+     .norm_topk = true, .family = gpt_oss},
+    {"sinks", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1, .family = sinks},
+    {"sinks, f16", 40, 2, 5, 1, 12, 40, 50, KERN_F16, .scale_factor = 1, .family = sinks},
     {"starcoder2", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .bias = true, .o_bias = true,
      .scale_factor = 1, .family = starcoder2},
     {"starcoder2, odd sizes, tied, bf16", 37, 2, 6, 3, 10, 43, 47, KERN_BF16,

@@ -151,9 +151,11 @@ static void make_experts(struct maker *k, int i)
             enum format_role role = FORMAT_EXPERT_GATE + (enum format_role)r;
             int64_t rows, cols;
 
+            if (!format_role_needed(c, role))
+                continue;
             format_role_shape(c, role, &rows, &cols);
-            make_tensor(k, &k->r->f.expert[e][r], &k->r->expert[e][r], rows, cols, MATRIX,
-                        type_of(k, role, i));
+            make_tensor(k, &k->r->f.expert[e][r], &k->r->expert[e][r], rows, cols,
+                        role < FORMAT_EXPERT_GATE_BIAS ? MATRIX : 0, type_of(k, role, i));
         }
 }
 
@@ -185,6 +187,10 @@ static void make_layer(struct maker *k, int i)
         MAKE(FORMAT_Q_NORM, 1, c->qk_norm_row ? q : c->head_dim, 1);
         MAKE(FORMAT_K_NORM, 1, c->qk_norm_row ? kv : c->head_dim, 1);
     }
+    if (c->sinks)
+        MAKE(FORMAT_SINKS, 1, c->n_heads, 0);
+    if (c->expert_bias)
+        MAKE(FORMAT_ROUTER_BIAS, 1, c->n_experts, 0);
     if (c->norms != MODEL_NORM_AFTER && !c->parallel)
         MAKE(FORMAT_FFN_NORM, 1, c->dim, 1);
     if (c->norm_bias) {
@@ -393,6 +399,8 @@ static void attend(const struct ref_model *r, double *out, const double *q,
     const struct model_config *c = &r->f.config;
     int hd = c->head_dim, group = c->n_heads / c->n_kv_heads, ld = c->n_kv_heads * hd;
     double *p = new_f64(pos + 1), cap = (double)c->attn_softcap;
+    const double *sinks =
+        c->sinks ? r->layer[layer][FORMAT_SINKS - FORMAT_ATTN_NORM] : NULL;
     bool window = c->window > 0 && c->layer_flags[layer] & MODEL_LAYER_WINDOW;
     int first = window && pos >= c->window ? pos - c->window + 1 : 0;
 
@@ -408,6 +416,8 @@ static void attend(const struct ref_model *r, double *out, const double *q,
             p[t] = cap > 0 ? cap * tanh(p[t] / cap) : p[t];
             max = p[t] > max ? p[t] : max;
         }
+        if (sinks)
+            sum = exp(sinks[h] - max);
         for (int t = first; t <= pos; t++)
             sum += p[t] = exp(p[t] - max);
         for (int i = 0; i < hd; i++) {
@@ -427,16 +437,25 @@ static double act(const struct model_config *c, double x)
     return x / (1 + exp(-x));
 }
 
-static void mlp(const struct model_config *c, double *y, const double *x,
-                const double *const *w, int64_t dim, int64_t hidden)
+static double clamped(double gate, double up)
 {
+    gate = fmin(gate, 7);
+    return gate / (1 + exp(-1.702 * gate)) * (fmax(fmin(up, 7), -7) + 1);
+}
+
+/* bias: NULL, or of gate, up and down. */
+static void mlp(const struct model_config *c, double *y, const double *x,
+                const double *const *w, const double *const *bias, int64_t hidden)
+{
+    int64_t dim = c->dim;
     double *g = new_f64(hidden), *u = new_f64(hidden);
 
-    matvec(g, w[0], x, hidden, dim, NULL);
-    matvec(u, w[1], x, hidden, dim, NULL);
+    matvec(g, w[0], x, hidden, dim, bias ? bias[0] : NULL);
+    matvec(u, w[1], x, hidden, dim, bias ? bias[1] : NULL);
     for (int i = 0; i < hidden; i++)
-        g[i] = act(c, g[i]) * u[i];
-    matvec(y, w[2], g, dim, hidden, NULL);
+        g[i] =
+            c->activation == MODEL_SWIGLU_OAI ? clamped(g[i], u[i]) : act(c, g[i]) * u[i];
+    matvec(y, w[2], g, dim, hidden, bias ? bias[2] : NULL);
     mem_free(g), mem_free(u);
 }
 
@@ -474,7 +493,8 @@ static void experts(struct ref_model *r, int layer, double *y, const double *x)
     bool taken[MODEL_MAX_EXPERTS] = {0};
     int order[MODEL_MAX_EXPERTS], next;
 
-    matvec(p, w[FORMAT_ROUTER - FORMAT_ATTN_NORM], x, c->n_experts, c->dim, NULL);
+    matvec(p, w[FORMAT_ROUTER - FORMAT_ATTN_NORM], x, c->n_experts, c->dim,
+           w[FORMAT_ROUTER_BIAS - FORMAT_ATTN_NORM]);
     for (int i = 0; i < c->n_active; i++) {
         order[i] = best_expert(p, taken, c->n_experts);
         taken[order[i]] = true;
@@ -491,8 +511,11 @@ static void experts(struct ref_model *r, int layer, double *y, const double *x)
     for (int i = 0; i < c->n_active; i++) {
         double weight = exp(p[order[i]]) / (c->norm_topk ? chosen : all);
 
-        mlp(c, d, x, (const double *const *)r->expert[layer * c->n_experts + order[i]],
-            c->dim, c->expert_hidden);
+        const double *const *of =
+            (const double *const *)r->expert[layer * c->n_experts + order[i]];
+
+        mlp(c, d, x, of, of + FORMAT_EXPERT_GATE_BIAS - FORMAT_EXPERT_GATE,
+            c->expert_hidden);
         for (int k = 0; k < c->dim; k++)
             y[k] += weight * d[k];
     }
@@ -501,7 +524,7 @@ static void experts(struct ref_model *r, int layer, double *y, const double *x)
 
         matvec(&scale, w[FORMAT_SHARED_SCALE - FORMAT_ATTN_NORM], x, 1, c->dim, NULL);
         mlp(c, d, x, (const double *const *)&w[FORMAT_SHARED_GATE - FORMAT_ATTN_NORM],
-            c->dim, c->hidden);
+            NULL, c->hidden);
         for (int k = 0; k < c->dim; k++)
             y[k] += d[k] / (1 + exp(-scale));
     }
@@ -579,7 +602,7 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
     } else {
         const double *const mlp_w[] = {W(FORMAT_GATE), W(FORMAT_UP), W(FORMAT_DOWN)};
 
-        mlp(c, d, n, mlp_w, c->dim, c->hidden);
+        mlp(c, d, n, mlp_w, NULL, c->hidden);
     }
     add(c, x, d, W(FORMAT_FFN_AFTER));
 #undef W

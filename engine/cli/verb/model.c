@@ -275,7 +275,8 @@ static json_t *known_arch(const char *arch)
 
     for (const struct format_family *f = format_families; f->arch; f++)
         if (strcmp(f->arch, arch) == 0)
-            rc |= json_array_append_new(classes, json_string(f->hf_class));
+            rc |= json_array_append_new(
+                classes, json_string(f->gguf_only ? "GGUF files only" : f->hf_class));
     for (const char *const *name = make_names(); *name; name++)
         if (of_arch(*name, arch))
             rc |= json_array_append_new(shapes, json_string(*name));

@@ -8,9 +8,10 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
 
 static int fits(const struct model_phase *p)
 {
-    if (p->m->c.window > 0 || p->m->c.attn_softcap != 0)
+    if (p->m->c.window > 0 || p->m->c.attn_softcap != 0 || p->m->c.sinks)
         return err_set(ERR_UNSUPPORTED,
-                       "attention_by needs a model without windows and caps of scores");
+                       "attention_by needs a model without windows, caps "
+                       "of scores and sinks");
     return p->n_ranks == 1 && !p->multiprocess
                ? OK
                : err_set(ERR_UNSUPPORTED, "attention_by needs one rank, found %d",
