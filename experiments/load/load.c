@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/name.h"
+#include "experiments/load/stages.h"
 
 static const char *process_name(int i)
 {
@@ -32,7 +33,13 @@ const struct opt_row load_opt_table[] = {
     OPT_ROW(F64, time_scale, "1",
             "trace: arrival times are multiplied by this. 0.5: twice the rate.",
             .min = 1e-9, .max = 1e9),
-    OPT_ROW(INT, n_requests, "0", "Number of measured requests. 0: all of the data set.",
+    OPT_ROW(STR, stages, NULL,
+            "stages: rates in requests a second, each for a time, and ramps, one after "
+            "the other. Example: 1@60s,1-4@30s,4@60s.",
+            .unit = "LIST"),
+    OPT_ROW(INT, n_requests, "0",
+            "Number of measured requests. 0: all of the data set; with stages all that "
+            "come in them.",
             .min = 0, .max = 1e7),
     OPT_ROW(INT, warmup_requests, "0",
             "Number of requests that are sent first. They are recorded and excluded "
@@ -165,5 +172,23 @@ int load_check(const struct load_opts *o, const char *where)
         return err_set(
             ERR_ARG, "%s.rate_rps: process \"%s\" needs a rate of at least %g, found %g",
             where, o->process, LOAD_RATE_MIN_RPS, o->rate_rps);
+    if (o->stages && !load_process_reads(p, "stages"))
+        return err_set(ERR_ARG,
+                       "%s.stages: process \"%s\" has no such option (the one that has "
+                       "it: stages)",
+                       where, p->name);
+    if (load_process_reads(p, "stages")) {
+        struct load_stage v[LOAD_STAGES_MAX];
+        char name[96];
+        int n;
+
+        if (!o->stages)
+            return err_set(ERR_ARG,
+                           "%s.stages: process \"%s\" needs stages such as "
+                           "1@60s,1-4@30s, found none",
+                           where, p->name);
+        snprintf(name, sizeof(name), "%.80s.stages", where);
+        TRY(load_stages_read(v, &n, o->stages, name));
+    }
     return check_reads(p, o, where);
 }

@@ -24,7 +24,7 @@ enum load_order { LOAD_ORDER_DATASET, LOAD_ORDER_SHUFFLE };
 enum load_saturation { LOAD_SATURATION_OFF, LOAD_SATURATION_MARK, LOAD_SATURATION_END };
 
 struct load_opts {
-    char *process;
+    char *process, *stages;
     int64_t concurrency;
     double rate_rps, burstiness, time_scale;
     int64_t n_requests, warmup_requests;
@@ -52,9 +52,11 @@ struct load_process {
     const char *name;
     const char *help;
     /* The options that this process reads, of those that not all do: words of
-     * "concurrency rate_rps burstiness time_scale". */
+     * "concurrency rate_rps burstiness time_scale stages". */
     const char *reads;
     bool wants_trace;
+    /* How many arrivals there are, where the options say so; NULL: as many as are wanted. */
+    size_t (*count)(const struct load_opts *o, uint64_t seed);
     /* Fill arrival_s[0..n), non-decreasing, in seconds from the start. `trace` has times
      * where wants_trace. NULL: closed loop. */
     void (*arrivals)(const struct load_opts *o, uint64_t seed,

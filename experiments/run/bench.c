@@ -4,11 +4,17 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text_number.h"
+#include "datasets/dataset.h"
 #include "experiments/load/search.h"
+#include "experiments/load/stages.h"
+#include "experiments/record/journal.h"
+#include "experiments/run/bench_answer.h"
 #include "experiments/run/run.h"
+#include "experiments/run/session.h"
 
 #define OPT_OF struct run_bench_opts
 const struct opt_row run_bench_opt_table[] = {
@@ -35,10 +41,43 @@ const struct opt_row run_bench_opt_table[] = {
     OPT_ROW(BOOL, any_length, "false",
             "Measure answers by the tokens that came, for servers that end them before "
             "--output-tok whatever they are asked for."),
+    OPT_ROW(STR, dataset, NULL,
+            "Take prompts and lengths from this file, in place of --prompt-tok and "
+            "--output-tok: conversations or a trace (datasets/data.md).",
+            .unit = "FILE"),
+    OPT_ROW(ENUM, turns, "first",
+            "What a conversation of --dataset becomes. first: its first answered "
+            "question. each: every one, with all turns before it. conversation: the "
+            "same, each sent --think-s after the answer to the one before.",
+            .values = "first|each|conversation"),
+    OPT_ROW(F64, think_s, "0", "Time from an answer to the next turn.", .unit = "s",
+            .min = 0, .max = 86400),
+    OPT_ROW(STR, stages, NULL,
+            "Put this load on the server in place of a search: stages of requests a "
+            "second for a time, one after the other, and ramps. Example: "
+            "1@60s,1-4@30s,4@60s.",
+            .unit = "LIST"),
+    OPT_ROW(INT, users, "0",
+            "In place of a search, N users, each of whom sends the next request, or "
+            "begins the next conversation, when the last one has ended. 0: none.",
+            .unit = "N", .min = 0, .max = 65536),
+    OPT_ROW(BOOL, replay, "false",
+            "In place of a search, send the requests of --dataset at its own times."),
+    OPT_ROW(INT, requests, "0",
+            "Requests of --users, --replay or --stages. 0: all of the data set, 100 "
+            "without one, all that come within the stages.",
+            .min = 0, .max = 1e7),
+    OPT_ROW(STR, limit, NULL,
+            "End such a load after this time: what is under way is canceled and counts "
+            "as not completed, the rest is not sent. Examples: 90s, 10m.",
+            .unit = "TIME"),
+    OPT_ROW(STR, out, NULL,
+            "Keep a record in this folder, with the times of every request and token.",
+            .unit = "DIR"),
+    OPT_ROW(BOOL, json, "false", "Print the answer as JSON."),
     {0},
 };
 
-#define TARGET_FRAC 0.9 /* of requests within the objectives */
 /* When each part has ended, as fractions of the budget, whatever the server does. */
 #define PROBE_END    0.5
 #define ONE_USER_END 0.75
@@ -49,25 +88,21 @@ const struct opt_row run_bench_opt_table[] = {
 #define TRIAL_FRAC   0.12 /* of the budget for one rate */
 #define MIN_REQUESTS 10   /* of a trial: fewer say nothing about a share of 0.9 */
 #define MAX_REQUESTS 2000
-#define MAX_TRIALS   24
+#define MAX_RATES    24
 #define PRECISION    0.1                  /* of the rate, at which the search ends */
 #define QUIET_NS     UINT64_C(5000000000) /* of waiting, after which a line says for what */
 
-/* One measurement. */
-struct trial {
-    double rate_rps; /* 0: one user */
-    double n, n_failed, ttft_ms, p90_ttft_ms, tpot_ms, tok_s, within_frac;
-    char error[96]; /* of the first request that failed, "" */
-};
+#define DEFAULT_REQUESTS 100 /* of a given load without a data set */
+#define REQUEST_LIMIT_S  600 /* of a given load: a request's time */
 
 struct bench {
     const struct run_bench_opts *o;
     struct run_system *system;
-    json_t *described;
+    struct dataset *dataset; /* NULL: lengths are those of the options */
+    struct dataset_opts dataset_opts;
+    struct journal *journal; /* NULL: no record */
     uint64_t end_ns;
-    struct trial one, trials[MAX_TRIALS];
-    int n_trials;
-    struct load_bracket bracket; /* of the rates at which the objectives hold */
+    struct run_bench_answer a;
 };
 
 static double left_s(const struct bench *b)
@@ -87,11 +122,22 @@ struct waiting {
     struct bench *b;
     char what[64];
     size_t n;
-    double end_frac; /* of the budget, when it ends */
+    uint64_t end_ns; /* when it ends; 0: with its last request */
+    const char *why; /* it then ends */
     uint64_t t_shown_ns;
     bool over;
     size_t n_ended; /* before it was over */
 };
+
+/* Of a part of the search that ends at this fraction of the budget. */
+static struct waiting waiting_until(const struct bench *b, double end_frac)
+{
+    const double s = until_s(b, end_frac);
+
+    return (struct waiting){.end_ns =
+                                clock_ns() + (uint64_t)(1e9 * (s > 1e-6 ? s : 1e-6)),
+                            .why = "the time for this measurement was over"};
+}
 
 static void on_tick(void *ctx, size_t n_ended, size_t n_failed)
 {
@@ -101,13 +147,17 @@ static void on_tick(void *ctx, size_t n_ended, size_t n_failed)
     (void)n_failed;
     if (!w->over)
         w->n_ended = n_ended;
-    w->over = w->over || until_s(w->b, w->end_frac) <= 0;
+    w->over = w->over || (w->end_ns && now >= w->end_ns);
     if (w->over) {
-        run_cell_end(w->b->system, "the time for this measurement was over");
+        run_cell_end(w->b->system, w->why);
     } else if (now - w->t_shown_ns >= QUIET_NS) {
         w->t_shown_ns = now;
-        log_info("%s: waiting for %zu of %zu requests, %.0f s more at most", w->what,
-                 w->n - n_ended, w->n, until_s(w->b, w->end_frac));
+        if (w->end_ns)
+            log_info("%s: waiting for %zu of %zu requests, %.0f s more at most", w->what,
+                     w->n - n_ended, w->n, (double)(w->end_ns - now) / 1e9);
+        else
+            log_info("%s: waiting for %zu of %zu requests", w->what, w->n - n_ended,
+                     w->n);
     }
 }
 
@@ -120,8 +170,8 @@ static double value(const struct metrics *m, const char *name)
     return v ? v->value : NAN;
 }
 
-static void read_metrics(struct trial *t, const struct metrics *m,
-                         const struct run_result *r)
+static void read_metrics(struct run_bench_trial *t, const struct metrics *m,
+                         const struct metrics_row *rows, size_t n)
 {
     t->n = value(m, "n_requests");
     t->n_failed = t->n - value(m, "n_completed");
@@ -129,17 +179,20 @@ static void read_metrics(struct trial *t, const struct metrics *m,
     t->p90_ttft_ms = value(m, "p90_ttft_ms");
     t->tpot_ms = value(m, "p50_tpot_ms");
     t->tok_s = value(m, "output_throughput_tok_s");
+    t->rps = value(m, "request_throughput_rps");
     t->within_frac = value(m, "slo_attainment_frac");
-    for (size_t i = 0; i < r->n && !t->error[0]; i++)
-        if (r->rows[i].status == METRICS_FAILED)
-            snprintf(t->error, sizeof(t->error), "%s", r->rows[i].error);
+    t->lateness_ms = value(m, "p90_lateness_ms");
+    for (size_t i = 0; i < n && !t->error[0]; i++)
+        if (rows[i].status == METRICS_FAILED)
+            snprintf(t->error, sizeof(t->error), "%s", rows[i].error);
 }
 
-static void compute(struct trial *t, const struct bench *b, const struct run_result *r)
+static void compute(struct metrics *m, const struct bench *b, const struct run_result *r,
+                    size_t first, size_t n)
 {
     const struct metrics_input in = {
-        .rows = r->rows,
-        .n_rows = r->n,
+        .rows = r->rows + first,
+        .n_rows = n,
         .slo = {.ttft_ms = b->o->slo_ttft_ms, .tpot_ms = b->o->slo_tpot_ms},
         .read_gbps = NAN,
         .peak_gflops = NAN,
@@ -147,65 +200,209 @@ static void compute(struct trial *t, const struct bench *b, const struct run_res
         .peak_why = "not measured",
         .timer_error_us = r->timer_error_us,
         .n_timer_error = r->n_timer_error};
+
+    metrics_compute(m, &in);
+}
+
+/* What comes of requests that were due in [begin_s, end_s). */
+static void judge_stage(struct bench *b, const struct run_result *r,
+                        const struct load_stage *s)
+{
+    struct run_bench_trial *t = &b->a.trials[b->a.n_trials];
+    size_t first = 0, n = 0;
     struct metrics m;
 
-    metrics_compute(&m, &in);
-    read_metrics(t, &m, r);
+    while (first < r->n && (double)r->rows[first].intended_ns < 1e9 * s->begin_s)
+        first++;
+    while (first + n < r->n && (double)r->rows[first + n].intended_ns < 1e9 * s->end_s)
+        n++;
+    *t = (struct run_bench_trial){.rate_rps = s->from_rps == s->to_rps ? s->to_rps : 0};
+    if (s->from_rps == s->to_rps)
+        snprintf(t->load, sizeof(t->load), "%s requests/s, %s s",
+                 TEXT_NUMBER(s->to_rps, 3), TEXT_NUMBER(s->end_s - s->begin_s, 3));
+    else
+        snprintf(t->load, sizeof(t->load), "%s to %s requests/s, %s s",
+                 TEXT_NUMBER(s->from_rps, 3), TEXT_NUMBER(s->to_rps, 3),
+                 TEXT_NUMBER(s->end_s - s->begin_s, 3));
+    compute(&m, b, r, first, n);
+    read_metrics(t, &m, r->rows + first, n);
     metrics_fini(&m);
+    b->a.n_trials++;
 }
 
 /* A request that has not ended by then has missed its objectives. */
-static double timeout_s(const struct bench *b)
+static double timeout_s(const struct bench *b, const struct run_requests *q)
 {
     const struct run_bench_opts *o = b->o;
+    int64_t most = 2;
 
-    return 1.2 * (o->slo_ttft_ms + o->slo_tpot_ms * (double)(o->output_tok - 1)) / 1e3;
+    for (size_t i = 0; i < q->n; i++)
+        most = q->v[i].n_output > most ? q->v[i].n_output : most;
+    return 1.2 * (o->slo_ttft_ms + o->slo_tpot_ms * (double)(most - 1)) / 1e3;
 }
 
-/* n requests after n_warmup others: one user's (rate 0), or arrivals at a rate. A prompt
- * never comes twice, so that a server cannot answer from what it has kept. */
-static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
-                   int64_t n_warmup, struct waiting *w)
+/* What was not sent is not counted as if it had been. */
+static void drop_unsent(struct bench *b, struct run_result *r)
 {
-    static char closed[] = "closed", poisson[] = "poisson";
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->rows[i].dispatch_ns == METRICS_NEVER)
+            continue;
+        r->rows[n] = r->rows[i];
+        r->rows[n].request = (int64_t)n;
+        n++;
+    }
+    b->a.n_not_sent = r->n - n;
+    r->n = n;
+}
+
+static json_t *attributes(struct bench *b, const char *key, const struct load_opts *load,
+                          const struct load_seeds *seeds, const struct run_requests *q,
+                          double wall_s)
+{
+    const struct run_bench_opts *o = b->o;
+    json_t *data = b->dataset
+                       ? opt_to_json(dataset_opt_table, &b->dataset_opts)
+                       : json_pack("{s:I s:I}", "prompt_tok", (json_int_t)o->prompt_tok,
+                                   "output_tok", (json_int_t)o->output_tok);
+
+    return json_pack(
+        "{s:O s:o s:o s:o s:{s:f s:f} s:{s:s} s:i s:s s:o s:O s:{s:I s:I} s:f s:b s:s}",
+        "system", b->system->config, "dataset", data, "load",
+        opt_to_json(load_opt_table, load), "seeds",
+        opt_to_json(load_seeds_opt_table, seeds), "slo", "ttft_ms", o->slo_ttft_ms,
+        "tpot_ms", o->slo_tpot_ms, "axes", "load", key, "repeat", 0, "label", key,
+        "warnings", json_warnings_take(), "described", b->a.described, "requests",
+        "n_cut", (json_int_t)q->n_cut, "n_repeated", (json_int_t)q->n_repeated, "wall_s",
+        wall_s, "valid", 1, "invalid_why", "");
+}
+
+static int record(struct bench *b, const char *key, json_t *measured,
+                  const struct run_result *r, struct metrics *m)
+{
+    const struct record_cell c = {.key = key,
+                                  .state = RECORD_DONE,
+                                  .attributes = measured,
+                                  .rows = r->rows,
+                                  .n_rows = r->n,
+                                  .values = m->values,
+                                  .n_values = m->n_values,
+                                  .series = m->series,
+                                  .n_series = m->n_series,
+                                  .evidence = "measured"};
+    int rc = journal_begin(b->journal, key);
+
+    return rc == OK ? journal_cell(b->journal, &c) : rc;
+}
+
+/* What the system says of itself and of the requests since the last time. */
+static int describe(struct bench *b)
+{
+    json_t *now = NULL;
+    int rc = run_system_describe(b->system, &now);
+
+    if (rc != OK)
+        return rc;
+    json_decref(b->a.described);
+    b->a.described = now;
+    return OK;
+}
+
+static int conclude(struct bench *b, struct run_bench_trial *t,
+                    const struct load_opts *load, const struct load_seeds *seeds,
+                    const struct run_requests *q, struct run_result *r)
+{
+    struct metrics m;
+    int rc = OK;
+
+    drop_unsent(b, r);
+    compute(&m, b, r, 0, r->n);
+    read_metrics(t, &m, r->rows, r->n);
+    if (!r->system_stuck)
+        rc = describe(b);
+    if (rc == OK && b->journal && !r->system_stuck) {
+        json_t *measured = attributes(b, t->load, load, seeds, q, r->wall_s);
+
+        rc = record(b, t->load, measured, r, &m);
+        json_decref(measured);
+    }
+    metrics_fini(&m);
+    return rc;
+}
+
+/* A load on requests of the data set, or of the lengths of the options. Of the latter a prompt
+ * never comes twice, so that a server cannot answer from what it has kept. `t->load` names it. */
+static int measure(struct bench *b, struct run_bench_trial *t, struct load_opts load,
+                   struct waiting *w, struct run_result *r)
+{
     const struct run_bench_opts *o = b->o;
     struct dataset_item item = {
         .n_prompt = o->prompt_tok, .n_output = o->output_tok, .arrival_s = NAN};
-    const struct dataset d = {.source = "bench", .items = &item, .n_items = 1};
+    const struct dataset made = {.source = "bench", .items = &item, .n_items = 1};
     const struct dataset_opts wide = {.min_prompt_tok = 1,
                                       .max_prompt_tok = o->prompt_tok,
                                       .max_output_tok = o->output_tok};
-    const struct load_opts load = {.process = rate_rps > 0 ? poisson : closed,
-                                   .rate_rps = rate_rps,
-                                   .concurrency = 1,
-                                   .n_requests = n,
-                                   .warmup_requests = n_warmup,
-                                   .timeout_s = rate_rps > 0 ? timeout_s(b) : 0};
-    const int64_t seed = o->seed * 1000 + b->n_trials + (rate_rps > 0);
+    const int64_t seed = o->seed * 1000 + b->a.n_trials + (load.rate_rps > 0);
     const struct load_seeds seeds = {seed, seed, seed, seed};
     struct run_requests q = {0};
-    struct run_result r = {0};
-    int rc = run_requests_new(&q, b->system, &d, &wide, &load, &seeds);
+    int rc = run_requests_new(&q, b->system, b->dataset ? b->dataset : &made,
+                              b->dataset ? &b->dataset_opts : &wide, &load, &seeds);
 
-    *t = (struct trial){.rate_rps = rate_rps};
     w->b = b;
     w->n = q.n;
     w->t_shown_ns = clock_ns();
-    if (rc == OK && q.n_cut)
+    snprintf(w->what, sizeof(w->what), "%s", t->load);
+    if (rc == OK && q.n_cut && !b->dataset)
         rc = err_set(ERR_ARG,
                      "--prompt-tok %lld and --output-tok %lld: together more than the "
                      "longest sequence that the server accepts",
                      (long long)o->prompt_tok, (long long)o->output_tok);
+    if (rc == OK && q.n_cut)
+        log_info("%s: %zu requests were cut to the longest sequence that the server "
+                 "accepts",
+                 t->load, q.n_cut);
+    if (rc == OK && load.rate_rps > 0)
+        load.timeout_s = timeout_s(b, &q);
     if (rc == OK)
-        rc = run_cell(&r, b->system, &q, &load, on_tick, w);
+        rc = run_cell(r, b->system, &q, &load, on_tick, w);
     if (rc == OK)
-        compute(t, b, &r);
-    if (r.system_stuck)
+        rc = conclude(b, t, &load, &seeds, &q, r);
+    if (r->system_stuck)
         run_system_close(&b->system); /* it may still read the prompts freed below */
     if (rc == OK && !b->system)
         rc = err_set(ERR_IO, "the server does not end requests that are canceled");
-    run_result_fini(&r);
     run_requests_fini(&q);
+    return rc;
+}
+
+static struct load_opts load_of(const struct bench *b, char *process)
+{
+    return (struct load_opts){.process = process,
+                              .concurrency = 1,
+                              .burstiness = 1,
+                              .time_scale = 1,
+                              .think_s = b->o->think_s,
+                              .order = b->dataset && !b->o->replay ? LOAD_ORDER_SHUFFLE
+                                                                   : LOAD_ORDER_DATASET,
+                              .lateness_warn_ms = 2,
+                              .saturation = LOAD_SATURATION_OFF};
+}
+
+/* n requests of one user after n_warmup others (rate 0), or n arrivals at a rate. */
+static int measure_rate(struct bench *b, struct run_bench_trial *t, double rate_rps,
+                        int64_t n, int64_t n_warmup, struct waiting *w)
+{
+    static char closed[] = "closed", poisson[] = "poisson";
+    struct load_opts load = load_of(b, rate_rps > 0 ? poisson : closed);
+    struct run_result r = {0};
+    int rc;
+
+    load.rate_rps = rate_rps;
+    load.n_requests = n;
+    load.warmup_requests = n_warmup;
+    rc = measure(b, t, load, w, &r);
+    run_result_fini(&r);
     return rc;
 }
 
@@ -214,17 +411,18 @@ static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
 static int measure_one_user(struct bench *b)
 {
     double share_s = ONE_USER * b->o->budget_s, begin_s = left_s(b), each_s;
-    struct waiting w = {.what = "the first request", .end_frac = ONE_USER_END};
+    struct waiting w = waiting_until(b, ONE_USER_END);
     int64_t n, n_most;
 
     log_info("one user at a time");
-    TRY(measure(&b->one, b, 0, 1, 0, &w));
+    b->a.one = (struct run_bench_trial){.load = "the first request"};
+    TRY(measure_rate(b, &b->a.one, 0, 1, 0, &w));
     if (w.over)
         return err_set(ERR_IO, "the first request got no whole answer within %.3g s",
                        begin_s - left_s(b));
-    if (b->one.n_failed > 0)
-        return err_set(ERR_IO, "the first request failed: %s%s", b->one.error,
-                       strstr(b->one.error, "ended after")
+    if (b->a.one.n_failed > 0)
+        return err_set(ERR_IO, "the first request failed: %s%s", b->a.one.error,
+                       strstr(b->a.one.error, "ended after")
                            ? "; --any-length measures what comes"
                            : "");
     each_s = begin_s - left_s(b);
@@ -234,44 +432,50 @@ static int measure_one_user(struct bench *b)
     n_most = (int64_t)(until_s(b, ONE_USER_END) / (1.5 * each_s)) - 1;
     n = n < 3 ? 3 : n > MAX_ONE_USER ? MAX_ONE_USER : n;
     n = n < n_most ? n : n_most;
-    if (n < 1)
+    if (n < 1) {
+        snprintf(b->a.one.load, sizeof(b->a.one.load), "one user");
         return OK; /* the first one has to do */
-    w = (struct waiting){.what = "one user at a time", .end_frac = ONE_USER_END};
-    TRY(measure(&b->one, b, 0, n, 1, &w));
+    }
+    w = waiting_until(b, ONE_USER_END);
+    b->a.one = (struct run_bench_trial){.load = "one user"};
+    TRY(measure_rate(b, &b->a.one, 0, n, 1, &w));
     if (w.over)
         return err_set(ERR_IO,
                        "the server answers no more: of %lld requests, one after the "
                        "other, %zu ended in %.3g s, and the next one did not",
                        (long long)n + 1, w.n_ended, begin_s - left_s(b));
-    if (b->one.n_failed >= b->one.n)
+    if (b->a.one.n_failed >= b->a.one.n)
         return err_set(ERR_IO, "none of %.0f requests of one user completed: %s",
-                       b->one.n, b->one.error);
+                       b->a.one.n, b->a.one.error);
     return OK;
 }
 
 /* --- capacity */
 
+/* How long one user waits for an answer; lengths are those of the options, or of the data set. */
 static double one_user_s(const struct bench *b)
 {
-    return (b->one.ttft_ms + b->one.tpot_ms * (double)(b->o->output_tok - 1)) / 1e3;
+    if (b->dataset)
+        return 1 / b->a.one.rps;
+    return (b->a.one.ttft_ms + b->a.one.tpot_ms * (double)(b->o->output_tok - 1)) / 1e3;
 }
 
 static int try_rate(struct bench *b, double rate_rps)
 {
-    struct trial *t = &b->trials[b->n_trials];
+    struct run_bench_trial *t = &b->a.trials[b->a.n_trials];
     double n = TRIAL_FRAC * b->o->budget_s * rate_rps;
-    struct waiting w = {.end_frac = ALL_END};
+    struct waiting w = waiting_until(b, ALL_END);
 
     n = n < MIN_REQUESTS ? MIN_REQUESTS : n > MAX_REQUESTS ? MAX_REQUESTS : n;
-    snprintf(w.what, sizeof(w.what), "%.3g requests a second", rate_rps);
-    TRY(measure(t, b, rate_rps, (int64_t)n, 0, &w));
+    *t = (struct run_bench_trial){.rate_rps = rate_rps};
+    snprintf(t->load, sizeof(t->load), "%s requests/s", TEXT_NUMBER(rate_rps, 3));
+    TRY(measure_rate(b, t, rate_rps, (int64_t)n, 0, &w));
     if (w.over) { /* it says nothing about this rate */
         log_info("%s: the time was over before the rate could be judged", w.what);
         return OK;
     }
-    b->n_trials++;
-    log_info("%.3g requests a second: %.0f %% within the objectives", rate_rps,
-             100 * t->within_frac);
+    b->a.n_trials++;
+    log_info("%s: %.0f %% within the objectives", t->load, 100 * t->within_frac);
     return OK;
 }
 
@@ -288,138 +492,119 @@ static int find_capacity(struct bench *b)
 {
     const struct load_search search = {.first_rps = 1 / one_user_s(b),
                                        .max_rps = INFINITY,
-                                       .target_frac = TARGET_FRAC,
+                                       .target_frac = RUN_BENCH_TARGET_FRAC,
                                        .precision_frac = PRECISION,
                                        .n_seeds = 1,
                                        .n_verify = 1,
-                                       .max_trials = MAX_TRIALS};
-    struct load_trial done[MAX_TRIALS], next;
+                                       .max_trials = MAX_RATES};
+    struct load_trial done[MAX_RATES], next;
     size_t n = 0;
 
-    b->bracket = (struct load_bracket){.low_rps = NAN, .high_rps = NAN};
-    if (b->one.within_frac < TARGET_FRAC)
+    b->a.bracket = (struct load_bracket){.low_rps = NAN, .high_rps = NAN};
+    if (b->a.one.within_frac < RUN_BENCH_TARGET_FRAC)
         return OK; /* not even one user */
     while (load_search_next(&search, done, n, &next) && has_time(b, next.rate_rps)) {
         TRY(try_rate(b, next.rate_rps));
-        if (b->n_trials == (int)n)
+        if (b->a.n_trials == (int)n)
             break; /* the time was over */
-        next.within_frac = b->trials[n].within_frac;
-        next.n_requests = b->trials[n].n;
+        next.within_frac = b->a.trials[n].within_frac;
+        next.n_requests = b->a.trials[n].n;
         done[n++] = next;
     }
-    b->bracket = load_search_bracket(&search, done, n, 0);
+    b->a.bracket = load_search_bracket(&search, done, n, 0);
     return OK;
 }
 
-/* --- the answer */
+/* --- a load that is given */
 
-static const char *text_of(const struct bench *b, const char *key, const char *otherwise)
+static struct load_opts given_load(const struct bench *b, char *stages)
 {
-    const char *s =
-        json_string_value(json_object_get(json_object_get(b->described, "server"), key));
+    static char closed[] = "closed", trace[] = "trace", in_stages[] = "stages";
+    const struct run_bench_opts *o = b->o;
+    struct load_opts load = load_of(b, stages ? in_stages : o->replay ? trace : closed);
 
-    return s && s[0] ? s : otherwise;
+    load.stages = stages;
+    load.timeout_s = REQUEST_LIMIT_S;
+    load.n_requests =
+        o->requests || b->dataset || stages ? o->requests : DEFAULT_REQUESTS;
+    if (o->users)
+        load.concurrency = o->users;
+    return load;
 }
 
-static const struct trial *trial_at(const struct bench *b, double rate_rps)
-{
-    for (int i = 0; i < b->n_trials; i++)
-        if (b->trials[i].rate_rps == rate_rps)
-            return &b->trials[i];
-    return NULL;
-}
-
-static void print_capacity(const struct bench *b, FILE *out)
+static int measure_given(struct bench *b)
 {
     const struct run_bench_opts *o = b->o;
-    const struct trial *low = trial_at(b, b->bracket.low_rps);
-    const struct trial *high = trial_at(b, b->bracket.high_rps);
-    if (b->one.within_frac < TARGET_FRAC)
-        fprintf(out,
-                "Even alone, this user does not get the objectives of %g ms to the first "
-                "token and %g ms per token in 90 %% of requests, so there is no rate at "
-                "which it keeps them. ",
-                o->slo_ttft_ms, o->slo_tpot_ms);
-    else if (!low)
-        fprintf(
-            out,
-            "No rate was found at which 90 %% of requests get their first token within "
-            "%g ms and the others within %g ms each. ",
-            o->slo_ttft_ms, o->slo_tpot_ms);
-    else
-        fprintf(out,
-                "At %s requests a second, at least 90 %% of them get their first token "
-                "within %g ms and the others within %g ms each, and the server writes "
-                "%s tokens a second. ",
-                TEXT_NUMBER(low->rate_rps, 3), o->slo_ttft_ms, o->slo_tpot_ms,
-                TEXT_NUMBER(low->tok_s, 3));
-    if (high)
-        fprintf(out, "At %s requests a second it is %.0f %% of them%s%s%s.\n",
-                TEXT_NUMBER(high->rate_rps, 3), 100 * high->within_frac,
-                high->error[0] ? ", and requests fail: " : "", high->error,
-                low ? "" : "; time was too short for lower rates");
-    else if (b->n_trials)
-        fprintf(out, "The time was too short to find a rate at which it no longer does; "
-                     "a longer --budget-s finds it.\n");
-    else
-        fprintf(out, "Other objectives are set by --slo-ttft-ms and --slo-tpot-ms.\n");
-}
+    struct run_bench_trial *all = &b->a.trials[0];
+    struct load_stage stages[LOAD_STAGES_MAX];
+    struct waiting w = {.why = "the time of --limit was over"};
+    struct run_result r = {0};
+    double limit_s;
+    int n_stages = 0, rc = OK;
 
-static void print_row(const struct trial *t, FILE *out)
-{
-    if (t->rate_rps > 0)
-        fprintf(out, "| %s requests/s |", TEXT_NUMBER(t->rate_rps, 3));
-    else
-        fprintf(out, "| one user |");
-    fprintf(out, " %.0f | %.0f | %.1f | %.1f | %.2f | %.1f | %.0f %% |\n", t->n,
-            t->n_failed, t->ttft_ms, t->p90_ttft_ms, t->tpot_ms, t->tok_s,
-            100 * t->within_frac);
-}
-
-static void print_table(const struct bench *b, FILE *out)
-{
-    bool printed[MAX_TRIALS] = {0};
-
-    fprintf(out,
-            "\n| load | requests | not completed | TTFT p50 ms | TTFT p90 ms | TPOT p50 "
-            "ms | output tokens/s | within objectives |\n"
-            "|---|---|---|---|---|---|---|---|\n");
-    print_row(&b->one, out);
-    for (int i = 0; i < b->n_trials; i++) {
-        int next = -1;
-
-        for (int k = 0; k < b->n_trials; k++)
-            if (!printed[k] &&
-                (next < 0 || b->trials[k].rate_rps < b->trials[next].rate_rps))
-                next = k;
-        printed[next] = true;
-        print_row(&b->trials[next], out);
+    if (o->stages)
+        TRY(load_stages_read(stages, &n_stages, o->stages, "--stages"));
+    *all = (struct run_bench_trial){0};
+    snprintf(all->load, sizeof(all->load), "%lld users at a time", (long long)o->users);
+    if (o->stages || o->replay)
+        snprintf(all->load, sizeof(all->load), "%s",
+                 o->stages ? "all stages" : "as recorded");
+    if (o->limit) {
+        TRY(opt_seconds(&limit_s, o->limit, "--limit"));
+        w.end_ns = clock_ns() + (uint64_t)(1e9 * limit_s);
     }
+    b->a.is_given = true;
+    rc = measure(b, all, given_load(b, o->stages), &w, &r);
+    b->a.n_trials = 1;
+    for (int i = 0; i < n_stages && rc == OK; i++)
+        judge_stage(b, &r, &stages[i]);
+    run_result_fini(&r);
+    if (rc == OK && all->n_failed >= all->n)
+        rc = err_set(ERR_IO, "none of %.0f requests completed%s%s", all->n,
+                     all->error[0] ? ": " : "", all->error);
+    return rc;
 }
 
-static void print_answer(const struct bench *b, const char *url, FILE *out)
-{
-    const struct run_bench_opts *o = b->o;
+/* --- the record */
 
-    fprintf(
-        out,
-        "The server at %s (%s, version %s) serves %s; each request here has a prompt of "
-        "%lld %s and an answer of %s%lld tokens. ",
-        url, text_of(b, "kind", "of a kind that it does not state"),
-        text_of(b, "version", "not stated"), text_of(b, "model", "?"),
-        (long long)o->prompt_tok,
-        strcmp(text_of(b, "prompt", ""), "words") != 0 ? "token ids"
-        : strstr(text_of(b, "path", ""), "chat") == NULL
-            ? "tokens, sent as words"
-            : "tokens, sent as words of a chat",
-        o->any_length ? "at most " : "", (long long)o->output_tok);
-    fprintf(
-        out,
-        "One user at a time waits %s ms for the first token and then gets %s tokens a "
-        "second. ",
-        TEXT_NUMBER(b->one.ttft_ms, 3), TEXT_NUMBER(1e3 / b->one.tpot_ms, 3));
-    print_capacity(b, out);
-    print_table(b, out);
+static int open_record(struct bench *b, const char *url)
+{
+    json_t *job = json_pack("{s:s s:o s:{}}", "url", url, "options",
+                            opt_to_json(run_bench_opt_table, b->o), "claim");
+    json_t *header = NULL;
+    int rc = run_header_new(&header, "bench", "a running server, by testbed bench",
+                            "measured", false, job);
+
+    if (rc == OK)
+        rc = journal_open(&b->journal, b->o->out, "bench", header, true);
+    json_decref(header);
+    json_decref(job);
+    return rc;
+}
+
+static struct record_headline headline(const char *name, const char *unit,
+                                       const char *better, double v)
+{
+    return (struct record_headline){.name = name,
+                                    .unit = unit,
+                                    .better = better,
+                                    .value = v,
+                                    .why = isnan(v) ? "it was not measured" : NULL,
+                                    .evidence = "measured"};
+}
+
+static int finish_record(struct bench *b)
+{
+    const struct run_bench_answer *a = &b->a;
+    const struct run_bench_trial *t = a->is_given ? &a->trials[0] : &a->one;
+    const struct record_headline v[] = {
+        headline("ttft_p50", "ms", "lower", t->ttft_ms),
+        headline("tpot_p50", "ms", "lower", t->tpot_ms),
+        headline("slo_attainment_frac", "", "higher", t->within_frac),
+        headline("output_throughput", "tok/s", "higher", t->tok_s),
+        headline("capacity_rps", "req/s", "higher", a->bracket.low_rps)};
+
+    return record_finish(&b->journal, v, a->is_given ? 4 : 5, false, &b->a.record);
 }
 
 /* --- the server */
@@ -462,21 +647,86 @@ static int find_server(struct bench *b, char *full, size_t n, const char *url)
     return open_at(b, other, limit_s) == OK ? OK : err_set(rc, "%s", first);
 }
 
+/* Of options that go together only. */
+static int check_opts(const struct run_bench_opts *o)
+{
+    const int n_given = (o->stages != NULL) + (o->users > 0) + o->replay;
+
+    if (n_given > 1)
+        return err_set(ERR_ARG,
+                       "--stages, --users, --replay: expected at most one, found %d",
+                       n_given);
+    if (o->replay && !o->dataset)
+        return err_set(ERR_ARG, "--replay: expected --dataset, a file with times");
+    if ((o->turns || o->think_s > 0) && !o->dataset)
+        return err_set(ERR_ARG,
+                       "--turns, --think-s: expected --dataset with conversations");
+    if ((o->limit || o->requests) && !n_given)
+        return err_set(ERR_ARG, "--limit, --requests: expected --stages, --users or "
+                                "--replay; a search has --budget-s");
+    return OK;
+}
+
+static int open_dataset(struct bench *b)
+{
+    const struct run_bench_opts *o = b->o;
+
+    TRY(opt_init(dataset_opt_table, &b->dataset_opts));
+    b->dataset_opts.path = mem_strdup(MEM_HARNESS, o->dataset);
+    b->dataset_opts.turns = o->turns;
+    return dataset_open(&b->dataset, &b->dataset_opts);
+}
+
+static int measure_all(struct bench *b)
+{
+    const struct run_bench_opts *o = b->o;
+
+    if (o->stages || o->users || o->replay)
+        return measure_given(b);
+    TRY(measure_one_user(b));
+    return find_capacity(b);
+}
+
+static void print(const struct bench *b, FILE *out)
+{
+    json_t *j;
+
+    if (!b->o->json) {
+        run_bench_print(&b->a, out);
+        return;
+    }
+    j = run_bench_json(&b->a);
+    json_dumpf(j, out, JSON_INDENT(1));
+    fputc('\n', out);
+    json_decref(j);
+}
+
 int run_bench(const char *url, const struct run_bench_opts *o, FILE *out)
 {
     struct bench b = {.o = o, .end_ns = clock_ns() + (uint64_t)(o->budget_s * 1e9)};
     char full[1024];
-    int rc = find_server(&b, full, sizeof(full), url);
+    int rc = check_opts(o);
 
+    b.a.o = o;
+    b.a.bracket = (struct load_bracket){.low_rps = NAN, .high_rps = NAN};
+    if (rc == OK && o->dataset)
+        rc = open_dataset(&b);
     if (rc == OK)
-        rc = measure_one_user(&b);
+        rc = find_server(&b, full, sizeof(full), url);
+    if (rc == OK && o->out)
+        rc = open_record(&b, full);
     if (rc == OK)
-        rc = find_capacity(&b);
+        rc = measure_all(&b);
+    if (rc == OK && o->out)
+        rc = finish_record(&b);
+    b.a.url = full;
     if (rc == OK)
-        rc = run_system_describe(b.system, &b.described);
-    if (rc == OK)
-        print_answer(&b, full, out);
+        print(&b, out);
+    journal_close(&b.journal);
     run_system_close(&b.system);
-    json_decref(b.described);
+    dataset_close(&b.dataset);
+    opt_free(dataset_opt_table, &b.dataset_opts);
+    json_decref(b.a.described);
+    mem_free(b.a.record);
     return rc;
 }

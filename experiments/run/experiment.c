@@ -163,9 +163,9 @@ static void add_swept(json_t *header, const struct job *j)
     text_fini(&t);
 }
 
-static int header_new(const struct run_session *s, json_t **out)
+int run_header_new(json_t **out, const char *stem, const char *about,
+                   const char *evidence, bool smoke, json_t *job)
 {
-    const struct job *j = s->job;
     json_t *h;
     char utc[32], host[128];
     struct cpu_budget budget;
@@ -177,20 +177,27 @@ static int header_new(const struct run_session *s, json_t **out)
     clock_utc(utc, sizeof(utc));
     env_host(host, sizeof(host));
     h = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:s, s:b, s:O, s:o, s:o, s:O}",
-                  "experiment", json_string_lossy(j->stem), "evidence", j->evidence,
-                  "utc", utc, "host", json_string_lossy(host), "cpu_model",
-                  json_string_lossy(cpu.model_name), "n_cpus", budget.n, "about",
-                  j->head.about, "smoke", j->smoke, "job", j->resolved, "provenance",
-                  provenance_json(), "environment", env_json(), "claim",
-                  json_object_get(j->resolved, "claim"));
-    if (j->head.expect)
-        json_object_set_new(h, "expect", json_string(j->head.expect));
-    add_swept(h, j);
+                  "experiment", json_string_lossy(stem), "evidence", evidence, "utc", utc,
+                  "host", json_string_lossy(host), "cpu_model",
+                  json_string_lossy(cpu.model_name), "n_cpus", budget.n, "about", about,
+                  "smoke", smoke, "job", job, "provenance", provenance_json(),
+                  "environment", env_json(), "claim", json_object_get(job, "claim"));
     rc = add_hwloc(h);
     if (rc == OK)
         *out = h, h = NULL;
     json_decref(h);
     return rc;
+}
+
+static int header_new(const struct run_session *s, json_t **out)
+{
+    const struct job *j = s->job;
+
+    TRY(run_header_new(out, j->stem, j->head.about, j->evidence, j->smoke, j->resolved));
+    if (j->head.expect)
+        json_object_set_new(*out, "expect", json_string(j->head.expect));
+    add_swept(*out, j);
+    return OK;
 }
 
 /* --- the run */

@@ -276,6 +276,28 @@ static size_t count_all(const struct dataset *d)
     return n;
 }
 
+/* How many requests are measured. A load that ends by itself counts conversations; shuffled, the
+ * last of them may be cut. */
+static size_t n_measured(const struct dataset *d, bool in_conversations,
+                         const struct load_opts *load, const struct load_seeds *seeds)
+{
+    const struct load_process *p;
+    size_t n = (size_t)load->n_requests, n_turns = 0;
+
+    if (n == 0 && load_process_find(load->process, &p) == OK && p->count) {
+        n = p->count(load, (uint64_t)seeds->arrival);
+        n = n > (size_t)load->warmup_requests ? n - (size_t)load->warmup_requests : 1;
+        if (!in_conversations)
+            return n;
+        for (size_t i = 0; i < n; i++)
+            for (const struct dataset_item *it = &d->items[i % (size_t)d->n_items]; it;
+                 it = it->later)
+                n_turns++;
+        return n_turns;
+    }
+    return n ? n : count_all(d);
+}
+
 static int append_all(struct builder *b, const struct dataset *d, const size_t *order,
                       const struct load_seeds *seeds)
 {
@@ -301,7 +323,9 @@ int run_requests_new(struct run_requests *out, struct run_system *s,
     if (d->n_items < 1)
         return err_set(ERR_ARG, "dataset %s: holds no request (%lld records skipped: %s)",
                        d->source, (long long)d->n_skipped, d->skipped_why);
-    out->n = out->n_warmup + (load->n_requests ? (size_t)load->n_requests : count_all(d));
+    out->n =
+        out->n_warmup +
+        n_measured(d, dataset_opts->turns == DATASET_TURNS_CONVERSATION, load, seeds);
     b.block_seed = (uint64_t)seeds->sample;
     rng_init(&b.ids, (uint64_t)seeds->sample, "synthetic_ids");
     out->v = mem_new(MEM_HARNESS, out->n, sizeof(*out->v));

@@ -37,6 +37,11 @@ struct run_session {
     void *study_kept; /* NULL: the study keeps nothing, or has had no cell */
 };
 
+/* What every record says of its run, its job and the machine; a new reference. `job` has a
+ * member "claim". */
+MUST int run_header_new(json_t **out, const char *stem, const char *about,
+                        const char *evidence, bool smoke, json_t *job);
+
 /* Measure one cell and append it to the journal. An error of the system or the dataset is
  * the cell's and recorded; what is returned is the run's. */
 MUST int run_measure(struct run_session *s, const struct job_cell *c);

@@ -531,7 +531,7 @@ TEST(description_names_every_key)
         "max_prompt_tok",
         "arrival",
         "ttft_ms",
-        "One of: closed, constant, gamma, poisson, trace.",
+        "One of: closed, constant, gamma, poisson, stages, trace.",
         NULL};
     struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
     char *text = jobs_described(j, words, NULL);

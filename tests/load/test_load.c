@@ -2,6 +2,7 @@
 
 #include "base/stats.h"
 #include "experiments/load/load.h"
+#include "experiments/load/stages.h"
 
 static const struct load_process *process(const char *name)
 {
@@ -158,4 +159,82 @@ TEST(senseless_options_are_refused)
     o.time_scale = 1;
     o.process = wrong;
     assert_err(load_check(&o, "x"), ERR_NOTFOUND, "did you mean \"poisson\"");
+}
+
+/* --- stages */
+
+static int stages_of(struct load_stage v[LOAD_STAGES_MAX], const char *text)
+{
+    int n = 0;
+
+    assert_ok(load_stages_read(v, &n, text, "stages"));
+    return n;
+}
+
+/* In each piece of time there come as many as the integral of the rate, within 5 deviations of a
+ * Poisson count. */
+TEST(stages_have_their_rates)
+{
+    static double a[40000];
+    struct load_stage v[LOAD_STAGES_MAX];
+    const int n = stages_of(v, "20@100s,20-60@200s,0@50s,60-0@2m,5@100s");
+    const size_t all = load_stages_arrivals(v, n, test_seed(), a, 40000);
+
+    assert_int_equal(n, 5);
+    assert_near(v[4].end_s, 570, 1e-9);
+    assert_near(load_stages_expected(v, n, 570), 2000 + 8000 + 0 + 3600 + 500, 1e-6);
+    assert_near(load_stages_expected(v, n, 200), 2000 + 3000, 1e-6);
+    assert_int_equal(load_stages_arrivals(v, n, test_seed(), NULL, 0), all);
+    for (double from = 0; from < 570; from += 10) {
+        const double want =
+            load_stages_expected(v, n, from + 10) - load_stages_expected(v, n, from);
+        double got = 0;
+
+        for (size_t i = 0; i < all; i++)
+            got += a[i] >= from && a[i] < from + 10;
+        assert_near(got, want, 5 * sqrt(want) + 1e-9);
+    }
+    for (size_t i = 1; i < 40000; i++)
+        assert_true(a[i] >= a[i - 1]);
+    assert_true(a[all - 1] < 570 && a[all] >= 570); /* those wanted beyond come later */
+}
+
+TEST(stages_are_a_process)
+{
+    struct load_opts o = {.process = (char[]){"stages"},
+                          .concurrency = 1,
+                          .burstiness = 1,
+                          .time_scale = 1};
+    double a[10], b[10];
+
+    assert_err(load_check(&o, "load"), ERR_ARG, "load.stages: process \"stages\" needs");
+    o.stages = (char[]){"10@2s,10-0@1s"};
+    assert_ok(load_check(&o, "load"));
+    arrivals("stages", &o, 3, a, 10);
+    arrivals("stages", &o, 3, b, 10);
+    assert_memory_equal(a, b, sizeof(a));
+    assert_true(process("stages")->count(&o, 3) > 5);
+    o.process = (char[]){"closed"};
+    assert_err(load_check(&o, "load"), ERR_ARG, "process \"closed\" has no such option");
+}
+
+TEST(stages_that_are_refused)
+{
+    static const char *const bad[] = {"",         "1",          "1@",      "@60s",
+                                      "1@60x",    "1@0s",       "-1@60s",  "1-@60s",
+                                      "1-2-3@9s", "1@60s,",     "1@60s,2", "1e7@1s",
+                                      "nan@1s",   "1@60s;2@1s", "a@60s",   "0@60s,0@9s"};
+    struct load_stage v[LOAD_STAGES_MAX];
+    char many[8 * LOAD_STAGES_MAX] = "1@1s";
+    int n;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (load_stages_read(v, &n, bad[i], "--stages") != ERR_ARG ||
+            !strstr(err_msg(), "--stages: expected"))
+            fail_msg("\"%s\": %s", bad[i], err_msg());
+    for (int i = 0; i < LOAD_STAGES_MAX; i++)
+        strcat(many, ",1@1s");
+    assert_err(load_stages_read(v, &n, many, "s"), ERR_LIMIT, "at most 64 stages");
+    assert_err(load_stages_read(v, &n, "1@2700h,1@2700h,1@2700h,1@2700h", "s"), ERR_LIMIT,
+               "s in all");
 }

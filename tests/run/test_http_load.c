@@ -6,6 +6,9 @@
 #include <stdint.h>
 
 #include "baselines/http.h"
+#include "base/json.h"
+#include "experiments/load/stages.h"
+#include "experiments/record/head.h"
 #include "experiments/run/bench.h"
 
 /* --- TTFT and TPOT */
@@ -387,6 +390,150 @@ TEST(bench_of_answers_that_end_early)
             free(text);
             web_stop(w);
         }
+}
+
+/* --- testbed bench with a load that is given */
+
+static struct run_bench_opts given(void)
+{
+    struct run_bench_opts o;
+
+    assert_ok(opt_init(run_bench_opt_table, &o));
+    o.output_tok = 4;
+    o.prompt_tok = 8;
+    return o;
+}
+
+static char *bench_with(const struct web_script *s, const struct run_bench_opts *o,
+                        int *rc)
+{
+    struct web_server *w = web_start(s);
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    assert_non_null(f);
+    *rc = run_bench(web_url(w), o, f);
+    fclose(f);
+    web_stop(w);
+    return text;
+}
+
+static const struct web_script quick = {.dialect = WEB_VLLM, .ttft_ms = 5, .itl_ms = 1};
+
+TEST(bench_puts_stages_on_a_server)
+{
+    struct run_bench_opts o = given();
+    json_t *answer, *load, *head;
+    struct load_stage v[LOAD_STAGES_MAX];
+    char *text;
+    int rc, n;
+
+    o.stages = (char[]){"20@0.5s,20-60@0.5s"};
+    text = bench_with(&quick, &o, &rc);
+    assert_ok(rc);
+    assert_non_null(strstr(text, "\n| all stages | "));
+    assert_non_null(strstr(text, "\n| 20 requests/s, 0.5 s | "));
+    assert_non_null(strstr(text, "\n| 20 to 60 requests/s, 0.5 s | "));
+    free(text);
+    o.json = true;
+    o.out = (char *)test_path("stages");
+    text = bench_with(&quick, &o, &rc);
+    assert_ok(rc);
+    assert_ok(json_read_text(&answer, text, strlen(text), "answer"));
+    load = json_object_get(answer, "load");
+    assert_int_equal(json_array_size(load), 3);
+    /* all that are due in the stages are sent, and each is in one of them */
+    assert_ok(load_stages_read(v, &n, o.stages, "s"));
+    assert_int_equal(
+        json_number_value(json_object_get(json_array_get(load, 0), "n_requests")),
+        load_stages_arrivals(v, n, 1000, NULL, 0));
+    assert_near(
+        json_number_value(json_object_get(json_array_get(load, 1), "n_requests")) +
+            json_number_value(json_object_get(json_array_get(load, 2), "n_requests")),
+        json_number_value(json_object_get(json_array_get(load, 0), "n_requests")), 0);
+    assert_int_equal(json_integer_value(json_object_get(answer, "n_not_sent")), 0);
+    assert_ok(export_head(&head, json_string_value(json_object_get(answer, "record"))));
+    assert_null(json_object_get(head, "fault"));
+    assert_near(
+        json_number_value(json_object_get(
+            json_object_get(json_object_get(head, "headline"), "ttft_p50"), "value")),
+        json_number_value(json_object_get(json_array_get(load, 0), "p50_ttft_ms")), 1e-9);
+    json_decref(head);
+    json_decref(answer);
+    free(text);
+}
+
+TEST(bench_with_users_ends_in_time)
+{
+    const struct web_script slow = {.dialect = WEB_VLLM, .ttft_ms = 200, .itl_ms = 1};
+    struct run_bench_opts o = given();
+    char *text;
+    int rc;
+
+    o.users = 2;
+    o.requests = 6;
+    text = bench_with(&quick, &o, &rc);
+    assert_ok(rc);
+    assert_non_null(strstr(text, "Of 6 requests, 0 did not complete"));
+    assert_non_null(strstr(text, "\n| 2 users at a time | 6 | 0 | "));
+    free(text);
+    o.requests = 400;
+    o.limit = (char[]){"1"};
+    text = bench_with(&slow, &o, &rc);
+    assert_ok(rc);
+    assert_non_null(strstr(text, " The time of --limit was over before "));
+    free(text);
+}
+
+/* The search leaves a record of each rate, too. */
+TEST(bench_searches_with_a_record)
+{
+    const struct web_script one_slot = {
+        .dialect = WEB_VLLM, .ttft_ms = 20, .itl_ms = 2, .slots = 1};
+    struct run_bench_opts o = given();
+    json_t *answer, *head;
+    char *text;
+    int rc;
+
+    o.budget_s = 2;
+    o.slo_ttft_ms = 500;
+    o.json = true;
+    o.out = (char *)test_path("search");
+    text = bench_with(&one_slot, &o, &rc);
+    assert_ok(rc);
+    assert_ok(json_read_text(&answer, text, strlen(text), "answer"));
+    assert_true(json_number_value(json_object_get(json_object_get(answer, "one_user"),
+                                                  "p50_ttft_ms")) >= 20);
+    assert_ok(export_head(&head, json_string_value(json_object_get(answer, "record"))));
+    assert_null(json_object_get(head, "fault"));
+    assert_true(
+        json_integer_value(json_object_get(json_object_get(head, "cells"), "done")) >=
+        (json_int_t)json_array_size(json_object_get(answer, "rates")) + 1);
+    json_decref(head);
+    json_decref(answer);
+    free(text);
+}
+
+TEST(bench_options_that_contradict)
+{
+    struct run_bench_opts o = given();
+
+    o.users = 1;
+    o.stages = (char[]){"1@1s"};
+    assert_err(run_bench("http://127.0.0.1:1", &o, stdout), ERR_ARG,
+               "at most one, found 2");
+    o.users = 0;
+    o.stages = NULL;
+    o.replay = true;
+    assert_err(run_bench("http://127.0.0.1:1", &o, stdout), ERR_ARG,
+               "expected --dataset");
+    o.replay = false;
+    o.limit = (char[]){"1s"};
+    assert_err(run_bench("http://127.0.0.1:1", &o, stdout), ERR_ARG, "--budget-s");
+    o.limit = NULL;
+    o.dataset = (char[]){"absent.json"};
+    assert_err(run_bench("http://127.0.0.1:1", &o, stdout), ERR_NOTFOUND, "absent.json");
 }
 
 static void end_at_third(void *ctx, size_t n_ended, size_t n_failed)

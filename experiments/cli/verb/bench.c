@@ -18,7 +18,10 @@ const struct verb verb_bench = {
          "at the URL, measure one user, then the highest rate of requests that keeps the "
          "objectives, and report both in four sentences and a table, within two minutes.",
          "  testbed bench http://127.0.0.1:8080\n"
-         "  testbed bench 127.0.0.1:11434 --slo-ttft-ms 2000 --slo-tpot-ms 150\n"},
+         "  testbed bench 127.0.0.1:11434 --slo-ttft-ms 2000 --slo-tpot-ms 150\n"
+         "  testbed bench 127.0.0.1:8080 --stages 1@60s,1-4@60s,4@60s --json --out r\n"
+         "  testbed bench 127.0.0.1:8080 --dataset chats.json --turns conversation "
+         "--users 8 --limit 5m\n"},
     .n_args = 1,
     .opts = {{run_bench_opt_table}},
     .opts_bytes = sizeof(struct run_bench_opts),
