@@ -70,21 +70,17 @@ static void put_words(struct text *t, const struct sut_openai_request *r)
                                         " state", " family", " group",  " country"};
     const size_t n_words = sizeof(words) / sizeof(words[0]);
 
-    text_put(t, "\"", 1);
     for (int64_t i = 0; i < r->n_text_words; i++)
         text_puts(t, words[(uint32_t)r->prompt[i % r->n_prompt] % n_words]);
-    text_put(t, "\"", 1);
 }
 
 static void put_ids(struct text *t, const struct sut_openai_request *r)
 {
-    text_put(t, "[", 1);
     for (int64_t i = 0; i < r->n_prompt; i++) {
         if (i)
             text_put(t, ",", 1);
         put_int(t, r->prompt[i]);
     }
-    text_put(t, "]", 1);
 }
 
 static void put_extra(struct text *t, const struct sut_openai_request *r, enum extra e)
@@ -119,6 +115,26 @@ const char *sut_openai_path(bool as_chat)
     return as_chat ? "/chat/completions" : "/completions";
 }
 
+static const char user_message[] = "{\"role\":\"user\",\"content\":\"";
+
+int sut_openai_turn(struct text *out, const struct sut_openai_request *r,
+                    const struct text *answer)
+{
+    text_puts(out, r->before ? r->before : "");
+    text_puts(out, r->as_chat ? user_message : "");
+    if (r->as_text)
+        put_words(out, r);
+    else
+        put_ids(out, r);
+    text_puts(out, r->as_chat   ? "\"},{\"role\":\"assistant\",\"content\":\""
+                   : r->as_text ? ""
+                                : ",");
+    text_put(out, answer->p, answer->n);
+    text_puts(out, r->as_chat ? "\"}," : "");
+    text_put(out, "", 1);
+    return out->rc;
+}
+
 int sut_openai_body(struct text *out, const struct sut_openai_request *r)
 {
     text_puts(out, "{\"model\":");
@@ -126,15 +142,19 @@ int sut_openai_body(struct text *out, const struct sut_openai_request *r)
     text_puts(out, ",\"stream\":true,\"temperature\":0,\"max_tokens\":");
     put_int(out, r->n_output);
     for (int e = 0; e < SUT_OPENAI_N_EXTRAS; e++)
-        if (r->extras & 1u << e && e != RUNNING_USAGE)
+        if (r->extras & 1u << e && e != RUNNING_USAGE &&
+            !(e == CACHE && (r->before || r->keeps)))
             put_extra(out, r, (enum extra)e);
-    text_puts(out, r->as_chat ? ",\"messages\":[{\"role\":\"user\",\"content\":"
-                              : ",\"prompt\":");
+    text_puts(out, r->as_chat   ? ",\"messages\":["
+                   : r->as_text ? ",\"prompt\":\""
+                                : ",\"prompt\":[");
+    text_puts(out, r->before ? r->before : "");
+    text_puts(out, r->as_chat ? user_message : "");
     if (r->as_text)
         put_words(out, r);
     else
         put_ids(out, r);
-    text_puts(out, r->as_chat ? "}]}" : "}");
+    text_puts(out, r->as_chat ? "\"}]}" : r->as_text ? "\"}" : "]}");
     text_put(out, "", 1);
     return out->rc;
 }
@@ -237,6 +257,33 @@ static int add_tokens(struct sut_openai_stream *s, int64_t n)
     return OK;
 }
 
+/* The text as the inside of a JSON string. */
+static void put_inside(struct text *t, const json_t *string)
+{
+    char *quoted = json_is_string(string) ? json_text(string, JSON_ENCODE_ANY) : NULL;
+
+    if (quoted)
+        text_put(t, quoted + 1, strlen(quoted) - 2);
+    mem_free(quoted);
+}
+
+/* Reasoning is no part of later prompts. */
+static void keep_answer(struct sut_openai_stream *s, const json_t *choice,
+                        const int32_t *ids, int64_t n_ids, int64_t n_new)
+{
+    if (!s->answer)
+        return;
+    s->answer_lost |= s->answer_as_ids && n_ids < n_new;
+    for (int64_t i = 0; i < n_ids && s->answer_as_ids; i++) {
+        put_int(s->answer, ids[i]);
+        text_put(s->answer, ",", 1);
+    }
+    if (s->answer_as_ids)
+        return;
+    put_inside(s->answer, json_object_get(choice, "text"));
+    put_inside(s->answer, json_object_get(json_object_get(choice, "delta"), "content"));
+}
+
 static int64_t take_ids(const json_t *choice, int32_t *ids, int64_t max)
 {
     const json_t *from = json_object_get(choice, "token_ids");
@@ -323,8 +370,10 @@ int sut_openai_event(struct sut_openai_stream *s, char *data, size_t n, int64_t 
     } else if (choice) {
         rc = read_choice(s, event, choice, n_new);
         *n_ids = rc == OK ? take_ids(choice, ids, max_ids) : 0;
+        keep_answer(s, choice, ids, *n_ids, *n_new);
     } else {
         rc = read_total(s, n_new);
+        s->answer_lost |= s->answer_as_ids && *n_new > 0;
     }
     json_decref(event);
     return rc;

@@ -32,8 +32,10 @@ struct sut_openai_request {
     int64_t n_prompt, n_output, seed;
     bool as_text; /* n_text_words common words in place of the ids */
     int64_t n_text_words;
-    bool as_chat;    /* these words as a message of the user */
-    unsigned extras; /* bit i: sut_openai_extras[i] is sent */
+    bool as_chat;       /* these words as a message of the user */
+    const char *before; /* of sut_openai_turn(): the turns before it; NULL: none */
+    bool keeps;         /* a later turn continues it, so the server may keep its work */
+    unsigned extras;    /* bit i: sut_openai_extras[i] is sent */
 };
 /* The extras that the refusal of a request names. */
 unsigned sut_openai_named(const char *message);
@@ -42,6 +44,11 @@ unsigned sut_openai_named(const char *message);
 const char *sut_openai_path(bool as_chat);
 /* The body of a request for a stream, appended to `out`, with a NUL that is counted. */
 MUST int sut_openai_body(struct text *out, const struct sut_openai_request *r);
+
+/* Append what is `before` of the next turn: that of this one, its prompt and its answer, as
+ * sut_openai_stream.answer has it. With a NUL that is counted. */
+MUST int sut_openai_turn(struct text *out, const struct sut_openai_request *r,
+                         const struct text *answer);
 
 /* --- answers */
 
@@ -63,6 +70,10 @@ struct sut_openai_stream {                  /* all zero: at its beginning, but n
     int64_t n_late; /* tokens that only the final count included */
     char finish[24];
     bool done; /* [DONE] came */
+    /* Where the answer is kept for the next turn, as ids or as the inside of a JSON string; NULL:
+     * nowhere. */
+    struct text *answer;
+    bool answer_as_ids, answer_lost; /* lost: tokens came without an id */
 };
 
 /* Read the data of one event (n bytes and a NUL; changed). *n_new: the tokens it brings.

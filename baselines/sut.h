@@ -40,6 +40,11 @@ struct sut_request {
     int64_t n_prompt;
     int64_t n_output; /* exactly this many tokens: EOS is ignored */
     int64_t seed;
+    /* Of a chat with the system's own answers: the prompt stands behind the prompt of the request
+     * `before` and its answer, n_before tokens, if `continues`; a later one continues this, if
+     * `keeps`. A request whose earlier one failed is refused. */
+    bool continues, keeps;
+    int64_t before, n_before;
 };
 
 struct sut; /* the adapter's own */
@@ -47,6 +52,7 @@ struct sut; /* the adapter's own */
 struct sut_adapter {
     const char *name;
     const char *help; /* one line; the options are documented by opts() */
+    bool continues;   /* it takes requests that continue others */
     /* The adapter's option table, for `testbed describe` and unknown-key errors. */
     const struct opt_row *opts;
     /* `config`: the job's "sut" object less "adapter", already resolved (paths absolute

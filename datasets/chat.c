@@ -88,7 +88,7 @@ static int take_turn(struct chat *c, size_t n_question, const json_t *answer)
         return OK;
     }
     c->stop = c->o->turns == DATASET_TURNS_FIRST;
-    if (c->o->turns == DATASET_TURNS_CONVERSATION)
+    if (c->o->turns == DATASET_TURNS_CONVERSATION || c->o->turns == DATASET_TURNS_CHAT)
         return keep_turn(c, &item);
     return dataset_offer(c->d, &item, c->full);
 }

@@ -70,8 +70,9 @@ const struct opt_row dataset_opt_table[] = {
         "Which requests a conversation becomes. first: its first answered question. "
         "each: every answered question, with all turns before it as its prompt, on its "
         "own. conversation: the same, each sent load.think_s after the answer to the "
-        "one before. Histories hold the recorded answers, not those of the system.",
-        .values = "first|each|conversation"),
+        "one before. Histories hold the recorded answers, not those of the system; "
+        "with chat they hold the system's own.",
+        .values = "first|each|conversation|chat"),
     OPT_ROW(ENUM, filter, "none",
             "Which requests are left out. vllm: by the rule of vLLM's serving benchmark, "
             "prompts or outputs below 4 tokens, prompts above 1024, and both together "

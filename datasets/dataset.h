@@ -56,6 +56,7 @@ enum dataset_turns {
     DATASET_TURNS_FIRST,        /* its first answered question */
     DATASET_TURNS_EACH,         /* each, with its history, on its own */
     DATASET_TURNS_CONVERSATION, /* each, with its history, after the answer before */
+    DATASET_TURNS_CHAT,         /* the same, with the system's own answers as history */
 };
 /* Units of a trace's arrival times. */
 enum dataset_time_unit {

@@ -113,6 +113,13 @@ struct account {
     size_t n_lags;
 };
 
+/* What stands before the next turn of a chat. */
+struct transcript {
+    struct transcript *next;
+    int64_t request; /* of the turn that has ended */
+    char *text;      /* NULL: the server did not send its answer's ids */
+};
+
 struct sut {
     struct openai_opts o;
     struct sut_openai_probe probe;
@@ -123,6 +130,7 @@ struct sut {
     pthread_mutex_t lock; /* of what follows */
     struct account account;
     double *lag_ms; /* [MAX_LAGS] */
+    struct transcript *transcripts;
 };
 
 /* One request on its way. Only the thread of http touches it after its start. */
@@ -132,6 +140,9 @@ struct flight {
     struct sut_sse sse;
     struct sut_openai_stream stream;
     struct text error; /* the beginning of an answer that is an error */
+    struct sut_openai_request sent;
+    struct text answer; /* if sent.keeps */
+    char *before;       /* of sent */
 };
 
 /* --- events, on the thread of http */
@@ -237,8 +248,48 @@ static void account_for(struct sut *s, const struct flight *f,
     pthread_mutex_unlock(&s->lock);
 }
 
+/* --- chats */
+
+static void keep_turn(struct sut *s, const struct flight *f)
+{
+    struct transcript *t = mem_new(MEM_HARNESS, 1, sizeof(*t));
+    struct text next = {0};
+
+    t->request = f->request;
+    if (!f->stream.answer_lost && sut_openai_turn(&next, &f->sent, &f->answer) == OK)
+        t->text = next.p;
+    pthread_mutex_lock(&s->lock);
+    t->next = s->transcripts;
+    s->transcripts = t;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* *before: the caller's, mem_free(). */
+static int take_turn(struct sut *s, int64_t request, char **before)
+{
+    struct transcript **at = &s->transcripts, *t;
+
+    pthread_mutex_lock(&s->lock);
+    while (*at && (*at)->request != request)
+        at = &(*at)->next;
+    t = *at;
+    if (t)
+        *at = t->next;
+    pthread_mutex_unlock(&s->lock);
+    *before = t ? t->text : NULL;
+    if (!t)
+        return err_set(ERR_STATE, "the turn before it failed");
+    mem_free(t);
+    return *before ? OK
+                   : err_set(ERR_UNSUPPORTED,
+                             "the server sends no token ids, which the next turn needs: "
+                             "expected prompt = words");
+}
+
 static void flight_free(struct flight *f)
 {
+    text_fini(&f->answer);
+    mem_free(f->before);
     sut_sse_fini(&f->sse);
     text_fini(&f->error);
     mem_free(f);
@@ -251,6 +302,8 @@ static void on_end(void *ctx, const struct sut_http_end *e)
 
     judge(f, e, why, sizeof(why));
     account_for(f->sut, f, e, why[0]);
+    if (f->sent.keeps && !why[0])
+        keep_turn(f->sut, f); /* while the prompt is there */
     report(f, why[0] ? SUT_FAILED : SUT_DONE, -1, why[0] ? why : NULL);
     flight_free(f);
 }
@@ -259,6 +312,7 @@ static void on_end(void *ctx, const struct sut_http_end *e)
 
 static int openai_submit(struct sut *s, const struct sut_request *r)
 {
+    char *before = NULL;
     struct sut_openai_request q = {.model = s->probe.model,
                                    .prompt = r->prompt,
                                    .n_prompt = r->n_prompt,
@@ -268,17 +322,25 @@ static int openai_submit(struct sut *s, const struct sut_request *r)
                                    .n_text_words =
                                        sut_openai_n_words(&s->probe, r->n_prompt),
                                    .as_chat = s->probe.as_chat,
+                                   .keeps = r->keeps,
                                    .extras = s->probe.extras};
     struct flight *f = mem_new(MEM_HARNESS, 1, sizeof(*f));
     struct text body = {0};
-    int rc = sut_openai_body(&body, &q);
+    int rc = r->continues ? take_turn(s, r->before, &before) : OK;
 
+    q.before = f->before = before;
+    if (rc == OK)
+        rc = sut_openai_body(&body, &q);
     if (rc == OK) {
-        *f = (struct flight){.sut = s,
-                             .request = r->request,
-                             .n_output = r->n_output,
-                             .n_prompt = r->n_prompt,
-                             .stream = {.n_limit = r->n_output}};
+        *f = (struct flight){
+            .sut = s,
+            .request = r->request,
+            .n_output = r->n_output,
+            .n_prompt = r->n_before + r->n_prompt,
+            .stream = {.n_limit = r->n_output, .answer_as_ids = !q.as_text},
+            .sent = q,
+            .before = before};
+        f->stream.answer = r->keeps ? &f->answer : NULL;
         rc = sut_http_post(s->http,
                            &(struct sut_http_call){.id = r->request,
                                                    .path = sut_openai_path(q.as_chat),
@@ -310,6 +372,11 @@ static void openai_close(struct sut **sp)
     sut_http_close(&s->http);
     sut_server_stop(&s->server);
     sut_openai_probe_fini(&s->probe);
+    for (struct transcript *t = s->transcripts, *next; t; t = next) {
+        next = t->next;
+        mem_free(t->text);
+        mem_free(t);
+    }
     pthread_mutex_destroy(&s->lock);
     opt_free(openai_opts, &s->o);
     mem_free(s->lag_ms);
@@ -473,6 +540,7 @@ static int openai_cpu_clocks(struct sut *s, const clockid_t **out)
 const struct sut_adapter sut_adapter_openai_http = {
     .name = "openai_http",
     .help = "Any server that speaks the OpenAI protocol, by its URL or started by us.",
+    .continues = true,
     .opts = openai_opts,
     .open = openai_open,
     .close = openai_close,

@@ -48,8 +48,9 @@ const struct opt_row run_bench_opt_table[] = {
     OPT_ROW(ENUM, turns, "first",
             "What a conversation of --dataset becomes. first: its first answered "
             "question. each: every one, with all turns before it. conversation: the "
-            "same, each sent --think-s after the answer to the one before.",
-            .values = "first|each|conversation"),
+            "same, each sent --think-s after the answer to the one before. chat: the "
+            "same with the server's own answers as history.",
+            .values = "first|each|conversation|chat"),
     OPT_ROW(F64, think_s, "0", "Time from an answer to the next turn.", .unit = "s",
             .min = 0, .max = 86400),
     OPT_ROW(STR, stages, NULL,

@@ -18,6 +18,9 @@ struct builder {
     struct rng ids;
     uint64_t block_seed; /* of the tokens that a named block stands for */
     size_t max_ids;
+    /* Of a chat with the system's own answers: the turn before, and the tokens so far, at most. */
+    const struct dataset_item *before;
+    int64_t chat_tok;
 };
 
 static void reserve_ids(struct builder *b, size_t more)
@@ -112,6 +115,19 @@ static void fit(struct builder *b, struct sut_request *r)
     b->out->n_cut += r->n_prompt != n_prompt || r->n_output != n_output;
 }
 
+/* Of a turn behind others: the question alone. */
+static void cut_history(const struct dataset_item *before, struct dataset_item *item)
+{
+    item->n_blocks = 0;
+    if (item->n_prompt >= 0) {
+        item->n_prompt -= before->n_prompt + before->n_output;
+        item->n_prompt = item->n_prompt < 1 ? 1 : item->n_prompt;
+    } else if (item->question_bytes) {
+        item->text += item->text_bytes - item->question_bytes;
+        item->text_bytes = item->question_bytes;
+    }
+}
+
 /* Request i of this item; *why: it was not appended, because the filter leaves it out. */
 static int append(struct builder *b, const struct dataset_item *from, size_t i,
                   uint64_t seed, const char **why)
@@ -120,6 +136,8 @@ static int append(struct builder *b, const struct dataset_item *from, size_t i,
     struct dataset_item item = *from;
     size_t start = b->out->n_ids;
 
+    if (b->before)
+        cut_history(b->before, &item);
     *why = NULL; /* known lengths were asked about when the data set was read */
     if (item.n_prompt < 0)
         TRY(append_text(b, &item, why));
@@ -136,6 +154,11 @@ static int append(struct builder *b, const struct dataset_item *from, size_t i,
                               .seed = (int64_t)(seed >> 1)};
     fit(b, r);
     b->out->n_ids = start + (size_t)r->n_prompt;
+    b->chat_tok = (b->before ? b->chat_tok : 0) + r->n_prompt + r->n_output;
+    if (b->chat_tok > b->max_tok) {
+        *why = "a chat longer than the longest sequence";
+        b->out->n_ids = start;
+    }
     return OK;
 }
 
@@ -228,7 +251,7 @@ static int append_items(struct builder *b, const struct dataset *d, const size_t
                         const struct load_seeds *seeds)
 {
     struct run_requests *out = b->out;
-    const struct dataset_item *turn = NULL;
+    const struct dataset_item *turn = NULL, *last = NULL;
     size_t n_used = 0, n_in_vain = 0, item = 0;
     struct rng output;
 
@@ -243,6 +266,8 @@ static int append_items(struct builder *b, const struct dataset *d, const size_t
             turn = &d->items[item];
             n_used++;
         }
+        b->before = out->own_answers && follows ? last : NULL;
+        last = turn;
         rc = append(b, turn, i, rng_u64(&output), &why);
         if (rc != OK)
             return err_prefix(rc, "dataset item %zu", item);
@@ -311,6 +336,11 @@ static int append_all(struct builder *b, const struct dataset *d, const size_t *
     return OK;
 }
 
+static bool in_turns(const struct dataset_opts *o)
+{
+    return o->turns == DATASET_TURNS_CONVERSATION || o->turns == DATASET_TURNS_CHAT;
+}
+
 int run_requests_new(struct run_requests *out, struct run_system *s,
                      const struct dataset *d, const struct dataset_opts *dataset_opts,
                      const struct load_opts *load, const struct load_seeds *seeds)
@@ -320,17 +350,21 @@ int run_requests_new(struct run_requests *out, struct run_system *s,
     int rc;
 
     *out = (struct run_requests){.n_warmup = (size_t)load->warmup_requests};
+    out->own_answers = dataset_opts->turns == DATASET_TURNS_CHAT;
+    if (out->own_answers && !s->adapter->continues)
+        return err_set(ERR_ARG,
+                       "dataset.turns: system \"%s\" does not continue its own answers; "
+                       "expected openai_http, or turns other than chat",
+                       s->adapter->name);
     if (d->n_items < 1)
         return err_set(ERR_ARG, "dataset %s: holds no request (%lld records skipped: %s)",
                        d->source, (long long)d->n_skipped, d->skipped_why);
-    out->n =
-        out->n_warmup +
-        n_measured(d, dataset_opts->turns == DATASET_TURNS_CONVERSATION, load, seeds);
+    out->n = out->n_warmup + n_measured(d, in_turns(dataset_opts), load, seeds);
     b.block_seed = (uint64_t)seeds->sample;
     rng_init(&b.ids, (uint64_t)seeds->sample, "synthetic_ids");
     out->v = mem_new(MEM_HARNESS, out->n, sizeof(*out->v));
     order = mem_new(MEM_HARNESS, out->n, sizeof(*order));
-    if (dataset_opts->turns == DATASET_TURNS_CONVERSATION)
+    if (in_turns(dataset_opts))
         out->follows = mem_new(MEM_HARNESS, out->n, sizeof(*out->follows));
     fill_order(order, out->n, (size_t)d->n_items, load, seeds->order);
     rc = read_limits(&b);

@@ -312,6 +312,23 @@ static void take(struct generator *g, struct due d)
     g->f->rows[d.row].intended_ns = (int64_t)(d.ns - g->f->start_ns);
 }
 
+/* In a chat with the system's own answers a prompt stands behind what came before. Lock held. */
+static void continue_chat(const struct generator *g, size_t row, struct sut_request *q)
+{
+    const bool *follows = g->requests->follows;
+    const struct metrics_row *before = row ? &g->f->rows[row - 1] : NULL;
+
+    if (!g->requests->own_answers)
+        return;
+    q->keeps = row + 1 < g->f->n && follows[row + 1];
+    q->continues = follows[row];
+    if (!q->continues)
+        return;
+    q->before = g->f->first_request + (int64_t)row - 1;
+    q->n_before = before->n_prompt_tok + before->n_tok;
+    g->f->rows[row].n_prompt_tok = q->n_before + q->n_prompt;
+}
+
 /* Send a row. Lock held; released meanwhile, for the adapter may answer at once. */
 static void dispatch(struct generator *g, struct due d)
 {
@@ -326,6 +343,7 @@ static void dispatch(struct generator *g, struct due d)
         flight_saturation(f);
     }
     q.request = f->first_request + (int64_t)d.row;
+    continue_chat(g, d.row, &q);
     f->n_dispatched++;
     pthread_mutex_unlock(&g->s->lock);
     clock_sleep_until_ns(d.ns, SPIN_NS);

@@ -392,6 +392,109 @@ TEST(bench_of_answers_that_end_early)
         }
 }
 
+/* --- chats with the server's own answers */
+
+/* Two turns of 6 and 4 tokens, answered by 3 each; the trace's second prompt has all before it. */
+static void chat(struct fixture *x, const struct web_script *s, int n)
+{
+    static struct dataset_item first, second;
+    static const struct dataset_opts wide = {.min_prompt_tok = 1,
+                                             .turns = DATASET_TURNS_CHAT};
+    static const struct load_seeds seeds = {1, 1, 1, 1};
+    struct dataset d = {.source = "test", .items = &first, .n_items = 1};
+    const struct load_opts load = {
+        .process = (char[]){"closed"}, .concurrency = 2, .n_requests = n};
+    json_t *config;
+
+    second =
+        (struct dataset_item){.n_prompt = 6 + 3 + 4, .n_output = 3, .arrival_s = NAN};
+    first = (struct dataset_item){
+        .n_prompt = 6, .n_output = 3, .arrival_s = NAN, .later = &second};
+    *x = (struct fixture){.web = web_start(s)};
+    config = json_pack("{s:s, s:s}", "adapter", "openai_http", "url", web_url(x->web));
+    assert_ok(run_system_open(&x->system, config));
+    json_decref(config);
+    assert_ok(run_requests_new(&x->requests, x->system, &d, &wide, &load, &seeds));
+    assert_ok(run_cell(&x->result, x->system, &x->requests, &load, NULL, NULL));
+}
+
+static const struct metrics_row *row_of(const struct fixture *x, int64_t request)
+{
+    for (size_t i = 0; i < x->result.n; i++)
+        if (x->result.rows[i].request == request)
+            return &x->result.rows[i];
+    return NULL;
+}
+
+TEST(a_turn_has_the_servers_own_answer)
+{
+    const struct web_script s = {.dialect = WEB_VLLM, .itl_ms = 1};
+    struct fixture x;
+
+    chat(&x, &s, 4);
+    for (int64_t i = 0; i < 4; i++) {
+        const struct metrics_row *r = row_of(&x, i);
+        const struct web_seen seen = seen_of(&x, (size_t)i);
+        const char *prompt = strstr(seen.body, "\"prompt\":[");
+        char want[200] = "\"prompt\":[";
+
+        assert_int_equal(r->status, METRICS_OK);
+        assert_int_equal(r->n_prompt_tok, i % 2 ? 13 : 6);
+        for (int64_t k = 0; i % 2 && k < 6; k++)
+            snprintf(want + strlen(want), 20, "%d,", x.requests.v[i - 1].prompt[k]);
+        strcat(want, i % 2 ? "100,101,102," : "");
+        for (int64_t k = 0; k < x.requests.v[i].n_prompt; k++)
+            snprintf(want + strlen(want), 20, "%s%d", k ? "," : "",
+                     x.requests.v[i].prompt[k]);
+        strcat(want, "]");
+        assert_int_equal(x.requests.v[i].n_prompt, i % 2 ? 4 : 6);
+        assert_non_null(prompt);
+        if (strncmp(prompt, want, strlen(want)) != 0)
+            fail_msg("request %d: %s, wanted %s", (int)i, prompt, want);
+        assert_null(strstr(seen.body, "cache_prompt"));
+        if (i % 2)
+            assert_true(r->intended_ns == row_of(&x, i - 1)->done_ns);
+    }
+    end(&x);
+}
+
+/* As messages where the server has chats; reasoning is left out. */
+TEST(an_answer_is_a_message)
+{
+    const struct web_script s = {.dialect = WEB_CHAT, .itl_ms = 1};
+    struct fixture x;
+    struct web_seen seen;
+
+    chat(&x, &s, 2);
+    assert_int_equal(row_of(&x, 1)->status, METRICS_OK);
+    seen = seen_of(&x, 0);
+    assert_null(strstr(seen.body, "assistant"));
+    seen = seen_of(&x, 1);
+    assert_non_null(
+        strstr(seen.body, "\"messages\":[{\"role\":\"user\",\"content\":\" "));
+    assert_non_null(strstr(seen.body, "\"},{\"role\":\"assistant\",\"content\":\""));
+    assert_non_null(strstr(seen.body, "\"},{\"role\":\"user\",\"content\":\" "));
+    end(&x);
+}
+
+/* What follows a turn that failed, or whose tokens have no ids, is refused with the reason. */
+TEST(a_turn_without_an_answer_before_it)
+{
+    struct web_script s = {.dialect = WEB_PLAIN, .itl_ms = 1};
+    struct fixture x;
+
+    chat(&x, &s, 2);
+    assert_int_equal(row_of(&x, 1)->status, METRICS_FAILED);
+    assert_non_null(strstr(row_of(&x, 1)->error, "sends no token ids"));
+    end(&x);
+    s = (struct web_script){
+        .dialect = WEB_VLLM, .itl_ms = 1, .fault = WEB_500, .fault_from = 1};
+    chat(&x, &s, 2);
+    assert_int_equal(row_of(&x, 0)->status, METRICS_FAILED);
+    assert_string_equal(row_of(&x, 1)->error, "the turn before it failed");
+    end(&x);
+}
+
 /* --- testbed bench with a load that is given */
 
 static struct run_bench_opts given(void)
