@@ -36,6 +36,8 @@ struct dataset_item {
     /* The next turn of the same conversation, sent after the answer to this one. Its text
      * begins with all turns before. NULL: the last. Owned by the item. */
     const struct dataset_item *later;
+    /* From the end of the answer before to this turn, besides the load's think time: tools ran. */
+    double pause_s;
 };
 
 struct dataset {

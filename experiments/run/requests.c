@@ -283,6 +283,8 @@ static int append_items(struct builder *b, const struct dataset *d, const size_t
             continue;
         if (out->follows)
             out->follows[i] = follows;
+        if (follows)
+            out->pause_s[i] = last->pause_s;
         i++;
     }
     if (n_used > (size_t)d->n_items)
@@ -365,6 +367,8 @@ int run_requests_new(struct run_requests *out, struct run_system *s,
     out->v = mem_new(MEM_HARNESS, out->n, sizeof(*out->v));
     order = mem_new(MEM_HARNESS, out->n, sizeof(*order));
     if (in_turns(dataset_opts))
+        out->pause_s = mem_new(MEM_HARNESS, out->n, sizeof(*out->pause_s));
+    if (in_turns(dataset_opts))
         out->follows = mem_new(MEM_HARNESS, out->n, sizeof(*out->follows));
     fill_order(order, out->n, (size_t)d->n_items, load, seeds->order);
     rc = read_limits(&b);
@@ -384,5 +388,6 @@ void run_requests_fini(struct run_requests *r)
     mem_free(r->ids);
     mem_free(r->arrival_s);
     mem_free(r->follows);
+    mem_free(r->pause_s);
     *r = (struct run_requests){0};
 }

@@ -279,7 +279,7 @@ static struct due next_turn(const struct generator *g)
         return d;
     d.row = f->ready[f->n_ready_taken];
     d.ns = f->start_ns + (uint64_t)f->rows[d.row - 1].done_ns +
-           (uint64_t)(g->load->think_s * 1e9);
+           (uint64_t)((g->load->think_s + g->requests->pause_s[d.row]) * 1e9);
     return d;
 }
 

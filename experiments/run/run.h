@@ -54,6 +54,7 @@ struct run_requests {
         n_filtered; /* items left out by dataset.filter after their text was tokenised */
     double *arrival_s; /* [n]; NULL: closed loop */
     bool *follows;     /* [n]: the next turn of the request before; NULL: none is */
+    double *pause_s;   /* [n]: of a turn, besides load.think_s; NULL: none is */
     bool own_answers;  /* which has the system's own answer to that before it */
     int32_t *ids;      /* backing store of the prompts */
     size_t n_ids;

@@ -171,6 +171,55 @@ TEST(mooncake)
 
 /* Traces with Mooncake's keys, but seconds, microseconds, or blocks of another size: their
  * requests came a thousand times too fast. */
+/* Calls of a session with the times that its tools took. */
+TEST(agent)
+{
+    static const char text[] =
+        "{\"start_s\": 5, \"calls\": [{\"input_tok\": 10, \"output_tok\": 3}, "
+        "{\"input_tok\": 20, \"output_tok\": 4, \"pause_s\": 1.5}]}\n"
+        "{\"start_s\": 6, \"calls\": []}\n"
+        "{\"start_s\": 7.5, \"calls\": [{\"input_tok\": 1, \"output_tok\": 1}]}\n";
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"{\"calls\": 1}", "calls"},
+        {"{\"calls\": [1]}", "calls: element 0: expected an object"},
+        {"{\"calls\": [{\"input_tok\": 0, \"output_tok\": 1}]}", "element 0: input_tok"},
+        {"{\"calls\": [{\"input_tok\": 1}]}", "output_tok"},
+        {"{\"calls\": [{\"input_tok\": 1, \"output_tok\": 1, \"pause_s\": -1}]}",
+         "pause_s: expected 0 to"},
+        {"{\"start_s\": -1, \"calls\": []}", "start_s: expected 0 to"},
+        {"{\"start_s\": 2, \"calls\": [{\"input_tok\": 1, \"output_tok\": 1}]}\n"
+         "{\"start_s\": 1, \"calls\": [{\"input_tok\": 1, \"output_tok\": 1}]}",
+         "no earlier than"}};
+    struct dataset *d = open_text("auto", text);
+    struct dataset_opts o;
+
+    assert_int_equal(d->n_items, 2);
+    assert_int_equal(d->n_skipped, 1);
+    assert_null(d->items[0].later); /* turns = first */
+    assert_true(d->items[1].arrival_s == 2.5);
+    dataset_close(&d);
+    o = data_opts("agent", data_text(text));
+    o.turns = DATASET_TURNS_CHAT;
+    assert_ok(dataset_open(&d, &o));
+    assert_int_equal(d->items[0].later->n_prompt, 20);
+    assert_int_equal(d->items[0].later->n_output, 4);
+    assert_true(d->items[0].later->pause_s == 1.5);
+    assert_null(d->items[0].later->later);
+    assert_true(d->items[0].pause_s == 0);
+    dataset_close(&d);
+    o.turns = DATASET_TURNS_EACH;
+    assert_ok(dataset_open(&d, &o));
+    assert_int_equal(d->n_items, 3);
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        o = data_opts("agent", data_text(bad[i].text));
+        assert_err(dataset_open(&d, &o), ERR_FORMAT, bad[i].says);
+        opt_free(dataset_opt_table, &o);
+    }
+}
 TEST(mooncake_of_other_units)
 {
     static const char seconds[] =

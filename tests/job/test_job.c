@@ -121,7 +121,7 @@ TEST(wrong_types_are_refused)
     refuse("\"load\": {\"n_requests\": [1, 2, 1]}",
            "load.n_requests: values 1 and 3 of the list are equal");
     refuse("\"dataset\": {\"reader\": \"azur\"}",
-           "did you mean \"azure\"? (known: alpaca");
+           "did you mean \"azure\"? (known: agent");
     refuse("\"prepare\": [{\"run\": [], \"creates\": \"x\"}]", "\"run\"");
     refuse("\"prepare\": [{\"run\": [\"true\"]}]", "\"creates\"");
     refuse("\"prepare\": [{\"run\": [\"true\"], \"creates\": \"\"}]", "expected a path");

@@ -406,8 +406,8 @@ static void chat(struct fixture *x, const struct web_script *s, int n)
         .process = (char[]){"closed"}, .concurrency = 2, .n_requests = n};
     json_t *config;
 
-    second =
-        (struct dataset_item){.n_prompt = 6 + 3 + 4, .n_output = 3, .arrival_s = NAN};
+    second = (struct dataset_item){
+        .n_prompt = 6 + 3 + 4, .n_output = 3, .arrival_s = NAN, .pause_s = 0.02};
     first = (struct dataset_item){
         .n_prompt = 6, .n_output = 3, .arrival_s = NAN, .later = &second};
     *x = (struct fixture){.web = web_start(s)};
@@ -453,7 +453,7 @@ TEST(a_turn_has_the_servers_own_answer)
             fail_msg("request %d: %s, wanted %s", (int)i, prompt, want);
         assert_null(strstr(seen.body, "cache_prompt"));
         if (i % 2)
-            assert_true(r->intended_ns == row_of(&x, i - 1)->done_ns);
+            assert_true(r->intended_ns == row_of(&x, i - 1)->done_ns + 20000000);
     }
     end(&x);
 }
