@@ -54,10 +54,12 @@ static int plan_matrix(struct job *k, struct entry *e)
     return OK;
 }
 
-/* Few weights that decide which others are read: they keep their type. */
-static bool is_router(const char *name)
+/* Routers, few weights that decide which others are read, and biases of experts, which
+ * have two dimensions, keep their type. */
+static bool keeps_type(const struct gguf_tensor *t)
 {
-    return strstr(name, ".ffn_gate_inp") != NULL;
+    return t->n_dims == 1 || strstr(t->name, ".ffn_gate_inp") ||
+           strstr(t->name, "_exps.bias");
 }
 
 static int plan_tensors(struct job *k)
@@ -72,7 +74,7 @@ static int plan_tensors(struct job *k)
         e->from = gguf_tensor_at(k->in, (uint64_t)i);
         e->rows = 1;
         e->bytes = e->from->bytes;
-        if (e->from->n_dims > 1 && !is_router(e->from->name))
+        if (!keeps_type(e->from))
             TRY(plan_matrix(k, e));
         e->at = k->data_bytes;
         k->data_bytes += (e->bytes + GGUF_ALIGN - 1) / GGUF_ALIGN * GGUF_ALIGN;
