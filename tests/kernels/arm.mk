@@ -22,7 +22,7 @@ ALLOC  := $(wildcard engine/kv/alloc/*.c)
 OPS    := $(wildcard engine/step/op/*.c)
 MODEL  := $(filter-out %/inspect.c,$(wildcard $(addsuffix /*.c,$(addprefix engine/,model placement ranks step)))) $(filter-out %/learn_file.c,$(wildcard engine/kv/*.c)) \
           $(wildcard engine/par/*.c) $(COLL) $(TEAM) $(ALLOC) $(OPS) engine/measure/compare.c engine/format/reader/gguf.c \
-          $(addprefix engine/format/,open.c config.c family.c fill.c role.c keys.c gguf.c gguf_get.c gguf_split.c gguf_type.c) \
+          $(addprefix engine/format/,open.c config.c family.c support.c fill.c role.c keys.c gguf.c gguf_get.c gguf_split.c gguf_type.c) \
           $(addprefix engine/base/,file_map.c pages.c stats.c stats_interval.c text.c hash.c thread.c)
 # Flags by the last word of a kernel's file name, as in the Makefile.
 ISA_ref      := -std=c11 -ffp-contract=off

@@ -24,7 +24,7 @@ rule "two tables have a block in common" engine/kv/alloc/paged.c 's/p->free\[--p
 rule "a step's time is counted twice" engine/serve/serve.c 's/ - (computed_ns(t) - before);/ - before;/'
 h=engine/serve/requests.c
 breaks "the first token is another" $h 's/= first_id;/= 0;/' serve/test_handoff same_bits_f32
-breaks "the first token is drawn again" $h '/^    sampler_skip(q->sampler)/d' serve/test_handoff same_bits_f32
+breaks "the first token is drawn again" $h '/^    sampler_skip(q->sampler, q->ids/d' serve/test_handoff same_bits_f32
 breaks "memory that a transport writes is given to another" $h 's/(arrived || released || !q->has_memory)/true/' \
     serve/test_handoff canceled_memory_stays
 breaks "memory that a transport reads is given to another" engine/serve/requests.c 's/q->kv.base \&\& !q->released/false/' \
