@@ -115,17 +115,21 @@ const char *sut_openai_path(bool as_chat)
     return as_chat ? "/chat/completions" : "/completions";
 }
 
-static const char user_message[] = "{\"role\":\"user\",\"content\":\"";
-
-int sut_openai_turn(struct text *out, const struct sut_openai_request *r,
-                    const struct text *answer)
+/* The turns before, and this one's prompt, whose message stays open. */
+static void put_prompt(struct text *out, const struct sut_openai_request *r)
 {
     text_puts(out, r->before ? r->before : "");
-    text_puts(out, r->as_chat ? user_message : "");
+    text_puts(out, r->as_chat ? "{\"role\":\"user\",\"content\":\"" : "");
     if (r->as_text)
         put_words(out, r);
     else
         put_ids(out, r);
+}
+
+int sut_openai_turn(struct text *out, const struct sut_openai_request *r,
+                    const struct text *answer)
+{
+    put_prompt(out, r);
     text_puts(out, r->as_chat   ? "\"},{\"role\":\"assistant\",\"content\":\""
                    : r->as_text ? ""
                                 : ",");
@@ -148,12 +152,7 @@ int sut_openai_body(struct text *out, const struct sut_openai_request *r)
     text_puts(out, r->as_chat   ? ",\"messages\":["
                    : r->as_text ? ",\"prompt\":\""
                                 : ",\"prompt\":[");
-    text_puts(out, r->before ? r->before : "");
-    text_puts(out, r->as_chat ? user_message : "");
-    if (r->as_text)
-        put_words(out, r);
-    else
-        put_ids(out, r);
+    put_prompt(out, r);
     text_puts(out, r->as_chat ? "\"}]}" : r->as_text ? "\"}" : "]}");
     text_put(out, "", 1);
     return out->rc;
@@ -267,7 +266,7 @@ static void put_inside(struct text *t, const json_t *string)
     mem_free(quoted);
 }
 
-/* Reasoning is no part of later prompts. */
+/* Later prompts do not hold the reasoning. */
 static void keep_answer(struct sut_openai_stream *s, const json_t *choice,
                         const int32_t *ids, int64_t n_ids, int64_t n_new)
 {

@@ -2,6 +2,7 @@
 #include "make/parts.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -269,75 +270,27 @@ static const struct make_shape shapes[] = {
     /* ... and one whose matrix down has rows of blocks of 32 only, as sheared-llama-1.3b */
     {"tiny-quant-32", LLAMA2(601), .dim = 256, .hidden = 352, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
+    {"tiny-quant-gpt-oss", GPT_OSS, .dim = 256, .n_experts = 3, .n_active = 2,
+     .expert_hidden = 256, .dense_hidden = 256, .n_layers = 2, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 32, .vocab = 515, .max_tok = 256, .window = 9,
+     .yarn = {4, 64}, .bos_id = 512, .eos_id = 513, .special_at = 512},
 };
 /* clang-format on */
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
+static const char *names[N_SHAPES + 1];
+
+static void fill_names(void)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        names[i] = shapes[i].name;
+}
+
 const char *const *make_names(void)
 {
-    static const char *const names[] = {"llama-160m",
-                                        "llama-68m",
-                                        "sheared-llama-1.3b",
-                                        "llama-3.2-1b",
-                                        "llama-3.2-3b",
-                                        "llama-3-8b",
-                                        "mistral-7b",
-                                        "qwen-1.8b",
-                                        "deepseek-r1-distill-qwen-7b",
-                                        "qwen3-0.6b",
-                                        "mixtral-8x7b",
-                                        "qwen3-30b-a3b",
-                                        "qwen1.5-moe-a2.7b",
-                                        "granite-3.3-2b",
-                                        "smollm3-3b",
-                                        "olmo-2-1b",
-                                        "phi-3.5-mini",
-                                        "phi-4-14b",
-                                        "phi-4-mini",
-                                        "mistral-small-24b",
-                                        "ministral-8b",
-                                        "olmo-3-7b",
-                                        "stablelm-2-1.6b",
-                                        "glm-4-9b",
-                                        "command-r-35b",
-                                        "gpt-oss-20b",
-                                        "starcoder2-3b",
-                                        "command-r7b",
-                                        "gemma-2b",
-                                        "gemma-2-2b",
-                                        "gemma-3-1b",
-                                        "gemma-3-4b",
-                                        "mixtral-8x160m",
-                                        "tiny",
-                                        "tiny-mistral",
-                                        "tiny-llama3",
-                                        "tiny-llama-bias",
-                                        "tiny-qwen2",
-                                        "tiny-qwen3",
-                                        "tiny-quant",
-                                        "tiny-moe",
-                                        "tiny-qwen2-moe",
-                                        "tiny-qwen3-moe",
-                                        "tiny-granite",
-                                        "tiny-smollm3",
-                                        "tiny-olmo2",
-                                        "tiny-phi3",
-                                        "tiny-stablelm",
-                                        "tiny-glm4",
-                                        "tiny-command-r",
-                                        "tiny-gpt-oss",
-                                        "tiny-starcoder2",
-                                        "tiny-cohere2",
-                                        "tiny-gemma",
-                                        "tiny-gemma2",
-                                        "tiny-gemma3",
-                                        "tiny-tekken",
-                                        "tiny-olmo3",
-                                        "tiny-phi4-mini",
-                                        "tiny-quant-32",
-                                        NULL};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    _Static_assert(sizeof(names) / sizeof(names[0]) == N_SHAPES + 1, "one name a shape");
+    pthread_once(&once, fill_names);
     return names;
 }
 

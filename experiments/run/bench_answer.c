@@ -35,8 +35,8 @@ static void print_capacity(const struct run_bench_answer *a, FILE *out)
     if (a->one.within_frac < RUN_BENCH_TARGET_FRAC)
         fprintf(out,
                 "Even alone, this user does not get the objectives of %g ms to the first "
-                "token and %g ms per token in 90 %% of requests, so there is no rate at "
-                "which it keeps them. ",
+                "token and %g ms per token in 90 %% of requests, so no rate can "
+                "keep them. ",
                 o->slo_ttft_ms, o->slo_tpot_ms);
     else if (!low)
         fprintf(

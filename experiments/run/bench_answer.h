@@ -16,7 +16,7 @@
 /* One measurement, or the part of one that is a stage. Numbers are NaN where there are none. */
 struct run_bench_trial {
     char load[64];   /* "one user", "4 requests/s" */
-    double rate_rps; /* 0: it is no rate */
+    double rate_rps; /* 0: the load has none */
     double n, n_failed, ttft_ms, p90_ttft_ms, tpot_ms, tok_s, rps, within_frac,
         lateness_ms;
     char error[96]; /* of the first request that failed, "" */
