@@ -49,6 +49,7 @@ def ratios(ax, cells):
     ax.set_yticks(range(len(rows)), [text for text, _ in rows])
     ax.set(xlabel="1: exact; grey: within 10 %", title="Simulated / real, mean of the seeds")
     ax.margins(x=0.1)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
