@@ -37,8 +37,8 @@ static inline float kern_largest(const float *x, int64_t n)
         other = kern_max4(bits[1] & 0x7fffffff, other);
     }
     most = kern_max4(most, other);
-    most = kern_max4(most, __builtin_shuffle(most, (kern_v4i){2, 3, 0, 1}));
-    most = kern_max4(most, __builtin_shuffle(most, (kern_v4i){1, 0, 3, 2}));
+    most = kern_max4(most, __builtin_shufflevector(most, most, 2, 3, 0, 1));
+    most = kern_max4(most, __builtin_shufflevector(most, most, 1, 0, 3, 2));
     memcpy(&out, &most, sizeof(out));
     return out;
 }
@@ -60,12 +60,13 @@ static inline kern_v4i kern_round4(const float *x, float per_step)
 /* 16 numbers that fit a byte, as bytes. */
 static inline void kern_store16(int8_t *to, const kern_v4i x[4])
 {
-    const kern_v8s even = {0, 2, 4, 6, 8, 10, 12, 14};
-    kern_v8s low = __builtin_shuffle((kern_v8s)x[0], (kern_v8s)x[1], even);
-    kern_v8s high = __builtin_shuffle((kern_v8s)x[2], (kern_v8s)x[3], even);
-    kern_v16c code = __builtin_shuffle(
-        (kern_v16c)low, (kern_v16c)high,
-        (kern_v16c){0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30});
+    kern_v8s low = __builtin_shufflevector((kern_v8s)x[0], (kern_v8s)x[1], 0, 2, 4, 6, 8,
+                                           10, 12, 14);
+    kern_v8s high = __builtin_shufflevector((kern_v8s)x[2], (kern_v8s)x[3], 0, 2, 4, 6, 8,
+                                            10, 12, 14);
+    kern_v16c code =
+        __builtin_shufflevector((kern_v16c)low, (kern_v16c)high, 0, 2, 4, 6, 8, 10, 12,
+                                14, 16, 18, 20, 22, 24, 26, 28, 30);
 
     memcpy(to, &code, sizeof(code));
 }

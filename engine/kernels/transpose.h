@@ -32,18 +32,15 @@ static inline void kern_transpose4(char *dst, size_t stride, const char *const r
     for (; j + 4 <= n; j += 4, dst += 4 * stride) {
         kern_v4u a = kern_load4u(row[0] + 4 * j), b = kern_load4u(row[1] + 4 * j);
         kern_v4u c = kern_load4u(row[2] + 4 * j), d = kern_load4u(row[3] + 4 * j);
-        kern_v4u ac_lo = __builtin_shuffle(a, c, (kern_v4u){0, 4, 1, 5});
-        kern_v4u ac_hi = __builtin_shuffle(a, c, (kern_v4u){2, 6, 3, 7});
-        kern_v4u bd_lo = __builtin_shuffle(b, d, (kern_v4u){0, 4, 1, 5});
-        kern_v4u bd_hi = __builtin_shuffle(b, d, (kern_v4u){2, 6, 3, 7});
+        kern_v4u ac_lo = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+        kern_v4u ac_hi = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+        kern_v4u bd_lo = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+        kern_v4u bd_hi = __builtin_shufflevector(b, d, 2, 6, 3, 7);
 
-        kern_store4u(dst, __builtin_shuffle(ac_lo, bd_lo, (kern_v4u){0, 4, 1, 5}));
-        kern_store4u(dst + stride,
-                     __builtin_shuffle(ac_lo, bd_lo, (kern_v4u){2, 6, 3, 7}));
-        kern_store4u(dst + 2 * stride,
-                     __builtin_shuffle(ac_hi, bd_hi, (kern_v4u){0, 4, 1, 5}));
-        kern_store4u(dst + 3 * stride,
-                     __builtin_shuffle(ac_hi, bd_hi, (kern_v4u){2, 6, 3, 7}));
+        kern_store4u(dst, __builtin_shufflevector(ac_lo, bd_lo, 0, 4, 1, 5));
+        kern_store4u(dst + stride, __builtin_shufflevector(ac_lo, bd_lo, 2, 6, 3, 7));
+        kern_store4u(dst + 2 * stride, __builtin_shufflevector(ac_hi, bd_hi, 0, 4, 1, 5));
+        kern_store4u(dst + 3 * stride, __builtin_shufflevector(ac_hi, bd_hi, 2, 6, 3, 7));
     }
     for (; j < n; j++, dst += stride)
         for (int i = 0; i < 4; i++)

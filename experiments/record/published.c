@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "experiments/record/head.h"
@@ -30,17 +31,25 @@ static int is_machine(const struct dirent *d)
     return strchr(d->d_name, '.') == NULL;
 }
 
+/* The working directory's, or those that were installed with the program. */
+static const char *folder(char *out, size_t n)
+{
+    return access(FOLDER, F_OK) == 0 ? FOLDER
+                                     : home_find(out, n, "share/sandwich/" FOLDER);
+}
+
 /* Calls fn with the folder of the experiment of each machine. */
 static int each_machine(const char *experiment,
                         int (*fn)(void *ctx, const char *machine, const char *dir),
                         void *ctx)
 {
     struct dirent **names = NULL;
-    char dir[PATH_MAX];
-    int n = scandir(FOLDER, &names, is_machine, alphasort), rc = OK;
+    char home[PATH_MAX], dir[PATH_MAX];
+    const char *in = folder(home, sizeof(home));
+    int n = scandir(in, &names, is_machine, alphasort), rc = OK;
 
     for (int i = 0; i < n; i++) {
-        if (rc == OK && snprintf(dir, sizeof(dir), FOLDER "/%s/%s", names[i]->d_name,
+        if (rc == OK && snprintf(dir, sizeof(dir), "%s/%s/%s", in, names[i]->d_name,
                                  experiment) < (int)sizeof(dir))
             rc = fn(ctx, names[i]->d_name, dir);
         free(names[i]);

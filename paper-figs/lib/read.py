@@ -19,7 +19,10 @@ import h5py
 import numpy as np
 
 RESULTS = os.environ.get("RESULTS", "results")
-PUBLISHED = os.path.join("results", "published")
+PUBLISHED = os.path.join("results", "published")  # the working directory's, or those installed with this
+HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+if not os.path.exists(PUBLISHED) and HOME.endswith(os.path.join("share", "sandwich")):
+    PUBLISHED = os.path.join(HOME, PUBLISHED)
 FOOTER_LINES = 4  # of a figure
 SCHEMA_VERSION = 2  # the newest layout that is read here (experiments/record/fields.h)
 

@@ -11,7 +11,7 @@ work=$(mktemp -d "$BUILD/bundle.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 top=$work/$name
 mkdir -p "$top"
-MAN=no BUILD=$BUILD/bundle PREFIX=$(realpath "$top") sh tests/support/install.sh
+EXTRAS=no BUILD=$BUILD/bundle PREFIX=$(realpath "$top") sh tests/support/install.sh
 rm -r "$top/bin"
 for program in sandwich testbed; do
     ln -s "lib/sandwich/$program" "$top/$program"
