@@ -60,7 +60,7 @@ TEST(test_company)
 {
     static const char *const prompts[3] = {"a", "the other one", "and a third"};
     struct sandwich *s = open_tiny(", \"deterministic\": true");
-    struct got alone[3] = {{{0}}}, together[3] = {{{0}}};
+    struct got alone[3] = {0}, together[3] = {0};
     int64_t id[3], first = 0;
 
     for (int i = 0; i < 3; i++) {
@@ -92,10 +92,10 @@ TEST(test_company)
     assert_null(s);
 }
 
-TEST(test_seed)
+TEST(test_seeded)
 {
     struct sandwich *s = open_tiny("");
-    struct got got[3] = {{{0}}};
+    struct got got[3] = {0};
 
     for (int i = 0; i < 3; i++) {
         struct sandwich_request r = {.text = "a",
@@ -119,7 +119,7 @@ TEST(test_cancel)
     struct sandwich *s = open_tiny("");
     struct sandwich_request r = {.text = "a", .max_new = 100, .ignore_eos = true};
     struct sandwich_token t;
-    struct got got = {{0}};
+    struct got got = {0};
     int64_t id;
     bool busy;
 
