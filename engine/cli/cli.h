@@ -19,8 +19,6 @@ void cli_catch_interrupts(void);
 /* Print JSON on standard output. ERR_NOMEM only, also for j NULL: that it arrives is checked at
  * the end. */
 MUST int cli_print_json(const json_t *j);
-/* The schemes of quantisation in the order of kern_quant_schemes, as an option lists them. */
-#define CLI_QUANT_SCHEMES "q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|w4b64|w4b128|w4c|w8c"
 /* The exit statuses that the help of every verb lists. */
 #define CLI_EXIT_STATUS                                                                  \
     "  0    success\n"                                                                   \

@@ -70,6 +70,9 @@ bool gguf_ggml_known(uint32_t ggml_type);
 bool gguf_ggml_computed(uint32_t ggml_type, enum kern_type *out);
 /* "F32, F16 or Q8_0", this thread's until its next call. */
 const char *gguf_ggml_computed_names(void);
+/* What an error about a type that is not computed ends in: why, and what loads; "" where there is
+ * no more to say. */
+const char *gguf_ggml_why_not(uint32_t ggml_type);
 uint32_t gguf_ggml_of(enum kern_type t);
 /* The value of general.file_type for a file that this project writes with this type. */
 uint32_t gguf_file_type(enum kern_type t);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/quant.h"
 
@@ -33,7 +34,7 @@ static const struct {
     [23] = {"IQ4_XS", 256, 136}, [24] = {"I8", 1, 1},         [25] = {"I16", 1, 2},
     [26] = {"I32", 1, 4},        [27] = {"I64", 1, 8},        [28] = {"F64", 1, 8},
     [29] = {"IQ1_M", 256, 56},   [30] = {"BF16", 1, 2},       [34] = {"TQ1_0", 256, 54},
-    [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},
+    [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},    [40] = {"NVFP4", 64, 36},
 };
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -121,6 +122,18 @@ const char *gguf_ggml_type_name(uint32_t t)
         return tensor_type[t].name;
     snprintf(text, sizeof(text), "type %u", t);
     return text;
+}
+
+const char *gguf_ggml_why_not(uint32_t t)
+{
+    static const char *const grids[] = {"IQ1", "IQ2", "IQ3", "TQ"};
+
+    for (size_t i = 0; i < N_OF(grids); i++)
+        if (strncmp(gguf_ggml_type_name(t), grids[i], strlen(grids[i])) == 0)
+            return ", whose codes name vectors or thirds of bits: a copy in Q3_K or "
+                   "IQ4_XS "
+                   "loads";
+    return "";
 }
 
 bool gguf_ggml_bytes(uint32_t t, uint64_t n, uint64_t row, uint64_t *bytes)

@@ -87,7 +87,7 @@ MUST int accel_grow(void *list, int n, int *max, size_t size);
  * order; kernels/panel.h defines the parts of a block. */
 struct accel_form {
     int64_t k, k_unit, panel_bytes, unit_bytes;
-    int64_t type, subs, head, sub, bits, zero, min, scales, halves;
+    int64_t type, subs, head, sub, bits, zero, min, scales, halves, book, wide;
 };
 static inline struct accel_form accel_form_of(const struct kern_mat *w)
 {
@@ -105,7 +105,9 @@ static inline struct accel_form accel_form_of(const struct kern_mat *w)
                                .zero = f->zero,
                                .min = f->min,
                                .scales = f->scales,
-                               .halves = f->halves};
+                               .halves = f->halves,
+                               .book = f->book,
+                               .wide = f->wide};
 }
 
 /* Bytes from the first to the last float of n_tok rows of n floats, ld floats apart. */

@@ -50,7 +50,8 @@ static void quantise(struct group *g, const float *x, float most)
 static void sum_words(int32_t word[2], const struct group *g, const struct kern_form *f,
                       int32_t before)
 {
-    float scaled = g->scale * (float)(g->sum[0] + g->sum[1]);
+    const int32_t first = g->sum[0] + (f->halves == 1 ? g->sum[1] : 0);
+    const float scaled[2] = {g->scale * (float)first, g->scale * (float)g->sum[1]};
 
     word[0] = -f->zero * g->sum[0];
     word[1] = -f->zero * g->sum[1];
@@ -64,7 +65,7 @@ static void sum_words(int32_t word[2], const struct group *g, const struct kern_
         word[1] = 0;
     }
     if (f->min)
-        memcpy(&word[0], &scaled, sizeof(scaled));
+        memcpy(word, scaled, (size_t)f->halves * sizeof(scaled[0]));
 }
 
 /* Row x of k numbers to the words at `to`, which have a stride of mr; those of codes are at

@@ -24,15 +24,26 @@ static void put_codes(int bits, uint8_t *to, const uint8_t *code)
     uint32_t w[8], high[2] = {0, 0};
 
     memcpy(w, code, sizeof(w));
+    for (int h = 0; h < 2 && bits < 4; h++) {
+        uint32_t low = 0;
+
+        for (int j = 0; j < 4; j++)
+            low |= (w[4 * h + j] & 0x03030303) << 2 * j;
+        memcpy(to + 64 * h, &low, 4);
+    }
     for (int j = 0; j < 8; j++) {
         if (bits == 8)
             memcpy(to + 64 * j, &w[j], 4);
+        else if (bits == 3)
+            high[0] |= (w[j] >> 2 & 0x01010101) << j;
         else if (bits == 5)
             high[0] |= (w[j] >> 4 & 0x01010101) << j;
         else if (bits == 6)
             high[j / 4] |= (w[j] >> 4 & 0x03030303) << (2 * (j % 4));
     }
-    if (bits == 8)
+    if (bits == 3)
+        memcpy(to + 128, &high[0], 4);
+    if (bits == 8 || bits < 4)
         return;
     for (int v = 0; v < 4; v++) {
         uint32_t pair = (w[v] & 0x0f0f0f0f) | (w[4 + v] & 0x0f0f0f0f) << 4;
@@ -43,6 +54,19 @@ static void put_codes(int bits, uint8_t *to, const uint8_t *code)
         memcpy(to + 256 + 64 * h, &high[h], 4);
 }
 
+/* The number of a code in its book: itself where there is none. A column of padding has a scale
+ * of 0 and so any number: not every book has its zero. */
+static uint8_t number_of(const struct kern_form *f, int code)
+{
+    uint8_t i = 0;
+
+    if (f->book == KERN_BOOK_NONE)
+        return (uint8_t)code;
+    while (i < 15 && kern_books[f->book][i] != code)
+        i++;
+    return i;
+}
+
 /* The sub-block of block b from its sub-block `from` on. */
 static void put_sub(const struct kern_form *f, uint8_t *to, int c,
                     const struct kern_quant_block *b, int from)
@@ -50,22 +74,24 @@ static void put_sub(const struct kern_form *f, uint8_t *to, int c,
     uint8_t *scale = to + f->scales + c, code[KERN_SUB];
 
     for (int k = 0; k < KERN_SUB; k++)
-        code[k] = (uint8_t)(b->q[KERN_SUB * from + k] + f->zero);
+        code[k] = number_of(f, b->q[KERN_SUB * from + k] + f->zero);
     put_codes(f->bits, to + 4 * c, code);
     for (int h = 0; f->scales && h < f->halves; h++)
         scale[KERN_PANEL * h] = (uint8_t)b->scale[f->halves * from + h];
-    if (f->scales && f->min)
-        scale[KERN_PANEL] = (uint8_t)b->min[from];
+    for (int h = 0; f->scales && f->min && h < f->halves; h++)
+        scale[KERN_PANEL * (f->halves + h)] = (uint8_t)b->min[f->halves * from + h];
 }
 
 static void put_head(const struct kern_form *f, uint8_t *to, int c,
                      const struct kern_quant_block *b)
 {
-    const uint16_t d = kern_f16_of(b->d), dmin = kern_f16_of(b->dmin);
+    const float x[2] = {b->d, b->dmin};
 
-    memcpy(to + 2 * c, &d, 2);
-    if (f->min)
-        memcpy(to + 2 * KERN_PANEL + 2 * c, &dmin, 2);
+    for (int i = 0; i <= f->min; i++) {
+        const uint16_t h = f->wide ? kern_bf16_of(x[i]) : kern_f16_of(x[i]);
+
+        memcpy(to + 2 * (KERN_PANEL * i + c), &h, 2);
+    }
 }
 
 void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,

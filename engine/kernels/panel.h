@@ -3,28 +3,32 @@
  * A weight is scale * code - min with an unsigned code; where a type has no min, it is
  * zero * scale. A panel (kern.h) is a sequence of blocks along K. A block of 16 columns is
  *     head        [16] f16: the block's scale d;  then, with a min, [16] f16: its dmin
+ *                 (bf16 where quant_types.def says so)
  *     sub-blocks  of 32 rows of K each:
- *         codes   4 low bits: [4][16][4] bytes. Byte (v, c, i) has those of row 4 v + i in
+ *         codes   2 low bits of codes of 2 and 3: [2][16][4] bytes. Bits 2 j, 2 j + 1 of byte
+ *                 (h, c, i) are those of row 16 h + 4 j + i of column c
+ *                 4 low bits: [4][16][4] bytes. Byte (v, c, i) has those of row 4 v + i in
  *                 its low half, those of row 16 + 4 v + i in its high half, of column c
  *                 (Q8_0: all 8 bits, [8][16][4] bytes, row 4 j + i)
- *         5th bit [16][4] bytes: bit j of byte (c, i) is that of row 4 j + i
- *         5th and 6th bit  [2][16][4] bytes: bits 2 j, 2 j + 1 of byte (h, c, i) are those
- *                 of row 16 h + 4 j + i
- *         scales  [16] bytes, one a column; Q6_K: [2][16] signed, for 16 rows each
- *         mins    [16] bytes
+ *         3rd bit of 3, 5th of 5  [16][4] bytes: bit j of byte (c, i) is that of row 4 j + i
+ *         5th and 6th bit  [2][16][4] bytes, as the 2 low bits
+ *         scales  [16] bytes, one a column, signed where there is no min; or [2][16], for 16
+ *                 rows each (`halves` of quant_types.def)
+ *         mins    [16] bytes, or [2][16]
+ * A type with a book stores the number of a code in kern_books[], not the code.
  * A panel of W4C, or a unit's part of it (kernels/pack.h), is one block of as many sub-blocks as
  * it has rows. Four rows of K of a column share one 32-bit lane, which is what instructions for
  * 8-bit dot products read. The scale of a weight is d, or d times the sub-block's scale; its
  * min is dmin, or dmin times the sub-block's. Both products are exact in f32.
  *
  * Products with KERN_A_I8 (kern.h). Each number of C is one chain of f32 operations along K,
- * the same in all variants, so that they give the same bits. For each 32 rows of K (Q6_K: 16)
- * with s the scale of the activations a, and sum(a) that of these rows:
+ * the same in all variants, so that they give the same bits. For each 32 rows of K (16, where
+ * they have a scale) with s the scale of the activations a, and sum(a) that of these rows:
  *     C = fma((float)(sum(code a) - zero sum(a)), scale * s, C)
  *     C = fma(-min, s * sum(a), C)                                  (with a min)
  * Integers are exact: |sum| < 2^20. The packed activations hold for each row of A, as words:
- * int32 -zero sum(a), for 16 rows of K each where the type has a scale for 16; or with a min,
- * f32 s * sum(a). Both products with s are rounded once, to f32.
+ * int32 -zero sum(a), or with a min f32 s * sum(a); of 16 rows of K each where the type has a
+ * scale for 16. Both products with s are rounded once, to f32.
  * Activations for W4C have one scale for the row of A, and both operations are done once for a
  * block, with the sums over all its rows: |sum(code a)| <= 15 * 127 * K < 2^31 for K <= 2^20.
  * The words are int32 sums of the activations of all rows of K before these 32, and up to
@@ -38,14 +42,33 @@
 
 #define KERN_SUB 32 /* rows of K in a sub-block */
 
+/* What codes of 4 bits stand for where that is not themselves. */
+#define KERN_BOOK_NONE 0
+#define KERN_BOOK_IQ4  1
+#define KERN_BOOK_FP4  2
+#define KERN_N_BOOKS   3
+static const uint8_t kern_books[KERN_N_BOOKS][16] = {
+    [KERN_BOOK_NONE] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+    /* IQ4_NL's numbers, plus 128: dense near 0, as weights are. */
+    [KERN_BOOK_IQ4] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217,
+                       241},
+    /* Twice those of E2M1 (OCP Microscaling Formats): 0, .5, 1, 1.5, 2, 3, 4, 6 and their
+     * negatives; plus 12. */
+    [KERN_BOOK_FP4] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0},
+};
+
 /* The members of quant_types.def as constants: KERN_Q4_0_SUBS, _HEAD, _SUB, _BITS, _ZERO, _MIN,
- * _SCALES, _HALVES. */
+ * _SCALES, _HALVES, _BOOK, _WIDE. And _WIDTH: bits of a code that is multiplied. */
 enum {
 #define KERN_QUANT_TYPE(T, name, block, bytes, subs, head, sub, bits, zero, min, scales, \
-                        halves)                                                          \
+                        halves, book, wide)                                              \
     KERN_##T##_SUBS = subs, KERN_##T##_HEAD = head, KERN_##T##_SUB = sub,                \
     KERN_##T##_BITS = bits, KERN_##T##_ZERO = zero, KERN_##T##_MIN = min,                \
-    KERN_##T##_SCALES = scales, KERN_##T##_HALVES = halves,
+    KERN_##T##_SCALES = scales, KERN_##T##_HALVES = halves, KERN_##T##_BOOK = book,      \
+    KERN_##T##_WIDE = wide,                                                              \
+    KERN_##T##_WIDTH = (book) == KERN_BOOK_IQ4   ? 8                                     \
+                       : (book) == KERN_BOOK_FP4 ? 5                                     \
+                                                 : (bits),
 #include "kernels/quant_types.def"
 #undef KERN_QUANT_TYPE
 };
@@ -57,7 +80,7 @@ enum {
 
 /* The same as numbers. All 0 for types that are not quantised. */
 struct kern_form {
-    int subs, head, sub, bits, zero, min, scales, halves;
+    int subs, head, sub, bits, zero, min, scales, halves, book, wide;
 };
 const struct kern_form *kern_form(enum kern_type t);
 
@@ -85,12 +108,16 @@ static inline int kern_form_code(const struct kern_form *f, const uint8_t *s, in
 
     if (f->bits == 8)
         return s[64 * j + lane];
+    if (f->bits < 4) {
+        low = s[64 * (j / 4) + lane] >> (2 * (j % 4)) & 3;
+        return f->bits == 2 ? low : low | (s[128 + lane] >> j & 1) << 2;
+    }
     low = s[64 * (j % 4) + lane] >> (j / 4 * 4) & 15;
     if (f->bits == 5)
         return low | (s[256 + lane] >> j & 1) << 4;
     if (f->bits == 6)
         return low | (s[256 + 64 * (j / 4) + lane] >> (2 * (j % 4)) & 3) << 4;
-    return low;
+    return kern_books[f->book][low];
 }
 
 static inline float kern_form_f16(const uint8_t *at)
@@ -101,26 +128,37 @@ static inline float kern_form_f16(const uint8_t *at)
     return kern_f16_to(h);
 }
 
+/* The d (which 0) or dmin (1) of column c in the head at b. */
+static inline float kern_form_head(const struct kern_form *f, const uint8_t *b, int which,
+                                   int c)
+{
+    uint16_t h;
+
+    memcpy(&h, b + 2 * (KERN_PANEL * which + c), 2);
+    return f->wide ? kern_bf16_to(h) : kern_f16_to(h);
+}
+
 /* The scale of row k of column c in the sub-block at s of the block at b. */
 static inline float kern_form_scale(const struct kern_form *f, const uint8_t *b,
                                     const uint8_t *s, int k, int c)
 {
-    float d = kern_form_f16(b + 2 * c);
+    const float d = kern_form_head(f, b, 0, c);
+    const int half = f->halves == 2 ? k / 16 : 0;
 
     if (f->scales == 0)
         return d;
-    if (f->halves == 2)
-        return d * (int8_t)s[f->scales + KERN_PANEL * (k / 16) + c];
-    return d * s[f->scales + c];
+    s += f->scales + KERN_PANEL * half + c;
+    return d * (float)(f->min ? *s : (int8_t)*s);
 }
 
 /* The number that is subtracted where the type has a min. */
 static inline float kern_form_min(const struct kern_form *f, const uint8_t *b,
-                                  const uint8_t *s, int c)
+                                  const uint8_t *s, int k, int c)
 {
-    float d = kern_form_f16(b + 2 * KERN_PANEL + 2 * c);
+    const float d = kern_form_head(f, b, 1, c);
+    const int half = f->halves == 2 ? k / 16 : 0;
 
-    return f->scales == 0 ? d : d * s[f->scales + KERN_PANEL + c];
+    return f->scales == 0 ? d : d * s[f->scales + KERN_PANEL * (f->halves + half) + c];
 }
 
 /* The weight, rounded to f32 once. */
@@ -130,7 +168,7 @@ static inline float kern_form_weight(const struct kern_form *f, const uint8_t *b
     float scale = kern_form_scale(f, b, s, k, c);
     int code = kern_form_code(f, s, k, c) - f->zero;
 
-    return scale * (float)code - (f->min ? kern_form_min(f, b, s, c) : 0);
+    return scale * (float)code - (f->min ? kern_form_min(f, b, s, k, c) : 0);
 }
 
 /* ---- packing ---- */

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <inttypes.h>
 
+#include "kernels/panel.h"
+
 const struct kern_quant *kern_quant_of(enum kern_type t)
 {
     for (int i = 0; kern_quants[i]; i++)
@@ -113,6 +115,20 @@ void kern_quant_put_5_bits(uint8_t *p, const int8_t *q)
     }
 }
 
+void kern_quant_get_book(int8_t *q, const uint8_t *p, int book, int zero)
+{
+    for (int i = 0; i < 16; i++) {
+        q[i] = (int8_t)(kern_books[book][p[i] & 15] - zero);
+        q[16 + i] = (int8_t)(kern_books[book][p[i] >> 4] - zero);
+    }
+}
+
+void kern_quant_put_4_bits(uint8_t *p, const uint8_t *number)
+{
+    for (int i = 0; i < 16; i++)
+        p[i] = (uint8_t)(number[i] | number[16 + i] << 4);
+}
+
 void kern_quant_scale_min(const uint8_t *p, int s, int8_t *scale, int8_t *min)
 {
     /* Bytes 0 to 3 and 4 to 7 hold the low six bits of scales and mins 0 to 3. Bytes 8 to
@@ -141,27 +157,21 @@ void kern_quant_put_scale_min(uint8_t *p, int s, int scale, int min)
 
 /* ---- schemes ---- */
 
-const struct kern_quant_scheme kern_quant_schemes[] = {{"q8_0", KERN_Q8_0, 32},
-                                                       {"q4_0", KERN_Q4_0, 32},
-                                                       {"q4_1", KERN_Q4_1, 32},
-                                                       {"q5_0", KERN_Q5_0, 32},
-                                                       {"q5_1", KERN_Q5_1, 32},
-                                                       {"q4_k", KERN_Q4_K, 256},
-                                                       {"w4b64", KERN_Q4_1, 64},
-                                                       {"w4b128", KERN_Q4_1, 128},
-                                                       {"w4c", KERN_Q4_1, 0},
-                                                       {"w8c", KERN_Q8_0, 0},
-                                                       {0}};
+#define SCHEME(name, T, group) {name, KERN_##T, group},
+const struct kern_quant_scheme kern_quant_schemes[] = {
+    KERN_QUANT_SCHEMES(SCHEME, SCHEME){0}};
 
 int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **out)
 {
+#define NAME(name, ...)       name
+#define OTHER_NAME(name, ...) ", " name
     for (*out = kern_quant_schemes; (*out)->name; (*out)++)
         if (strcmp((*out)->name, name) == 0)
             return OK;
     *out = NULL;
     return err_set(ERR_ARG,
-                   "expected a scheme of quantisation (q8_0, q4_0, q4_1, q5_0, q5_1, "
-                   "q4_k, w4b64, w4b128, w4c, w8c), found \"%.40s\"",
+                   "expected a scheme of quantisation (" KERN_QUANT_SCHEMES(
+                       NAME, OTHER_NAME) "), found \"%.40s\"",
                    name);
 }
 
@@ -170,7 +180,7 @@ kern_quant_scheme_for_row(const struct kern_quant_scheme *s, int64_t n)
 {
     const struct kern_quant_scheme *other = kern_quant_schemes;
 
-    if (s->type != KERN_Q4_K || n % kern_type_block(s->type) == 0)
+    if (kern_type_block(s->type) < 256 || n % kern_type_block(s->type) == 0)
         return s;
     while (other->type != KERN_Q4_0)
         other++;

@@ -5,9 +5,10 @@
  * 256 weights (Q4_K and the like) have sub-blocks with integer scales, which one f16 scale
  * multiplies. In every format here
  *     w = (d * scale) * q - dmin * min
- * with d and dmin of the block, scale and min of the sub-block. Both products have at most 24
- * significant bits, so they are exact in f32, and a weight is rounded at most once, by the
- * subtraction: every order of these operations in f32 gives the same bits.
+ * with q an integer, or one that a few bits name (kern_books[]), d and dmin of the block, scale
+ * and min of the sub-block. Both products have at most 24 significant bits, so they are exact in
+ * f32, and a weight is rounded at most once, by the subtraction: every order of these operations
+ * in f32 gives the same bits.
  *
  * A format is a row of quant_types.def and a plug-in: one file quant/<name>.c that ends in one
  * `const struct kern_quant kern_quant_<name>`. Its kernels are made from the files
@@ -44,7 +45,9 @@ struct kern_quant {
     /* NULL, or: write a block of each column of a panel, as panel.h lays them out and without
      * decoding them. Scales keep their bits. Loading is as fast as this is. */
     void (*put)(uint8_t *to, const uint8_t *const block[KERN_PANEL]);
-    /* NULL in both where this project only reads the format.
+    /* NULL in both where this project only reads the format. Types with signed scales and MXFP4
+     * search for the least sum of squared errors; `scale` then only says whether f16 holds the
+     * scales, and the bound is a third of the largest magnitude.
      * scale: d and dmin, as the encoder stores them in f16, for weights in [lo, hi].
      * They are infinite where f16 is too narrow. With them, and up to rounding in f32,
      * |w - dequantised w| <= |d| / 2 for every w in [lo, hi]. Q4_0 has -8 but not 8, and Q5_0
@@ -82,12 +85,29 @@ struct kern_quant_scheme {
     enum kern_type type;
     int64_t group; /* a multiple of the format's block, or 0 */
 };
+/* All schemes in the order in which options list them: the first one, and the others, as
+ * (name, type, group). */
+#define KERN_QUANT_SCHEMES(FIRST, OTHER)                                                 \
+    FIRST("q8_0", Q8_0, 32)                                                              \
+    OTHER("q4_0", Q4_0, 32)                                                              \
+    OTHER("q4_1", Q4_1, 32)                                                              \
+    OTHER("q5_0", Q5_0, 32)                                                              \
+    OTHER("q5_1", Q5_1, 32)                                                              \
+    OTHER("q4_k", Q4_K, 256)                                                             \
+    OTHER("w4b64", Q4_1, 64)                                                             \
+    OTHER("w4b128", Q4_1, 128)                                                           \
+    OTHER("w4c", Q4_1, 0)                                                                \
+    OTHER("w8c", Q8_0, 0)                                                                \
+    OTHER("q3_k", Q3_K, 256)                                                             \
+    OTHER("iq4_nl", IQ4_NL, 32)                                                          \
+    OTHER("iq4_xs", IQ4_XS, 256)                                                         \
+    OTHER("mxfp4", MXFP4, 32)
 /* Ends with a row without a name. */
 extern const struct kern_quant_scheme kern_quant_schemes[];
 /* ERR_ARG: no scheme has this name. */
 MUST int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **out);
-/* The scheme for rows of n weights: s, but q4_0 in place of q4_k where they are not whole
- * blocks of 256 weights. */
+/* The scheme for rows of n weights: s, but q4_0 in place of those with blocks of 256 weights where
+ * rows are not whole blocks. */
 const struct kern_quant_scheme *
 kern_quant_scheme_for_row(const struct kern_quant_scheme *s, int64_t n);
 /* Write the blocks of w[n], a row, to out. ERR_ARG: n is not a multiple of the block; a
@@ -131,6 +151,10 @@ void kern_quant_scale_from(float lo, float hi, int q_max, float *d, float *dmin)
 /* The 32 numbers of 5 bits in the 20 bytes of Q5_0 and Q5_1. */
 void kern_quant_get_5_bits(int8_t *q, const uint8_t *p);
 void kern_quant_put_5_bits(uint8_t *p, const int8_t *q);
+/* 32 numbers of 4 bits in 16 bytes, the i-th with number i in its low and number 16 + i in its
+ * high half: as codes of kern_books[book] less `zero`, and written. */
+void kern_quant_get_book(int8_t *q, const uint8_t *p, int book, int zero);
+void kern_quant_put_4_bits(uint8_t *p, const uint8_t *number);
 void kern_quant_decode_q4_1(struct kern_quant_block *out, const uint8_t *block);
 /* The 6-bit scale and min of sub-block s in the 12 bytes of Q4_K and Q5_K. */
 void kern_quant_scale_min(const uint8_t *p, int s, int8_t *scale, int8_t *min);

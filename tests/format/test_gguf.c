@@ -201,8 +201,9 @@ static const struct defect defects[] = {
      .no_down = true},
     {ERR_UNSUPPORTED,
      "blk.0.ffn_down.weight: expected type F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "
-     "Q4_K, Q5_K or Q6_K, found Q2_K",
-     DOWN, .cols = 256, .rows = 1, .type = 10},
+     "Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, IQ4_NL, IQ4_XS or MXFP4, found IQ2_XXS, "
+     "whose codes name vectors or thirds of bits: a copy in Q3_K or IQ4_XS loads",
+     DOWN, .cols = 256, .rows = 1, .type = 16},
     {ERR_FORMAT,
      "blk.0.ffn_down.weight: expected rows of whole Q4_K blocks below 2^64 bytes, found "
      "rows of 128",

@@ -366,7 +366,7 @@ struct task {
     size_t bytes;
     int kernel, event;
     unsigned grid[2], block;
-    char param[160];
+    char param[192];
 };
 struct stream {
     struct task tasks[MAX_QUEUED];
@@ -574,6 +574,6 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
         stop("launch", "more dimensions than two");
     a->kind = KERNEL, a->kernel = (int)((struct kernel *)f - kernels);
     a->grid[0] = gx, a->grid[1] = gy, a->block = bx;
-    memcpy(a->param, params[0], a->kernel == 0 ? 160 : 40);
+    memcpy(a->param, params[0], a->kernel == 0 ? 192 : 40);
     return 0;
 }

@@ -7,16 +7,7 @@
 #include "kernels/panel.h"
 #include "kernels/quant.h"
 #include "tests/kernels/check.h"
-
-/* Set the f16 scale, and the second one where the type has it, of the block at p. */
-static inline void block_scale(enum kern_type t, uint8_t *p, float d, float dmin)
-{
-    uint16_t h = kern_f16_of(d), low = kern_f16_of(dmin);
-
-    memcpy(p + (t == KERN_Q6_K ? 208 : 0), &h, 2);
-    if (kern_form(t)->min)
-        memcpy(p + 2, &low, 2);
-}
+#include "tests/support/naive_quant.h"
 
 static inline float block_random_scale(struct rng *r, enum fill f)
 {
@@ -48,7 +39,7 @@ static inline void blocks_random(struct rng *r, enum fill f, enum kern_type t, v
             d = block_random_scale(r, f);
             dmin = block_random_scale(r, f);
         }
-        block_scale(t, p, d, dmin);
+        naive_set_scales(t, p, d, dmin);
     }
 }
 
@@ -70,11 +61,12 @@ static inline void blocks_values(enum kern_type t, const void *src, int64_t n,
     }
 }
 
-/* Weights near w[256] in a block of Q4_K, Q5_K or Q6_K, whose sub-blocks all have the largest
+/* Weights near w[256] in a block of Q2_K, Q4_K, Q5_K or Q6_K, whose sub-blocks all have the largest
  * scale. */
 static inline void block_near(enum kern_type t, uint8_t *p, const float *w)
 {
-    const int top = t == KERN_Q4_K ? 15 : 31, lowest = t == KERN_Q6_K ? -32 : 0;
+    const int top = t == KERN_Q2_K ? 3 : t == KERN_Q4_K ? 15 : 31;
+    const int lowest = t == KERN_Q6_K ? -32 : 0, unit = t == KERN_Q2_K ? 15 : 63;
     float lo = 0, hi = 0, step, least;
     int code[256];
 
@@ -85,14 +77,14 @@ static inline void block_near(enum kern_type t, uint8_t *p, const float *w)
     memset(p, 0, kern_type_bytes(t));
     if (t == KERN_Q6_K) {
         memset(p + 192, 127, 16);
-        block_scale(t, p, fmaxf(-lo, hi) / 31 / 127, 0);
+        naive_set_scales(t, p, fmaxf(-lo, hi) / 31 / 127, 0);
         step = kern_form_f16(p + 208) * 127;
         least = 0;
     } else {
-        memset(p + 4, 0xff, 12); /* all scales and mins 63 */
-        block_scale(t, p, (hi - lo) / (float)top / 63, -lo / 63);
-        step = kern_form_f16(p) * 63;
-        least = kern_form_f16(p + 2) * 63;
+        memset(p + (t == KERN_Q2_K ? 0 : 4), 0xff, t == KERN_Q2_K ? 16 : 12); /* `unit` */
+        naive_set_scales(t, p, (hi - lo) / (float)(top * unit), -lo / (float)unit);
+        step = kern_form_f16(p + naive_d_at(t)) * (float)unit;
+        least = kern_form_f16(p + naive_d_at(t) + 2) * (float)unit;
     }
     for (int i = 0; i < 256; i++) {
         int q = step == 0 ? 0 : (int)lrintf((w[i] + least) / step);
@@ -106,7 +98,9 @@ static inline void block_near(enum kern_type t, uint8_t *p, const float *w)
         p[128 + i / 128 * 32 + in_half % 32] |=
             (uint8_t)(code[i] >> 4 << (in_half / 32 * 2));
     }
-    for (int i = 0; i < 256 && t != KERN_Q6_K; i++) {
+    for (int i = 0; i < 256 && t == KERN_Q2_K; i++)
+        p[16 + i / 128 * 32 + i % 32] |= (uint8_t)(code[i] << i % 128 / 32 * 2);
+    for (int i = 0; i < 256 && t != KERN_Q6_K && t != KERN_Q2_K; i++) {
         const int codes = t == KERN_Q5_K ? 48 : 16;
 
         p[codes + i / 64 * 32 + i % 32] |= (uint8_t)((code[i] & 15) << (i / 32 % 2 * 4));

@@ -46,6 +46,23 @@ static int any_blocks(const struct kern_variant *v, struct rng *r)
     return rng_below(r, 2) ? 1 : v->convert_blocks;
 }
 
+/* Scales of sub-blocks, 1 or -1, in types with signed scales of 6 bits; and 1 in Q2_K. */
+static void whole_scales(struct rng *r, enum kern_type t, uint8_t *p)
+{
+    const bool plus = rng_below(r, 2);
+
+    if (t == KERN_Q2_K)
+        memset(p, 0x11, 16);
+    if (t == KERN_Q3_K) {
+        memset(p + 96, plus ? 0x11 : 0xff, 8);
+        memset(p + 104, plus ? 0xaa : 0x55, 4);
+    }
+    if (t == KERN_IQ4_XS) {
+        memset(p + 2, plus ? 0xaa : 0x55, 2);
+        memset(p + 4, plus ? 0x11 : 0xff, 4);
+    }
+}
+
 /* A row of blocks whose weights are integers: scales and mins of 1, and codes at random or all at
  * one end of their range. */
 static void whole_weights(struct rng *r, enum kern_type t, uint8_t *p, int64_t n)
@@ -68,7 +85,8 @@ static void whole_weights(struct rng *r, enum kern_type t, uint8_t *p, int64_t n
         }
         for (int j = 0; j < 16 && t == KERN_Q6_K; j++)
             p[192 + j] = rng_below(r, 2) ? 1 : 0xff;
-        block_scale(t, p, 1, dmin);
+        whole_scales(r, t, p);
+        naive_set_scales(t, p, 1, dmin);
     }
 }
 

@@ -1,5 +1,7 @@
 /* Quantised weights: blocks are read as their definition says, bit for bit, and rounding
  * stays within the stated bounds. */
+#include <float.h>
+
 #include "kernels/panel.h"
 #include "kernels/quant.h"
 #include "tests/kernels/check.h"
@@ -26,9 +28,16 @@ static void random_blocks(enum kern_type t, uint8_t *to, int n, struct rng *r)
     for (size_t i = 0; i < (size_t)n * bytes; i++)
         to[i] = (uint8_t)rng_u64(r);
     for (int b = 0; b < n; b++, to += bytes) {
-        set_f16(t == KERN_Q6_K ? to + 208 : to, r);
+        static const uint8_t extremes[] = {0, 1, 2, 254, 255};
+
+        if (t == KERN_MXFP4) { /* any byte is a scale */
+            if (rng_below(r, 2))
+                to[0] = extremes[rng_below(r, 5)];
+            continue;
+        }
+        set_f16(to + naive_d_at(t), r);
         if (kern_form(t)->min)
-            set_f16(to + 2, r);
+            set_f16(to + naive_d_at(t) + 2, r);
     }
 }
 
@@ -236,6 +245,11 @@ static void check_group(const struct kern_quant_scheme *s, const float *w,
         hi = fmaxf(hi, w[i]);
     }
     bound = naive_quant_error(s, lo, hi);
+    for (int64_t i = at; i < end; i++)
+        CHECK(fabs((double)w[i] - (double)got[i]) <= (double)bound,
+              "weight %d is %a, was %a, bound %g", (int)i, got[i], w[i], bound);
+    if (naive_searched(s->type))
+        return;
     if (s->type == KERN_Q4_1 || s->type == KERN_Q5_1)
         range = (double)hi - (double)lo + fabs((double)lo) * 0x1p-10 + least;
     else if (s->type == KERN_Q4_K)
@@ -245,9 +259,6 @@ static void check_group(const struct kern_quant_scheme *s, const float *w,
     step = range / levels * 1.002 + 1.01 * least + range * 1e-6 + fabs((double)hi) * 1e-6;
     CHECK((double)bound <= step, "bound %g of weights in [%g, %g], expected %g", bound,
           lo, hi, step);
-    for (int64_t i = at; i < end; i++)
-        CHECK(fabs((double)w[i] - (double)got[i]) <= (double)bound,
-              "weight %d is %a, was %a, bound %g", (int)i, got[i], w[i], bound);
 }
 
 static void check_row(const struct kern_quant_scheme *s, enum kind kind, int64_t n,
@@ -314,6 +325,98 @@ static void test_search(const struct kern_variant *v, struct rng *r)
           sqrt(sum / n / 256), 0.0713);
 }
 
+/* ---- the least sum of squared errors, by trying scales ---- */
+
+/* The squared error of w[n] with this scale, each weight with the nearest value. */
+static double tried(const float *w, int n, const double *value, int n_values,
+                    double scale)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        double least = INFINITY;
+
+        for (int v = 0; v < n_values; v++) {
+            const double e = scale * value[v] - (double)w[i];
+
+            least = e * e < least ? e * e : least;
+        }
+        sum += least;
+    }
+    return sum;
+}
+
+/* The least error of a block over a fine scan of d. With sub-blocks each takes the best of the 64
+ * integer scales for it. */
+static double best_of_scan(enum kern_type t, const float *w)
+{
+    const bool is_q3 = t == KERN_Q3_K, subs = kern_type_block(t) == 256;
+    const int n = is_q3 ? 16 : 32, n_values = is_q3 ? 8 : 16, n_steps = subs ? 24 : 400;
+    double value[16], most = 0, least = INFINITY;
+
+    for (int v = 0; v < n_values; v++)
+        value[v] = is_q3 ? v - 4 : t == KERN_MXFP4 ? 2 * naive_e2m1[v] : naive_iq4[v];
+    for (int i = 0; i < kern_type_block(t); i++)
+        most = fmax(most, fabs((double)w[i]));
+    if (t == KERN_MXFP4) {
+        for (int e = -20; e < 20; e++)
+            least = fmin(least, tried(w, 32, value, 16, ldexp(1, e)));
+        return least;
+    }
+    for (int k = 0; k < 2 * n_steps; k++) {
+        const double part = 0.75 + 0.5 * (k / 2) / n_steps;
+        const double d = (k % 2 ? most : -most) * part / value[0] / (subs ? 32 : 1);
+        double sum = 0;
+
+        for (int s = 0; s < kern_type_block(t) / n && sum < least; s++) {
+            double best = subs ? INFINITY : tried(w, n, value, n_values, d);
+
+            for (int scale = -32; scale < 32 && subs; scale++)
+                best = fmin(best, tried(w + n * s, n, value, n_values, d * scale));
+            sum += best;
+        }
+        least = fmin(least, sum);
+    }
+    return least;
+}
+
+/* Errors of the searched types are within 2 % of those that trying many scales finds, of normal
+ * weights and of those with heavy tails. */
+static void test_near_best(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
+        const int n = kern_type_block(s->type), blocks = n == 256 ? 6 : 200;
+
+        for (int tails = 0; tails < 2 && naive_searched(s->type); tails++) {
+            double sum = 0, best = 0, size = 0;
+
+            for (int b = 0; b < blocks; b++) {
+                float w[256], got[256];
+                uint8_t block[256];
+
+                for (int i = 0; i < n; i++) {
+                    const double x = rng_normal(r);
+
+                    w[i] = (float)(tails ? x / (0.1 + fabs(rng_normal(r))) : x);
+                    size += (double)w[i] * (double)w[i];
+                }
+                CHECK(kern_quantize(s, block, w, n) == OK, "%s", err_msg());
+                kern_quant_to_f32(kern_quant_of(s->type), got, block, n);
+                for (int i = 0; i < n; i++)
+                    sum +=
+                        ((double)got[i] - (double)w[i]) * ((double)got[i] - (double)w[i]);
+                best += best_of_scan(s->type, w);
+            }
+            printf("# %s, %s: error %.4f, best of a scan %.4f of the deviation\n",
+                   s->name, tails ? "heavy tails" : "normal", sqrt(sum / size),
+                   sqrt(best / size));
+            CHECK(sqrt(sum) <= 1.02 * sqrt(best), "%s: error %g, best of a scan %g",
+                  s->name, sqrt(sum / size), sqrt(best / size));
+        }
+    }
+}
+
 /* Sub-blocks of very different ranges: a weight may err by half a step of the largest range of
  * all, in sum of squares by half a step of its own sub-block, whose scale and min are rounded
  * up to 1/63 of the largest ones. */
@@ -371,7 +474,7 @@ static void test_twice(const struct kern_variant *v, struct rng *r)
         float w[320];
         uint8_t once[400], twice[400];
 
-        if (kern_form(s->type)->min)
+        if (kern_form(s->type)->min || naive_searched(s->type))
             continue;
         AT("%s", s->name);
         fill_row(NORMAL, w, 320, r);
@@ -397,6 +500,30 @@ static void refused(const struct kern_quant_scheme *s, int64_t n, int64_t at, fl
           "\"%s\"", err_msg());
 }
 
+/* The scales of MXFP4 reach farther than f32: what is written is finite. */
+static void test_largest(const struct kern_variant *v, struct rng *r)
+{
+    static const float most[] = {FLT_MAX, 3e38f, 2.6e38f, 2.5e38f, 1.8e38f, 1.2e38f};
+    const struct kern_quant_scheme *s;
+
+    (void)v;
+    (void)r;
+    CHECK(kern_quant_scheme_find("mxfp4", &s) == OK, "%s", err_msg());
+    for (int i = 0; i < 6; i++) {
+        float w[32], got[32];
+        uint8_t block[17];
+
+        AT("%a", most[i]);
+        for (int k = 0; k < 32; k++)
+            w[k] = most[i] / 16 * (float)(k - 16);
+        CHECK(kern_quantize(s, block, w, 32) == OK, "%s", err_msg());
+        kern_quant_to_f32(kern_quant_of(s->type), got, block, 32);
+        for (int k = 0; k < 32; k++)
+            CHECK(fabs((double)got[k] - (double)w[k]) <= most[i] * 0.26, "%a is %a", w[k],
+                  got[k]);
+    }
+}
+
 static void test_refusals(const struct kern_variant *v, struct rng *r)
 {
     const struct kern_quant_scheme *s;
@@ -409,8 +536,10 @@ static void test_refusals(const struct kern_variant *v, struct rng *r)
         refused(s, n, 64, INFINITY, "weight 64 of a row: expected a finite number");
         refused(s, n, 0, -INFINITY, "found -inf");
         refused(s, n, 95, NAN, "weight 95");
-        refused(s, n, 40, 1e8f, "f16 scales");
-        refused(s, n, 40, -3e38f, "f16 scales");
+        if (s->type != KERN_MXFP4 && s->type != KERN_IQ4_XS) /* theirs reach farther */
+            refused(s, n, 40, 1e8f, "f16 scales");
+        if (s->type != KERN_MXFP4)
+            refused(s, n, 40, -3e38f, "f16 scales");
         refused(s, n - 1, 40, 0,
                 n == 96 ? "a row of 95 weights: expected a multiple of 32"
                         : "a row of 767 weights: expected a multiple of 256");
@@ -435,7 +564,9 @@ int main(void)
     check_case("rounding", test_rounding, NULL);
     check_case("sub-blocks", test_sub_blocks, NULL);
     check_case("search", test_search, NULL);
+    check_case("near the best", test_near_best, NULL);
     check_case("twice", test_twice, NULL);
+    check_case("largest", test_largest, NULL);
     check_case("refusals", test_refusals, NULL);
     return check_done();
 }

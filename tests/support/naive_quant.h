@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernels/kern.h"
+#include "kernels/panel.h"
 #include "kernels/quant.h"
 
 /* Bits [at, at + n) of a block, the low end of byte 0 first. */
@@ -41,6 +42,36 @@ static inline void naive_6_bits(const uint8_t *block, int s, unsigned *scale,
     *min = naive_bits(block, at + 64 + 8 * low + 4, 4) |
            naive_bits(block, at + 32 + 8 * low + 6, 2) << 4;
 }
+
+/* Where the f16 scale d of a block is; dmin, where the type has one, is the two bytes behind it. */
+static inline int naive_d_at(enum kern_type t)
+{
+    return t == KERN_Q6_K ? 208 : t == KERN_Q3_K ? 108 : t == KERN_Q2_K ? 80 : 0;
+}
+
+/* Set d and dmin; MXFP4 takes the power of two next to d. */
+static inline void naive_set_scales(enum kern_type t, uint8_t *block, float d, float dmin)
+{
+    const uint16_t h = kern_f16_of(d), low = kern_f16_of(dmin);
+    int e = 0;
+
+    if (t == KERN_MXFP4) {
+        if (d != 0)
+            (void)frexpf(d, &e);
+        e += 127;
+        block[0] = d == 0 || e < 0 ? 0 : e > 254 ? 254 : (uint8_t)e;
+        return;
+    }
+    memcpy(block + naive_d_at(t), &h, 2);
+    if (kern_quant_of(t) && kern_form(t)->min)
+        memcpy(block + naive_d_at(t) + 2, &low, 2);
+}
+
+/* The numbers of IQ4_NL, and those of E2M1. */
+static const int naive_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+static const double naive_e2m1[16] = {0, 0.5,  1,  1.5,  2,  3,  4,  6,
+                                      0, -0.5, -1, -1.5, -2, -3, -4, -6};
 
 /* Weight i of a block. Not rounded: round it to f32 to get what a reader must give. */
 static inline double naive_weight(enum kern_type t, const uint8_t *block, int i)
@@ -81,9 +112,37 @@ static inline double naive_weight(enum kern_type t, const uint8_t *block, int i)
         byte = 128 + i / 128 * 32 + i % 32;
         q += 16 * naive_bits(block, 8 * byte + i % 128 / 32 * 2, 2);
         return naive_f16(block, 208) * (int8_t)block[192 + i / 16] * ((int)q - 32);
+    case KERN_Q2_K:
+        scale = naive_bits(block, 8 * (i / 16), 4);
+        min = naive_bits(block, 8 * (i / 16) + 4, 4);
+        q = naive_bits(block, 8 * (16 + i / 128 * 32 + i % 32) + i % 128 / 32 * 2, 2);
+        return naive_f16(block, 80) * scale * q - naive_f16(block, 82) * min;
+    case KERN_Q3_K:
+        q = naive_bits(block, 8 * (32 + i / 128 * 32 + i % 32) + i % 128 / 32 * 2, 2) +
+            4 * naive_bits(block, 8 * (i % 32) + i / 32, 1);
+        scale = naive_bits(block, 8 * (96 + i / 16 % 8) + (i < 128 ? 0 : 4), 4) +
+                16 * naive_bits(block, 8 * (104 + i / 16 % 4) + i / 64 * 2, 2);
+        return naive_f16(block, 108) * ((int)scale - 32) * ((int)q - 4);
+    case KERN_IQ4_NL:
+        q = naive_bits(block, 8 * (2 + i % 16) + (i < 16 ? 0 : 4), 4);
+        return d * naive_iq4[q];
+    case KERN_IQ4_XS:
+        q = naive_bits(block, 8 * (8 + i / 32 * 16 + i % 16) + (i % 32 < 16 ? 0 : 4), 4);
+        scale = naive_bits(block, 8 * 4 + i / 32 * 4, 4) +
+                16 * naive_bits(block, 8 * 2 + i / 32 * 2, 2);
+        return d * ((int)scale - 32) * naive_iq4[q];
+    case KERN_MXFP4:
+        q = naive_bits(block, 8 * (1 + i % 16) + (i < 16 ? 0 : 4), 4);
+        return ldexp(naive_e2m1[q], (int)naive_bits(block, 0, 8) - 127);
     default:
         return NAN;
     }
+}
+
+/* Types whose scales are searched for the least sum of squared errors. */
+static inline bool naive_searched(enum kern_type t)
+{
+    return t == KERN_Q3_K || t == KERN_IQ4_NL || t == KERN_IQ4_XS || t == KERN_MXFP4;
 }
 
 /* An upper bound of |w - dequantised w| of weights in [lo, hi] that share their scale: half of
@@ -96,6 +155,8 @@ static inline float naive_quant_error(const struct kern_quant_scheme *s, float l
     const float unit = s->type == KERN_Q4_K ? 63 : 1; /* largest scale of a sub-block */
     float d, dmin, one_end, other, most;
 
+    if (naive_searched(s->type)) /* and a step of the smallest scale in f16 */
+        return fmaxf(fabsf(lo), fabsf(hi)) * 0.35f + 127 * 32 * 0x1p-24f;
     f->scale(lo, hi, &d, &dmin);
     one_end = unit * (d * (float)f->q_min - dmin);
     other = unit * (d * (float)f->q_max - dmin);

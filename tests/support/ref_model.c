@@ -15,7 +15,8 @@
  * is stored as what is added. */
 static double mean_of(enum kern_type type)
 {
-    return type == KERN_Q5_K   ? 15.5
+    return type == KERN_Q2_K   ? 1.5
+           : type == KERN_Q5_K ? 15.5
            : type == KERN_Q4_K ? 7.5
            : type == KERN_Q5_1 ? -15.5
                                : -7.5;
@@ -29,23 +30,19 @@ static size_t put_blocks(uint8_t *dst, enum kern_type type, double *values, int6
     static const double spread[KERN_N_TYPES] = {
         [KERN_Q8_0] = 73,       [KERN_Q4_0] = 4.6,      [KERN_Q4_1] = 4.6,
         [KERN_Q5_0] = 9.2,      [KERN_Q5_1] = 9.2,      [KERN_W4C] = 4.6,
-        [KERN_Q4_K] = 4.6 * 36, [KERN_Q5_K] = 9.2 * 36, [KERN_Q6_K] = 18.4 * 74};
+        [KERN_Q4_K] = 4.6 * 36, [KERN_Q5_K] = 9.2 * 36, [KERN_Q6_K] = 18.4 * 74,
+        [KERN_Q2_K] = 14,       [KERN_Q3_K] = 2.3 * 18, [KERN_IQ4_NL] = 67,
+        [KERN_MXFP4] = 5.9,     [KERN_IQ4_XS] = 67 * 18};
     const size_t bytes = kern_type_bytes(type);
     const int block = kern_type_block(type);
     double d = 0;
 
     for (int64_t i = 0; i < rows * cols; i += block, dst += bytes) {
-        uint16_t h, min;
-
         if (i % cols == 0 || type != KERN_W4C)
             d = scale / spread[type] * (0.5 + rng_f64(rng));
-        h = kern_f16_of((float)d);
         for (size_t k = 0; k < bytes; k++)
             dst[k] = (uint8_t)rng_u64(rng);
-        memcpy(dst + (type == KERN_Q6_K ? 208 : 0), &h, sizeof(h));
-        min = kern_f16_of((float)(d * mean_of(type)));
-        if (kern_form(type)->min)
-            memcpy(dst + 2, &min, sizeof(min));
+        naive_set_scales(type, dst, (float)d, (float)(d * mean_of(type)));
         for (int k = 0; k < block; k++)
             values[i + k] = (double)(float)naive_weight(type, dst, k);
     }

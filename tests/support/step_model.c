@@ -47,6 +47,11 @@ const struct step_trait step_quant_traits[] = {
     {"q4_0 with keys and values in q8_0", 96, 2, 8, 2, 20, 288, 50, KERN_Q4_0,
      .bias = true, .qk_norm = true, .interleaved = true, .mixed = REF_MIXED_KEYS,
      .scale_factor = 1},
+    {"iq4_xs, tied", 256, 1, 8, 2, 32, 256, 40, KERN_IQ4_XS, .tied = true,
+     .scale_factor = 1},
+    {"iq4_nl", 64, 2, 4, 2, 16, 352, 50, KERN_IQ4_NL, .scale_factor = 1},
+    {"q3_k", 256, 1, 8, 2, 32, 512, 37, KERN_Q3_K, .scale_factor = 1},
+    {"q2_k", 256, 1, 8, 4, 32, 256, 37, KERN_Q2_K, .scale_factor = 1},
     {"all experts and a shared one, q4_0", 64, 2, 4, 2, 16, 96, 50, KERN_Q4_0,
      .scale_factor = 1, .n_experts = 2, .n_active = 2, .expert_hidden = 288},
 };
@@ -75,6 +80,7 @@ const struct step_trait step_expert_traits[] = {
     {"2 of 8, q4_k with keys and values in q8_0", 256, 2, 8, 2, 32, 0, 37, KERN_Q4_K,
      EXPERTS(8, 2, 256), .mixed = REF_MIXED_KEYS, .interleaved = true},
     {"2 of 4, q6_k", 256, 1, 8, 2, 32, 0, 37, KERN_Q6_K, EXPERTS(4, 2, 512)},
+    {"2 of 4, mxfp4", 64, 2, 4, 2, 16, 0, 50, KERN_MXFP4, EXPERTS(4, 2, 160)},
     {"2 of 4, w4c", 64, 2, 4, 2, 16, 0, 50, KERN_W4C, EXPERTS(4, 2, 160)},
 };
 const int step_n_expert_traits =

@@ -12,11 +12,17 @@
 #include "format/format.h"
 #include "format/quantize.h"
 #include "format/support.h"
+#include "kernels/quant.h"
 #include "make/make.h"
 #include "model/inspect.h"
 #include "step/op.h"
 
-/* ---- sandwich model quantize: copies a model with its matrices in 4, 5 or 8 bits a weight ---- */
+/* ---- sandwich model quantize: copies a model with its matrices in 3 to 8 bits a weight ---- */
+
+/* The schemes of quantisation, as an option lists them. */
+#define SCHEME_NAME(name, ...) name
+#define OTHER_NAME(name, ...)  "|" name
+#define SCHEMES                KERN_QUANT_SCHEMES(SCHEME_NAME, OTHER_NAME)
 
 struct quantize_flags {
     char *out;
@@ -31,10 +37,12 @@ static const struct opt_row quantize_table[] = {
         ENUM, type, "q4_0",
         "Type of the matrices. q8_0, q4_0, q4_1, q5_0, q5_1: as in other GGUF files, in "
         "blocks of 32 weights. q4_k: in blocks of 256, and q4_0 where rows are not whole "
-        "blocks. w4b64, w4b128, w4c: q4_1 with one scale and offset for 64 weights, "
+        "blocks; so q3_k and iq4_xs. iq4_nl, iq4_xs, mxfp4: 4 bits that name 16 numbers, "
+        "dense near 0. w4b64, w4b128, w4c: q4_1 with one scale and offset for 64 "
+        "weights, "
         "for 128, or for all of an output channel. w8c: q8_0 with one scale for an "
         "output channel.",
-        .values = CLI_QUANT_SCHEMES),
+        .values = SCHEMES, .unit = "TYPE"),
     OPT_ROW(STR, out, NULL, "GGUF file to write.", .unit = "FILE", .letter = 'o'),
     OPT_ROW(INT, threads, NULL,
             "Number of threads that quantise. 0: one per available CPU core.",
@@ -64,12 +72,12 @@ static int quantize(const struct verb_words *w)
 
 static const struct verb quantize_verb = {
     .name = "quantize",
-    .help = "Copy a model to a file whose matrices have 4, 5 or 8 bits a weight.",
+    .help = "Copy a model to a file whose matrices have 3 to 8 bits a weight.",
     .usage =
         {.line = "sandwich model quantize FILE --out FILE [options]",
          .about =
              "Copy a GGUF model whose matrices are f32, f16 or bf16 to a GGUF file whose "
-             "matrices have 4, 5 or 8 bits a weight. Norms, biases, metadata and "
+             "matrices have 3 to 8 bits a weight. Norms, biases, metadata and "
              "tokenizer "
              "stay as they are, and other readers of GGUF accept the file.",
          .examples =
@@ -106,7 +114,7 @@ static const struct opt_row make_table[] = {
         ENUM, type, "bf16",
         "Type of the matrices. Norms and biases are always f32. Types from q8_0 on are "
         "quantised, see `sandwich model quantize --help`.",
-        .values = "f32|f16|bf16|" CLI_QUANT_SCHEMES),
+        .values = "f32|f16|bf16|" SCHEMES, .unit = "TYPE"),
     OPT_ROW(STR, out, NULL, "File to write, or folder with --format safetensors.",
             .unit = "FILE", .letter = 'o'),
     OPT_ROW(STR, format, "gguf",
@@ -385,7 +393,7 @@ static const char help[] =
     "\n"
     "Commands:\n"
     "  make             Make a model of a published shape with seeded random weights.\n"
-    "  quantize         Copy a model to a file whose matrices have 4, 5 or 8 bits a\n"
+    "  quantize         Copy a model to a file whose matrices have 3 to 8 bits a\n"
     "                   weight.\n"
     "  inspect          Print what a model file holds and what its steps cost.\n"
     "  explain-support  Print which architectures load, and what the others lack.\n"

@@ -366,9 +366,10 @@ static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
                        struct format_tensor *out)
 {
     if (!gguf_ggml_computed(g->ggml_type, &out->type))
-        return err_set(ERR_UNSUPPORTED, "%s: tensor %s: expected type %s, found %s",
+        return err_set(ERR_UNSUPPORTED, "%s: tensor %s: expected type %s, found %s%s",
                        f->path, g->name, gguf_ggml_computed_names(),
-                       gguf_ggml_type_name(g->ggml_type));
+                       gguf_ggml_type_name(g->ggml_type),
+                       gguf_ggml_why_not(g->ggml_type));
     if (g->dims[3] != 1)
         return err_set(ERR_FORMAT,
                        "%s: tensor %s: expected at most 3 dimensions, found [%" PRIu64

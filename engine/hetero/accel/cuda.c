@@ -61,16 +61,16 @@ struct functions {
 struct gemm_args {
     uint64_t x, w, y;                /* 0, 8, 16: addresses */
     int64_t n, ldx, ldy, accumulate; /* 24, 32, 40, 48 */
-    struct accel_form
-        form; /* k 56, k_unit 64, panel_bytes 72, unit_bytes 80, type 88, subs 96,
-                               head 104, sub 112, bits 120, zero 128, min 136, scales 144,
-                               halves 152 */
+    /* k 56, k_unit 64, panel_bytes 72, unit_bytes 80, type 88, subs 96, head 104, sub 112,
+     * bits 120, zero 128, min 136, scales 144, halves 152, book 160, wide 168 */
+    struct accel_form form;
+    uint64_t book[2]; /* 176: kern_books[form.book], a byte a code */
 };
 struct swiglu_args {
     uint64_t h, gate_up; /* 0, 8: addresses */
     int64_t n, ldh, ld;  /* 16, 24, 32 */
 };
-_Static_assert(sizeof(struct gemm_args) == 160 && sizeof(struct swiglu_args) == 40,
+_Static_assert(sizeof(struct gemm_args) == 192 && sizeof(struct swiglu_args) == 40,
                "in source[]");
 _Static_assert(KERN_F32 == 0 && KERN_F16 == 1 && KERN_BF16 == 2, "in source[]");
 
@@ -85,9 +85,9 @@ static const char source[] =
     ".version 6.0\n"
     ".target sm_50\n"
     ".address_size 64\n"
-    ".visible .entry gemm(.param .align 8 .b8 a[160])\n"
+    ".visible .entry gemm(.param .align 8 .b8 a[192])\n"
     "{\n"
-    ".reg .pred p, has_min, has_scales, two;\n"
+    ".reg .pred p, has_min, has_scales, two, wide;\n"
     ".reg .b16 h;\n"
     ".reg .b32 r0, r1, r2, low, shift, jj, lane;\n"
     ".reg .b64 n, t, c, x, y, unit, left, k_unit, rows, k, type, d0, d1, at;\n"
@@ -144,12 +144,15 @@ static const char source[] =
     "ld.param.u64 d0, [a+136]; setp.ne.u64 has_min, d0, 0;\n"
     "setp.ne.u64 has_scales, scales, 0;\n"
     "ld.param.u64 d0, [a+152]; setp.eq.u64 two, d0, 2;\n"
+    "ld.param.u64 d0, [a+168]; setp.ne.u64 wide, d0, 0;\n"
     "mov.u64 b, unit;\n"
     "BLOCK:\n"
     "setp.ge.s64 p, k, rows;\n"
     "@p bra NEXT;\n"
     "shl.b64 at, c, 1; add.u64 at, at, b;\n"
     "ld.global.b16 h, [at+0]; cvt.f32.f16 d, h; mov.f32 dmin, 0f00000000;\n"
+    "cvt.u32.u16 r0, h; shl.b32 r0, r0, 16;\n"
+    "@wide mov.b32 d, r0;\n" /* such a type has no min */
     "@!has_min bra HEAD;\n"
     "ld.global.b16 h, [at+32]; cvt.f32.f16 dmin, h;\n"
     "HEAD:\n"
@@ -157,24 +160,27 @@ static const char source[] =
     "SUB:\n"
     "setp.ge.u64 p, si, subs;\n"
     "@p bra END_BLOCK;\n"
-    "mov.u64 j, 0; mov.f32 mn, dmin;\n"
-    "@!has_scales bra ROW;\n"
-    "@!has_min bra ROW;\n"
-    "add.u64 at, s, scales; add.u64 at, at, c; ld.global.u8 r0, [at+16];\n"
-    "cvt.rn.f32.s32 f, r0; mul.rn.f32 mn, dmin, f;\n"
+    "mov.u64 j, 0;\n"
     "ROW:\n"
     "setp.ge.u64 p, j, 32;\n"
     "@p bra END_SUB;\n"
-    "mov.f32 scale, d;\n"
+    "mov.f32 scale, d; mov.f32 mn, dmin;\n"
     "@!has_scales bra CODE;\n"
-    "add.u64 at, s, scales; add.u64 at, at, c; ld.global.u8 r0, [at+0];\n"
-    "@!two bra SCALE;\n"
-    "and.b64 d0, j, 16; add.u64 at, at, d0; ld.global.s8 r0, [at+0];\n"
+    "add.u64 at, s, scales; add.u64 at, at, c; and.b64 d0, j, 16;\n"
+    "@two add.u64 at, at, d0;\n"
+    "ld.global.s8 r0, [at+0];\n"
+    "@!has_min bra SCALE;\n"
+    /* unsigned, and the mins are behind the scales of all halves */
+    "ld.global.u8 r0, [at+0]; ld.param.u64 d0, [a+152]; shl.b64 d0, d0, 4;\n"
+    "add.u64 at, at, d0; ld.global.u8 r1, [at+0];\n"
+    "cvt.rn.f32.s32 f, r1; mul.rn.f32 mn, dmin, f;\n"
     "SCALE:\n"
     "cvt.rn.f32.s32 f, r0; mul.rn.f32 scale, d, f;\n"
     "CODE:\n" /* as kern_form_code(), with jj for its j */
     "cvt.u32.u64 r1, j; shr.u32 jj, r1, 2; and.b32 r1, r1, 3;\n"
     "cvt.u32.u64 lane, c; shl.b32 lane, lane, 2; add.u32 lane, lane, r1;\n"
+    "setp.ge.u64 p, bits, 4;\n"
+    "@!p bra BITS_2;\n"
     "mov.u32 shift, 0; mov.u32 r2, jj;\n"
     "setp.eq.u64 p, bits, 8;\n"
     "@p bra LOW;\n"
@@ -188,6 +194,21 @@ static const char source[] =
     "@p bra BITS_5;\n"
     "setp.eq.u64 p, bits, 6;\n"
     "@p bra BITS_6;\n"
+    /* byte `low` of the book, in which codes of 4 bits stand for others or for themselves */
+    "ld.param.u64 d0, [a+176]; ld.param.u64 d1, [a+184];\n"
+    "cvt.u64.u32 at, low; setp.ge.u64 p, at, 8;\n"
+    "@p mov.u64 d0, d1;\n"
+    "and.b32 r2, low, 7; shl.b32 r2, r2, 3; shr.u64 d0, d0, r2; and.b64 d0, d0, 255;\n"
+    "cvt.u32.u64 low, d0;\n"
+    "bra WEIGHT;\n"
+    "BITS_2:\n"
+    "shr.u32 r2, jj, 2; shl.b32 r2, r2, 6; add.u32 r2, r2, lane;\n"
+    "cvt.u64.u32 at, r2; add.u64 at, at, s; ld.global.u8 low, [at+0];\n"
+    "and.b32 r2, jj, 3; shl.b32 r2, r2, 1; shr.u32 low, low, r2; and.b32 low, low, 3;\n"
+    "setp.eq.u64 p, bits, 2;\n"
+    "@p bra WEIGHT;\n"
+    "cvt.u64.u32 at, lane; add.u64 at, at, s; ld.global.u8 r0, [at+128];\n"
+    "shr.u32 r0, r0, jj; and.b32 r0, r0, 1; shl.b32 r0, r0, 2; or.b32 low, low, r0;\n"
     "bra WEIGHT;\n"
     "BITS_5:\n"
     "cvt.u64.u32 at, lane; add.u64 at, at, s; ld.global.u8 r0, [at+256];\n"
@@ -442,6 +463,7 @@ static int cuda_gemm(struct accel *a, const struct accel_gemm *g)
                              .accumulate = g->accumulate,
                              .form = accel_form_of(w)};
 
+    memcpy(args.book, kern_books[args.form.book], sizeof(args.book));
     if (g->n_tok == 0)
         return OK;
     TRY(address_of(c, g->x, accel_rows_bytes(g->n_tok, g->ldx, w->k), &args.x));

@@ -22,6 +22,14 @@ TILE_INLINE uint8x16_t codes(const uint8_t *s, const int j, const int quarter)
     s += 16 * quarter;
     if (TYPE(BITS) == 8)
         return vld1q_u8(s + 64 * j);
+    if (TYPE(BITS) < 4) {
+        low = vandq_u8(vld1q_u8(s + 64 * (j / 4)) >> (2 * (j % 4)), vdupq_n_u8(3));
+        if (TYPE(BITS) == 2)
+            return low;
+        high = vld1q_u8(s + 128);
+        high = j < 2 ? high << (2 - j) : high >> (j - 2);
+        return vorrq_u8(low, vandq_u8(high, vdupq_n_u8(4)));
+    }
     low = vld1q_u8(s + 64 * (j % 4));
     low = j < 4 ? vandq_u8(low, vdupq_n_u8(15)) : vshrq_n_u8(low, 4);
     if (TYPE(BITS) == 5) {
@@ -33,7 +41,9 @@ TILE_INLINE uint8x16_t codes(const uint8_t *s, const int j, const int quarter)
         high = j % 4 < 2 ? high << (4 - 2 * (j % 4)) : high >> (2 * (j % 4) - 4);
         low = vorrq_u8(low, vandq_u8(high, vdupq_n_u8(48)));
     }
-    return low;
+    return TYPE(BOOK) == KERN_BOOK_NONE
+               ? low
+               : vqtbl1q_u8(vld1q_u8(kern_books[TYPE(BOOK)]), low);
 }
 
 /* The same, as signed bytes: those of 8 bits less their zero. */
@@ -41,7 +51,7 @@ TILE_INLINE int8x16_t signed_codes(const uint8_t *s, const int j, const int quar
 {
     uint8x16_t x = codes(s, j, quarter);
 
-    if (TYPE(BITS) == 8)
+    if (TYPE(WIDTH) == 8)
         x = veorq_u8(x, vdupq_n_u8(128));
     return vreinterpretq_s8_u8(x);
 }
@@ -49,6 +59,16 @@ TILE_INLINE int8x16_t signed_codes(const uint8_t *s, const int j, const int quar
 TILE_INLINE float32x4_t f16_row(const uint8_t *at, const int quarter)
 {
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(at + 8 * quarter)));
+}
+
+/* The d (which 0) or dmin (1) of the head at b. */
+TILE_INLINE float32x4_t head_row(const uint8_t *b, const int which, const int quarter)
+{
+    const uint8x8_t half = vld1_u8(b + 2 * KERN_PANEL * which + 8 * quarter);
+
+    if (TYPE(WIDE))
+        return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(half), 16));
+    return vcvt_f32_f16(vreinterpret_f16_u8(half));
 }
 
 /* Four bytes as floats. */
@@ -70,22 +90,25 @@ TILE_INLINE float32x4_t bytes_row(const uint8_t *at, const int quarter,
 TILE_INLINE float32x4_t scales(const uint8_t *b, const uint8_t *s, const int h,
                                const int quarter)
 {
-    float32x4_t d = f16_row(b, quarter);
+    float32x4_t d = head_row(b, 0, quarter);
 
     if (TYPE(SCALES) == 0)
         return d;
     s += TYPE(SCALES) + KERN_PANEL * (TYPE(HALVES) == 2 ? h : 0);
-    return vmulq_f32(d, bytes_row(s, quarter, TYPE(HALVES) == 2));
+    return vmulq_f32(d, bytes_row(s, quarter, !TYPE(MIN)));
 }
 
-/* The number that is subtracted, for types with a min. */
-TILE_INLINE float32x4_t mins(const uint8_t *b, const uint8_t *s, const int quarter)
+/* The numbers that are subtracted from these rows, for types with a min. */
+TILE_INLINE float32x4_t mins(const uint8_t *b, const uint8_t *s, const int h,
+                             const int quarter)
 {
-    float32x4_t d = f16_row(b + 2 * KERN_PANEL, quarter);
+    const int half = TYPE(HALVES) == 2 ? h : 0;
+    float32x4_t d = head_row(b, 1, quarter);
 
     if (TYPE(SCALES) == 0)
         return d;
-    return vmulq_f32(d, bytes_row(s + TYPE(SCALES) + KERN_PANEL, quarter, false));
+    s += TYPE(SCALES) + KERN_PANEL * (TYPE(HALVES) + half);
+    return vmulq_f32(d, bytes_row(s, quarter, false));
 }
 
 #endif

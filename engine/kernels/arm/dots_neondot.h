@@ -18,7 +18,7 @@
  * no zero. */
 TILE_INLINE int32_t dot_start(const int32_t *a, const int h, const int i, const int mr)
 {
-    return TYPE(MIN) || TYPE(BITS) == 8 ? 0 : a[(KERN_A_I8_SUM + h) * mr + i];
+    return TYPE(MIN) || TYPE(WIDTH) == 8 ? 0 : a[(KERN_A_I8_SUM + h) * mr + i];
 }
 
 /* Sums of products for each quarter and row, begun for half h (of TYPE(HALVES)) of a sub-block, */

@@ -24,10 +24,10 @@ TILE_INLINE void tile_sub(float32x4_t sum[4][TILE_MR_MAX], const struct kern_gem
 {
     const int32_t *a = block;
     const float *factor = (const float *)(a + KERN_A_I8_SCALE * mr);
-    const float *scaled_sum = (const float *)(a + KERN_A_I8_SUM * mr);
 
 #pragma GCC unroll 2
     for (int h = 0; h < TYPE(HALVES); h++) {
+        const float *scaled_sum = (const float *)(a + (KERN_A_I8_SUM + h) * mr);
         int32x4_t sums[4][TILE_MR_MAX], dot[4][TILE_MR_MAX];
 
         TILE_DOTS(start)(sums, a, h, mr);
@@ -39,7 +39,7 @@ TILE_INLINE void tile_sub(float32x4_t sum[4][TILE_MR_MAX], const struct kern_gem
                 sums_read(sum[q], t, q, mr);
             tile_add(sum[q], dot[q], factor, scales(b, s, h, q), mr);
             if (TYPE(MIN)) {
-                float32x4_t min = mins(b, s, q);
+                float32x4_t min = mins(b, s, h, q);
 
 #pragma GCC unroll 6
                 for (int i = 0; i < mr; i++)

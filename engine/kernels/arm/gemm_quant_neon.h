@@ -26,7 +26,7 @@ TILE_INLINE void tile_half(float32x4_t sum[TILE_MR_MAX], const float *a, const u
 {
     const float32x4_t scale = scales(b, s, h, quarter);
     /* an exact product, or exact with its sign changed */
-    const float32x4_t least = TYPE(MIN) ? vnegq_f32(mins(b, s, quarter))
+    const float32x4_t least = TYPE(MIN) ? vnegq_f32(mins(b, s, h, quarter))
                                         : vmulq_n_f32(scale, -(float)TYPE(ZERO));
 
     __asm__ volatile("" : "+r"(a)::"memory"); /* load again for each quarter */

@@ -40,15 +40,17 @@ static inline void row_a8(float *c, const char *a, int mr, int i,
     const struct kern_form *f = kern_form(TYPE);
     const int rows = KERN_SUB / f->halves; /* that share a scale */
     const char *word = a + 4 * i;
-    float scale, scaled_sum;
+    float scale;
 
     memcpy(&scale, word + 4 * mr * KERN_A_I8_SCALE, 4);
-    memcpy(&scaled_sum, word + 4 * mr * KERN_A_I8_SUM, 4);
     for (int h = 0; h < f->halves; h++) {
+        const char *of_sum = word + 4 * mr * (KERN_A_I8_SUM + h);
         int32_t start = 0, sum[KERN_PANEL];
+        float scaled_sum;
 
+        memcpy(&scaled_sum, of_sum, 4);
         if (!f->min)
-            memcpy(&start, word + 4 * mr * (KERN_A_I8_SUM + h), 4);
+            memcpy(&start, of_sum, 4);
         for (int n = 0; n < KERN_PANEL; n++)
             sum[n] = start;
         for (int k = rows * h; k < rows * (h + 1); k++)
@@ -57,9 +59,9 @@ static inline void row_a8(float *c, const char *a, int mr, int i,
         for (int n = 0; n < KERN_PANEL; n++)
             c[n] =
                 fmaf((float)sum[n], kern_form_scale(f, b, s, rows * h, n) * scale, c[n]);
+        for (int n = 0; n < KERN_PANEL && f->min; n++)
+            c[n] = fmaf(-kern_form_min(f, b, s, rows * h, n), scaled_sum, c[n]);
     }
-    for (int n = 0; n < KERN_PANEL && f->min; n++)
-        c[n] = fmaf(-kern_form_min(f, b, s, n), scaled_sum, c[n]);
 }
 
 static inline void sub_a8(const struct kern_gemm_tile *t, float *c, const char *a,

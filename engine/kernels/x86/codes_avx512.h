@@ -22,6 +22,15 @@ TILE_INLINE __m512i codes(const char *s, const int j)
     __asm__ volatile("" : "+r"(s)::"memory");
     if (TYPE(BITS) == 8)
         return _mm512_loadu_si512(s + 64 * j);
+    if (TYPE(BITS) < 4) {
+        low = _mm512_srli_epi16(_mm512_loadu_si512(s + 64 * (j / 4)), 2 * (j % 4));
+        low = _mm512_and_si512(low, _mm512_set1_epi8(3));
+        if (TYPE(BITS) == 2)
+            return low;
+        high = _mm512_loadu_si512(s + 128);
+        high = j < 2 ? _mm512_slli_epi16(high, 2 - j) : _mm512_srli_epi16(high, j - 2);
+        return _mm512_or_si512(low, _mm512_and_si512(high, _mm512_set1_epi8(4)));
+    }
     low = _mm512_loadu_si512(s + 64 * (j % 4));
     if (j >= 4)
         low = _mm512_srli_epi16(low, 4);
@@ -36,6 +45,10 @@ TILE_INLINE __m512i codes(const char *s, const int j)
                          : _mm512_srli_epi16(high, 2 * (j % 4) - 4);
         low = _mm512_or_si512(low, _mm512_and_si512(high, _mm512_set1_epi8(48)));
     }
+    if (TYPE(BOOK) != KERN_BOOK_NONE)
+        low = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(
+                                      (const __m128i_u *)kern_books[TYPE(BOOK)])),
+                                  low);
     return low;
 }
 
@@ -44,31 +57,42 @@ TILE_INLINE __m512 f16_row(const char *at)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)at));
 }
 
+/* The d (which 0) or dmin (1) of the head at b. */
+TILE_INLINE __m512 head_row(const char *b, const int which)
+{
+    const __m256i half =
+        _mm256_loadu_si256((const __m256i_u *)(b + 2 * KERN_PANEL * which));
+
+    if (TYPE(WIDE))
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    return _mm512_cvtph_ps(half);
+}
+
 /* The scales of rows 16 h to 16 h + 15 of the sub-block at s of the block at b. */
 TILE_INLINE __m512 scales(const char *b, const char *s, const int h)
 {
-    __m512 d = f16_row(b);
+    const char *at = s + TYPE(SCALES) + KERN_PANEL * (TYPE(HALVES) == 2 ? h : 0);
+    __m512 d = head_row(b, 0);
     __m128i bytes;
 
     if (TYPE(SCALES) == 0)
         return d;
-    if (TYPE(HALVES) == 2) {
-        bytes = _mm_loadu_si128((const __m128i_u *)(s + TYPE(SCALES) + KERN_PANEL * h));
-        return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
-    }
-    bytes = _mm_loadu_si128((const __m128i_u *)(s + TYPE(SCALES)));
-    return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)));
+    bytes = _mm_loadu_si128((const __m128i_u *)at);
+    return _mm512_mul_ps(d, _mm512_cvtepi32_ps(TYPE(MIN) ? _mm512_cvtepu8_epi32(bytes)
+                                                         : _mm512_cvtepi8_epi32(bytes)));
 }
 
-/* The number that is subtracted, for types with a min. */
-TILE_INLINE __m512 mins(const char *b, const char *s)
+/* The numbers that are subtracted from these rows, for types with a min. */
+TILE_INLINE __m512 mins(const char *b, const char *s, const int h)
 {
-    __m512 d = f16_row(b + 2 * KERN_PANEL);
+    const int half = TYPE(HALVES) == 2 ? h : 0;
+    __m512 d = head_row(b, 1);
     __m128i bytes;
 
     if (TYPE(SCALES) == 0)
         return d;
-    bytes = _mm_loadu_si128((const __m128i_u *)(s + TYPE(SCALES) + KERN_PANEL));
+    s += TYPE(SCALES) + KERN_PANEL * (TYPE(HALVES) + half);
+    bytes = _mm_loadu_si128((const __m128i_u *)s);
     return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)));
 }
 

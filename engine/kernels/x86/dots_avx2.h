@@ -2,15 +2,19 @@
  * bytes and adds pairs of products to 16-bit sums that saturate, so TILE_GROUP of its results
  * are added before they are widened: as many as cannot exceed 16 bits, whatever the codes and
  * activations are, which with codes of 4 bits is all 32 rows of K. With codes of 8 bits even one
- * could. There the magnitudes of the signed weights, at most 128, are multiplied, and each
- * activation takes the sign of its weight. */
+ * could, and so with those that the book of IQ4_NL has. There the magnitudes of the signed
+ * weights, at most 128, are multiplied, and each activation takes the sign of its weight. */
 #ifndef KERNELS_X86_DOTS_AVX2_H
 #define KERNELS_X86_DOTS_AVX2_H
 
 #include "kernels/x86/rows_a8_avx2.h"
 
-#define TILE_GROUP (TYPE(BITS) == 4 ? 8 : TYPE(BITS) == 5 ? 4 : TYPE(BITS) == 6 ? 2 : 1)
-#define TILE_MOST  (TYPE(BITS) == 8 ? 128 : (1 << TYPE(BITS)) - 1)
+#define TILE_GROUP                                                                       \
+    (TYPE(WIDTH) == 8   ? 1                                                              \
+     : TYPE(WIDTH) == 6 ? 2                                                              \
+     : TYPE(WIDTH) == 5 ? 4                                                              \
+                        : 8 / TYPE(HALVES))
+#define TILE_MOST (TYPE(WIDTH) == 8 ? 128 : (1 << TYPE(WIDTH)) - 1)
 _Static_assert(TILE_GROUP * 2 * TILE_MOST * 127 <= INT16_MAX, "16-bit sums overflow");
 
 /* Both sides at once share the broadcasts of activations. That needs a register for each sum of
@@ -25,7 +29,7 @@ static const uint32_t ones[8] MASK(0x00010001);
 /* The products of a quad of codes and activations, added in pairs. */
 TILE_INLINE __m256i pair_products(const __m256i w, const __m256i x)
 {
-    if (TYPE(BITS) == 8)
+    if (TYPE(WIDTH) == 8)
         return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
     return _mm256_maddubs_epi16(w, x);
 }
@@ -70,14 +74,14 @@ TILE_INLINE __m256i weights(const char *s, const int j, const int side, const in
 {
     const __m256i w = codes_of(s, j, side, mr, how);
 
-    return TYPE(BITS) == 8 ? _mm256_xor_si256(w, _mm256_set1_epi8(-128)) : w;
+    return TYPE(WIDTH) == 8 ? _mm256_xor_si256(w, _mm256_set1_epi8(-128)) : w;
 }
 
 /* dots() of both sides: quad after quad, and each with all rows. */
 TILE_INLINE void dots_both(__m256i dot[2][TILE_MR_MAX], const int32_t *a, const char *s,
                            const int h, const int mr, const int how)
 {
-    const bool starts = TYPE(BITS) < 8 && !TYPE(MIN);
+    const bool starts = TYPE(WIDTH) < 8 && !TYPE(MIN);
     __m256i pairs[2][TILE_MR_MAX];
 
 #pragma GCC unroll 8
@@ -121,7 +125,7 @@ TILE_INLINE void dots_one(__m256i dot[TILE_MR_MAX], const int32_t *a, const char
 
 #pragma GCC unroll 8
     for (int i = 0; i < mr && how != DOTS_MORE; i++)
-        dot[i] = TYPE(BITS) == 8 ? _mm256_setzero_si256() : dot_start(a, h, i, mr);
+        dot[i] = TYPE(WIDTH) == 8 ? _mm256_setzero_si256() : dot_start(a, h, i, mr);
 #pragma GCC unroll 8
     for (int j = n * h; j < n * (h + 1); j += group) {
         __m256i w[4];

@@ -11,14 +11,14 @@
 #define TILE_FMA(c, x, b)  __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
 #define TILE_FNMA(c, x, b) __asm__("vfnmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
 
-/* Add one side's sums of integers to its sums in f32, which are in `sum`, or where that is NULL,
- * at c. a: the words of 32 activations. */
+/* Add one side's sums of integers of half h (of TYPE(HALVES)) to its sums in f32, which are in
+ * `sum`, or where that is NULL, at c. a: the words of 32 activations. */
 TILE_INLINE void add_dots(__m256 *sum, float *c, const int32_t *a,
                           const __m256i dot[TILE_MR_MAX], const __m256 scale,
-                          const __m256 min, const int mr)
+                          const __m256 min, const int h, const int mr)
 {
     const float *factor = (const float *)a + KERN_A_I8_SCALE * mr;
-    const float *word = (const float *)a + KERN_A_I8_SUM * mr;
+    const float *word = (const float *)a + (KERN_A_I8_SUM + h) * mr;
 
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++, c += KERN_PANEL) {
@@ -54,10 +54,10 @@ TILE_INLINE void tile_sub(__m256 sum[2][4][TILE_MR_MAX], float *c, const void *b
 #pragma GCC unroll 2
             for (int x = 0; x < sides; x++) {
                 const __m256 scale = scales(b, s, h, side + x);
-                const __m256 min = TYPE(MIN) ? mins(b, s, side + x) : scale;
+                const __m256 min = TYPE(MIN) ? mins(b, s, h, side + x) : scale;
 
                 add_dots(mr > TILE_KEPT ? NULL : sum[side + x][0], c + 8 * (side + x), a,
-                         dot[x], scale, min, mr);
+                         dot[x], scale, min, h, mr);
             }
         }
     }

@@ -61,13 +61,13 @@ TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const int32_t *a, const ch
         for (int i = 0; i < mr; i++)
             TILE_FMA(sum[0][i], _mm512_cvtepi32_ps(dot[i]),
                      _mm512_mul_ps(scale, _mm512_set1_ps(factor[i])));
-    }
-    if (TYPE(MIN)) {
-        __m512 min = mins(b, s);
+        if (TYPE(MIN)) {
+            __m512 min = mins(b, s, h);
 
 #pragma GCC unroll 12
-        for (int i = 0; i < mr; i++)
-            TILE_FNMA_AT(sum[0][i], (const float *)&a[KERN_A_I8_SUM * mr + i], min);
+            for (int i = 0; i < mr; i++)
+                TILE_FNMA_AT(sum[0][i], (const float *)&word[i], min);
+        }
     }
 }
 

@@ -6,10 +6,10 @@
 #define KERNELS_X86_GEMM_A8_BYTES_AVX2_H
 
 /* A converted sub-block: [8][16][4] codes, row 4 j + i of column c at (j, c, i); then [16] scales
- * for each of TYPE(HALVES); then [16] mins. */
+ * for each of TYPE(HALVES); then as many mins. */
 #define BYTES_SCALES 512
 #define BYTES_MINS   (BYTES_SCALES + 64 * TYPE(HALVES))
-#define BYTES_SUB    (BYTES_MINS + 64 * TYPE(MIN))
+#define BYTES_SUB    (BYTES_MINS + 64 * TYPE(HALVES) * TYPE(MIN))
 _Static_assert(BYTES_SUB <= KERN_CONVERTED_BYTES(KERN_SUB, 1), "no room in scratch");
 
 TILE_INLINE void convert_sub(char *to, const char *b, const char *s)
@@ -20,11 +20,13 @@ TILE_INLINE void convert_sub(char *to, const char *b, const char *s)
         for (int j = 0; j < 8; j++)
             _mm256_storeu_si256((__m256i_u *)(to + 64 * j), codes(s, j, side, true));
 #pragma GCC unroll 2
-        for (int h = 0; h < TYPE(HALVES); h++)
+        for (int h = 0; h < TYPE(HALVES); h++) {
             _mm256_storeu_ps((float *)(to + BYTES_SCALES + 64 * h),
                              scales(b, s, h, side));
-        if (TYPE(MIN))
-            _mm256_storeu_ps((float *)(to + BYTES_MINS), mins(b, s, side));
+            if (TYPE(MIN))
+                _mm256_storeu_ps((float *)(to + BYTES_MINS + 64 * h),
+                                 mins(b, s, h, side));
+        }
     }
 }
 
@@ -59,7 +61,7 @@ TILE_INLINE void bytes_sub(float *c, const int32_t *a, const char *s, const int 
 #pragma GCC unroll 2
         for (int h = 0; h < TYPE(HALVES); h++) {
             const float *scale = (const float *)(s + BYTES_SCALES) + KERN_PANEL * h;
-            const float *min = (const float *)(s + BYTES_MINS);
+            const float *min = (const float *)(s + BYTES_MINS) + KERN_PANEL * h;
             __m256i dot[2][TILE_MR_MAX];
 
             dots(dot, a, s, h, side, mr, DOTS_BYTES);
@@ -68,7 +70,7 @@ TILE_INLINE void bytes_sub(float *c, const int32_t *a, const char *s, const int 
                 const int col = 8 * (side + x);
 
                 add_dots(NULL, c + col, a, dot[x], _mm256_loadu_ps(scale + col),
-                         _mm256_loadu_ps((TYPE(MIN) ? min : scale) + col), mr);
+                         _mm256_loadu_ps((TYPE(MIN) ? min : scale) + col), h, mr);
             }
         }
     }

@@ -31,7 +31,7 @@ TILE_INLINE void sub_to_bf16(char *to, const struct quant_cursor *c)
 #pragma GCC unroll 2
     for (int h = 0; h < TYPE(HALVES); h++) {
         const __m512 scale = scales(c->block, c->sub, h);
-        const __m512 low = TYPE(MIN) ? mins(c->block, c->sub)
+        const __m512 low = TYPE(MIN) ? mins(c->block, c->sub, h)
                                      : _mm512_mul_ps(scale, _mm512_set1_ps(TYPE(ZERO)));
 
 #pragma GCC unroll 8

@@ -42,7 +42,7 @@ TILE_INLINE void tile_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
     const __m256 scale = scales(b, s, h, side);
     /* an exact product, or exact with its sign changed */
     const __m256 least = TYPE(MIN)
-                             ? _mm256_sub_ps(_mm256_setzero_ps(), mins(b, s, side))
+                             ? _mm256_sub_ps(_mm256_setzero_ps(), mins(b, s, h, side))
                              : _mm256_mul_ps(scale, _mm256_set1_ps(-(float)TYPE(ZERO)));
 
     __asm__ volatile("" : "+r"(a)::"memory"); /* load again for the other side */

@@ -23,13 +23,22 @@
 #define TILE_FMA_AT(c, a, b)                                                             \
     __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(c) : "m"(*(a)), "v"(b))
 
+/* The 16 codes that a code of 4 bits stands for, less `less`. */
+#define TILE_BOOK(less)                                                                  \
+    _mm512_setr_ps(TILE_CODE(0, less), TILE_CODE(1, less), TILE_CODE(2, less),           \
+                   TILE_CODE(3, less), TILE_CODE(4, less), TILE_CODE(5, less),           \
+                   TILE_CODE(6, less), TILE_CODE(7, less), TILE_CODE(8, less),           \
+                   TILE_CODE(9, less), TILE_CODE(10, less), TILE_CODE(11, less),         \
+                   TILE_CODE(12, less), TILE_CODE(13, less), TILE_CODE(14, less),        \
+                   TILE_CODE(15, less))
+#define TILE_CODE(i, less) ((float)kern_books[TYPE(BOOK)][i] - (float)(less))
+
 /* Row r of the four rows from 4 j on, as numbers from 0 up. `raw` has their codes: of 4 bits
  * as the panel has them, so that a look-up by the low four bits of a lane replaces masking
  * and conversion; else from codes(). */
 TILE_INLINE __m512 code_row(__m512i raw, const int h, const int r)
 {
-    const __m512 value =
-        _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512 value = TILE_BOOK(0);
     __m512i lane = raw;
 
     if (TYPE(BITS) == 4) {
@@ -51,7 +60,7 @@ TILE_INLINE void tile_half(__m512 sum[4][TILE_MR_MAX], const float *a, const cha
     const __m512 scale = scales(b, s, h);
     /* an exact product, or exact with its sign changed */
     const __m512 least = TYPE(MIN)
-                             ? _mm512_sub_ps(_mm512_setzero_ps(), mins(b, s))
+                             ? _mm512_sub_ps(_mm512_setzero_ps(), mins(b, s, h))
                              : _mm512_mul_ps(scale, _mm512_set1_ps(-(float)TYPE(ZERO)));
 
 #pragma GCC unroll 4
@@ -75,14 +84,12 @@ TILE_INLINE void tile_half(__m512 sum[4][TILE_MR_MAX], const float *a, const cha
  * sums over 16 rows of K of activations times integers get their scale at the end. */
 #define TILE_LATE(mr)  (!TYPE(MIN) && (mr) <= TILE_LATE_ROWS)
 #define TILE_LATE_ROWS 4
-_Static_assert(TYPE(MIN) || TYPE(BITS) != 4 || TYPE(ZERO) == 8, "integer_row() looks up");
 
 /* Row r of the four rows from 4 j on, as integers: codes less their zero. `raw`: see code_row(),
  * but of bytes with a sign. */
 TILE_INLINE __m512 integer_row(__m512i raw, const int h, const int r)
 {
-    const __m512 value =
-        _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    const __m512 value = TILE_BOOK(TYPE(ZERO));
 
     if (TYPE(BITS) == 4)
         return _mm512_permutexvar_ps(

@@ -13,7 +13,8 @@
 #define TILE_A_WORDS     KERN_A_I8_WORDS
 #define TILE_SPARSE_ROWS 1
 /* Are there registers for masks, a block's scales and what is loaded for two quads? */
-#define TILE_KEEP(mr) ((mr) == 1 && (TYPE(SUBS) <= 1 || TYPE(BITS) == 4))
+#define TILE_KEEP(mr)                                                                    \
+    ((mr) == 1 && TYPE(BITS) >= 4 && (TYPE(SUBS) <= 1 || TYPE(BITS) == 4))
 
 #include "kernels/x86/codes_avx2.h"
 

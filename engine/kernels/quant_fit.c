@@ -1,0 +1,138 @@
+#include "kernels/quant_fit.h"
+
+#include <math.h>
+
+#include "kernels/quant.h"
+
+/* Steps of a search, and how far scales are from those that cover all weights: the largest value
+ * takes 1/1.2 to 1/0.8 of the largest weight. */
+#define N_STEPS 16
+#define FIRST   0.8f
+#define LAST    1.2f
+
+/* The number of the nearest value to x. */
+static uint8_t nearest(const struct kern_fit_form *f, float x)
+{
+    int lo = 0, hi = f->n_values - 1;
+
+    while (lo < hi) {
+        const int mid = (lo + hi) / 2;
+
+        if (2 * x > (float)(f->value[mid] + f->value[mid + 1]))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return (uint8_t)lo;
+}
+
+/* The squared error of w[n] with this scale. number: NULL, or the values. */
+static double error_of(const struct kern_fit_form *f, const float *w, float scale,
+                       uint8_t *number)
+{
+    const float per_step = scale != 0 ? 1 / scale : 0;
+    double sum = 0;
+
+    for (int i = 0; i < f->n; i++) {
+        const uint8_t v = nearest(f, isfinite(per_step) ? w[i] * per_step : 0);
+        const double error = (double)scale * f->value[v] - (double)w[i];
+
+        sum += error * error;
+        if (number)
+            number[i] = v;
+    }
+    return sum;
+}
+
+/* The best scale for the values that are nearest with `scale`, and the error it leaves. */
+static float least_squares(const struct kern_fit_form *f, const float *w, float scale,
+                           double *error)
+{
+    const float per_step = 1 / scale;
+    double wv = 0, vv = 0, ww = 0;
+
+    *error = INFINITY;
+    if (!isfinite(per_step))
+        return 0;
+    for (int i = 0; i < f->n; i++) {
+        const double v = f->value[nearest(f, w[i] * per_step)];
+
+        wv += (double)w[i] * v;
+        vv += v * v;
+        ww += (double)w[i] * (double)w[i];
+    }
+    if (vv == 0)
+        return 0;
+    *error = ww - wv * wv / vv;
+    return (float)(wv / vv);
+}
+
+/* The scale of w[n], of either sign: values are not symmetric. */
+static float fit_scale(const struct kern_fit_form *f, const float *w)
+{
+    double least = INFINITY;
+    float most = 0, best = 0;
+
+    for (int i = 0; i < f->n; i++)
+        most = fmaxf(most, fabsf(w[i]));
+    for (int k = 0; k <= 2 * N_STEPS + 1 && most > 0; k++) {
+        const float part = FIRST + (LAST - FIRST) * (float)(k / 2) / N_STEPS;
+        const float scale = (k % 2 ? most : -most) * part / (float)f->value[0];
+        double error;
+        const float s = least_squares(f, w, scale, &error);
+
+        if (error < least) {
+            least = error;
+            best = s;
+        }
+    }
+    return best;
+}
+
+/* Rounded to f16; the scale that covers all weights is not infinite, so the best one is near. */
+static float f16(float x)
+{
+    const float most = 65504;
+
+    return kern_f16_to(kern_f16_of(fmaxf(-most, fminf(most, x))));
+}
+
+/* The integer scale of a sub-block: the best of those next to scale / d. */
+static int8_t round_scale(const struct kern_fit_form *f, const float *w, float scale,
+                          float d)
+{
+    const float q = d != 0 ? roundf(scale / d) : 0;
+    const int at = q < -32 ? -32 : q > 31 ? 31 : (int)q;
+    double least = INFINITY;
+    int best = 0;
+
+    for (int k = at - 1; k <= at + 1; k++) {
+        const double error =
+            k < -32 || k > 31 ? INFINITY : error_of(f, w, d * (float)k, NULL);
+
+        if (error < least) {
+            least = error;
+            best = k;
+        }
+    }
+    return (int8_t)best;
+}
+
+void kern_fit_blocks(struct kern_fit *out, const struct kern_fit_form *f, const float *w)
+{
+    float scale[16], most = 0;
+
+    for (int s = 0; s < f->n_subs; s++) {
+        scale[s] = fit_scale(f, w + f->n * s);
+        if (fabsf(scale[s]) > fabsf(most))
+            most = scale[s];
+    }
+    /* The largest is -32 times d: 31 would make all others coarser. */
+    out->d = f16(f->n_subs == 1 ? most : most / -32);
+    for (int s = 0; s < f->n_subs; s++) {
+        const float *sub = w + f->n * s;
+
+        out->scale[s] = f->n_subs == 1 ? 1 : round_scale(f, sub, scale[s], out->d);
+        (void)error_of(f, sub, out->d * (float)out->scale[s], out->number + f->n * s);
+    }
+}
