@@ -9,6 +9,12 @@ void tok_stream_init(struct tok_stream *s, const struct tok *t)
     *s = (struct tok_stream){.t = t, .at_start = t->space_prefix != TOK_PREFIX_NEVER};
 }
 
+bool tok_skips_space(const struct tok *t, int32_t id)
+{
+    return t->space_prefix != TOK_PREFIX_NEVER && t->type[id] != TOK_USER &&
+           t->span[id].n > 0 && t->bytes[t->span[id].at] == ' ';
+}
+
 /* U+FFFD for a fault, whatever its length (Unicode 3.9, maximal subparts). */
 static size_t put_fault(char *out)
 {
@@ -55,7 +61,7 @@ int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t capacity,
     if (s->t->type[id] == TOK_CONTROL)
         s->at_start = s->t->space_prefix == TOK_PREFIX_ALWAYS;
     if (n > 0) {
-        if (s->at_start && piece[0] == ' ' && s->t->type[id] != TOK_USER)
+        if (s->at_start && tok_skips_space(s->t, id))
             piece++, n--;
         s->at_start = false;
     }

@@ -88,6 +88,8 @@ struct tok_stream {
     bool at_start; /* SentencePiece: the first space is dropped */
 };
 void tok_stream_init(struct tok_stream *s, const struct tok *t);
+/* Does the token begin with a space that is left out where it is the first of a text? */
+bool tok_skips_space(const struct tok *t, int32_t id);
 /* Writes at most `capacity` bytes (capacity >= 8 + 3 * the longest token) and returns how
  * many. */
 MUST int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t capacity,

@@ -17,7 +17,7 @@ make -s BUILD="$build" "$build/libsandwich.a" "$build/libtestbed.a"
 clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=undefined -I. -Iengine $(pkg-config --cflags hdf5-serial) \
     "-DFUZZ_TARGET=fuzz_$target" tests/fuzz/fuzz.c $(ls engine/base/*.c | grep -v build.c) engine/format/*.c engine/format/reader/*.c \
-    engine/tokenizer/*.c engine/chat/*.c engine/graph/*.c engine/graph/pass/*.c $(ls engine/ir/*.c | grep -v 'build.c\|problem.c') engine/http/request.c engine/http/stop.c engine/plan/plan*.c engine/simulate/*.c engine/topo/*.c \
+    engine/tokenizer/*.c engine/chat/*.c engine/grammar/*.c engine/graph/*.c engine/graph/pass/*.c $(ls engine/ir/*.c | grep -v 'build.c\|problem.c') engine/http/request.c engine/http/stop.c engine/plan/plan*.c engine/simulate/*.c engine/topo/*.c \
     engine/measure/card.c engine/tune/schedule_cache.c \
     experiments/record/*.c \
     "$build/libtestbed.a" "$build/libsandwich.a" $(pkg-config --libs hdf5-serial) \

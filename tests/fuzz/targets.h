@@ -18,6 +18,7 @@
 #include "format/format.h"
 #include "format/hf_config.h"
 #include "format/safet.h"
+#include "grammar/rules.h"
 #include "graph/decoder.h"
 #include "graph/onnx.h"
 #include "ir/ir.h"
@@ -417,6 +418,45 @@ static inline int fuzz_request(const uint8_t *data, size_t n)
     return 0;
 }
 
+/* Rules that are read have states that are there. */
+static inline int fuzz_gbnf(const uint8_t *data, size_t n)
+{
+    struct grammar_rules r = {0};
+
+    err_clear();
+    if (grammar_rules_read(&r, (const char *)data, n) != OK) {
+        if (!err_msg()[0] || strchr(err_msg(), '\n'))
+            abort();
+    } else {
+        for (int i = 0; i < r.n_rules; i++)
+            if (r.entry[i] < 0 || r.entry[i] >= r.n_states)
+                abort();
+    }
+    grammar_rules_fini(&r);
+    return 0;
+}
+
+/* A schema that is read becomes rules that are read, unless they are too many or never end. */
+static inline int fuzz_schema(const uint8_t *data, size_t n)
+{
+    struct grammar_rules r = {0};
+    char *rules = NULL;
+    int rc;
+
+    err_clear();
+    if (grammar_from_schema(&rules, (const char *)data, n) != OK) {
+        if (!err_msg()[0] || strchr(err_msg(), '\n'))
+            abort();
+        return 0;
+    }
+    rc = grammar_rules_read(&r, rules, strlen(rules));
+    if (rc != OK && rc != ERR_LIMIT && !strstr(err_msg(), "rule \"r"))
+        abort();
+    grammar_rules_fini(&r);
+    mem_free(rules);
+    return 0;
+}
+
 /* A graph that is read is rewritten, and its text is that of an equal graph. */
 static inline int fuzz_graph(const uint8_t *data, size_t n)
 {
@@ -513,6 +553,7 @@ static const struct {
     {"card", fuzz_card},
     {"chat", fuzz_chat},
     {"config", fuzz_config},
+    {"gbnf", fuzz_gbnf},
     {"gguf", fuzz_gguf},
     {"graph", fuzz_graph},
     {"ir_high", fuzz_ir_high},
@@ -525,6 +566,7 @@ static const struct {
     {"record", fuzz_record},
     {"request", fuzz_request},
     {"safetensors", fuzz_safetensors},
+    {"schema", fuzz_schema},
     {"tok", fuzz_tok},
     {"topology", fuzz_topology},
 };

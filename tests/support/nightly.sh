@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.."
 thread="serve roles http par"
-memory="format tokenizer topo graph datasets job chat ir roles"
+memory="format tokenizer topo graph datasets job chat grammar ir roles"
 failed=0
 # SANITIZERS MODULES
 sanitize() {
