@@ -1,10 +1,12 @@
 #include "cli/cli.h"
+#include "cli/sampling.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -55,6 +57,22 @@ void cli_progress(void *ctx, int64_t done_bytes, int64_t all_bytes)
     if (done_bytes >= all_bytes)
         fprintf(stderr, "\r\033[K");
     fflush(stderr);
+}
+
+int cli_read_grammar(const char *grammar, const char *json_schema,
+                     struct serve_grammar *out)
+{
+    const char *path = grammar ? grammar : json_schema;
+    char *text;
+
+    *out = (struct serve_grammar){.is_schema = json_schema};
+    if (!path)
+        return OK;
+    if (grammar && json_schema)
+        return err_set(ERR_ARG, "expected either --grammar or --json-schema, found both");
+    TRY(file_read(&text, &out->n, path, (size_t)1 << 24)); /* the engine takes less */
+    out->text = text;
+    return OK;
 }
 
 int cli_read_card(const char *path, json_t **card)

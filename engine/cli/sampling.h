@@ -1,4 +1,5 @@
-/* cli/sampling.h - the options of sampling, for verbs whose struct has a member `sampling`. */
+/* cli/sampling.h - the options of sampling, for verbs whose struct has the members `sampling`,
+ * `grammar` and `json_schema`. */
 #ifndef CLI_SAMPLING_H
 #define CLI_SAMPLING_H
 
@@ -20,6 +21,16 @@
                    "most likely one.",                                                   \
                    .min = 0, .max = 1),                                                  \
         OPT_ROW_AS("seed", INT, sampling.seed, NULL,                                     \
-                   "Seed of the sampler. The same seed gives the same text.")
+                   "Seed of the sampler. The same seed gives the same text."),           \
+        OPT_ROW(STR, grammar, NULL, "The text obeys the rules of this file, in GBNF.",   \
+                .unit = "FILE", .alias = "grammar_file"),                                \
+        OPT_ROW(STR, json_schema, NULL,                                                  \
+                "The text is JSON that is valid by the schema of this file. Example: "   \
+                "{\"type\": \"object\"} for any object.",                                \
+                .unit = "FILE", .alias = "json_schema_file")
+
+/* The grammar of either file; both NULL: none. out->text: mem_free(). */
+MUST int cli_read_grammar(const char *grammar, const char *json_schema,
+                          struct serve_grammar *out);
 
 #endif

@@ -503,32 +503,16 @@ static int put_object(struct schema *s, struct text *out, const json_t *j)
 
 /* ---- any part ---- */
 
+/* As a bit; a number without a fraction is an integer. */
 static unsigned type_of_value(const json_t *v)
 {
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        return 1u << OBJECT;
-    case JSON_ARRAY:
-        return 1u << ARRAY;
-    case JSON_STRING:
-        return 1u << STRING;
-    case JSON_NULL:
-        return 1u << NULL_TYPE;
-    case JSON_INTEGER:
-    case JSON_REAL:
-        return json_number_value(v) == floor(json_number_value(v)) ? 1u << INTEGER
-                                                                   : 1u << NUMBER;
-    default:
-        return 1u << BOOLEAN;
-    }
-}
+    static const enum type types[] = {
+        [JSON_OBJECT] = OBJECT,   [JSON_ARRAY] = ARRAY,   [JSON_STRING] = STRING,
+        [JSON_INTEGER] = INTEGER, [JSON_REAL] = NUMBER,   [JSON_TRUE] = BOOLEAN,
+        [JSON_FALSE] = BOOLEAN,   [JSON_NULL] = NULL_TYPE};
+    const double x = json_number_value(v);
 
-/* New reference: the values of enum or const; NULL: there are none. */
-static json_t *values_of(const json_t *j)
-{
-    json_t *one = json_object_get(j, "const");
-
-    return one ? json_pack("[O]", one) : json_incref(json_object_get(j, "enum"));
+    return 1u << (json_is_real(v) && x == floor(x) ? INTEGER : types[json_typeof(v)]);
 }
 
 /* The types that the part names or, where it does not, those that its keywords are about, as bits,
@@ -582,13 +566,15 @@ static int count_keywords(const struct schema *s, const json_t *j, int *n)
 
 static int put_values(struct schema *s, struct text *out, const json_t *j, int n_keywords)
 {
-    json_t *values = values_of(j), *v;
+    json_t *one = json_object_get(j, "const"), *v,
+           *values =
+               one ? json_pack("[O]", one) : json_incref(json_object_get(j, "enum"));
     unsigned types;
     size_t i;
     int n = 0, rc = read_types(s, j, &types);
 
     if (rc == OK && n_keywords > 1 + (json_object_get(j, "type") != NULL))
-        rc = refuse(s, json_object_get(j, "const") ? "const" : "enum",
+        rc = refuse(s, one ? "const" : "enum",
                     "not together with keywords other than type");
     json_array_foreach(values, i, v)
     {

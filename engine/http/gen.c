@@ -279,6 +279,7 @@ static int submit_one(struct http_seq *q, const struct http_request *r,
                                     .stop_ids = r->stop_ids,
                                     .n_stop_ids = r->n_stop_ids,
                                     .min_new = r->min_new,
+                                    .grammar = r->grammar,
                                     .on_token = on_token,
                                     .ctx = q};
     int rc;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/name.h"
 
 #define WHERE "request"
@@ -77,7 +78,9 @@ static const struct key {
     {"add_generation_prompt", CHAT | TOKENIZE, OWN, 0, 0, 0, NULL},
     {"functions", CHAT, NEUTRAL, 0, 0, 0, NULL},
     {"function_call", CHAT, NEUTRAL, 0, 0, 0, "none"},
-    {"response_format", BOTH, NEUTRAL, 0, 0, 0, "text"},
+    {"response_format", BOTH, OWN, 0, 0, 0, NULL},
+    {"json_schema", BOTH, OWN, 0, 0, 0, NULL},
+    {"grammar", BOTH, OWN, 0, 0, 0, NULL},
     {"user", BOTH, IGNORED, 0, 0, 0, NULL},
     {"metadata", BOTH, IGNORED, 0, 0, 0, NULL},
     {"store", BOTH, IGNORED, 0, 0, 0, NULL},
@@ -241,6 +244,49 @@ static int read_stop_token_ids(struct http_request *r, const json_t *v)
     return OK;
 }
 
+static int set_grammar(struct http_request *r, const char *text, bool is_schema)
+{
+    if (r->grammar.text)
+        return err_set(ERR_ARG,
+                       WHERE ": expected one of response_format, json_schema and "
+                             "grammar, found several");
+    r->grammar =
+        (struct serve_grammar){text, strlen(text), is_schema, r->api == HTTP_CHAT};
+    return OK;
+}
+
+static int read_grammar(struct http_request *r, const json_t *v)
+{
+    if (json_string_length(v) == 0)
+        return err_set(ERR_ARG, WHERE ": grammar: expected a text of rules in GBNF");
+    return set_grammar(r, json_string_value(v), false);
+}
+
+static int read_json_schema(struct http_request *r, const json_t *v)
+{
+    if (!json_is_object(v))
+        return err_set(ERR_ARG, WHERE ": json_schema: expected a JSON schema");
+    if (!r->schema)
+        r->schema = json_text(v, JSON_COMPACT);
+    return r->schema ? set_grammar(r, r->schema, true) : ERR_NOMEM;
+}
+
+static int read_response_format(struct http_request *r, const json_t *v)
+{
+    const char *type = json_str_at(v, "type", "");
+
+    if (strcmp(type, "text") == 0)
+        return OK;
+    if (strcmp(type, "json_object") == 0)
+        return set_grammar(r, "{\"type\": \"object\"}", true);
+    v = json_object_get(json_object_get(v, "json_schema"), "schema");
+    if (strcmp(type, "json_schema") == 0 && v)
+        return read_json_schema(r, v);
+    return err_set(ERR_ARG, WHERE
+                   ": response_format: expected {\"type\": \"text\"}, \"json_object\", "
+                   "or \"json_schema\" with {\"json_schema\": {\"schema\": ...}}");
+}
+
 static int read_stream_options(struct http_request *r, const json_t *v)
 {
     static const char *const known[] = {"include_usage", "continuous_usage_stats",
@@ -321,6 +367,9 @@ static int read_own(struct http_request *r, const char *name, const json_t *v)
         {"stop", read_stop},
         {"logit_bias", read_logit_bias},
         {"stop_token_ids", read_stop_token_ids},
+        {"response_format", read_response_format},
+        {"json_schema", read_json_schema},
+        {"grammar", read_grammar},
         {"stream_options", read_stream_options},
         {"logprobs", read_logprobs},
         {"tools", read_tools},
@@ -492,4 +541,6 @@ void http_request_fini(struct http_request *r)
 {
     json_decref(r->body);
     r->body = NULL;
+    mem_free(r->schema);
+    r->schema = NULL;
 }

@@ -1,8 +1,8 @@
 /* http/request.h - the body of a completion request, read and checked.
  *
  * Keys are those of OpenAI's API, with top_k, min_p, typical_p, repetition_penalty, min_tokens,
- * stop_token_ids, ignore_eos and return_token_ids as other servers of open models have them, and
- * `special` of our own. A key with null counts as absent.
+ * stop_token_ids, ignore_eos, return_token_ids, grammar and json_schema as other servers of open
+ * models have them, and `special` of our own. A key with null counts as absent.
  * A key that would change the answer and is not offered is refused, unless its value asks for
  * nothing; an unknown one is refused by name.   Threads: any, distinct requests. */
 #ifndef HTTP_REQUEST_H
@@ -40,6 +40,8 @@ struct http_request {
     int32_t stop_ids[SERVE_STOP_IDS_MAX];
     int n_stop_ids;
     int64_t min_new;
+    struct serve_grammar grammar;
+    char *schema; /* owns the grammar's text, where that is one that was read */
     bool has_seed;
     int64_t max_new;    /* 0: not given, or (no_new) asked for */
     bool no_new;        /* with echo: the prompt alone */

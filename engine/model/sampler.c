@@ -278,6 +278,8 @@ static int32_t count(struct sampler *s, int32_t id)
 {
     if (s->n_seen && id >= 0)
         s->n_seen[id]++;
+    if (s->o.constraint.take && id >= 0)
+        s->o.constraint.take(s->o.constraint.ctx, id);
     s->n_new++;
     return id;
 }
@@ -303,30 +305,39 @@ static float changed(const struct sampler *s, int32_t id, float logit)
     return s->is_late && s->is_late[id] && s->n_new < s->o.min_new ? -HUGE_VALF : logit;
 }
 
-/* All ids with their logits, changed; returns the index of the best. */
-static int gather_changed(struct sampler *s, const float *logits)
+/* The ids that are allowed with their logits, changed; returns how many. *best: an index. */
+static int gather(struct sampler *s, const float *logits, int *best)
 {
-    int best = 0;
+    const struct sampler_constraint *c = &s->o.constraint;
+    const uint64_t *bits = c->allowed ? c->allowed(c->ctx) : NULL;
+    int n = 0;
 
-    for (int i = 0; i < s->vocab; i++) {
-        s->item[i] = (struct item){changed(s, i, logits[i]), i};
-        if (better(s->item[i], s->item[best]))
-            best = i;
+    *best = 0;
+    for (int i = 0; i < s->vocab && (bits || !c->allowed); i++) {
+        if (bits && !(bits[i / 64] >> i % 64 & 1))
+            continue;
+        s->item[n] = (struct item){changed(s, i, logits[i]), i};
+        if (better(s->item[n], s->item[*best]))
+            *best = n;
+        n++;
     }
-    return best;
+    return n;
 }
 
 static int32_t choose(struct sampler *s, const float *logits, int best)
 {
-    const bool change = s->n_seen || s->bias || s->is_late;
+    const bool change = s->n_seen || s->bias || s->is_late || s->o.constraint.allowed;
     struct item *item = s->item;
-    int n = s->vocab, left = n;
+    int n = s->vocab, left;
     float highest;
 
     if (!change && !draws(s))
         return best;
     if (change)
-        best = gather_changed(s, logits);
+        n = gather(s, logits, &best);
+    if (n == 0)
+        return SAMPLER_NONE;
+    left = n;
     for (int i = 0; !change && i < n; i++)
         item[i] = (struct item){logits[i], i};
     highest = item[best].logit;

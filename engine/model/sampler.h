@@ -1,9 +1,9 @@
 /* model/sampler.h - chooses the next token id from logits.
  *
- * Logits are changed first by what was there before (penalties) and by what the caller wants
- * (biases, no end yet). The likeliest is then taken when temperature is 0; otherwise, in this
- * order: top-k, temperature softmax, typical-p, top-p, min-p, draw. Seeded: the same seed, logits
- * and ids before give the same id.
+ * Ids that a constraint does not allow are left out. Logits are then changed by what was there
+ * before (penalties) and by what the caller wants (biases, no end yet). The likeliest is taken when
+ * temperature is 0; otherwise, in this order: top-k, temperature softmax, typical-p, top-p, min-p,
+ * draw. Seeded: the same seed, logits and ids before give the same id.
  * Threads: one owner. Allocates only at open. */
 #ifndef MODEL_SAMPLER_H
 #define MODEL_SAMPLER_H
@@ -16,6 +16,14 @@
 struct sampler_bias {
     int32_t id;
     float bias; /* added to its logit */
+};
+
+/* What decides which ids may come next, such as a grammar. */
+struct sampler_constraint {
+    /* A bit for each id, [(vocab + 63) / 64], valid until the next call; NULL: it has failed. */
+    const uint64_t *(*allowed)(void *ctx);
+    void (*take)(void *ctx, int32_t id); /* the id was chosen */
+    void *ctx;
 };
 
 struct sampler_opts {
@@ -38,6 +46,7 @@ struct sampler_opts {
     const int32_t *late;
     int n_late;
     int64_t min_new;
+    struct sampler_constraint constraint; /* its functions NULL: none */
 };
 
 struct sampler;
@@ -48,7 +57,8 @@ void sampler_close(struct sampler **s);
 /* Ids of the prompt, for repetition_penalty. */
 void sampler_prompt(struct sampler *s, const int32_t *ids, int64_t n);
 /* The next id, from logits [vocab]; -1 where one of them is NaN or infinite, which no sound
- * model computes. */
+ * model computes; SAMPLER_NONE where the constraint allows none. */
+#define SAMPLER_NONE (-2)
 int32_t sampler_sample(struct sampler *s, const float *logits);
 /* Another sampler with these options has chosen this id: the next one here is that which the other
  * would choose next. */

@@ -140,9 +140,14 @@ static int check_local(const struct serve *s, const struct serve_request *r)
                        "request: min_tokens: expected 0 to %lld, the most new tokens, "
                        "found %lld",
                        (long long)r->max_new, (long long)r->min_new);
-    if (!s->ops->has_logits && (r->n_stop_ids > 0 || r->n_bias > 0 || r->min_new > 0))
-        return err_set(ERR_UNSUPPORTED, "request: logit_bias, stop_token_ids and "
-                                        "min_tokens are not available with --roles");
+    if (!s->ops->has_logits &&
+        (r->n_stop_ids > 0 || r->n_bias > 0 || r->min_new > 0 || r->grammar.text))
+        return err_set(ERR_UNSUPPORTED,
+                       "request: logit_bias, stop_token_ids, min_tokens, grammars and "
+                       "schemas are not available with --roles");
+    if (r->grammar.text && r->ignore_eos)
+        return err_set(ERR_ARG, "request: ignore_eos: not together with a grammar, which "
+                                "says where the text ends");
     return OK;
 }
 

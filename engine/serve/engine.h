@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/series.h"
+#include "grammar/grammar.h"
 #include "kv/buckets.h"
 #include "kv/kv.h"
 #include "kv/predict.h"
@@ -42,6 +43,7 @@ struct serve_seq {
     atomic_bool canceled;            /* set by any thread */
     struct kv_slot kv;
     struct sampler *sampler;
+    struct grammar_matcher *matcher; /* NULL: any text */
     serve_token_fn on_token;
     int64_t *n_reused;    /* the caller's; NULL: nobody asks */
     uint64_t *started_ns; /* the same */
@@ -140,6 +142,7 @@ struct serve_engine {
     struct serve_reuse reuse;
     struct serve_drafting drafting;
     const struct sched_policy *policy;
+    struct grammar_vocab *vocab; /* NULL: no tokenizer, or no token that ends a text */
 
     /* Written by the submitting threads under the lock. Only the stepping thread writes
      * loop.live, under the lock; it may read it without. */

@@ -397,6 +397,17 @@ static const struct serve_ops engine_ops = {.submit = serve_engine_submit,
                                             .close = close_engine,
                                             .has_logits = true};
 
+/* What grammars of requests need; nothing without a tokenizer, or a token that ends a text. */
+static int open_vocab(struct serve_engine *s)
+{
+    int32_t ends[MODEL_STOP_MAX + TOK_STOP_MAX + SERVE_STOP_IDS_MAX];
+    const int n = serve_ends(&s->api, &(struct serve_request){0}, ends);
+
+    return s->api.tok && n > 0
+               ? grammar_vocab_open(&s->vocab, s->api.tok, serve_vocab(&s->api), ends, n)
+               : OK;
+}
+
 /* Up to where requests can be taken. */
 static int open_steps(struct serve_engine *s, const struct serve_how *how)
 {
@@ -432,6 +443,7 @@ static int open_engine(struct serve_engine *s, const struct serve_opts *o,
     TRY(serve_requests_open(s));
     loaded(s, SERVE_LOAD_kv);
     TRY(serve_open_tok(&s->api, s->model_format));
+    TRY(open_vocab(s));
     loaded(s, SERVE_LOAD_tokenizer);
     TRY(serve_draft_open(s));
     loaded(s, SERVE_LOAD_weights);
@@ -503,6 +515,7 @@ static void close_engine(struct serve *api)
     par_team_close(&s->team);
     topo_machine_close(&s->machine);
     plan_fini(&s->plan);
+    grammar_vocab_close(&s->vocab);
     serve_fini(&s->api);
     pthread_cond_destroy(&s->submitted);
     pthread_mutex_destroy(&s->lock);

@@ -19,8 +19,20 @@ void serve_seq_free(struct serve_seq *q)
     if (!q)
         return;
     sampler_close(&q->sampler);
+    grammar_matcher_close(&q->matcher);
     mem_free(q->ids);
     mem_free(q);
+}
+
+static int open_matcher(struct serve_seq *q, const struct serve_engine *s,
+                        const struct serve_grammar *g)
+{
+    if (!s->vocab)
+        return err_set(ERR_UNSUPPORTED, "grammar: %s has no %s", s->api.o.model,
+                       s->api.tok ? "token that ends a text" : "tokenizer");
+    return grammar_matcher_open(&q->matcher, s->vocab,
+                                g->is_schema ? GRAMMAR_SCHEMA : GRAMMAR_GBNF, g->text,
+                                g->n, g->at_start && s->api.tok);
 }
 
 /* The sampler of a request, which knows the prompt and what was chosen before. */
@@ -29,21 +41,26 @@ static int open_sampler(struct serve_seq *q, const struct serve_engine *s,
 {
     const struct serve_sampling *x = &r->sampling;
     int32_t ends[MODEL_STOP_MAX + TOK_STOP_MAX + SERVE_STOP_IDS_MAX];
-    const struct sampler_opts o = {.temperature = x->temperature,
-                                   .top_k = x->top_k,
-                                   .top_p = x->top_p,
-                                   .min_p = x->min_p,
-                                   .seed = x->seed,
-                                   .typical_p = x->typical_p,
-                                   .repetition_penalty = x->repetition_penalty,
-                                   .presence_penalty = x->presence_penalty,
-                                   .frequency_penalty = x->frequency_penalty,
-                                   .bias = r->bias,
-                                   .n_bias = r->n_bias,
-                                   .late = ends,
-                                   .n_late = serve_ends(&s->api, r, ends),
-                                   .min_new = r->min_new};
+    struct sampler_opts o = {.temperature = x->temperature,
+                             .top_k = x->top_k,
+                             .top_p = x->top_p,
+                             .min_p = x->min_p,
+                             .seed = x->seed,
+                             .typical_p = x->typical_p,
+                             .repetition_penalty = x->repetition_penalty,
+                             .presence_penalty = x->presence_penalty,
+                             .frequency_penalty = x->frequency_penalty,
+                             .bias = r->bias,
+                             .n_bias = r->n_bias,
+                             .late = ends,
+                             .n_late = serve_ends(&s->api, r, ends),
+                             .min_new = r->min_new};
 
+    if (r->grammar.text) {
+        TRY(open_matcher(q, s, &r->grammar));
+        o.constraint =
+            (struct sampler_constraint){grammar_allowed, grammar_take, q->matcher};
+    }
     TRY(sampler_open(&q->sampler, &o, serve_vocab(&s->api), model_kern(s->model)));
     sampler_prompt(q->sampler, r->prompt, r->n_prompt - r->n_drawn);
     for (int64_t i = r->n_prompt - r->n_drawn; i < r->n_prompt; i++)

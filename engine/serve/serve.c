@@ -65,10 +65,18 @@ static int make_chunks(struct serve_engine *s, enum serve_phase *as)
 }
 
 /* There is no token to choose. The other requests of the batch have rows of their own. */
-static void end_not_finite(struct serve_seq *q, const float *logits)
+static void end_without(struct serve_seq *q, int32_t id, const float *logits)
 {
     int at = 0;
 
+    if (id == SAMPLER_NONE) {
+        (void)err_set(ERR_STATE, "new token %lld: %s", (long long)q->r.n_new,
+                      *grammar_why(q->matcher)
+                          ? grammar_why(q->matcher)
+                          : "the grammar allows no token of the vocabulary here");
+        serve_seq_end(q, -1, NULL, SERVE_ERROR);
+        return;
+    }
     while (isfinite(logits[at]))
         at++;
     (void)err_set(ERR_FORMAT,
@@ -92,7 +100,7 @@ static void new_token(struct serve_engine *s, struct serve_seq *q, int32_t id,
     enum serve_finish finish = SERVE_RUNNING;
 
     if (id < 0) {
-        end_not_finite(q, logits);
+        end_without(q, id, logits);
         return;
     }
     q->ids[sched_request_n_known(&q->r) - 1] = id;

@@ -97,6 +97,14 @@ enum serve_finish {
 typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id,
                                const float *logits, enum serve_finish finish);
 
+/* What the new text has to obey. */
+struct serve_grammar {
+    const char *text; /* [n] NULL: nothing. Read by serve_submit() only */
+    size_t n;
+    bool is_schema; /* JSON schema; else GBNF */
+    bool at_start;  /* the first token's leading space is not shown (tokenizer.h) */
+};
+
 struct serve_handoff;         /* serve/handoff.h */
 #define SERVE_STOP_IDS_MAX 16 /* of a request */
 struct serve_request {
@@ -118,6 +126,7 @@ struct serve_request {
     struct serve_sampling sampling;
     const struct sampler_bias *bias; /* [n_bias] added to logits; copied */
     int n_bias;
+    struct serve_grammar grammar;
     serve_token_fn on_token;
     void *ctx;
     /* NULL, or where it is put, before the first on_token, how many of the prompt's tokens are

@@ -188,7 +188,7 @@ TEST(masks_accept_what_a_recogniser_does)
          "(?<r>a(?<x>b(?&r)|a(?&x)a)|b)", "ab", 9},
         {"# a comment\nroot ::= \"\\x61\" # text\n | [\\u0062] (\n\"a\" |\n\"b\")\n",
          "a|ba|bb", "ab", 5},
-        {"root ::= /^a+(b|x)?$/ | \"()\"", "a+[bx]?|\\(\\)", "abx()", 5},
+        {"root ::= /^a+(b|x)?$/ | \"()\"", "a+[bx]?|\\(\\)", "()abx", 5},
         {"root ::= /b/", "(?:[ab]|\\\\[\"\\\\])*b(?:[ab]|\\\\[\"\\\\])*", "ab\"\\", 6},
         {"root ::= /^[^b]{1,2}?\\\\$|^\\D\\w$/",
          "(?:a|\\\\[\"\\\\]){1,2}\\\\\\\\|(?:[ab]|\\\\[\"\\\\])[ab]", "ab\"\\", 6},
@@ -199,8 +199,8 @@ TEST(masks_accept_what_a_recogniser_does)
             compare(all[i].grammar, all[i].pattern, all[i].symbols, all[i].max_len) > 0);
 }
 
-/* The characters that UTF-8 writes in one to four bytes: of each length the first, the last and some
- * others are in a class of these and not in one that leaves them out. */
+/* The characters that UTF-8 writes in one to four bytes: of each length the first, the last and
+ * some others are in a class of these and not in one that leaves them out. */
 TEST(classes_have_their_characters_only)
 {
     static const int32_t codes[] = {0x1,     0x41,    0x7f,    0x80,     0x3b1,   0x7ff,
@@ -446,7 +446,7 @@ TEST(grammars_go_when_others_come)
     assert_true(mem_used_bytes(MEM_OTHER) <= before + before / 10);
 }
 
-/* A grammar whose tables fill up is made anew for later texts, which it takes like the first. */
+/* A grammar whose tables fill up is made again for later texts, which it takes like the first. */
 TEST(tables_that_are_full_are_left)
 {
     static const char grammar[] = "root ::= [ab]* \"a\" [ab]{20}"; /* 2^20 sets */

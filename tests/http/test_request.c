@@ -219,8 +219,16 @@ TEST(test_refusals)
         {HTTP_COMPLETION, P "\"tools\": []}", ERR_ARG, NULL, "unknown"},
         {HTTP_CHAT, M "\"chat_template_kwargs\": 5}", ERR_ARG, "chat_template_kwargs",
          "object"},
-        {HTTP_CHAT, M "\"response_format\": {\"type\": \"json_object\"}}",
-         ERR_UNSUPPORTED, "response_format", "not offer"},
+        {HTTP_CHAT, M "\"response_format\": {\"type\": \"xml\"}}", ERR_ARG,
+         "response_format", "expected {\"type\": \"text\"}"},
+        {HTTP_CHAT, M "\"response_format\": 5}", ERR_ARG, "response_format",
+         "expected {"},
+        {HTTP_CHAT, M "\"response_format\": {\"type\": \"json_schema\"}}", ERR_ARG,
+         "response_format", "\"schema\""},
+        {HTTP_CHAT, M "\"json_schema\": [1]}", ERR_ARG, "json_schema", "a JSON schema"},
+        {HTTP_COMPLETION, P "\"grammar\": {}}", ERR_ARG, "grammar", "in GBNF"},
+        {HTTP_COMPLETION, P "\"grammar\": \"root ::= .\", \"json_schema\": {}}", ERR_ARG,
+         "json_schema", "expected one of"},
         {HTTP_COMPLETION, P "\"stream_options\": {\"a\": 1}, \"stream\": true}",
          ERR_FORMAT, "stream_options", "\"a\""},
         {HTTP_COMPLETION, P "\"max_tokns\": 1}", ERR_ARG, NULL, "\"max_tokens\""},
@@ -260,6 +268,39 @@ TEST(test_tools)
     }
     assert_ok(parse(&r, HTTP_CHAT, M "\"chat_template_kwargs\": {\"a\": 1}}"));
     assert_int_equal(json_object_size(r.template_variables), 1);
+    http_request_fini(&r);
+}
+
+/* Three keys say what the text obeys; a chat's begins a text. */
+TEST(test_grammars)
+{
+    static const struct {
+        const char *body, *text;
+        bool is_schema;
+    } cases[] = {
+        {P "\"grammar\": \"root ::= .\"}", "root ::= .", false},
+        {P "\"json_schema\": {\"b\": 1, \"a\": [true]}}", "{\"b\":1,\"a\":[true]}", true},
+        {P "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": "
+           "\"x\", \"strict\": true, \"schema\": {\"type\": \"null\"}}}}",
+         "{\"type\":\"null\"}", true},
+        {P "\"response_format\": {\"type\": \"json_object\"}}", "{\"type\": \"object\"}",
+         true},
+        {P "\"response_format\": {\"type\": \"text\"}, \"grammar\": null}", NULL, false},
+    };
+    struct http_request r;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_ok(parse(&r, HTTP_COMPLETION, cases[i].body));
+        assert_true((r.grammar.text != NULL) == (cases[i].text != NULL));
+        assert_int_equal(r.grammar.is_schema, cases[i].is_schema);
+        assert_false(r.grammar.at_start);
+        if (cases[i].text)
+            assert_string_equal(r.grammar.text, cases[i].text);
+        assert_int_equal(r.grammar.n, cases[i].text ? strlen(cases[i].text) : 0);
+        http_request_fini(&r);
+    }
+    assert_ok(parse(&r, HTTP_CHAT, M "\"grammar\": \"root ::= .\"}"));
+    assert_true(r.grammar.at_start);
     http_request_fini(&r);
 }
 

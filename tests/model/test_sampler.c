@@ -160,6 +160,32 @@ enum { SMALL = 12, N_BEFORE = 6 };
 static const int32_t prompt_ids[] = {0, 1, 2, 2},
                      before_ids[N_BEFORE] = {2, 3, 3, 4, 3, 5};
 
+/* A constraint that allows some ids and counts those that were chosen. */
+struct some {
+    uint64_t bits[1];
+    int n_taken, sum;
+};
+
+static const uint64_t *some_allowed(void *ctx)
+{
+    struct some *s = ctx;
+
+    return s->bits[0] == UINT64_MAX ? NULL : s->bits; /* it fails */
+}
+
+static void some_take(void *ctx, int32_t id)
+{
+    struct some *s = ctx;
+
+    s->n_taken++;
+    s->sum += id;
+}
+
+static struct sampler_constraint only(struct some *s)
+{
+    return (struct sampler_constraint){some_allowed, some_take, s};
+}
+
 /* The shares of the most typical, by sorting. */
 static void keep_typical(double *p, double typical)
 {
@@ -201,6 +227,8 @@ static void define_changed(const struct sampler_opts *o, const float *x, double 
         p[i] = exp(y[i] / o->temperature);
         for (int k = 0; k < o->n_late && N_BEFORE < o->min_new; k++)
             p[i] = o->late[k] == i ? 0 : p[i];
+        if (o->constraint.ctx)
+            p[i] *= (double)(((struct some *)o->constraint.ctx)->bits[0] >> i & 1);
         sum += p[i];
     }
     for (int i = 0; i < SMALL; i++)
@@ -249,15 +277,16 @@ TEST(test_changed_distributions)
 {
     static const struct sampler_bias bias[] = {{1, 2.5f}, {7, -100}, {9, -1}};
     static const int32_t late[] = {0, 6};
-    const struct sampler_opts all = {.repetition_penalty = 1.3,
-                                     .presence_penalty = 0.4,
-                                     .frequency_penalty = 0.2,
-                                     .bias = bias,
-                                     .n_bias = 3,
-                                     .late = late,
-                                     .n_late = 2,
-                                     .min_new = N_BEFORE + 1,
-                                     .typical_p = 0.8};
+    struct some some = {.bits = {0xa9c}};
+    struct sampler_opts all = {.repetition_penalty = 1.3,
+                               .presence_penalty = 0.4,
+                               .frequency_penalty = 0.2,
+                               .bias = bias,
+                               .n_bias = 3,
+                               .late = late,
+                               .n_late = 2,
+                               .min_new = N_BEFORE + 1,
+                               .typical_p = 0.8};
 
     check_changed((struct sampler_opts){0}, "nothing");
     check_changed((struct sampler_opts){.repetition_penalty = 1.5}, "repetition");
@@ -274,6 +303,46 @@ TEST(test_changed_distributions)
     for (int i = 1; i < 10; i += 2)
         check_changed((struct sampler_opts){.typical_p = i / 10.0}, "typical");
     check_changed(all, "all of them");
+    check_changed((struct sampler_opts){.constraint = only(&some)}, "constraint");
+    assert_int_equal(some.n_taken, 20000 * (N_BEFORE + 1));
+    all.constraint = only(&some);
+    check_changed(all, "all of them under a constraint");
+}
+
+/* The likeliest of those that are allowed, by any way of choosing; none where none is. Where only
+ * an end that is to come later is allowed, it comes. */
+TEST(test_constraint)
+{
+    const float x[4] = {4, 3.5f, 3, 1};
+    const int32_t late = 3;
+    struct some some = {.bits = {0xc}};
+    const struct sampler_opts all[] = {
+        {.top_p = 1},
+        {.top_p = 1, .temperature = 1, .top_k = 1},
+        {.top_p = 1e-9, .temperature = 1},
+        {.top_p = 1, .temperature = 1e-9, .top_k = 3, .presence_penalty = 1e-3},
+        {.top_p = 1, .temperature = 1e-9, .late = &late, .n_late = 1, .min_new = 9},
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct sampler_opts o = all[i];
+        struct sampler *s;
+
+        o.constraint = only(&some);
+        assert_ok(sampler_open(&s, &o, 4, &kern));
+        some = (struct some){.bits = {0xc}};
+        assert_int_equal(sampler_sample(s, x), 2);
+        some.bits[0] = 8;
+        assert_int_equal(sampler_sample(s, x), 3);
+        sampler_skip(s, 1); /* chosen elsewhere */
+        assert_true(some.n_taken == 3 && some.sum == 6);
+        some.bits[0] = 0;
+        assert_int_equal(sampler_sample(s, x), SAMPLER_NONE);
+        some.bits[0] = UINT64_MAX;
+        assert_int_equal(sampler_sample(s, x), SAMPLER_NONE);
+        assert_int_equal(some.n_taken, 3);
+        sampler_close(&s);
+    }
 }
 
 /* Greedy ids obey them, too, and what was chosen here counts as what was chosen elsewhere. */

@@ -2,7 +2,7 @@
 # Install what the project needs from Debian packages; with the argument `tests` also what its tests and
 # `make lint` need. Root or passwordless sudo installs; otherwise the one line to run is printed and the
 # exit status is 2.
-# The GEMM libraries, valgrind, help2man, jinja2 and the compiler for Arm are wanted, not needed: without
+# The GEMM libraries, valgrind, help2man, jinja2, jsonschema and the compiler for Arm are wanted, not needed: without
 # them tests, series of experiments and man pages are left out, and the exit status stays 0.
 # OpenSSL's libcrypto has the HMAC by which prompt and token machines of several hosts know each other.
 # PoCL makes an OpenCL device of the CPU, for the tests of the accelerator `opencl`; 250 MB with its compiler.
@@ -14,7 +14,7 @@ python3-matplotlib python3-h5py"
 WANTED="help2man libdnnl-dev libopenblas-openmp-dev libblis-openmp-dev libxsmm-dev valgrind"
 if [ "${1:-}" = tests ]; then
     NEEDED="$NEEDED libcmocka-dev clang-format"
-    WANTED="$WANTED python3-jinja2 ocl-icd-libopencl1 pocl-opencl-icd gcc-aarch64-linux-gnu
+    WANTED="$WANTED python3-jinja2 python3-jsonschema ocl-icd-libopencl1 pocl-opencl-icd gcc-aarch64-linux-gnu
         libc6-dev-arm64-cross qemu-user-static"
 fi
 # MPI, 155 MB: only where it is asked for (make deps MPI=1).

@@ -20,7 +20,7 @@
 struct chat_flags {
     struct serve_opts serve; /* first: its table's offsets hold here */
     struct serve_sampling sampling;
-    char *prompt, *system, *chat_template;
+    char *prompt, *system, *chat_template, *grammar, *json_schema;
     int64_t n_new, n_gpu_layers;
 };
 #define OPT_OF struct chat_flags
@@ -51,6 +51,7 @@ struct conversation {
     struct serve *serve;
     struct chat *chat;
     json_t *messages;
+    struct serve_grammar grammar;
     struct tok_stream stream;
     char *piece; /* [capacity] text of one token */
     size_t capacity;
@@ -146,6 +147,7 @@ static int generate(struct conversation *c, const int32_t *ids, size_t n)
                               .n_prompt = (int64_t)n,
                               .max_new = c->serve->max_tok - (int64_t)n,
                               .sampling = c->f->sampling,
+                              .grammar = c->grammar,
                               .on_token = on_token,
                               .ctx = c};
     bool busy = true;
@@ -408,12 +410,16 @@ static int run(const struct verb_words *w)
     if (!f->serve.model)
         return err_set(ERR_ARG, "a model is needed: `sandwich chat FILE`");
     cli_ngl_warn(f->n_gpu_layers);
-    rc = open_all(&c);
+    rc = cli_read_grammar(f->grammar, f->json_schema, &c.grammar);
+    c.grammar.at_start = true;
+    if (rc == OK)
+        rc = open_all(&c);
     if (rc == OK)
         rc = f->prompt || !isatty(STDIN_FILENO) ? answer_once(&c) : talk(&c);
     text_fini(&c.answer);
     json_decref(c.messages);
     mem_free(c.piece);
+    mem_free((char *)c.grammar.text);
     chat_close(&c.chat);
     serve_close(&c.serve);
     return rc == OK && cli_interrupted ? CLI_INTERRUPTED : rc;

@@ -21,7 +21,7 @@ struct run_flags {
     struct serve_opts serve; /* first: its table's offsets hold here */
     struct serve_sampling sampling;
     struct cli_offload_flags offload;
-    char *prompt, *prompt_ids, *machine_card;
+    char *prompt, *prompt_ids, *machine_card, *grammar, *json_schema;
     int64_t n_new;
     bool ids, json, special, ignore_eos;
 };
@@ -68,6 +68,7 @@ struct run {
     json_t *card; /* NULL: the bounds of this machine are unknown */
     struct serve *serve;
     struct cli_offload *offload; /* NULL: no accelerator */
+    struct serve_grammar grammar;
     int32_t *prompt;
     size_t n_prompt;
     struct tok_stream stream;
@@ -210,13 +211,14 @@ static int prepare_output(struct run *r)
 
 static int generate(struct run *r)
 {
-    const struct serve_request q = {.prompt = r->prompt,
-                                    .n_prompt = (int64_t)r->n_prompt,
-                                    .max_new = r->f->n_new,
-                                    .ignore_eos = r->f->ignore_eos,
-                                    .sampling = r->f->sampling,
-                                    .on_token = on_token,
-                                    .ctx = r};
+    struct serve_request q = {.prompt = r->prompt,
+                              .n_prompt = (int64_t)r->n_prompt,
+                              .max_new = r->f->n_new,
+                              .ignore_eos = r->f->ignore_eos,
+                              .sampling = r->f->sampling,
+                              .grammar = r->grammar,
+                              .on_token = on_token,
+                              .ctx = r};
     uint64_t loaded_ns = clock_ns() - r->t_start_ns; /* an accelerator may have its own */
     bool busy = true;
     int64_t id;
@@ -224,6 +226,7 @@ static int generate(struct run *r)
 
     r->stream.at_start =
         r->n_prompt <= 1; /* the space after a prompt is part of the text */
+    q.grammar.at_start = r->stream.at_start;
     r->t_submit_ns = cli_offload_now_ns(r->offload);
     rc = serve_submit(r->serve, &q, &id);
     cli_catch_interrupts();
@@ -491,6 +494,8 @@ static int run(const struct verb_words *w)
     if (rc == OK)
         rc = cli_read_card(f->machine_card, &r.card);
     if (rc == OK)
+        rc = cli_read_grammar(f->grammar, f->json_schema, &r.grammar);
+    if (rc == OK)
         rc = serve_open_with(&r.serve, &opts,
                              &(struct serve_how){.offload = cli_offload_hook(r.offload),
                                                  .need_tok = most_tokens(f),
@@ -511,6 +516,7 @@ static int run(const struct verb_words *w)
     json_decref(r.card);
     mem_free(r.piece);
     mem_free(r.prompt);
+    mem_free((char *)r.grammar.text);
     serve_close(&r.serve);
     cli_offload_close(&r.offload);
     return rc == OK && cli_interrupted ? CLI_INTERRUPTED : rc;
