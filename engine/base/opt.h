@@ -29,7 +29,7 @@ struct opt_row {
     const char *name; /* NULL ends the table */
     enum opt_type type;
     size_t offset;
-    const char *unit;   /* "tok", "ms" or NULL; OPT_STR: what the text is, "FILE" */
+    const char *unit;   /* "tok", "FILE" or NULL; OPT_ENUM: a word, see opt_names() */
     double min, max;    /* inclusive range of numbers; both 0: no limit */
     const char *def;    /* default as text; NULL: 0, false or no string */
     const char *values; /* OPT_ENUM only: words joined by '|' */
@@ -92,8 +92,8 @@ struct opt_usage {
     const char *exit_status; /* "  0  success" and the others */
 };
 
-/* "One of: fcfs, continuous, chunked." where the row has names, "" elsewhere. Lent until the
- * next call; one thread. */
+/* "One of: fcfs, continuous, chunked." where the row has names, or values and a word for them, ""
+ * elsewhere. Lent until the next call; one thread. */
 const char *opt_names(const struct opt_row *row);
 /* Print the flag, meaning, unit, range and default of each option. */
 void opt_help(const struct opt_row *table, FILE *f);

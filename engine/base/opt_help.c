@@ -47,7 +47,7 @@ static const char *value_name(const struct opt_row *r)
     case OPT_STR:
         return r->unit ? r->unit : "TEXT";
     case OPT_ENUM:
-        return r->values;
+        return r->unit ? r->unit : r->values;
     case OPT_BYTES:
         return "SIZE";
     }
@@ -149,13 +149,18 @@ static void put_facts(const struct opt_row *r, FILE *f)
 const char *opt_names(const struct opt_row *r)
 {
     static char text[1024];
-    const char *name;
+    const char *name, *word = r->type == OPT_ENUM && r->unit ? r->values : "";
     size_t n = 0;
 
     text[0] = 0;
     for (int i = 0; r->names && (name = r->names(i)) && n < sizeof(text); i++)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s",
                               i ? ", " : "One of: ", name);
+    for (size_t end; *word && n < sizeof(text); word += end + (word[end] == '|')) {
+        end = strcspn(word, "|");
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%.*s",
+                              n ? ", " : "One of: ", (int)end, word);
+    }
     if (n > 0 && n < sizeof(text) - 1)
         strcpy(text + n, ".");
     return text;
