@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "experiments/record/export_read.h"
 #include "experiments/record/head.h"
+#include "experiments/record/unpack.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -562,6 +563,8 @@ int export_format_find(const char *name, enum export_format *out)
 struct task {
     const char *path;
     void (*print)(const struct export_result *r, FILE *f);
+    char *bytes; /* [n] of the file; NULL: they are in it */
+    size_t n;
 };
 
 static int run_task(void *ctx, FILE *out)
@@ -569,15 +572,17 @@ static int run_task(void *ctx, FILE *out)
     const struct task *t = ctx;
     struct export_result r;
 
-    export_read(&r, t->path, NULL, 0);
+    export_read(&r, t->path, t->bytes, t->n);
     t->print(&r, out);
     return OK;
 }
 
 int export_text(const char *path, enum export_format format, char **text, size_t *n)
 {
-    struct task task = {path, forms[format].print};
+    struct task task = {.path = path, .print = forms[format].print};
+    const size_t length = strlen(path), packed = strlen(RECORD_PACKED);
     struct stat st;
+    int rc;
     struct child child = {.fn = run_task,
                           .ctx = &task,
                           .where = path,
@@ -590,8 +595,13 @@ int export_text(const char *path, enum export_format format, char **text, size_t
     if (!S_ISREG(st.st_mode) || st.st_size == 0)
         return err_set(ERR_FORMAT, "%s: expected an HDF5 file, found %s", path,
                        S_ISREG(st.st_mode) ? "nothing in it" : "no regular file");
-    child.foreign_bytes = (size_t)st.st_size;
-    return child_run(&child, text, n);
+    task.n = (size_t)st.st_size;
+    if (length > packed && strcmp(path + length - packed, RECORD_PACKED) == 0)
+        TRY(export_unpack(&task.bytes, &task.n, path));
+    child.foreign_bytes = task.n;
+    rc = child_run(&child, text, n);
+    mem_free(task.bytes);
+    return rc;
 }
 
 int export_print(const char *h5_path, enum export_format format, FILE *f)

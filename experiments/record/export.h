@@ -27,8 +27,8 @@ enum export_format {
  * nearest. */
 MUST int export_format_find(const char *name, enum export_format *out);
 
-/* Write the result `h5_path` to `f`.  ERR_NOTFOUND / ERR_FORMAT: no such file, or not a
- * result; ERR_IO: `f` cannot be written. */
+/* Write the result `h5_path`, FILE.h5 or FILE.h5.xz, to `f`.  ERR_NOTFOUND / ERR_FORMAT: no such
+ * file, or not a result; ERR_IO: `f` cannot be written. */
 MUST int export_print(const char *h5_path, enum export_format format, FILE *f);
 
 /* The same as a text. *text: mem_free(), *n bytes and a NUL that is not counted. */

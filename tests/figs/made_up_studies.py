@@ -320,6 +320,17 @@ def cluster_provision(rng, design="Splitwise-HH", **_):
             {"tried_prompt": p, "tried_token": t, "tried_value": 1.0 * (p + 5 * t > 35)})
 
 
+def host_variance(rng, numbers="card", **_):
+    levels = "kind machine time order rest".split()
+    share = rng.dirichlet(np.ones(5))
+    summary = {"share_" + n: v for n, v in zip(levels, share)}
+    summary.update({"sd_%s_frac" % n: v for n, v in zip(levels, share)})
+    for count, most in (("rounds", 2000), ("runs", 900), ("hosts", 4000)):
+        summary.update({"%s_%d" % (count, e): float(int(2 + most / e ** 2)) for e in (2, 5, 10, 27)})
+    summary.update(planted_error_frac=0.05, n_series=30, n_values=400, n_kinds=5, n_machines=9, n_claims=100, n_claims_one_kind=80)
+    return summary, {}
+
+
 CLUSTER = {"design": ["Baseline-H100", "Splitwise-AA", "Splitwise-HHcap"], "rules": ["paper", "splitwise_sim"]}
 
 
@@ -372,6 +383,7 @@ STUDIES = {
                                                           "seed": [1, 2]}),
     "splitwise_fig20_robustness": (cluster_provision, {
         **CLUSTER, "model": ["bloom-176b", "llama2-70b"], "sized_for": ["conversation", "coding"], "seed": [1, 2]}),
+    "host_variance": (host_variance, {"numbers": ["card", "times", "ratios"], "values": ["published", "planted", "shuffled"]}),
     "splitwise_batch_jobs": (cluster_load, {**CLUSTER, "rate": [300.0], "seed": [1, 2]}),
     "splitwise_quirks": (cluster_provision, {
         "design": ["Baseline-A100", "Baseline-H100", "Splitwise-AA", "Splitwise-HA", "Splitwise-HHcap"],

@@ -29,6 +29,10 @@ xz -c "$record" | head -c 3000 >"$dir/cut.h5.xz"
 check "a cut packed one" refuses 3 'cut.h5.xz' "$testbed" verify "$dir/cut.h5.xz"
 cp "$record" "$dir/plain.h5.xz"
 check "one that is not packed" refuses 3 'expected a whole xz file' "$testbed" verify "$dir/plain.h5.xz"
+xz -c "$record" >"$dir/whole.h5.xz"
+check "a packed one is exported as the file in it" sh -c '"$1" export "$2" --format json >"$4" && [ -s "$4" ] &&
+    "$1" export "$3" --format json | cmp - "$4"' sh "$testbed" "$record" "$dir/whole.h5.xz" "$dir/export"
+check "a cut packed one is not" refuses 3 'cut.h5.xz' "$testbed" export "$dir/cut.h5.xz"
 
 dir=$(realpath "$dir")
 ln -s "$PWD/datasets" "$dir"
