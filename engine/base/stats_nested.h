@@ -2,8 +2,8 @@
  * is between kinds, between machines of a kind, between days of a machine, and so on.
  *
  * The model: a number is the mean of its series, plus a random effect of each group that it is in,
- * each level with a variance of its own, plus a residual. Groups may have any sizes. By the method of
- * moments (Henderson's first): the sums of squares between the groups of each level have
+ * each level with a variance of its own, plus a residual. Groups may have any sizes. By the method
+ * of moments (Henderson's first): the sums of squares between the groups of each level have
  * expectations that are linear in the components, exactly, whatever the distributions; sums of
  * several series, each with a mean of its own, are solved together. A component may come out below
  * 0, as an unbiased estimate does where there is none.   Threads: one owner. */

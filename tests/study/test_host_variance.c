@@ -1,5 +1,6 @@
 /* host_variance: in the published records' own groups, planted components are found again within a
- * tenth; where numbers are exchanged, kinds have no share; shares of the numbers themselves add up. */
+ * tenth; where numbers are exchanged, kinds have no share; shares of the numbers themselves add
+ * up. */
 #include "tests/study/capture.h"
 
 extern const struct study study_host_variance;
