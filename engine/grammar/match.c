@@ -199,23 +199,31 @@ static void begin_step(struct grammar *g)
     g->n_work = g->n_seen = g->n_out = 0;
 }
 
+/* All bytes around this one that the same of its states read lead to the same set. */
 static int step(struct grammar *g, int set, uint8_t byte)
 {
     const int first = g->sets[set].first, n = g->sets[set].n;
-    int to = g->sets[set].to[byte];
+    int to = g->sets[set].to[byte], lo = 0, hi = 255;
 
     if (to != NOT_YET)
         return to;
     begin_step(g);
     for (int i = first; i < first + n; i++) {
         const struct grammar_state *s = &g->rules.states[g->items[i] >> 32];
+        const int from = s->arg & 255, last = s->arg >> 8;
 
-        if (s->kind == GRAMMAR_BYTES && (s->arg & 255) <= byte && byte <= s->arg >> 8)
+        if (s->kind != GRAMMAR_BYTES)
+            continue;
+        if (from <= byte && byte <= last)
             TRY(push(g, s->next, (int32_t)(uint32_t)g->items[i]));
+        if (from <= byte)
+            lo = last < byte ? (lo > last ? lo : last + 1) : (lo > from ? lo : from);
+        if (last >= byte)
+            hi = from > byte ? (hi < from ? hi : from - 1) : (hi < last ? hi : last);
     }
     to = close_over(g);
-    if (to >= 0)
-        g->sets[set].to[byte] = (int16_t)to;
+    for (int i = lo; i <= hi && to >= 0; i++)
+        g->sets[set].to[i] = (int16_t)to;
     return to;
 }
 
