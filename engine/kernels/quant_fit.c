@@ -1,6 +1,7 @@
 #include "kernels/quant_fit.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/quant.h"
 
@@ -10,67 +11,70 @@
 #define FIRST   0.8f
 #define LAST    1.2f
 
-/* The number of the nearest value to x. */
-static uint8_t nearest(const struct kern_fit_form *f, float x)
+#define SUB_MAX 32 /* weights that share a scale */
+
+/* The numbers of the values nearest to w[n] / scale; those nearest to 0 for a scale without an
+ * inverse. To count the middles below each needs no branches. */
+static void nearest(const struct kern_fit_form *f, const float *w, float scale,
+                    int32_t number[SUB_MAX])
 {
-    int lo = 0, hi = f->n_values - 1;
+    const float inverse = 1 / scale, per_step = isfinite(inverse) ? inverse : 0;
+    float x[SUB_MAX] = {0};
 
-    while (lo < hi) {
-        const int mid = (lo + hi) / 2;
+    for (int i = 0; i < f->n; i++)
+        x[i] = w[i] * per_step;
+    memset(number, 0, SUB_MAX * sizeof(*number));
+    for (int v = 0; v + 1 < f->n_values; v++) {
+        const float middle = (float)(f->value[v] + f->value[v + 1]) / 2;
 
-        if (2 * x > (float)(f->value[mid] + f->value[mid + 1]))
-            lo = mid + 1;
-        else
-            hi = mid;
+#pragma omp simd
+        for (int i = 0; i < SUB_MAX; i++)
+            number[i] += x[i] > middle;
     }
-    return (uint8_t)lo;
 }
 
 /* The squared error of w[n] with this scale. number: NULL, or the values. */
 static double error_of(const struct kern_fit_form *f, const float *w, float scale,
                        uint8_t *number)
 {
-    const float per_step = scale != 0 ? 1 / scale : 0;
+    int32_t v[SUB_MAX];
     double sum = 0;
 
+    nearest(f, w, scale, v);
     for (int i = 0; i < f->n; i++) {
-        const uint8_t v = nearest(f, isfinite(per_step) ? w[i] * per_step : 0);
-        const double error = (double)scale * f->value[v] - (double)w[i];
+        const double error = (double)scale * f->value[v[i]] - (double)w[i];
 
         sum += error * error;
         if (number)
-            number[i] = v;
+            number[i] = (uint8_t)v[i];
     }
     return sum;
 }
 
-/* The best scale for the values that are nearest with `scale`, and the error it leaves. */
+/* The best scale for the values that are nearest with `scale`, and by how much it reduces the sum
+ * of squares. */
 static float least_squares(const struct kern_fit_form *f, const float *w, float scale,
-                           double *error)
+                           double *gain)
 {
-    const float per_step = 1 / scale;
-    double wv = 0, vv = 0, ww = 0;
+    int32_t number[SUB_MAX];
+    double wv = 0;
+    int vv = 0;
 
-    *error = INFINITY;
-    if (!isfinite(per_step))
-        return 0;
+    nearest(f, w, scale, number);
     for (int i = 0; i < f->n; i++) {
-        const double v = f->value[nearest(f, w[i] * per_step)];
+        const int v = f->value[number[i]];
 
         wv += (double)w[i] * v;
         vv += v * v;
-        ww += (double)w[i] * (double)w[i];
     }
-    if (vv == 0)
-        return 0;
-    *error = ww - wv * wv / vv;
-    return (float)(wv / vv);
+    *gain = vv > 0 ? wv * wv / vv : 0;
+    return vv > 0 ? (float)(wv / vv) : 0;
 }
 
 /* The scale of w[n], of either sign: values are not symmetric. */
 static float fit_scale(const struct kern_fit_form *f, const float *w)
 {
-    double least = INFINITY;
+    double most_gain = 0;
     float most = 0, best = 0;
 
     for (int i = 0; i < f->n; i++)
@@ -78,11 +82,11 @@ static float fit_scale(const struct kern_fit_form *f, const float *w)
     for (int k = 0; k <= 2 * N_STEPS + 1 && most > 0; k++) {
         const float part = FIRST + (LAST - FIRST) * (float)(k / 2) / N_STEPS;
         const float scale = (k % 2 ? most : -most) * part / (float)f->value[0];
-        double error;
-        const float s = least_squares(f, w, scale, &error);
+        double gain;
+        const float s = least_squares(f, w, scale, &gain);
 
-        if (error < least) {
-            least = error;
+        if (gain > most_gain) {
+            most_gain = gain;
             best = s;
         }
     }
