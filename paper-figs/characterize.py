@@ -33,22 +33,22 @@ def curves(ax, c, x, names, **axes):
 
 
 def roof(ax, c):
-    """Achieved rate over intensity; the roof is the lower of peak and of the bandwidth that was
+    """Achieved rate over intensity; each roof is the bound by a peak and by the bandwidth that was
     measured with the tokens, or else by the card."""
     v = c.value
     gbps = v("read_gbps_all") if math.isnan(v("decode_read_gbps")) else v("decode_read_gbps")
-    x = np.logspace(-1, 4, 200)
-    for name, label in PEAKS:
-        if not math.isnan(v(name) * gbps):
-            ax.plot(x, np.minimum(gbps * x, v(name)), lw=1, label="%s bound" % label)
-    for phase, mark, share, of in (("decode", "v", "decode_bandwidth_frac", "the bandwidth"),
-                                   ("prefill", "^", "prefill_peak_frac", "its peak")):
+    for phase, mark, share, of in (("decode", "v", "decode_bandwidth_frac", "bandwidth"),
+                                   ("prefill", "^", "prefill_peak_frac", "peak")):
         at = v("%s_flop_per_byte" % phase), v("%s_gflops" % phase)
         if not math.isnan(at[0] * at[1]):
             ax.plot(*at, mark, ms=6, color="black",
                     label="%s: %s of %s" % (phase, style.percent(v(share)), of))
+    x = np.logspace(-1, 4, 200)
+    for name, label in PEAKS:
+        if not math.isnan(v(name) * gbps):
+            ax.plot(x, np.minimum(gbps * x, v(name)), lw=1, label=label)
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte of memory", ylabel="GFLOP/s or GOP/s",
-           title="Roofline of all CPUs at %s GB/s" % style.short(gbps))
+           title="All CPUs, and their bounds at %s GB/s" % style.short(gbps))
     style.legend_below(ax)
 
 

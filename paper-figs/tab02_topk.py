@@ -26,7 +26,7 @@ for ax, (metric, title, unit, paper) in zip(axes, METRICS):
     ax.set_ylim(min([0] + study.finite(means)), None)
     ax.set_title(title)
     ax.set_xlabel("k (configurations measured again)")
-    ax.set_xticks(sorted({*ks, *ax.lines[-1].get_xdata()}))
+    ax.set_xticks(sorted({x for line in ax.lines for x in line.get_xdata()} | set(ks)))
     ax.set_ylabel(unit)
     if metric == "gap_frac":
         ax.yaxis.set_major_formatter(lambda v, _: "%.1f %%" % (100 * v))

@@ -9,6 +9,7 @@ import re
 import textwrap
 
 import numpy as np
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
@@ -40,6 +41,8 @@ FONTS = {
 
 # What scripts ask of an axis (or a figure, for its legend).
 HEIGHTS, LEGENDS, MISSING, VALUES = {}, {}, {}, {}
+CUT = {}  # the highest y of an axis that says where it leaves values out
+LOW = {}  # the reason that stands in an axis without data, in a row of such axes
 LOWER = {}  # inches by which rows of a figure are lower
 WHOLE = {}  # a text before its lines were broken
 
@@ -57,6 +60,18 @@ def legend(at, handles, labels):
 def missing(ax, why):
     """The axis shows why it has no data; None: the reason that arrange() is given."""
     MISSING[ax] = why
+
+
+def cut(ax, top):
+    """The axis ends at `top`: an arrow at its edge stands for each value of a line above that, or for several
+    with one x."""
+    CUT[ax] = top
+    ax.set_ylim(top=top)
+    for line in list(ax.lines):
+        x, y = line.get_xydata().T if line.get_transform() is ax.transData else ((), ())
+        above = [a for a, b in zip(x, y) if b > top]
+        if above:
+            ax.plot(above, [1] * len(above), "^", ms=4, color=line.get_color(), transform=ax.get_xaxis_transform(), clip_on=False)
 
 
 def value(ax, text):
@@ -98,10 +113,13 @@ def arrange(fig, title, footer, why):
         if extent(foot)[0] <= INNER:
             break
     axes = list(itertools.chain(*rows(fig)))
-    share_legends(fig, axes)
     for ax in axes:
         if not has_data(ax):
             explain(ax, MISSING.get(ax) or why)
+    for at in [fig, *axes]:
+        drawn_keys(at)
+    share_legends(fig, axes)
+    low_rows(fig)
     shown = [ax for ax in axes if ax.xaxis.get_visible()]
     for ax in shown:  # names along x are broken to fit a width that they had no part in
         ax.xaxis.set_visible(False)
@@ -131,6 +149,18 @@ def rows(fig):
         if ax.get_subplotspec():
             found.setdefault(ax.get_subplotspec().rowspan.start, []).append(ax)
     return [found[r] for r in sorted(found)]
+
+
+def drawn_keys(at):
+    """Leaves out the keys of lines of which no value is known."""
+    def known(handle):
+        part = handle[0] if isinstance(handle, tuple) else handle
+        points = part.get_xydata() if isinstance(part, Line2D) else ()
+        return not len(points) or np.isfinite(points).all(axis=1).any()
+
+    kept = [(h, label) for h, label in zip(*LEGENDS.pop(at, ((), ()))) if known(h)]
+    if kept:
+        legend(at, *zip(*kept))
 
 
 def share_legends(fig, axes):
@@ -176,12 +206,27 @@ def explain(ax, why):
     for text in [t for t in ax.texts if t.get_text() == NA]:
         text.remove()
     VALUES.pop(ax, None)
+    LEGENDS.pop(ax, None)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(NullLocator())
         axis.set_minor_locator(NullLocator())
     why = why if why.startswith(NA) else "%s: %s" % (NA, why)
     ax.text(0.5, 0.5, textwrap.shorten(why, 160, placeholder=" ..."), transform=ax.transAxes, ha="center",
             va="center", color=GREY, fontsize=TEXT)
+
+
+def low_rows(fig):
+    """A row in which no axis has data is as high as its reasons, where others have some."""
+    grid = rows(fig)
+    empty = [row for row in grid if all(reason(ax) for ax in row)]
+    for ax in itertools.chain(*empty) if len(empty) < len(grid) else ():
+        ax.set(xlabel="", ylabel="")
+        LOW[ax] = reason(ax)
+
+
+def reason(ax):
+    """The text that says why an axis has no data, if it has none."""
+    return next((t for t in ax.texts if t.get_text().startswith(NA + ":") and t.get_transform() is ax.transAxes), None)
 
 
 def note(ax, text):
@@ -204,6 +249,8 @@ def tidy(ax):
     for text in ax.texts:
         if text.get_transform() is ax.transAxes:
             fit(text, wide)
+    if ax in LOW:
+        HEIGHTS[ax] = extent(LOW[ax])[1] + GAP
     for axis in (ax.xaxis, ax.yaxis):
         log_ticks(axis)
     tick_labels(ax, wide)

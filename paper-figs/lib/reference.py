@@ -44,21 +44,32 @@ def fits(ax, y, ours):
 
 
 def level(ax, y, ours, color, label):
-    """One number of a text for all that an axis made for `ours` has: a line across, or its label only."""
-    seen = fits(ax, [y], study.finite(ours))
-    if seen:
-        ax.axhline(y, color=color, ls=":", lw=1.2)
-    ax.plot([], [], color=color, ls=":", lw=1.2, label=label + ("" if seen else ", off this axis"))
+    """One number of a text for all that an axis made for `ours` has: a line across, or words in the legend."""
+    if fits(ax, [y], study.finite(ours)):
+        ax.axhline(y, color=color, ls=":", lw=1.2, label=label)
+    else:
+        ax.plot([], [], " ", label=label + ", off this axis")
 
 
 def mark(ax, x, y, paper, where, ours, machine=None):
-    """Draw y over x, or, where they would not fit on an axis made for `ours`, name their range in
-    the legend. machine: where the place names none."""
-    y, (left, right) = list(y), ax.dataLim.intervalx
-    seen = fits(ax, y, study.finite(ours)) and not (np.isfinite(right) and max(x) > right + FITS / 2 * (right - left))
+    """Draw y over x; those that would not fit on an axis made for `ours` are arrows at its edge, and the legend
+    has their range. machine: where the place names none."""
+    ours, (left, right) = study.finite(ours), ax.dataLim.intervalx
     label = "%s, %s" % (load(paper)["short"], machine or place(paper, where)["machine"])
-    if not seen:
+    points = [(a, b) for a, b in zip(x, y) if not math.isnan(b)]
+    top = max(ours, default=0)
+    near = [b for _, b in points if b <= FITS * top]
+    beyond = not ours or np.isfinite(right) and max(x) > right + FITS / 2 * (right - left)
+    seen = [(a, b) for a, b in points if not beyond and b in near and
+            fits(ax, [b] if ax.get_yscale() == "log" else near, ours)]
+    off = [p for p in points if p not in seen]
+    arrows = () if beyond else [("^", 1, [a for a, b in off if b > top]), ("v", 0, [a for a, b in off if b <= top])]
+    if off:
+        values = [b for _, b in off]
         label += ": %s%s, off this axis" % (
-            style.short(min(y)), " to %s" % style.short(max(y)) if max(y) > min(y) else "")
-    ax.plot(x if seen else [], y if seen else [], "D", ms=5, mfc="none", mec="#222222", mew=1.2,
-            zorder=4, label=label, path_effects=HALO)
+            style.short(min(values)), " to %s" % style.short(max(values)) if max(values) > min(values) else "")
+    look = {"ms": 5, "ls": "", "mfc": "none", "mec": "#222222", "mew": 1.2, "zorder": 4, "path_effects": HALO}
+    shown = [ax.plot(*zip(*seen), "D", **look)] if seen else []
+    shown += [ax.plot(at, [edge] * len(at), marker, transform=ax.get_xaxis_transform(), clip_on=False, **look)
+              for marker, edge, at in arrows if at]
+    (shown[0][0] if shown else ax.plot([], [], " ")[0]).set_label(label)
