@@ -36,7 +36,7 @@ def shares(ax, cells):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(3)
+fig, axes = style.panels(3, 2)
 names = study.settings(result.cells, "precision")
 for i, p in enumerate(names):
     curves(*axes[:2], study.where(result.cells, precision=p), style.COLORS[i], p)
@@ -47,6 +47,7 @@ for ax in axes[:2]:
     ax.set_xlabel("sequences in a step")
     ax.set_xticks(study.settings(result.cells, "batch"))
     ax.set_ylim(bottom=0)
+axes[1].set_ylim(top=1.04)
 shares(axes[2], study.where(result.cells, precision=names[0]) if names else [])
 for ax in axes:
     style.legend_below(ax)

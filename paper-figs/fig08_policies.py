@@ -38,7 +38,7 @@ def bars(ax, shown, text, title, ylabel, log):
     if log and any(v > 0 for v, *_ in shown):
         ax.set_yscale("log")
     ax.axhline(0, color=style.GREY, lw=0.8)
-    ax.set_xticks(range(len(POLICIES)), POLICIES, rotation=35, ha="right")
+    ax.set_xticks(range(len(POLICIES)), POLICIES)
     ax.grid(axis="x", visible=False)
     ax.margins(y=0.15)
     ax.set(title=title, ylabel=ylabel)

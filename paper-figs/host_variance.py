@@ -17,7 +17,7 @@ def value(metric, **where):
     return here[0].value(metric) if here else float("nan")
 
 
-fig, axes = style.rows(2)
+fig, axes = style.rows(1, 1)
 ax = axes[0]
 groups = [(n, "published") for n in names] + [("ratios", v) for v in ("planted", "shuffled")]
 below = [0.0] * len(groups)

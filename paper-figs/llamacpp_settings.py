@@ -14,7 +14,7 @@ for ax, case in zip(axes, cases):
         seen = [c.value("p90_slo_scale") for c in repeats]
         style.bar(ax, i, v, style.short(v), top=seen, color=style.COLORS[i % 6], width=0.6)
         ax.plot([i] * len(seen), seen, ls="", marker="o", color="#222222", ms=3)
-    ax.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    ax.set_xticks(range(len(names)), names)
     ax.set(ylabel="multiple of the objectives (lower: faster)",
            title="%s: 90 %% of requests meet\n(dots: repeats)" % (case or "llama-160m"))
 style.save(fig, result, STEM, "Settings of llama-server: scale of the objectives that it holds")

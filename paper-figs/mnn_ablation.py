@@ -20,7 +20,7 @@ def gains(ax, c, phase):
     ours = [100 * c.value("gain_" + name) for name, _, _ in GAINS]
     for i, (name, _, _) in enumerate(GAINS):
         lo, hi = (100 * x for x in c.interval("gain_" + name) or (math.nan, math.nan))
-        style.bar(ax, i, ours[i], style.short(ours[i], " %"), top=(hi,), width=0.6, color=style.COLORS[i])
+        style.bar(ax, i, ours[i], style.short(ours[i], " %"), top=(lo, hi), width=0.6, color=style.COLORS[i])
         if study.finite([ours[i], lo, hi]) == [ours[i], lo, hi]:
             ax.plot([i, i], [lo, hi], "k-", lw=1)
     reference.mark(ax, range(len(GAINS)), papers(phase), "mnn_llm", "Sec. V-C", ours)

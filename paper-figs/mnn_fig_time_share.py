@@ -54,7 +54,7 @@ def speed(ax, result):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(3)
+fig, axes = style.panels(3, 2)
 for ax, phase in zip(axes, ("prefill", "decode")):
     shares(ax, study.where(result.cells, phase=phase), phase)
 speed(axes[2], result)

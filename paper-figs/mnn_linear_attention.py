@@ -36,7 +36,7 @@ def shares(ax, cells):
     for x, (c, name, _) in enumerate(bars):
         v = c.value(name + "_roof_frac")
         style.bar(ax, x, v, style.percent(v), width=0.6, color=style.COLORS[x // len(CLASSES)])
-    ax.set_xticks(range(len(bars)), ["%s, %s" % (label, which(c)) for c, _, label in bars], rotation=30, ha="right")
+    ax.set_xticks(range(len(bars)), ["%s, %s" % (label, which(c)) for c, _, label in bars])
     ax.set(title="Share of that bound", ylabel="reached")
     ax.margins(y=0.15)
     style.percent_axis(ax.yaxis)
@@ -45,7 +45,7 @@ def shares(ax, cells):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(2)
+fig, axes = style.rows(1, 1)
 points(axes[0], result.cells)
 shares(axes[1], result.cells)
 style.save(fig, result, STEM, "Matrices and attention: what they compute and reach (MNN-LLM, Sec. V-B)")

@@ -44,7 +44,7 @@ def panel(ax, cells, metric, title, label, log):
 
 result = read.latest(STEM)
 cells = [c for c in result.cells if not math.isnan(c.value("kl_mean"))]
-fig, axes = style.panels(3)
+fig, axes = style.panels(3, 2)
 for ax, (metric, title, label, log) in zip(axes, PANELS):
     panel(ax, cells, metric, title, label, log)
 style.save(fig, result, STEM, "Error of quantised weights, by scheme (MNN-LLM, Sec. II)")

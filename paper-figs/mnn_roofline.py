@@ -23,7 +23,7 @@ def bounds(ax, cells, phase):
         style.bar(ax, x, v, style.short(v), top=at, width=0.7, hatch=style.HATCHES[i], edgecolor="white",
                   color=style.COLORS[machine == "host"])
         labels.append("%s\n%s\n%s" % (machine, study.setting(c, "weights"),
-                                      study.setting(c, "counts").replace("_", "\n")))
+                                      study.setting(c, "counts").replace("_", " ")))
     own = [x for x, c in enumerate(cells) if study.setting(c, "machine") == "paper"
            and study.setting(c, "weights") == "w4a8"]
     if own:
@@ -52,7 +52,7 @@ def counts(paper, fixed):
 
 
 result = read.latest(STEM)
-fig, axes = style.rows(2, 1, 1)
+fig, axes = style.rows(1, 1, 1, 1)
 bounds(axes[0], result.cells, "prefill")
 bounds(axes[1], result.cells, "decode")
 paper = study.where(result.cells, machine="paper", weights="w4a8", counts="as_printed")[:1]

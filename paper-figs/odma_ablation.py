@@ -30,13 +30,12 @@ def effects(ax, cells, changes, metric, title, xlabel):
     ax.set_title(title)
     usual = mean(study.where(cells, change="none"), metric)
     for i, change in enumerate(reversed(changes)):
-        v = study.finite([c.value(metric) for c in study.where(cells, change=change)])
-        ax.plot(v, [i] * len(v), "o", ms=2.5, color=style.COLORS[2], alpha=0.5)
-        ax.plot([study.mean(v)] if v else [], [i] if v else [], "|", ms=9, mew=1.5, color=style.COLORS[1])
+        style.seeds(ax, i, [c.value(metric) for c in study.where(cells, change=change)])
     ax.axvline(usual, color=style.GREY, lw=0.8)
     ax.set_yticks(range(len(changes)), [label(c) for c in reversed(changes)], fontsize=7)
     ax.margins(y=0.05)
     ax.set_xlabel(xlabel)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)

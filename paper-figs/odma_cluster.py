@@ -16,13 +16,12 @@ def batches(ax, cells, title):
     """A row for each way: every seed, and the mean."""
     ax.set_title(title)
     for i, ch in enumerate(reversed(changes)):
-        v = study.finite([c.value("tokens_per_step") for c in study.where(cells, change=ch)])
-        ax.plot(v, [i] * len(v), "o", ms=2.5, color=style.COLORS[2], alpha=0.5)
-        ax.plot([study.mean(v)] if v else [], [i] if v else [], "|", ms=9, mew=1.5, color=style.COLORS[1])
+        style.seeds(ax, i, [c.value("tokens_per_step") for c in study.where(cells, change=ch)])
     ax.set_yticks(range(len(changes)), [WORDS.get(c, c) for c in reversed(changes)], fontsize=7)
     ax.set_xlim(left=0)
     ax.margins(x=0.1)
     ax.set_xlabel("tokens per step, all devices")
+    style.legend_below(ax)
 
 
 def spread(ax, cells, title):

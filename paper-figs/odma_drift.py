@@ -39,9 +39,7 @@ def after(ax, cells, title):
     """A row for each change: every seed, and the mean."""
     ax.set_title(title)
     for i, change in enumerate(reversed(changes)):
-        v = study.finite([c.value("utilization_after") for c in study.where(cells, change=change)])
-        ax.plot(v, [i] * len(v), "o", ms=2.5, color=style.COLORS[2], alpha=0.5)
-        ax.plot([study.mean(v)] if v else [], [i] if v else [], "|", ms=9, mew=1.5, color=style.COLORS[1])
+        style.seeds(ax, i, [c.value("utilization_after") for c in study.where(cells, change=change)])
     ideal = mean(study.where(cells, change="none"), "utilization_ideal")
     if not math.isnan(ideal):
         ax.axvline(ideal, color=style.GREY, lw=1, ls="--", label="bounds of the new lengths")

@@ -16,10 +16,10 @@ for i, model in enumerate(study.settings(result.cells, "model")):
                 label=str(model).rsplit("/", 1)[-1].replace(".gguf", ""))
 ends = [v for c in result.cells for v in (c.value("tokens_per_s"),) if v == v]
 if ends:
-    ax.plot([min(ends), max(ends)], [min(ends), max(ends)], color=style.GREY, lw=0.8)
-ax.set(xlabel="measured, tokens/s", ylabel="predicted before loading, tokens/s")
+    ax.plot([min(ends), max(ends)], [min(ends), max(ends)], color=style.GREY, lw=0.8, label="as predicted")
+ax.set(xlabel="measured, tokens/s", ylabel="predicted, tokens/s")
 style.legend_below(ax)
-style.save(fig, result, STEM, "Decode with sliced MLPs on a paced accelerator (ScheInfer IV-A)")
+style.save(fig, result, STEM, "Decode with sliced MLPs on a paced accelerator, predicted before loading (ScheInfer IV-A)")
 study.write_table(STEM, ["model", "GB/s", "CG", "GG", "measured", "predicted", "from", "to", "inside", "off"], [
     [str(study.setting(c, "model")).rsplit("/", 1)[-1], study.setting(c, "link_gbps")] + [style.short(c.value(m)) for m in (
         "cg_frac", "gg_frac", "tokens_per_s", "predicted_tokens_per_s", "predicted_lo", "predicted_hi", "inside",

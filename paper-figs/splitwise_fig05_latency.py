@@ -34,9 +34,9 @@ def e2e(ax, cells, trace):
     for i, c in enumerate(cells):
         v = c.series.get("e2e_ms_" + trace, [])
         if len(v):
-            style.cdf(ax, v / 1e3, color=style.COLORS[i], lw=1.2, label="%s: %s in the token phase" % (
+            style.cdf(ax, v / 1e3, color=style.COLORS[i], lw=1.2, label="%s: %s" % (
                 steps.name(c), style.percent(c.value("token_phase_frac_" + trace))))
-    ax.set(xscale="log", xlabel="s", ylabel="share of requests")
+    ax.set(xscale="log", xlabel="s; below: share of the token phase", ylabel="share of requests")
     style.legend_below(ax)
 
 

@@ -10,10 +10,10 @@ def relative(ax, cells, best, unit, curves):
         top = c.value(best)
         for x, y, mark, what in curves(c):
             if len(x) and top == top:
-                ax.plot(x, y / top, mark, ms=3, color=style.COLORS[i], label="%s%s: 100 %% is %s %s" % (
-                    steps.name(c), what, style.short(top), unit))
+                ax.plot(x, y / top, mark, ms=3, color=style.COLORS[i], label=steps.name(c) + (
+                    what or ": 100 %% is %s %s" % (style.short(top), unit)))
     ax.set_xscale("log", base=2)
-    ax.set_ylim(0, 1.2)
+    ax.set_ylim(0, max(1.2, 1.05 * ax.dataLim.y1))
     style.percent_axis(ax.yaxis)
 
 

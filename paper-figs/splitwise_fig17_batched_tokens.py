@@ -19,9 +19,7 @@ fig, axes = style.panels(len(panels), 2)
 for ax, (rules, rate) in zip(axes, panels):
     cells = study.where(result.cells, rules=rules, rate=rate)
     one = study.where(cells, design=cluster.designs(cells)[0])
-    ax.set_title("%g req/s, %s; %s:\n%s of the time within 15 tokens, %s within 30" % (
-        rate, cluster.RULES[rules], cluster.designs(cells)[0],
-        style.percent(cluster.mean(one, "few_tok_frac")), style.percent(cluster.mean(one, "tok_30_frac"))))
+    ax.set_title("%g req/s, %s" % (rate, cluster.RULES[rules]))
     for d in cluster.designs(cells):
         of = study.where(cells, design=d)
         if d.startswith("Baseline"):
@@ -34,7 +32,9 @@ for ax, (rules, rate) in zip(axes, panels):
     style.plain_log(ax.xaxis, [1, 10, 100, 1000])
     ax.set_ylim(0, 1.02)
     style.percent_axis(ax.yaxis)
-    ax.set_xlabel("tokens of a batch, at most")
+    ax.set_xlabel("tokens of a batch, at most\n%s: %s within 15, %s within 30" % (
+        cluster.designs(cells)[0], style.percent(cluster.mean(one, "few_tok_frac")),
+        style.percent(cluster.mean(one, "tok_30_frac"))))
     ax.set_ylabel("busy time")
 cluster.legend(fig, axes)
 style.save(fig, result, STEM, "Busy time by the tokens of a batch, conversation (Splitwise Fig. 17)")

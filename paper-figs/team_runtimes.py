@@ -13,7 +13,8 @@ def name(c):
     return "CPUs of its own" if not busy else "CPUs shared with %s busy threads" % busy
 
 
-def panel(ax, cells, part):
+def panel(ax, cells, part, unit):
+    ax.set_yscale("log" if unit == "us" else "linear")
     for i, c in enumerate(cells):
         for k, setting in enumerate(SETTINGS):
             v, x = c.value("%s_%s" % (part, setting)), i + 0.2 * (k - 1.5)
@@ -30,7 +31,7 @@ def panel(ax, cells, part):
 result = read.latest(STEM)
 fig, axes = style.panels(len(PARTS), columns=2)
 for ax, (part, title, unit) in zip(axes, PARTS):
-    panel(ax, result.cells, part)
+    panel(ax, result.cells, part, unit)
     ax.set(title=title, ylabel=unit)
 style.save(fig, result, STEM, "Threads: the engine's, and OpenMP's as they are, spinning, sleeping; dots: rounds")
 RATIOS = ["dispatch_openmp_over_pthread", "prefill_openmp_over_pthread", "decode_openmp_over_pthread",

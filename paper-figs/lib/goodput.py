@@ -31,7 +31,7 @@ def bars(ax, case, cells, names):
         style.bar(ax, i, v, style.short(v), top=(high,), color=style.COLORS[i % 6], width=0.6)
         if np.isfinite([v, low, high]).all():
             ax.errorbar(i, v, yerr=[[v - low], [high - v]], color="black", capsize=4, lw=1.2)
-    ax.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    ax.set_xticks(range(len(names)), names)
     ax.set_xlim(-0.6, max(1, len(names)) - 0.4)
     ax.set_ylim(0, None if ax.get_ylim()[1] <= 1 else 1.12 * ax.get_ylim()[1])
     seeds = [int(c.setting("search.seeds", 1)) for c in cells if c.system() == cells[0].system()]

@@ -211,7 +211,7 @@ def points(artist):
             return artist.get_transform().transform(artist.get_xydata())
         if isinstance(artist, Patch):
             box = artist.get_window_extent()
-            return box.get_points() if box.width and box.height else np.empty((0, 2))
+            return box.get_points() if box.width or box.height else np.empty((0, 2))
         if isinstance(artist, PathCollection):
             return artist.get_offset_transform().transform(artist.get_offsets())
         return np.concatenate([np.empty((0, 2))] + [artist.get_transform().transform(p.vertices) for p in artist.get_paths()])

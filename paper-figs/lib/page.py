@@ -9,6 +9,7 @@ import re
 import textwrap
 
 import numpy as np
+from matplotlib.colors import to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -45,6 +46,7 @@ CUT = {}  # the highest y of an axis that says where it leaves values out
 LOW = {}  # the reason that stands in an axis without data, in a row of such axes
 LOWER = {}  # inches by which rows of a figure are lower
 WHOLE = {}  # a text before its lines were broken
+UNIT = re.compile(r"(?<=\d) (?=(?:%|x|[mun]?s|[kMG]?B(?:/s)?|tok/s)(?:\W|$))")  # a blank that no line ends with
 
 
 def height(ax, inches):
@@ -98,7 +100,8 @@ def fit(text, inches, side=0):
     chars = max(map(len, whole))
     while chars > 8 and extent(text)[side] > inches:
         chars -= 1 + chars // 20
-        text.set_text("\n".join(textwrap.fill(w, chars, break_long_words=False) for w in whole))
+        lines = [textwrap.fill(UNIT.sub("\xa0", w), chars, break_long_words=False) for w in whole]
+        text.set_text("\n".join(lines).replace("\xa0", " "))
 
 
 def arrange(fig, title, footer, why):
@@ -154,7 +157,7 @@ def rows(fig):
 def drawn_keys(at):
     """Leaves out the keys of lines of which no value is known."""
     def known(handle):
-        part = handle[0] if isinstance(handle, tuple) else handle
+        part = first_part(handle)
         points = part.get_xydata() if isinstance(part, Line2D) else ()
         return not len(points) or np.isfinite(points).all(axis=1).any()
 
@@ -165,11 +168,15 @@ def drawn_keys(at):
 
 def share_legends(fig, axes):
     """A key that several axes have, and of which none has the label or the look for another, stands once,
-    at the foot of the figure."""
-    keys = {ax: [(label, look(h)) for h, label in zip(*LEGENDS[ax])] for ax in axes if ax in LEGENDS}
+    at the foot of the figure, if all do that the same axes have. A line and a bar of one label and one colour
+    are one key."""
+    drawn = [(label, h) for ax in axes if ax in LEGENDS for h, label in zip(*LEGENDS[ax])]
+    one = {label: look(first) for label, first in reversed(drawn) if len({color(h) for k, h in drawn if k == label}) == 1}
+    keys = {ax: [(label, one.get(label) or look(h)) for h, label in zip(*LEGENDS[ax])] for ax in axes if ax in LEGENDS}
     every = list(itertools.chain(*map(set, keys.values())))
-    common = {key for key in every if every.count(key) > 1 and
-              len({k for k in every if k[0] == key[0] or k[1] == key[1]}) == 1}
+    have = {key: [ax for ax in keys if key in keys[ax]] for key in every}
+    split = [have[key] for key in every if len({k for k in every if k[0] == key[0] or k[1] == key[1]}) > 1]
+    common = {key for key in every if len(have[key]) > 1 and have[key] not in split}
     if fig in LEGENDS or not common:
         return
     shared = {}
@@ -184,10 +191,20 @@ def share_legends(fig, axes):
     legend(fig, list(shared.values()), list(shared))
 
 
+def first_part(handle):
+    """Of a key for several things."""
+    return next(iter(getattr(handle, "patches", None) or (handle if isinstance(handle, tuple) else [handle])), None)
+
+
+def color(handle):
+    part = first_part(handle)
+    get = getattr(part, "get_color", None) or getattr(part, "get_facecolor", None)
+    return get and str(to_rgba_array(get())[:1])
+
+
 def look(handle):
     """What tells a key from others with the same label."""
-    parts = getattr(handle, "patches", None) or (handle if isinstance(handle, tuple) else [handle])
-    part = next(iter(parts), None)
+    part = first_part(handle)
     return str([str(getattr(part, "get_" + name)()) for name in (
         "color", "facecolor", "edgecolor", "alpha", "linestyle", "marker", "markersize", "hatch") if hasattr(part, "get_" + name)])
 
@@ -279,12 +296,13 @@ def log_ticks(axis):
     if len(ticks) < 3:
         ticks = [t for t in MaxNLocator(4).tick_values(low, high) if low <= t <= high]
     few = [t for t in ticks if np.log10(t) % 1 < 1e-9] if len(ticks) > 8 else ticks
-    axis.set_ticks(few, ["%g" % t for t in few])
+    axis.set_ticks(few)
+    axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
 
 
 def tick_labels(ax, wide):
-    """Labels along x that touch: numbers are thinned out, words are broken, then turned."""
+    """Labels along x that touch: numbers are thinned out, words are broken, then smaller, then turned."""
     def shown():
         low, high = sorted(ax.get_xlim())
         return [t for t in ax.get_xticklabels() if t.get_text() and t.get_visible() and
@@ -309,14 +327,15 @@ def tick_labels(ax, wide):
         WHOLE.pop(ax.xaxis.label, None)
         ax.set_xlabel(": ".join(filter(None, [ax.get_xlabel(), start.strip() + "..."])))
     room = wide / len(at)
-    for chars in range(max(4, int(room / 0.065)), 3, -1):  # inches of a letter
+    for size, chars in itertools.product((TEXT, SMALL), range(max(4, int(room / 0.065)), 3, -1)):  # inches of a letter
+        ax.tick_params(axis="x", labelsize=size)
         ax.set_xticks(at, ["\n".join(fold(line, chars) for line in w.split("\n")) for w in words])
         if not touch(shown()):
-            break
-    else:
-        upright = room < 0.25  # inches that a line at 30 degrees needs
-        ax.set_xticks(at, [" ".join(w.split()) for w in words], rotation=90 if upright else 30,
-                      ha="right", va="center" if upright else "top", rotation_mode="anchor")
+            return
+    upright = room < 0.25  # inches that a line at 30 degrees needs
+    ax.tick_params(axis="x", labelsize=TEXT)
+    ax.set_xticks(at, [" ".join(re.sub(r"(?<=[-_])\n", "", w).split()) for w in words], rotation=90 if upright else 30,
+                  ha="right", va="center" if upright else "top", rotation_mode="anchor")
 
 
 def fold(line, chars):

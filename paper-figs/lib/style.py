@@ -166,14 +166,23 @@ def bar(ax, x, value, text, top=(), limit=math.inf, **kw):
             ax.plot([x - half, x + half], [(y - 0.02) * limit, (y + 0.02) * limit], color="white", lw=1.6)
     down, ends = value < 0, [height] + [t for t in top if not math.isnan(t)]
     page.value(ax, ax.annotate(
-        text, (x, min(ends) if down else max(ends)),
+        text, (x, min(ends) if down else max(ends)), bbox={"fc": "white", "ec": "none", "pad": 0.3},
         xytext=(0, -2 if down else 5 if len(top) else 2), textcoords="offset points", ha="center",
         va="top" if down else "bottom", fontsize=SMALL))
 
 
 def percent(share):
-    """A share for a label."""
-    return number(100 * share, "%.0f", " %")
+    """A share for a label, never -0."""
+    return number(0 if abs(share) < 0.005 else 100 * share, "%.0f", " %")
+
+
+def seeds(ax, y, values):
+    """A row of dots, and their mean."""
+    known = [v for v in values if not math.isnan(v)]
+    if known:
+        first = not any(line.get_label() == "mean" for line in ax.lines)
+        ax.plot(known, [y] * len(known), "o", ms=2.5, color=COLORS[2], alpha=0.5, label="a seed" if first else None)
+        ax.plot(sum(known) / len(known), y, "|", ms=9, mew=1.5, color=COLORS[1], label="mean" if first else None)
 
 
 def size(n):
