@@ -8,11 +8,8 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/name.h"
 #include "experiments/frame/frame.h"
-#include "experiments/study/support/topo.h"
-#include "simulate/any_cores.h"
-#include "simulate/random_machine.h"
+#include "experiments/study/support/hidden_machine.h"
 
 #define WITHIN 0.02
 
@@ -52,15 +49,7 @@ static const struct {
     {"_one_rank_per_node", 0, 0},
 };
 
-#define OPTIONS(X)                                                                       \
-    X(STR, machine, "tiled:0.2",                                                         \
-      "KIND:FRACTION: a random machine, drawn with `seed`. What it hides carries less "  \
-      "by that fraction. Kinds: tiled, untiled, unequal, nested, crossed (clusters of "  \
-      "cores), slow_node, links, noisy. Or a shipped machine, FILE.xml or "              \
-      "synthetic:LEVELS.")                                                               \
-    OPTIONS_TOPO_WORK(X)                                                                 \
-    X(INT, max_cores, "32", "Most cores of a memory node of a random machine.",          \
-      .min = 8, .max = 32)
+#define OPTIONS(X) OPTIONS_HIDDEN_MACHINE(X)
 
 #define PATIENCES(X, name, unit, better, text)                                           \
     X(name, unit, better, text ", never stopped early")                                  \
@@ -120,93 +109,6 @@ static const struct {
 
 FRAME_TYPES;
 
-/* --- a machine and its best */
-
-/* They stay until another is asked for: what is best on a shipped machine does not depend on
- * the seed of the noise. */
-struct cache {
-    char key[160];
-    struct study_topo t;
-    struct topo_config interleaved; /* one rank of all PUs */
-    bool is_interleaved;            /* it places the weights of all plans */
-    struct simulate_best all, ungrouped, any;
-};
-
-static struct study_topo_asked asked_of(const struct cache *k, int64_t seed, bool noise)
-{
-    return (struct study_topo_asked){.t = &k->t,
-                                     .phase = TOPO_DECODE,
-                                     .placement =
-                                         k->is_interleaved ? &k->interleaved : NULL,
-                                     .seed = (uint64_t)seed,
-                                     .noise = noise};
-}
-
-static int step_s(const struct cache *k, const struct topo_config *c, double *seconds)
-{
-    return simulate_seconds(k->t.sim, c, k->is_interleaved ? &k->interleaved : NULL,
-                            &k->t.decode, seconds);
-}
-
-static int find_best(struct cache *k)
-{
-    const struct study_topo *t = &k->t;
-    struct study_topo_asked asked = asked_of(k, 0, false);
-    struct plan_evaluation e;
-
-    TRY(study_topo_evaluator(&e, &asked));
-    TRY(simulate_exhaustive(&k->all, t->tree, &t->limits, e.measure, e.ctx, true));
-    TRY(simulate_exhaustive(&k->ungrouped, t->tree, &t->limits, e.measure, e.ctx, false));
-    return simulate_any_cores(&k->any, &k->all.config, &t->limits, e.measure, e.ctx);
-}
-
-/* "tiled:0.2": the kind and the fraction. *kind is -1 where the name does not begin with one. */
-static int parse_random(const char *machine, int *kind, double *strength)
-{
-    size_t n = strcspn(machine, ":");
-    char word[32];
-    int end = 0;
-
-    snprintf(word, sizeof(word), "%.*s", (int)n, machine);
-    *kind = name_index(simulate_hidden_names, word);
-    if (*kind < 0)
-        return OK;
-    if (!machine[n] || sscanf(machine + n + 1, "%lf%n", strength, &end) != 1 ||
-        machine[n + 1 + (size_t)end])
-        return err_set(ERR_ARG, "study.machine: expected %s:FRACTION, found \"%s\"", word,
-                       machine);
-    return OK;
-}
-
-static int open_random(struct cache *k, const struct opts *o, int kind, double strength)
-{
-    struct simulate_random_opts r = {.kind = (enum simulate_hidden)kind,
-                                     .strength = strength,
-                                     .max_cores = (int)o->max_cores,
-                                     .seed = (uint64_t)o->seed};
-    struct simulate_machine_params params;
-    static const struct topo_limits none;
-    struct study_topo *t = &k->t;
-
-    TRY(simulate_random_machine(&t->machine, &params, &r));
-    TRY(simulate_machine_new(&t->sim, t->machine, &params));
-    TRY(topo_tree_open(&t->tree, t->machine, NULL, t->note, sizeof(t->note)));
-    simulate_random_workload(&t->decode, r.seed);
-    k->is_interleaved = kind == SIMULATE_LINKS;
-    return topo_config_cut(&k->interleaved, t->tree, 0, &none);
-}
-
-static void forget(void *kept)
-{
-    struct cache *k = kept;
-
-    mem_free(k->all.tree);
-    mem_free(k->ungrouped.tree);
-    mem_free(k->any.tree);
-    study_topo_close(&k->t);
-    memset(k, 0, sizeof(*k));
-}
-
 struct topo_hidden_structure {
     FRAME_CELL;
     struct plan_tree_result found[N_SEARCHES];
@@ -216,35 +118,14 @@ struct topo_hidden_structure {
     double noise_frac; /* as the search estimated it */
 };
 
-static int recall(struct cache *k, const struct topo_hidden_structure *c)
-{
-    const struct opts *o = c->o;
-    char key[sizeof(k->key)];
-    double strength;
-    int kind;
-
-    TRY(parse_random(o->machine, &kind, &strength));
-    snprintf(key, sizeof(key), "%s|%s|%lld|%lld", o->machine, o->model,
-             kind < 0 ? 0LL : (long long)o->max_cores,
-             kind < 0 ? 0LL : (long long)o->seed);
-    if (strcmp(key, k->key) == 0)
-        return OK;
-    forget(k);
-    TRY(kind < 0 ? study_topo_open(&k->t, &STUDY_TOPO_OPTS, NULL)
-                 : open_random(k, o, kind, strength));
-    TRY(find_best(k));
-    memcpy(k->key, key, sizeof(key));
-    return OK;
-}
-
 /* --- the plans */
 
 /* All searches have the same limits and repeats. Random trees get as many measurements as the
  * search made. */
-static int hidden_search(struct topo_hidden_structure *c, int way, const struct cache *k,
-                         int64_t seed)
+static int hidden_search(struct topo_hidden_structure *c, int way,
+                         const struct hidden_machine *k, int64_t seed)
 {
-    struct study_topo_asked asked = asked_of(k, seed, true);
+    struct study_topo_asked asked = study_hidden_asked(k, seed, true);
     struct plan_tree_result *f = &c->found[way];
     struct plan_tree_search_opts s;
 
@@ -267,7 +148,7 @@ static int hidden_search(struct topo_hidden_structure *c, int way, const struct 
     return OK;
 }
 
-static int find_plans(struct topo_hidden_structure *c, const struct cache *k,
+static int find_plans(struct topo_hidden_structure *c, const struct hidden_machine *k,
                       int64_t seed)
 {
     static const struct topo_limits none;
@@ -280,7 +161,7 @@ static int find_plans(struct topo_hidden_structure *c, const struct cache *k,
                         &none));
     c->best_s = k->any.seconds;
     for (int way = 0; way < N_WAYS; way++) {
-        TRY(step_s(k, &c->plan[way], &c->step_s[way]));
+        TRY(study_hidden_step_s(k, &c->plan[way], &c->step_s[way]));
         c->best_s = fmin(c->best_s, c->step_s[way]);
     }
     return OK;
@@ -341,7 +222,7 @@ static bool hides_nothing(const struct study_topo *t)
     return params->n_domains == 0 && params->n_links == 0;
 }
 
-static void hidden_report(struct topo_hidden_structure *c, const struct cache *k)
+static void hidden_report(struct topo_hidden_structure *c, const struct hidden_machine *k)
 {
     const struct study_topo *t = &k->t;
     const struct plan_tree_result *f = &c->found[WHOLE];
@@ -389,7 +270,7 @@ static void hidden_report(struct topo_hidden_structure *c, const struct cache *k
 }
 
 /* Everything that a step's time follows from, so that the record alone can be checked. */
-static void note_machine(const struct cache *k, struct study_cell *out)
+static void note_machine(const struct hidden_machine *k, struct study_cell *out)
 {
     const struct study_topo *t = &k->t;
     const struct simulate_machine_params *p = simulate_params(t->sim);
@@ -422,8 +303,8 @@ static void note_machine(const struct cache *k, struct study_cell *out)
     study_note_text(out, "machine", t->machine->name);
 }
 
-static void note_plans(const struct cache *k, const struct topo_hidden_structure *c,
-                       struct study_cell *out)
+static void note_plans(const struct hidden_machine *k,
+                       const struct topo_hidden_structure *c, struct study_cell *out)
 {
     const struct topo_tree *tree = c->plan[WHOLE].tree;
     double *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
@@ -450,10 +331,10 @@ static void hidden_close(struct topo_hidden_structure *c)
 
 static int topo_hidden_structure_run(struct topo_hidden_structure *c)
 {
-    struct cache *k = study_kept(c->out);
+    struct hidden_machine *k = study_kept(c->out);
 
     FRAME_CLOSE(c->f, hidden_close, c);
-    TRY(recall(k, c));
+    TRY(study_hidden_machine_open(k, &STUDY_TOPO_OPTS, (int)c->o->max_cores));
     TRY(find_plans(c, k, c->o->seed));
     hidden_report(c, k);
     note_machine(k, c->out);
@@ -464,4 +345,4 @@ static int topo_hidden_structure_run(struct topo_hidden_structure *c)
 
 STUDY(topo_hidden_structure,
       "whether the search finds hidden structure, and only where there is some",
-      .kept_bytes = sizeof(struct cache), .close = forget);
+      .kept_bytes = sizeof(struct hidden_machine), .close = study_hidden_machine_close);

@@ -25,6 +25,12 @@ def topo_hidden_structure(rng, machine, **_):
              "kept_frac": kept, "best_kept_frac": kept, "gain_of_groups": rng.uniform(0, 0.1), **ways}, {})
 
 
+def search_regret(rng, search, **_):
+    return ({**{"regret_%d" % n: rng.uniform(0, 10 / n) for n in (10, 30, 100, 300, 1000)},
+             "regret_chosen": rng.uniform(0, 0.02), "within_2pct": float(rng.uniform() < 0.6),
+             "n_measurements": rng.uniform(300, 1000)}, {})
+
+
 def topo_plan(rng, **_):
     return ({"request_s": (rng.uniform(9, 11), 9, 11),
              "p_best": rng.uniform(0, 1), "prefill_s": 0.4, "decode_s": rng.uniform(0.03, 0.05),
@@ -61,5 +67,10 @@ STUDIES = {
                                      "seed": [1, 2]}),
     "topo_hidden_truth": (topo_hidden_structure, {
         "machine": ["tiled:0", "tiled:0.4", "slow_node:0.4", "kunpeng920x4"], "seed": [1, 2, 3]}),
+    "search_regret": (search_regret, {
+        "machine": ["tiled:0", "tiled:0.3", "noisy:0.4", "unequal:0.4", "crossed:0.4", "slow_node:0.4"],
+        "seed": [1, 2], "search": ["search", "trees", "paper", "paper_patience_10", "random_trees", "exhaustive",
+                                   "random", "annealing", "annealing_cool",
+                                   "tpe"]}),
     "topo_atlas": (topo_search, {"machine": MACHINES + ["real.xml"]}),
 }
