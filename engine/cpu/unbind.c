@@ -13,7 +13,9 @@ static cpu_set_t at_start[AFFINITY_BITS / CPU_SETSIZE];
 static long at_start_bytes; /* <= 0: unknown */
 
 /* The sanitizers are not ready yet. */
-__attribute__((no_sanitize("address,thread,undefined"))) static void remember(void)
+__attribute__((no_sanitize("address"), no_sanitize("thread"),
+               no_sanitize("undefined"))) static void
+remember(void)
 {
     at_start_bytes = syscall(SYS_sched_getaffinity, 0, sizeof(at_start), at_start);
 }

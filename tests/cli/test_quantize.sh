@@ -13,8 +13,9 @@ run() { # model, options... : 12 ids
 same_ids() { # model, options...: the ids of the weights as f32
     run "$1" --weight-type f32 >"$dir/want" && run "$@" >"$dir/got" && diff "$dir/want" "$dir/got"
 }
-types=$("$sandwich" model quantize --help | sed -n 's/^  --type \([^ ]*\).*/\1/p' | tr '|' ' ')
-check "the help lists the types" sh -c "echo '$types' | grep -q 'q8_0.*q4_0.*q4_1.*q5_0.*q5_1.*w4c.*w8c'"
+types=$("$sandwich" model quantize --help | sed -n '/^  --type/,/Default:/ { /One of:/,/[.]$/ s/One of:\|[,.]//gp }' |
+    tr '\n' ' ')
+check "the help lists the types" sh -c "echo '$types' | grep -q 'q8_0.*q4_0.*q4_1.*q5_0.*q5_1.*w4c.*w8c.*q3_k.*iq4_nl.*mxfp4'"
 for type in $types; do
     model=$dir/$type.gguf
     stored=$(echo "$type" | sed 's/^w4b.*/q4_1/; s/^w8.*/q8_0/')
