@@ -35,8 +35,10 @@ bool record_bound_text(double least, double most, char out[RECORD_BOUND_BYTES])
 {
     const bool is_least = isfinite(least), is_bound = is_least || isfinite(most);
 
-    snprintf(out, RECORD_BOUND_BYTES, is_bound ? "%s %s" : "", is_least ? ">" : "<",
-             TEXT_NUMBER(is_least ? least : most, 4));
+    out[0] = 0;
+    if (is_bound)
+        snprintf(out, RECORD_BOUND_BYTES, "%s %s", is_least ? ">" : "<",
+                 TEXT_NUMBER(is_least ? least : most, 4));
     return is_bound;
 }
 
