@@ -20,8 +20,7 @@ static const char *transport_name(int i)
     X(INT, n, "10000", "Faults.", .min = 1, .max = 10000000)                             \
     X(INT, threads, "64", "Pairs of ends at once; most of them wait.", .min = 1,         \
       .max = 1024)                                                                       \
-    X(INT, seed, "1", "Seed of the faults and where they come.", .min = 0,               \
-      .max = 9e15)
+    X(INT, seed, "1", "Seed of the faults and where they come.", .min = 0, .max = 9e15)
 
 #define RESULTS(X)                                                                       \
     X(n_faults, "", 0, "faults that were injected")                                      \
