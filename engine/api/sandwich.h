@@ -1,6 +1,6 @@
 /* sandwich.h - the engine as a library: open a model, submit prompts, step, poll tokens, close.
  *
- *   cc example.c $(pkg-config --static --cflags --libs sandwich)
+ *   cc example.c $(pkg-config --cflags --libs sandwich)
  *
  * Functions that return int return 0, or a negative number, after which sandwich_error() gives one
  * line that says what was expected and what was found.

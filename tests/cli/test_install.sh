@@ -50,7 +50,7 @@ example() { # the engine as a library, as an installed copy offers it
     export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
     # shellcheck disable=SC2046
     eval cc -Wall -Wextra -Werror -o example "$top/tests/api/example.c" \
-        $(pkg-config --static --cflags --libs sandwich) || return 1
+        $(pkg-config --cflags --libs sandwich) || return 1
     "$build/sandwich" model make --arch tiny --type f32 --out tiny.gguf >out &&
         ./example tiny.gguf "one" "two" >out && [ "$(wc -l <out)" -ge 2 ] && grep -q '^one|.' out &&
         ! ./example missing.gguf a b 2>err && grep -q '^example: .*missing.gguf' err
