@@ -14,7 +14,6 @@
 struct live {
     struct live *next;
     struct sandwich *s;
-    int64_t id;
     struct tok_stream stream;
 };
 /* Of a token in the queue; its text stands in one buffer, at `at`. */
@@ -171,7 +170,6 @@ static int submit(struct sandwich *s, const struct sandwich_request *r,
         mem_free(l);
         return rc;
     }
-    l->id = *id;
     l->next = s->live;
     s->live = l;
     return OK;

@@ -34,7 +34,7 @@ struct grammar_range {
     int32_t lo, hi; /* code points */
 };
 
-/* Room for one more element of an array that grows. */
+/* Make the array larger where it holds n elements and has room for no more. ERR_NOMEM. */
 MUST int grammar_grow(void *array, int *capacity, int n, size_t size);
 /* Its index; 0 after an error, which is kept in r->rc. */
 int32_t grammar_state_add(struct grammar_rules *r, enum grammar_state_kind kind,

@@ -9,25 +9,6 @@
 #define TEXTS_MAX (1 << 17)
 #define LONGEST   16
 
-static struct tok *tok;
-static struct grammar_vocab *vocab;
-
-static int setup(void **state)
-{
-    (void)state;
-    tok = words_open();
-    vocab = words_vocab(tok);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    grammar_vocab_close(&vocab);
-    tok_close(&tok);
-    return 0;
-}
-
 struct world {
     const char *grammar, *symbols;
     int max_len, n_symbols;
@@ -514,4 +495,4 @@ TEST(memory_runs_out)
     assert_int_equal(mem_used_bytes(MEM_OTHER), before);
 }
 
-TEST_GROUP(setup, teardown);
+TEST_GROUP(words_setup, words_teardown);

@@ -5,25 +5,6 @@
 #include "tests/grammar/words.h"
 #include "tests/support/mutate.h"
 
-static struct tok *tok;
-static struct grammar_vocab *vocab;
-
-static int setup(void **state)
-{
-    (void)state;
-    tok = words_open();
-    vocab = words_vocab(tok);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    grammar_vocab_close(&vocab);
-    tok_close(&tok);
-    return 0;
-}
-
 static int open(struct grammar_matcher **m, enum grammar_kind kind, const char *text)
 {
     return grammar_matcher_open(m, vocab, kind, text, strlen(text), false);
@@ -388,4 +369,4 @@ TEST(damaged_texts)
     assert_in_range(n_read, 1, n - 1);
 }
 
-TEST_GROUP(setup, teardown);
+TEST_GROUP(words_setup, words_teardown);

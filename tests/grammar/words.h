@@ -53,6 +53,26 @@ static inline struct grammar_vocab *words_vocab(const struct tok *t)
     return v;
 }
 
+/* Of a test program, from words_setup() to words_teardown(). */
+static struct tok *tok;
+static struct grammar_vocab *vocab;
+
+static inline int words_setup(void **state)
+{
+    (void)state;
+    tok = words_open();
+    vocab = words_vocab(tok);
+    return 0;
+}
+
+static inline int words_teardown(void **state)
+{
+    (void)state;
+    grammar_vocab_close(&vocab);
+    tok_close(&tok);
+    return 0;
+}
+
 static inline bool words_bit(const uint64_t *bits, int32_t id)
 {
     return bits[id / 64] >> id % 64 & 1;
