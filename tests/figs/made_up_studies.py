@@ -350,7 +350,7 @@ STUDIES = {
                                              "weights": ["cold", "warm"], "m": [1, 16, 128, 1024]}),
     "fig08_policies": (policies, {"seed": [1, 2, 3], "matrix": MATRICES}),
     "odma_fig04_throughput": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [4, 8],
-                                           "clients": [8, 32]}),
+                                           "clients": [24], "seed": [1, 2, 3]}),
     "odma_fig05_utilization": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [4, 8], "seed": [1, 2]}),
     "odma_ablation": (odma_replay, {"stream": ["sharegpt", "alpaca+sharegpt"], "seed": [1, 2],
                                     "change": ["none", "bounds=once", "alpha=2", "quantiles=0.5 0.9", "alloc=odma_paper",
