@@ -3,7 +3,11 @@
  * A stack is a state and its tail: where the rule that called goes on, and that one's tail. Equal
  * tails and equal sets are one, by number, so that a step of a set by a byte is done once and then
  * looked up. The tables of a grammar only grow. A grammar whose tables are half full is not used
- * for further requests: these begin with a new one. */
+ * for further requests: these begin with a new one.
+ *
+ * A token has few bytes, so that it does not tell the copies of a repeated part after which many
+ * follow from one another. Sets that differ in nothing else, such as those in a string of at most
+ * 200 characters, have one mask, but for the few tokens that are longer than SHORT_TOK. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,6 +27,7 @@
 #define WORK_MAX       4096               /* stacks looked at in one step */
 #define KEEP_FROM      2048               /* nodes that a walk passes, to keep its mask */
 #define MASK_BYTES_MAX ((size_t)16 << 20) /* of masks that are kept, of a grammar */
+#define SHORT_TOK      24                 /* bytes */
 
 enum { TAIL_END }; /* no caller: the end of the text */
 enum { NO_SET = 0, NOT_YET = -1 };
@@ -40,9 +45,11 @@ struct grammar_vocab {
 struct tail {
     int32_t next, parent;
     int32_t depth;
+    int32_t like; /* the one that stands for it and its like in masks; NOT_YET */
 };
 struct set {
     int32_t first, n; /* its stacks in `items` */
+    int32_t like;     /* as of tails */
     bool ends;        /* one of them is the end of the text */
     uint64_t *mask;   /* NULL: not kept */
     int16_t to[256];  /* by byte: another set; NOT_YET */
@@ -62,6 +69,7 @@ struct grammar {
     uint64_t *items; /* state << 32 | tail, ascending within a set */
     int n_sets, n_tails, n_items, cap_sets, cap_tails, cap_items, start;
     struct map set_of, tail_of;
+    int32_t *state_like; /* [n_states] as of tails; itself */
     size_t mask_bytes;
 
     /* For one step, or one walk. */
@@ -108,7 +116,8 @@ static int tail_of(struct grammar *g, int32_t next, int32_t parent)
         return too_many();
     TRY(grammar_grow(&g->tails, &g->cap_tails, g->n_tails, sizeof(*g->tails)));
     TRY(map_put(&g->tail_of, key, g->n_tails));
-    g->tails[g->n_tails] = (struct tail){next, parent, g->tails[parent].depth + 1};
+    g->tails[g->n_tails] =
+        (struct tail){next, parent, g->tails[parent].depth + 1, NOT_YET};
     return g->n_tails++;
 }
 
@@ -154,7 +163,8 @@ static int set_of(struct grammar *g)
     if (g->n_sets == SETS_MAX || g->n_items + g->n_out > ITEMS_MAX)
         return too_many();
     TRY(grammar_grow(&g->sets, &g->cap_sets, g->n_sets, sizeof(*g->sets)));
-    g->sets[g->n_sets] = (struct set){.first = g->n_items, .n = g->n_out};
+    g->sets[g->n_sets] =
+        (struct set){.first = g->n_items, .n = g->n_out, .like = NOT_YET};
     memset(g->sets[g->n_sets].to, 0xff, sizeof(g->sets[0].to)); /* NOT_YET */
     for (int i = 0; i < g->n_out; i++) {
         TRY(grammar_grow(&g->items, &g->cap_items, g->n_items, sizeof(*g->items)));
@@ -238,8 +248,44 @@ static void drop_masks(struct grammar *g)
     g->mask_bytes = 0;
 }
 
-/* Set the bits of the tokens that the set takes; returns how many nodes it has passed. */
-static int walk(struct grammar *g, int set, uint64_t *bits)
+static int tail_like(struct grammar *g, int tail)
+{
+    int parent, like = tail == TAIL_END ? TAIL_END : g->tails[tail].like;
+
+    if (like != NOT_YET)
+        return like;
+    parent = tail_like(g, g->tails[tail].parent);
+    like = parent < 0 ? parent : tail_of(g, g->state_like[g->tails[tail].next], parent);
+    g->tails[tail].like = like < 0 ? NOT_YET : like;
+    return like;
+}
+
+static int set_like(struct grammar *g, int set)
+{
+    const int first = g->sets[set].first, n = g->sets[set].n;
+    int like = g->sets[set].like;
+
+    if (like != NOT_YET)
+        return like;
+    begin_step(g);
+    for (int i = first; i < first + n; i++) {
+        const int tail = tail_like(g, (int)(uint32_t)g->items[i]);
+
+        if (tail < 0)
+            return tail;
+        TRY(push(g, g->state_like[g->items[i] >> 32], tail));
+    }
+    g->n_out = g->n_work;
+    memcpy(g->out, g->work, (size_t)g->n_out * sizeof(g->out[0]));
+    like = set_of(g);
+    if (like >= 0)
+        g->sets[set].like = like;
+    return like;
+}
+
+/* Set the bits of the tokens with more than this many bytes that the set takes, and perhaps of
+ * others that it takes; returns how many nodes it has passed. */
+static int walk(struct grammar *g, int set, int longer_than, uint64_t *bits)
 {
     const struct grammar_trie *t = &g->v->trie;
     int n_passed = 0;
@@ -247,19 +293,21 @@ static int walk(struct grammar *g, int set, uint64_t *bits)
     g->at[0] = set;
     for (int i = 0; i < t->n_nodes; n_passed++) {
         const struct grammar_node *n = &t->nodes[i];
-        const int next = step(g, g->at[n->depth - 1], n->byte);
+        const int next =
+            n->deepest > longer_than ? step(g, g->at[n->depth - 1], n->byte) : NO_SET;
 
         if (next < 0)
             return next;
         g->at[n->depth] = next;
-        for (int k = 0; next != NO_SET && k < n->n_tokens; k++)
-            set_bit(bits, t->ids[n->first_token + k]);
+        for (int k = n->first_token; next != NO_SET && k < n[1].first_token; k++)
+            set_bit(bits, t->ids[k]);
         i = next == NO_SET ? n->skip : i + 1;
     }
     return n_passed;
 }
 
-static int mask_of(struct grammar *g, int set, uint64_t *bits)
+/* The mask of a set that stands for itself. */
+static int find_mask(struct grammar *g, int set, uint64_t *bits)
 {
     const size_t bytes = n_words(g->v) * sizeof(*bits);
     int n_passed;
@@ -269,7 +317,7 @@ static int mask_of(struct grammar *g, int set, uint64_t *bits)
         return OK;
     }
     memset(bits, 0, bytes);
-    n_passed = walk(g, set, bits);
+    n_passed = walk(g, set, 0, bits);
     if (n_passed < 0)
         return n_passed;
     for (int i = 0; g->sets[set].ends && i < g->v->n_stops; i++)
@@ -283,6 +331,21 @@ static int mask_of(struct grammar *g, int set, uint64_t *bits)
         return ERR_NOMEM;
     memcpy(g->sets[set].mask, bits, bytes);
     g->mask_bytes += bytes;
+    return OK;
+}
+
+static int mask_of(struct grammar *g, int set, uint64_t *bits)
+{
+    const int like = set_like(g, set);
+
+    if (like < 0)
+        return like;
+    TRY(find_mask(g, like, bits));
+    if (like != set && g->v->trie.longest > SHORT_TOK) {
+        const int n_passed = walk(g, set, SHORT_TOK, bits);
+
+        return n_passed < 0 ? n_passed : OK;
+    }
     return OK;
 }
 
@@ -364,6 +427,7 @@ static void free_grammar(struct grammar *g)
     mem_free(g->tails);
     mem_free(g->items);
     mem_free(g->at);
+    mem_free(g->state_like);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
 }
@@ -387,12 +451,30 @@ static int read_rules(struct grammar *g)
     return rc == OK ? OK : err_prefix(rc, "schema");
 }
 
+/* Of all copies that more than a token's bytes follow, the first stands for the others. */
+static void find_like(struct grammar *g)
+{
+    const int most =
+        (g->v->trie.longest < SHORT_TOK ? g->v->trie.longest : SHORT_TOK) + 1;
+
+    for (int32_t i = 0; i < g->rules.n_states; i++)
+        g->state_like[i] = i;
+    for (int i = 0; i < g->rules.n_repeats; i++) {
+        const struct grammar_repeat *r = &g->rules.repeats[i];
+
+        for (int32_t k = (most + 1) * r->stride; k < r->n * r->stride; k++)
+            g->state_like[r->from + k] = r->from + most * r->stride + k % r->stride;
+    }
+}
+
 /* The first tail and sets. */
 static int open_tables(struct grammar *g)
 {
     g->at = mem_new(MEM_OTHER, (size_t)g->v->trie.longest + 1, sizeof(*g->at));
-    if (!g->at)
+    g->state_like = mem_new(MEM_OTHER, (size_t)g->rules.n_states, sizeof(*g->state_like));
+    if (!g->at || !g->state_like)
         return ERR_NOMEM;
+    find_like(g);
     TRY(grammar_grow(&g->tails, &g->cap_tails, 0, sizeof(*g->tails)));
     TRY(grammar_grow(&g->sets, &g->cap_sets, 0, sizeof(*g->sets)));
     g->n_tails = TAIL_END + 1;

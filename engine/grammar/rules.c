@@ -40,6 +40,7 @@ void grammar_rules_fini(struct grammar_rules *r)
 {
     mem_free(r->states);
     mem_free(r->entry);
+    mem_free(r->repeats);
     *r = (struct grammar_rules){0};
 }
 
@@ -113,6 +114,12 @@ void grammar_part_repeat(struct grammar_rules *r, struct grammar_part *p, int32_
     const struct grammar_part one = *p;
     int32_t end = grammar_state_add(r, GRAMMAR_SPLIT, -1, -1), next = end;
 
+    if (most > least && most > 1 && r->rc == OK)
+        r->rc =
+            grammar_grow(&r->repeats, &r->cap_repeats, r->n_repeats, sizeof(*r->repeats));
+    if (most > least && most > 1 && r->rc == OK)
+        r->repeats[r->n_repeats++] =
+            (struct grammar_repeat){end + 1, n + 1, most - (least > 1 ? least : 1)};
     for (int i = copies - 1; i >= 0 && r->rc == OK;
          i--) { /* from the last to the first */
         const int32_t shift = i > 0 ? copy(r, from, n) : 0, in = one.in + shift;

@@ -20,10 +20,16 @@ struct grammar_state {
     int32_t
         arg; /* BYTES: first | last << 8. CALL: a rule. SPLIT: the other next state; -1: none */
 };
+/* The copies of a repeated part at which it may end, from the last one to the first: the copy that
+ * k others may follow has the states from + k * stride and on. */
+struct grammar_repeat {
+    int32_t from, stride, n;
+};
 struct grammar_rules {
     struct grammar_state *states;
     int32_t *entry; /* [GRAMMAR_RULES_MAX] states; rule 0 is the root */
-    int n_states, cap_states, n_rules;
+    struct grammar_repeat *repeats;
+    int n_states, cap_states, n_rules, n_repeats, cap_repeats;
     int rc; /* the first error, after which no state is added */
 };
 /* A part of a rule: where it is entered, and the state whose next one is what follows it. */
@@ -55,15 +61,15 @@ MUST int grammar_rules_read(struct grammar_rules *r, const char *text, size_t n)
 void grammar_rules_fini(struct grammar_rules *r);
 
 /* ---- tokens.c: the trie ---- */
-struct grammar_node { /* in the order of the tokens' bytes: its children follow it */
-    int32_t skip;     /* the node after all of its descendants */
-    int32_t first_token;
-    int32_t n_tokens; /* with exactly these bytes: ids[first_token] and following */
-    uint16_t depth;   /* bytes: 1 for the first */
+struct grammar_node {    /* in the order of the tokens' bytes: its children follow it */
+    int32_t skip;        /* the node after all of its descendants */
+    int32_t first_token; /* with exactly these bytes: ids up to those of the next node */
+    uint16_t depth;      /* bytes: 1 for the first */
+    uint16_t deepest;    /* of itself and its descendants */
     uint8_t byte;
 };
 struct grammar_trie {
-    struct grammar_node *nodes;
+    struct grammar_node *nodes; /* [n_nodes + 1] the last one ends the others */
     int n_nodes, cap_nodes;
     int32_t *ids; /* sorted by bytes */
     int n_ids, longest;

@@ -29,19 +29,23 @@ static int add_piece(struct grammar_trie *t, const struct piece *p,
 
     while (n < p->n && n < before->n && p->bytes[n] == before->bytes[n])
         n++;
-    for (size_t i = before->n; i > n; i--)
-        t->nodes[open[i]].skip = t->n_nodes;
+    for (size_t i = before->n; i > n; i--) {
+        struct grammar_node *node = &t->nodes[open[i]], *parent = &t->nodes[open[i - 1]];
+
+        node->skip = t->n_nodes;
+        if (i > 1 && parent->deepest < node->deepest)
+            parent->deepest = node->deepest;
+    }
     for (; n < p->n; n++) {
         TRY(grammar_grow(&t->nodes, &t->cap_nodes, t->n_nodes, sizeof(*t->nodes)));
         t->nodes[t->n_nodes] = (struct grammar_node){.first_token = t->n_ids,
                                                      .depth = (uint16_t)(n + 1),
+                                                     .deepest = (uint16_t)(n + 1),
                                                      .byte = (uint8_t)p->bytes[n]};
         open[n + 1] = t->n_nodes++;
     }
-    if (n > 0) {
-        t->nodes[open[n]].n_tokens++;
+    if (n > 0)
         t->ids[t->n_ids++] = p->id;
-    }
     return OK;
 }
 
@@ -72,6 +76,10 @@ int grammar_trie_open(struct grammar_trie *t, const struct tok *tok, int n_vocab
     rc = open ? OK : ERR_NOMEM;
     for (int i = 0; i <= n && rc == OK; before = &pieces[i++])
         rc = add_piece(t, &pieces[i], before, open);
+    if (rc == OK)
+        rc = grammar_grow(&t->nodes, &t->cap_nodes, t->n_nodes, sizeof(*t->nodes));
+    if (rc == OK)
+        t->nodes[t->n_nodes] = (struct grammar_node){.first_token = t->n_ids};
 out:
     mem_free(open);
     mem_free(pieces);

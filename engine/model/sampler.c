@@ -305,16 +305,18 @@ static float changed(const struct sampler *s, int32_t id, float logit)
     return s->is_late && s->is_late[id] && s->n_new < s->o.min_new ? -HUGE_VALF : logit;
 }
 
-/* The ids that are allowed with their logits, changed; returns how many. *best: an index. */
-static int gather(struct sampler *s, const float *logits, int *best)
+/* The ids that are allowed with their logits, changed; returns how many. bits NULL: all ids.
+ * *best: an index. */
+static int gather(struct sampler *s, const float *logits, const uint64_t *bits, int *best)
 {
-    const struct sampler_constraint *c = &s->o.constraint;
-    const uint64_t *bits = c->allowed ? c->allowed(c->ctx) : NULL;
     int n = 0;
 
     *best = 0;
-    for (int i = 0; i < s->vocab && (bits || !c->allowed); i++) {
-        if (bits && !(bits[i / 64] >> i % 64 & 1))
+    for (int i = 0; i < s->vocab; i++) {
+        const uint64_t left = bits ? bits[i / 64] >> i % 64 : 1;
+
+        i = left ? i + __builtin_ctzll(left) : i | 63; /* the end of its word */
+        if (!left || i >= s->vocab)
             continue;
         s->item[n] = (struct item){changed(s, i, logits[i]), i};
         if (better(s->item[n], s->item[*best]))
@@ -326,19 +328,23 @@ static int gather(struct sampler *s, const float *logits, int *best)
 
 static int32_t choose(struct sampler *s, const float *logits, int best)
 {
-    const bool change = s->n_seen || s->bias || s->is_late || s->o.constraint.allowed;
+    const struct sampler_constraint *c = &s->o.constraint;
+    const uint64_t *bits = c->allowed ? c->allowed(c->ctx) : NULL;
+    const bool change = s->n_seen || s->bias || s->is_late;
     struct item *item = s->item;
     int n = s->vocab, left;
     float highest;
 
-    if (!change && !draws(s))
+    if (c->allowed && !bits)
+        return SAMPLER_NONE;
+    if (!change && !draws(s) && (!bits || bits[best / 64] >> best % 64 & 1))
         return best;
-    if (change)
-        n = gather(s, logits, &best);
+    if (change || bits)
+        n = gather(s, logits, bits, &best);
     if (n == 0)
         return SAMPLER_NONE;
     left = n;
-    for (int i = 0; !change && i < n; i++)
+    for (int i = 0; !change && !bits && i < n; i++)
         item[i] = (struct item){logits[i], i};
     highest = item[best].logit;
     if (!draws(s) || highest == -HUGE_VALF)

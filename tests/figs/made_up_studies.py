@@ -331,6 +331,13 @@ def host_variance(rng, numbers="card", **_):
     return summary, {}
 
 
+def grammar_cost(rng, schema="flat", **_):
+    us = {"flat": 20, "nested": 25, "large": 60, "texts": 90}.get(schema, 30) * rng.uniform(0.8, 1.2)
+    return ({"tpot_ms": 6.5, "cost_us": us, "cost_new_us": 2 * us, "cost_frac": us / 6500, "cost_new_frac": us / 3250,
+             "worst_us": 6 * us, "worst_new_us": 9 * us, "tpot_ratio": 1.01, "ratio_again": 1.002, "detectable_frac": 0.02,
+             "compile_ms": rng.uniform(0.1, 3), "vocab_ms": 12, "allowed_frac": 0.4, "schema_kb": 1.5, "n_vocab": 32000}, {})
+
+
 CLUSTER = {"design": ["Baseline-H100", "Splitwise-AA", "Splitwise-HHcap"], "rules": ["paper", "splitwise_sim"]}
 
 
@@ -383,6 +390,7 @@ STUDIES = {
                                                           "seed": [1, 2]}),
     "splitwise_fig20_robustness": (cluster_provision, {
         **CLUSTER, "model": ["bloom-176b", "llama2-70b"], "sized_for": ["conversation", "coding"], "seed": [1, 2]}),
+    "grammar_cost": (grammar_cost, {"model": ["a-bf16.gguf", "b-q4_0.gguf"], "schema": ["flat", "nested", "large", "texts"]}),
     "host_variance": (host_variance, {"numbers": ["card", "times", "ratios"], "values": ["published", "planted", "shuffled"]}),
     "splitwise_batch_jobs": (cluster_load, {**CLUSTER, "rate": [300.0], "seed": [1, 2]}),
     "splitwise_quirks": (cluster_provision, {

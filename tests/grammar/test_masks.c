@@ -91,7 +91,7 @@ static void explore(struct world *w, int32_t *ids, int n_ids, char *text, int n)
     for (int32_t id = WORDS_BYTES; id < tok_vocab(tok); id++) {
         const char *piece;
         size_t len;
-        char copy[2 * LONGEST];
+        char copy[3 * LONGEST];
 
         assert_ok(tok_piece(tok, id, false, &piece, &len));
         memcpy(text + n, piece, len);
@@ -115,7 +115,7 @@ static int compare(const char *grammar, const char *pattern, const char *symbols
                    int max_len)
 {
     struct world *w = mem_new(MEM_TEST, 1, sizeof(*w));
-    char text[2 * LONGEST] = "", whole[4096];
+    char text[3 * LONGEST] = "", whole[4096];
     int32_t ids[LONGEST];
     int code, n_accepted = 0;
     PCRE2_SIZE offset;
@@ -369,6 +369,53 @@ TEST(the_first_space_may_be_dropped)
 }
 
 /* What needs more stacks than there may be fails then, and not before. */
+/* The mask after this text, byte by byte, and a token. */
+static bool mask_after(const char *grammar, const char *text, int32_t id,
+                       uint64_t bits[8])
+{
+    struct grammar_matcher *m;
+    const uint64_t *lent;
+    bool any = false;
+
+    assert_ok(
+        grammar_matcher_open(&m, vocab, GRAMMAR_GBNF, grammar, strlen(grammar), false));
+    for (const char *c = text; *c; c++)
+        grammar_take(m, WORDS_BYTES + (uint8_t)*c);
+    if (id >= 0)
+        grammar_take(m, id);
+    assert_non_null(lent = grammar_allowed(m));
+    memcpy(bits, lent, (size_t)(tok_vocab(tok) + 5 + 63) / 64 * sizeof(*bits));
+    for (int32_t i = 0; i < tok_vocab(tok); i++)
+        any |= words_bit(bits, i);
+    grammar_matcher_close(&m);
+    return any;
+}
+
+/* A mask has the tokens after which a text goes on, also where one copy of a part stands for
+ * others, and for tokens that are longer than those for which it does. */
+TEST(copies_of_a_part_stand_for_others)
+{
+    static const char *const grammars[] = {
+        "root ::= [ab]{0,70} \"x\"", "root ::= ([ab]{3,60} \"x\"){1,3}",
+        "root ::= (\"a\"? \"b\"?){0,60} \"x\"",
+        "root ::= r{5,50} \"x\"\nr ::= \"a\" \"b\"? | \"b\"",
+        "root ::= r{0,40} \"x\"\nr ::= [ab]{1,40} \"1\""};
+    uint64_t bits[8], after[8];
+
+    for (size_t g = 0; g < sizeof(grammars) / sizeof(grammars[0]); g++) {
+        char text[80] = "";
+
+        for (int n = 0; n < 72 && mask_after(grammars[g], text, -1, bits); n++) {
+            for (int32_t id = WORDS_BYTES; id < tok_vocab(tok); id++)
+                if (words_bit(bits, id) != mask_after(grammars[g], text, id, after))
+                    fail_msg("%s: after %d bytes: token %d", grammars[g], n, id);
+            text[n] = n % 3 ? 'a' : 'b';
+            text[n + 1] = 0;
+        }
+        assert_true(strlen(text) > 35);
+    }
+}
+
 TEST(too_many_stacks_are_an_error)
 {
     char text[20000] = "root ::= (x \"b\")+\nx ::= ";

@@ -7,13 +7,14 @@
 
 enum { WORDS_EOS = 2, WORDS_BYTES = 3, WORDS_TEXT = 259 };
 static const char *const words[] = {
-    " ",   "a",    "aa",       "ab",       "ba",
-    "aab", "bb",   "()",       "((",       "))",
-    "x+",  "+x",   "x)",       " a",       " {",
-    "{}",  "\":",  "\", ",     "\xce\xb1", "\xce\xb1\xce\xb2",
-    "1",   "true", "null",     "\"a\":",   "],",
-    "[[",  "\\\"", "\xb1\xce", "{\"",      "00",
-    "12"};
+    " ",   "a",    "aa",       "ab",
+    "ba",  "aab",  "bb",       "()",
+    "((",  "))",   "x+",       "+x",
+    "x)",  " a",   " {",       "{}",
+    "\":", "\", ", "\xce\xb1", "\xce\xb1\xce\xb2",
+    "1",   "true", "null",     "\"a\":",
+    "],",  "[[",   "\\\"",     "\xb1\xce",
+    "{\"", "00",   "12",       "aabaabaabaabaabaabaabaabaabaabaab"};
 #define N_WORDS ((int)(sizeof(words) / sizeof(words[0])))
 
 /* A llama2.c file: <unk>, <s>, </s>, the bytes, the words. */
@@ -24,7 +25,7 @@ static inline struct tok *words_open(void)
     struct tok *t;
 
     assert_non_null(f);
-    fwrite(&(int32_t){16}, 4, 1, f);
+    fwrite(&(int32_t){40}, 4, 1, f);
     for (int i = 0; i < WORDS_TEXT + N_WORDS; i++) {
         static const char *const first[] = {"<unk>", "<s>", "</s>"};
         char byte[8];
