@@ -182,6 +182,7 @@ $(call reg,study,$(STUDIES),experiments/load/study.h,study,studies,study)
 $(call reg,study_int4,$(INT4_SRC),experiments/study/int4/int4.h,kern_variant,study_int4_variants,study_int4)
 $(call reg,conform_relation,$(wildcard experiments/conformance/relation/*.c),experiments/conformance/relation.h,conform_relation,conform_relations,conform)
 $(call reg,record_rule,$(wildcard experiments/record/rule/*.c),experiments/record/rule.h,record_rule,record_rules,record_rule)
+$(call reg,predictor,$(wildcard experiments/predict/predictor/*.c),experiments/predict/predictor.h,predictor,predictors,predictor)
 $(call reg,verb,$(wildcard experiments/cli/verb/*.c),program/program.h,verb,verbs,verb)
 BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_baselines.c
 $(BUILD)/gen/gemm_baselines.c: FORCE

@@ -11,7 +11,8 @@ struct verb_run_opts {
     bool fresh, quiet, trust_prepare;
     int retries; /* as in struct run_options */
     double limit_s;
-    const char *out, *tag; /* as of run_dir_of() */
+    const char *out, *tag;  /* as of run_dir_of() */
+    const char *prediction; /* as in struct run_options */
 };
 
 /* The result of a run. */

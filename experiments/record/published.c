@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <lzma.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@
 
 /* ---- reading ---- */
 
-/* The name of a machine has no dot (machine_name()), that of a file has one. */
+/* The name of a machine has no dot (export_machine_name()), that of a file has one. */
 static int is_machine(const struct dirent *d)
 {
     return strchr(d->d_name, '.') == NULL;
@@ -63,8 +64,7 @@ static const char *utc_of(const json_t *head)
     return json_str_at(json_object_get(head, "run"), "utc", "");
 }
 
-/* "amd-epyc-family-26-model-2-2-cpus" */
-static void machine_name(char *out, size_t n, const json_t *head)
+void export_machine_name(char *out, size_t n, const json_t *head)
 {
     struct text machine = {0};
     size_t at = 0;
@@ -132,7 +132,7 @@ int export_published_head(json_t **out, const char *experiment, const json_t *ow
 
     *out = NULL;
     if (own)
-        machine_name(of.machine, sizeof(of.machine), own);
+        export_machine_name(of.machine, sizeof(of.machine), own);
     rc = each_machine(experiment, keep_newest, &of);
     if (rc == OK && !of.head)
         rc = err_set(ERR_NOTFOUND, "results/%s/latest.json: there is no record",
@@ -148,7 +148,7 @@ bool export_is_same_machine(const json_t *published, const json_t *own)
 {
     char machine[MACHINE_BYTES];
 
-    machine_name(machine, sizeof(machine), own);
+    export_machine_name(machine, sizeof(machine), own);
     return strcmp(machine, json_str_at(published, "published", "")) == 0;
 }
 
@@ -199,6 +199,27 @@ int export_published_list(json_t **out, const char *experiment)
         json_decref(*out);
         *out = NULL;
     }
+    return rc;
+}
+
+int export_published_heads(json_t **out, const char *experiment)
+{
+    char pattern[PATH_MAX];
+    size_t n;
+    glob_t g = {0};
+    int rc = OK;
+
+    home_find(pattern, sizeof(pattern), "results");
+    n = strlen(pattern);
+    snprintf(pattern + n, sizeof(pattern) - n, "/published/*/%s/latest.json", experiment);
+    *out = json_array();
+    if (glob(pattern, 0, NULL, &g) != 0)
+        g.gl_pathc = 0; /* there are none */
+    for (size_t i = 0; i < g.gl_pathc && rc == OK; i++)
+        rc = add_path(*out, g.gl_pathv[i]);
+    globfree(&g);
+    if (rc != OK)
+        json_decref(*out), *out = NULL;
     return rc;
 }
 
@@ -313,7 +334,7 @@ static int put(char **to, const char *path, const json_t *head)
     char machine[MACHINE_BYTES], dir[PATH_MAX], target[PATH_MAX], packed[PATH_MAX],
         from[PATH_MAX], latest[PATH_MAX];
 
-    machine_name(machine, sizeof(machine), head);
+    export_machine_name(machine, sizeof(machine), head);
     if (snprintf(dir, sizeof(dir), FOLDER "/%s/%.200s", machine,
                  json_str_at(json_object_get(head, "run"), "experiment", "")) <= 0)
         return err_set(ERR_FORMAT, "%s: no experiment", path);

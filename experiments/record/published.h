@@ -22,6 +22,12 @@ MUST int export_published_head(json_t **out, const char *experiment, const json_
 bool export_is_same_machine(const json_t *published, const json_t *own);
 /* As export_list(), of all machines. */
 MUST int export_published_list(json_t **out, const char *experiment);
+/* The paths of the heads of an experiment, "*": of all, as an array of
+ * "FOLDER/MACHINE/EXPERIMENT/latest.json", a new reference. The folder is that of the program
+ * (base/home.h). */
+MUST int export_published_heads(json_t **out, const char *experiment);
+/* The name of a head's kind of machine: that of its folder. */
+void export_machine_name(char *out, size_t n, const json_t *head);
 /* Copy FILE.h5, compressed, and its head in place of an older record of this machine. *to:
  * mem_free(), the path of the copy; NULL on error. ERR_STATE: it is not to be published, and why:
  * a fault in it (verify.h), a smoke run, local changes, other settings, cells that failed, a

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "experiments/record/head.h"
+#include "experiments/record/prediction.h"
 
 /* --- numbers */
 
@@ -152,7 +153,7 @@ static int put_record(struct text *out, const char *host, const json_t *head,
                       const char *dir)
 {
     const char *path = json_str_at(head, "path", ""), *slash = strrchr(path, '/');
-    struct text link = {0};
+    struct text link = {0}, predicted = {0};
     int rc = report_put_relative(&link, dir, path);
 
     report_put(out, MD("| record | ["), TEXT(slash ? slash + 1 : path), MD("]("),
@@ -162,6 +163,10 @@ static int put_record(struct text *out, const char *host, const json_t *head,
     report_put_origin(out, head);
     put_series(out, head);
     put_left_out(out, head);
+    prediction_put(&predicted, json_object_get(head, "run"));
+    if (predicted.n > 0)
+        report_put(out, MD("<br>prediction: "), TEXT_N(predicted.p, predicted.n));
+    text_fini(&predicted);
     if (json_object_size(json_object_get(head, "warnings")) > 0) {
         report_put(out, MD("<br>"), MARK(REPORT_BAD, "warnings"), MD(": "));
         report_put_warnings(out, head);

@@ -231,6 +231,8 @@ static int open_session(struct run_session *s)
     if (rc == OK)
         rc = journal_open(&s->journal, s->o->out_dir, s->job->stem, header, s->o->fresh);
     json_decref(header);
+    if (rc == OK)
+        rc = run_prediction_begin(s);
     if (rc != OK)
         return rc;
     for (int i = 0; i < s->job->n_cells; i++) {
@@ -301,6 +303,7 @@ static int write_record(struct run_session *s, const struct run_summary *summary
     run_summary_print(summary, s->o->report);
     if (s->stopped[0])
         fprintf(s->o->report, "\n%s\n", s->stopped);
+    TRY(run_prediction_end(s, summary));
     rc = record_finish(&s->journal, summary->headlines, (size_t)s->job->n_headlines,
                        journal_has_failed(s->journal), &s->outcome->path);
     if (rc == OK)
@@ -449,6 +452,7 @@ int run_experiment(struct run_outcome *out, const struct job *j,
         rc = finish(&s);
     }
     journal_close(&s.journal);
+    json_decref(s.prediction);
     json_decref(s.card);
     return rc;
 }

@@ -13,10 +13,12 @@
 struct run_options {
     const char *out_dir;     /* results/<stem> */
     const char *machine_dir; /* where the machine card is */
-    bool fresh;              /* forget what an interrupted run left */
-    bool trust_prepare;      /* of job_prepare() */
-    double limit_s;          /* no cell begins later; 0: any time */
-    int retries; /* measure a disturbed cell again, up to so often (run_retry()) */
+    const char
+        *prediction;    /* file that the record scores; NULL: that with which it began */
+    bool fresh;         /* forget what an interrupted run left */
+    bool trust_prepare; /* of job_prepare() */
+    double limit_s;     /* no cell begins later; 0: any time */
+    int retries;        /* measure a disturbed cell again, up to so often (run_retry()) */
     enum progress_mode progress;
     FILE *live;   /* progress and log lines */
     FILE *report; /* the table at the end */

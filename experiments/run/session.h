@@ -34,13 +34,21 @@ struct run_session {
     struct dataset *dataset;
     json_t *dataset_config;
     struct dataset_opts dataset_opts;
-    void *study_kept; /* NULL: the study keeps nothing, or has had no cell */
+    json_t *prediction; /* by which the run is scored; NULL: none */
+    void *study_kept;   /* NULL: the study keeps nothing, or has had no cell */
 };
 
 /* What every record says of its run, its job and the machine; a new reference. `job` has a
  * member "claim". */
 MUST int run_header_new(json_t **out, const char *stem, const char *about,
                         const char *evidence, bool smoke, json_t *job);
+
+/* Take up the prediction of the options, or that with which the run began: ERR_STATE, before any
+ * cell, where it is not of this run or comes too late (record/prediction.h). */
+MUST int run_prediction_begin(struct run_session *s);
+/* Score it by the headlines, print the score, and append it to the journal. */
+struct run_summary;
+MUST int run_prediction_end(struct run_session *s, const struct run_summary *summary);
 
 /* Measure one cell and append it to the journal. An error of the system or the dataset is
  * the cell's and recorded; what is returned is the run's. */

@@ -6,7 +6,6 @@
  * from their intervals. Rounds are those of experiments that time alternatives in turn; their order
  * is which third of the rounds they are in. Logarithms are divided, so that components are
  * relative. */
-#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +19,12 @@
 #include "base/stats_nested.h"
 #include "experiments/frame/frame.h"
 #include "experiments/record/export.h"
+#include "experiments/record/published.h"
 
 enum { NUMBERS_CARD, NUMBERS_TIMES, NUMBERS_RATIOS };
 enum { VALUES_PUBLISHED, VALUES_PLANTED, VALUES_SHUFFLED };
 enum { KIND, MACHINE, TIME, ORDER, REST, N_LEVELS = REST };
 
-#define PUBLISHED  "results/published/*/%s/*.json"
 #define CLAIMS     "results/claims.json"
 #define HEAD_BYTES (16 << 20)
 #define Z_95       1.959963984540054
@@ -290,36 +289,17 @@ static int add_head(struct host_variance *c, const char *path)
     return rc;
 }
 
-/* The heads of an experiment, "*": of all. globfree(). */
-static void heads_of(glob_t *g, const char *experiment)
-{
-    char name[256], pattern[1024];
-
-    *g = (glob_t){0};
-    snprintf(name, sizeof(name), PUBLISHED, experiment);
-    home_find(pattern, sizeof(pattern), "results");
-    snprintf(pattern + strlen(pattern), sizeof(pattern) - strlen(pattern), "%s",
-             name + strlen("results"));
-    if (glob(pattern, 0, NULL, g) != 0)
-        g->gl_pathc = 0; /* there are none */
-}
-
-static bool is_newest(const char *path)
-{
-    return strcmp(strrchr(path, '/'), "/latest.json") == 0;
-}
-
 static int read_records(struct host_variance *c)
 {
-    glob_t g;
+    json_t *paths, *path;
     int rc = OK;
+    size_t i;
 
     c->cards = json_object();
-    heads_of(&g, "*");
-    for (size_t i = 0; i < g.gl_pathc && rc == OK; i++)
-        if (is_newest(g.gl_pathv[i]))
-            rc = add_head(c, g.gl_pathv[i]);
-    globfree(&g);
+    TRY(export_published_heads(&paths, "*"));
+    json_array_foreach(paths, i, path) if (rc == OK) rc =
+        add_head(c, json_string_value(path));
+    json_decref(paths);
     if (rc == OK && c->n == 0)
         rc = err_set(ERR_NOTFOUND,
                      "results/published: expected records with such numbers, found "
@@ -333,6 +313,7 @@ static int read_claims(struct host_variance *c)
     char path[512];
     json_t *root;
     const json_t *v;
+    int rc = OK;
     size_t i;
 
     TRY(json_read_file(&root, home_find(path, sizeof(path), CLAIMS), HEAD_BYTES));
@@ -341,15 +322,16 @@ static int read_claims(struct host_variance *c)
     json_array_foreach(json_object_get(root, "claims"), i, v)
     {
         const char *experiment = json_str_at(v, "experiment", "");
-        int n_kinds = 0;
-        glob_t g;
+        size_t n_kinds;
+        json_t *paths;
 
         if (!experiment[0] || strcmp(experiment, "host_variance") == 0)
             continue;
-        heads_of(&g, experiment);
-        for (size_t k = 0; k < g.gl_pathc; k++)
-            n_kinds += is_newest(g.gl_pathv[k]);
-        globfree(&g);
+        rc = export_published_heads(&paths, experiment);
+        if (rc != OK)
+            break;
+        n_kinds = json_array_size(paths);
+        json_decref(paths);
         c->r->n_claims += n_kinds > 0;
         c->r->n_claims_one_kind += n_kinds == 1;
         if (n_kinds == 1)
@@ -357,7 +339,7 @@ static int read_claims(struct host_variance *c)
     }
     json_decref(root);
     study_note(c->out, "claims_on_one_kind", json_incref(c->one_kind));
-    return OK;
+    return rc;
 }
 
 /* ---- components ---- */

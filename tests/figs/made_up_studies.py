@@ -338,6 +338,16 @@ def grammar_cost(rng, schema="flat", **_):
              "compile_ms": rng.uniform(0.1, 3), "vocab_ms": 12, "allowed_frac": 0.4, "schema_kb": 1.5, "n_vocab": 32000}, {})
 
 
+def prediction_calibration(rng, control="none", **_):
+    share = {"none": 1.0, "halved": 0.8, "exchanged": 0.3}[control]
+    summary = {"inside_%d" % n: share * n / 100 for n in (50, 80, 95)}
+    summary.update({"half_%d" % n: float(rng.uniform(1, 2) * n) for n in (50, 80, 95)})
+    summary.update({"scored_inside_%d" % n: n / 100 for n in (50, 80, 95)})
+    summary.update(narrow_frac=0.4, n_headlines=600, n_experiments=50, n_experiments_two=42, n_machines=5, scored_records=8,
+                   scored_headlines=90, scored_narrow_frac=0.6)
+    return summary, {}
+
+
 CLUSTER = {"design": ["Baseline-H100", "Splitwise-AA", "Splitwise-HHcap"], "rules": ["paper", "splitwise_sim"]}
 
 
@@ -392,6 +402,9 @@ STUDIES = {
         **CLUSTER, "model": ["bloom-176b", "llama2-70b"], "sized_for": ["conversation", "coding"], "seed": [1, 2]}),
     "grammar_cost": (grammar_cost, {"model": ["a-bf16.gguf", "b-q4_0.gguf"], "schema": ["flat", "nested", "large", "texts"]}),
     "host_variance": (host_variance, {"numbers": ["card", "times", "ratios"], "values": ["published", "planted", "shuffled"]}),
+    "prediction_calibration": (prediction_calibration, {
+        "predictor": ["narrowest", "records", "roof", "unit"], "machine": ["known", "new"], "numbers": ["seen", "all"],
+        "pool": ["unit", "evidence", "all"], "control": ["none", "halved", "exchanged"]}),
     "splitwise_batch_jobs": (cluster_load, {**CLUSTER, "rate": [300.0], "seed": [1, 2]}),
     "splitwise_quirks": (cluster_provision, {
         "design": ["Baseline-A100", "Baseline-H100", "Splitwise-AA", "Splitwise-HA", "Splitwise-HHcap"],

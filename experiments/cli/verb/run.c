@@ -14,7 +14,7 @@
 struct run_opts {
     bool smoke, dry_run, quiet, fresh, draw, trust_prepare;
     int64_t retries;
-    char *limit, *tag, *out;
+    char *limit, *tag, *out, *prediction;
 };
 
 #define OPT_OF struct run_opts
@@ -44,6 +44,12 @@ static const struct opt_row table[] = {
         "Begin no cell after this time: the record then says of each that is left why "
         "it is missing. Examples: 90s, 30m. Default: none.",
         .unit = "TIME"),
+    OPT_ROW(
+        STR, prediction, NULL,
+        "Score the run by this file of `testbed predict`. One of other settings or of "
+        "another machine, one that was changed, and one that is made or given after "
+        "the first cell is refused. An interrupted run keeps it. Default: none.",
+        .unit = "FILE"),
     OPT_ROW(BOOL, draw, "false",
             "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
             "paper-figs/out, or next to the record if that is not kept in results/NAME."),
@@ -96,6 +102,7 @@ int verb_run_job(struct verb_ran *out, const struct job *j,
     struct run_options run = {.machine_dir = MEASURE_CARD_DIR,
                               .fresh = o->fresh,
                               .trust_prepare = o->trust_prepare,
+                              .prediction = o->prediction,
                               .retries = o->retries,
                               .limit_s = o->limit_s,
                               .progress = o->quiet                ? PROGRESS_QUIET
@@ -119,6 +126,7 @@ static int run(const struct verb_words *w)
     struct verb_run_opts how = {.fresh = o->fresh,
                                 .quiet = o->quiet,
                                 .trust_prepare = o->trust_prepare,
+                                .prediction = o->prediction,
                                 .retries = (int)o->retries,
                                 .out = o->out,
                                 .tag = o->tag};
