@@ -9,6 +9,7 @@
 #ifndef CHAT_CHAT_H
 #define CHAT_CHAT_H
 
+#include "chat/calls.h"
 #include "chat/template.h"
 
 struct chat;
@@ -33,6 +34,8 @@ MUST int chat_open(struct chat **out, const struct chat_opts *o);
 void chat_close(struct chat **c);
 /* Where the template is from, for people. Lent. */
 const char *chat_origin(const struct chat *c);
+/* How its model calls tools, by the template for requests with tools; NULL: not known. */
+const struct chat_call_format *chat_calls_of(const struct chat *c);
 
 struct chat_conversation {
     const json_t *messages; /* array of objects as in OpenAI's API */

@@ -19,6 +19,7 @@
 struct chat {
     struct chat_template *usual, *tool_use; /* tool_use: NULL where there is none */
     json_t *tokens;                         /* object: bos_token ... by name */
+    const struct chat_call_format *calls;   /* NULL: not known */
     bool typed;     /* contents are lists of parts for it, never texts */
     bool lists;     /* it writes all parts of a list */
     bool developer; /* it knows this role */
@@ -362,6 +363,8 @@ static int open_own(struct chat *c, const struct source *s, const char *from,
     if (s->tool_use)
         TRY(chat_template_open(&c->tool_use, s->tool_use, strlen(s->tool_use), where));
     c->developer = strstr(s->usual, "developer") != NULL;
+    c->calls = s->tool_use ? chat_call_format_of(s->tool_use, strlen(s->tool_use))
+                           : chat_call_format_of(s->usual, strlen(s->usual));
     return OK;
 }
 
@@ -378,8 +381,10 @@ static int open_file(struct chat *c, const char *path)
                        path);
     if (rc == OK)
         rc = chat_template_open(&c->usual, text, n, path);
-    if (rc == OK)
+    if (rc == OK) {
         c->developer = memmem(text, n, "developer", 9) != NULL;
+        c->calls = chat_call_format_of(text, n);
+    }
     snprintf(c->origin, sizeof(c->origin), "%.290s", path);
     mem_free(text);
     return rc;
@@ -494,6 +499,11 @@ void chat_close(struct chat **pc)
 const char *chat_origin(const struct chat *c)
 {
     return c->origin;
+}
+
+const struct chat_call_format *chat_calls_of(const struct chat *c)
+{
+    return c->calls;
 }
 
 /* ---- messages as templates expect them ---- */

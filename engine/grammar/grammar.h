@@ -55,7 +55,8 @@ void grammar_take(void *matcher, int32_t id);
 /* Why no token may come, or "". */
 const char *grammar_why(const struct grammar_matcher *m);
 
-/* The rules that a JSON schema becomes. *out: mem_free(). Errors as of grammar_matcher_open(). */
-MUST int grammar_from_schema(char **out, const char *text, size_t n);
+/* The rules that a JSON schema becomes. root: what `root` is, in which r0 is a value of the schema.
+ * *out: mem_free(). Errors as of grammar_matcher_open(). */
+MUST int grammar_from_schema(char **out, const char *text, size_t n, const char *root);
 
 #endif

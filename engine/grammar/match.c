@@ -445,7 +445,7 @@ static int read_rules(struct grammar *g)
 
     if (g->kind == GRAMMAR_GBNF)
         return grammar_rules_read(&g->rules, g->text, g->n_text);
-    TRY(grammar_from_schema(&rules, g->text, g->n_text));
+    TRY(grammar_from_schema(&rules, g->text, g->n_text, "r0"));
     rc = grammar_rules_read(&g->rules, rules, strlen(rules));
     mem_free(rules);
     return rc == OK ? OK : err_prefix(rc, "schema");

@@ -653,7 +653,7 @@ static int put_part(struct schema *s, struct text *out, const json_t *j)
     return out->rc;
 }
 
-int grammar_from_schema(char **out, const char *text, size_t n)
+int grammar_from_schema(char **out, const char *text, size_t n, const char *root)
 {
     struct schema s = {.n_rules = 1, .rule_of = json_object()};
     json_t *j = NULL;
@@ -666,7 +666,9 @@ int grammar_from_schema(char **out, const char *text, size_t n)
     if (rc == OK)
         rc = put_rule(&s, 0, "#", j);
     if (rc == OK) {
-        text_puts(&s.out, "root ::= r0\n");
+        text_puts(&s.out, "root ::= ");
+        text_puts(&s.out, root);
+        text_puts(&s.out, "\n");
         text_put(&s.out, common, sizeof(common)); /* with its NUL */
         rc = text_take(&s.out, out);
         s.out = (struct text){0}; /* the caller's now */

@@ -28,6 +28,7 @@ int http_answer_init(struct http_answer *a, const struct http_request *r,
         return OK;
     for (int i = 0; i < g->n_seqs; i++) {
         tok_stream_init(&a->decoded[i].stream, tok);
+        a->decoded[i].calls.format = r->calls;
         /* A completion continues the prompt, unless it has it. */
         a->decoded[i].stream.at_start &= r->api == HTTP_CHAT || r->echo;
     }
@@ -38,8 +39,10 @@ int http_answer_init(struct http_answer *a, const struct http_request *r,
 
 void http_answer_fini(struct http_answer *a)
 {
-    for (int i = 0; a->decoded && i < a->g->n_seqs; i++)
+    for (int i = 0; a->decoded && i < a->g->n_seqs; i++) {
         text_fini(&a->decoded[i].text);
+        chat_call_parser_fini(&a->decoded[i].calls);
+    }
     mem_free(a->decoded);
     mem_free(a->piece);
     *a = (struct http_answer){0};
@@ -153,11 +156,13 @@ static void add_logprob(const struct http_answer *a, const struct http_seq *q,
 
 /* ---- the objects ---- */
 
-static json_t *finish_reason(enum http_finish f)
+static json_t *finish_reason(enum http_finish f, bool calls)
 {
     if (f == HTTP_LENGTH)
         return json_string("length");
-    return f == HTTP_EOS || f == HTTP_STOPPED ? json_string("stop") : json_null();
+    if (f == HTTP_EOS || f == HTTP_STOPPED)
+        return json_string(calls ? "tool_calls" : "stop");
+    return json_null();
 }
 
 static json_t *token_ids(const struct http_seq *q, int64_t from, int64_t to)
@@ -169,21 +174,62 @@ static json_t *token_ids(const struct http_seq *q, int64_t from, int64_t to)
     return ids;
 }
 
+/* Further text of the i-th sequence, or (ends) its last, as content and calls of tools. */
+static json_t *text_and_calls(struct http_answer *a, int i, const char *text, size_t n,
+                              bool ends)
+{
+    struct http_decoded *d = &a->decoded[i];
+    struct chat_call_parser *p = &d->calls;
+    json_t *m = json_object(), *calls = NULL, *one;
+    size_t k;
+
+    if (!p->format)
+        return json_object_set_new(m, "content", json_stringn(text, n)), m;
+    chat_call_parser_put(p, text, n);
+    if (ends)
+        chat_call_parser_end(p);
+    json_array_foreach(p->calls, k, one)
+    {
+        const int at = p->n_calls - (int)json_array_size(p->calls) + (int)k;
+        json_t *call = json_pack("{s:o, s:s, s:O}", "id",
+                                 json_sprintf("call-%s-%d-%d", a->id, i, at), "type",
+                                 "function", "function", one);
+
+        if (a->r->stream)
+            json_object_set_new(call, "index", json_integer(at));
+        calls = calls ? calls : json_array();
+        json_array_append_new(calls, call);
+    }
+    if (p->content.n > 0 || !calls)
+        json_object_set_new(m, "content",
+                            json_stringn(p->content.p ? p->content.p : "", p->content.n));
+    else if (!a->r->stream)
+        json_object_set_new(m, "content", json_null());
+    if (calls)
+        json_object_set_new(m, "tool_calls", calls);
+    if (d->text.rc == OK)
+        d->text.rc = chat_call_parser_rc(p);
+    p->content.n = 0;
+    json_decref(p->calls);
+    p->calls = NULL;
+    return m;
+}
+
 /* The i-th sequence: its tokens [n_told, to), whose text is [n_shown, end). Steals `logprobs`. */
 static json_t *choice(struct http_answer *a, int i, int64_t to, size_t end,
                       json_t *logprobs, enum http_finish f)
 {
     struct http_decoded *d = &a->decoded[i];
     struct http_seq *q = &a->g->seqs[i];
-    json_t *text =
-        json_stringn(d->text.p ? d->text.p + d->n_shown : "", end - d->n_shown);
+    const char *text = d->text.p ? d->text.p + d->n_shown : "";
+    const size_t n = end - d->n_shown;
     json_t *c = json_pack("{s:i}", "index", i);
     bool whole = !a->r->stream;
 
     if (a->r->api == HTTP_COMPLETION) {
-        json_object_set_new(c, "text", text);
+        json_object_set_new(c, "text", json_stringn(text, n));
     } else {
-        json_t *m = json_pack("{s:o}", "content", text);
+        json_t *m = text_and_calls(a, i, text, n, f != HTTP_RUNNING);
 
         if (!d->begun || whole)
             json_object_set_new(m, "role", json_string("assistant"));
@@ -192,7 +238,7 @@ static json_t *choice(struct http_answer *a, int i, int64_t to, size_t end,
         json_object_set_new(c, whole ? "message" : "delta", m);
     }
     json_object_set_new(c, "logprobs", logprobs);
-    json_object_set_new(c, "finish_reason", finish_reason(f));
+    json_object_set_new(c, "finish_reason", finish_reason(f, d->calls.n_calls > 0));
     if (a->r->token_ids)
         json_object_set_new(c, "token_ids", token_ids(q, q->n_told, to));
     d->n_shown = end;

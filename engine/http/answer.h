@@ -14,6 +14,7 @@ struct http_decoded {
     size_t n_shown;   /* bytes of it that were sent */
     int64_t n_chars;  /* characters in it */
     bool begun;
+    struct chat_call_parser calls; /* of tools; no format: not looked for */
 };
 
 struct http_answer {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/route.h"
+#include "http/tools.h"
 
 #define DEFAULT_MAX_NEW 16 /* of a completion without max_tokens, as OpenAI defines it */
 
@@ -317,6 +318,8 @@ int http_generate(struct http_exchange *x)
 
     for (int i = 0; rc == OK && i < x->request.n_prompts; i++)
         rc = encode(x, i, &prompts[i]);
+    if (rc == OK && x->request.tools)
+        rc = http_tools_prepare(&x->request, x->h->chat);
     if (rc == OK)
         rc = submit(x, prompts);
     for (int i = 0; i < x->request.n_prompts; i++)

@@ -311,16 +311,22 @@ static int read_tools(struct http_request *r, const json_t *v)
     return OK;
 }
 
-/* Whether the model calls a tool is its own choice. */
+/* Whether the model calls a tool, and which: its own choice, none, any, or the one of this name. */
 static int read_tool_choice(struct http_request *r, const json_t *v)
 {
-    const char *word = json_string_value(v);
+    const char *word = json_str_at(v, "type", json_string_value(v));
 
-    r->no_tools = word && strcmp(word, "none") == 0;
-    if (r->no_tools || (word && strcmp(word, "auto") == 0))
-        return OK;
-    return err_set(ERR_UNSUPPORTED,
-                   WHERE ": tool_choice: this server offers only \"none\" and \"auto\"");
+    r->tool = json_str_at(json_object_get(v, "function"), "name", NULL);
+    if (word && strcmp(word, "none") == 0)
+        r->tool_choice = HTTP_TOOL_NONE;
+    else if (word && (json_is_object(v) ? r->tool && strcmp(word, "function") == 0
+                                        : strcmp(word, "required") == 0))
+        r->tool_choice = HTTP_TOOL_REQUIRED;
+    else if (!word || strcmp(word, "auto") != 0)
+        return err_set(ERR_ARG, WHERE
+                       ": tool_choice: expected \"auto\", \"none\", \"required\" or "
+                       "{\"type\": \"function\", \"function\": {\"name\": ...}}");
+    return OK;
 }
 
 static int read_template_variables(struct http_request *r, const json_t *v)
@@ -501,13 +507,20 @@ static int check_together(struct http_request *r)
                              "continue_final_message",
                        r->continue_final ? "false" : "true",
                        r->continue_final ? "with" : "without");
+    r->param = "tool_choice";
+    if (r->tool_choice == HTTP_TOOL_REQUIRED && !r->tools)
+        return err_set(ERR_ARG, WHERE ": tool_choice: expected tools together with it");
+    if (r->tool_choice == HTTP_TOOL_REQUIRED && r->grammar.text)
+        return err_set(ERR_ARG,
+                       WHERE ": tool_choice: a call is not possible together with "
+                             "response_format, json_schema or grammar");
     r->param = "top_p";
     if (r->sampling.top_p == 0) /* what remains is the likeliest token */
         r->sampling.top_p = 1, r->sampling.top_k = 1;
     r->param = NULL;
     if (r->sampling.top_k < 0) /* -1: off */
         r->sampling.top_k = 0;
-    if (r->no_tools)
+    if (r->tool_choice == HTTP_TOOL_NONE)
         r->tools = NULL;
     r->has_seed = json_object_get(r->body, "seed");
     return OK;

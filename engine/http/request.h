@@ -13,10 +13,13 @@
 #include <stdint.h>
 #include <jansson.h>
 
+#include "chat/calls.h"
 #include "http/stop.h"
 #include "serve/serve.h"
 
 enum http_api { HTTP_COMPLETION, HTTP_CHAT, HTTP_TOKENIZE, HTTP_DETOKENIZE };
+
+enum http_tool_choice { HTTP_TOOL_AUTO, HTTP_TOOL_NONE, HTTP_TOOL_REQUIRED };
 
 #define HTTP_TOP_MAX  20  /* alternatives of each token, as OpenAI's limit for chat */
 #define HTTP_BIAS_MAX 300 /* ids of logit_bias, as OpenAI's limit */
@@ -32,7 +35,10 @@ struct http_request {
     int64_t n;          /* choices of each prompt */
     const json_t *chat; /* chat: the messages, see chat/chat.h; else NULL */
     const json_t *tools, *template_variables; /* chat: see there; NULL: none */
-    bool no_tools;                            /* the tools are not to be used */
+    enum http_tool_choice tool_choice;
+    const char *tool; /* the one that is to be called; NULL: any */
+    const struct chat_call_format
+        *calls;          /* chat: those in the answer; NULL: not looked for */
     bool continue_final; /* chat: the last message is the beginning of the answer */
     struct serve_sampling sampling;
     struct sampler_bias bias[HTTP_BIAS_MAX];
@@ -41,7 +47,7 @@ struct http_request {
     int n_stop_ids;
     int64_t min_new;
     struct serve_grammar grammar;
-    char *schema; /* owns the grammar's text, where that is one that was read */
+    char *schema; /* owns the grammar's text, where that is not in the body */
     bool has_seed;
     int64_t max_new;    /* 0: not given, or (no_new) asked for */
     bool no_new;        /* with echo: the prompt alone */

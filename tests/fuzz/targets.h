@@ -444,7 +444,7 @@ static inline int fuzz_schema(const uint8_t *data, size_t n)
     int rc;
 
     err_clear();
-    if (grammar_from_schema(&rules, (const char *)data, n) != OK) {
+    if (grammar_from_schema(&rules, (const char *)data, n, "r0") != OK) {
         if (!err_msg()[0] || strchr(err_msg(), '\n'))
             abort();
         return 0;

@@ -470,7 +470,7 @@ def the_models_own_template():
     s = Server(sandwich, with_template(
         "{{ bos_token }}{% for m in messages %}{% set c = m.content %}{% if m.role == 'assistant' and '</think>' in c %}"
         "{% set c = c.split('</think>')[-1].lstrip('\\n') %}{% endif %}{{ m.role ~ ': ' ~ c ~ eos_token }}"
-        "{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}A:{% endif %}"
+        "{% endfor %}{% if tools %}{{ tools | tojson }}{# <tool_call> #}{% endif %}{% if add_generation_prompt %}A:{% endif %}"
         "{{ strftime_now('%d %b %Y') }}"), "--chat-date", "2025-07-20")
     try:
         end = "A:20 Jul 2025"

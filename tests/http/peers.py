@@ -90,7 +90,7 @@ ROWS = [
     ("a grammar", C, {"prompt": "a", "max_tokens": 9, "grammar": 'root ::= "xyz"'}, 200, '"text":"xyz"'),
     ("a grammar that is none", C, {"prompt": "a", "grammar": "root"}, 400, "grammar: offset 4: expected ::= after"),
     ("a keyword that is not followed", C, {"prompt": "a", "json_schema": {"not": {}}}, 400, "schema: #: not: "),
-    ("a required tool", H, dict(M, tools=[TOOL], tool_choice="required"), 400, "tool_choice"),
+    ("a required tool", H, dict(M, tools=[TOOL], tool_choice="required"), 400, "tools"),
     ("n of 0", C, dict(P, n=0), 400, "n: "),
     ("too many choices", C, dict(P, prompt=["a", "b"], n=65), 400, "at most 128"),
     ("a key with a slip", C, dict(P, max_token=3), 400, '\\"max_tokens\\"'),

@@ -210,9 +210,9 @@ TEST(test_refusals)
            "17]}",
          ERR_LIMIT, "stop_token_ids", "at most 16, found 17"},
         {HTTP_COMPLETION, P "\"min_tokens\": -1}", ERR_FORMAT, "min_tokens", "[0"},
-        {HTTP_CHAT, M "\"tool_choice\": \"required\"}", ERR_UNSUPPORTED, "tool_choice",
-         "none"},
-        {HTTP_CHAT, M "\"tool_choice\": {\"type\": \"function\"}}", ERR_UNSUPPORTED,
+        {HTTP_CHAT, M "\"tool_choice\": \"required\"}", ERR_ARG, "tool_choice",
+         "expected tools"},
+        {HTTP_CHAT, M "\"tool_choice\": {\"type\": \"function\"}}", ERR_ARG,
          "tool_choice", "none"},
         {HTTP_CHAT, M "\"tools\": {}}", ERR_ARG, "tools", "array"},
         {HTTP_CHAT, M "\"tools\": [{}, 5]}", ERR_ARG, "tools", "element 1"},
@@ -255,6 +255,7 @@ TEST(test_tools)
     } cases[] = {
         {M "\"tools\": [{}, {}], \"tool_choice\": \"auto\"}", 2},
         {M "\"tools\": [{}]}", 1},
+        {M "\"tools\": [{}], \"tool_choice\": \"required\"}", 1},
         {M "\"tools\": []}", 0},
         {M "\"tool_choice\": \"none\", \"tools\": [{}]}", 0},
     };
