@@ -35,6 +35,19 @@ struct cluster_machine_opts {
     double link_gbps;     /* GB/s in each direction; 0: sending takes no time */
     double link_alpha_ns; /* constant per transfer */
     int controller; /* machines with the same number share a memory controller; 0: none */
+    /* By kind of task, of the cluster's fastest, which has 1; 0: 1. Where the cluster's scheduler
+     * chooses by speed. */
+    double speed[2];
+    bool own_kind_only; /* it never gets a task of the other kind */
+};
+
+/* A time without a machine. Drained, it gets no tasks and finishes those that it has. In a failure
+ * it loses its memory: who had keys and values there, or on the way there, starts again elsewhere
+ * from the tokens known so far; who was to decode there has another machine for that. */
+struct cluster_outage {
+    int64_t t_ns, until_ns;
+    int machine;
+    bool drained; /* false: it fails */
 };
 
 /* Machines on one memory controller slow each other: while a neighbour runs a step of kind n, a
@@ -69,7 +82,8 @@ struct cluster_done {
     int64_t n_prompt, n_output;
     int64_t n_tokens, n_prompts, n_transfers; /* that it got, prompts computed, KV sent */
     int64_t n_paused, n_preempted;
-    int prompt_machine, token_machine;
+    int n_restarts;                    /* after failures */
+    int prompt_machine, token_machine; /* the last ones */
     bool refused; /* longer than the machine's memory; the times are 0 */
 };
 
@@ -138,6 +152,14 @@ struct cluster_opts {
      * prompt machine, as above. */
     bool reserve_first;
     const struct cluster_contention *contention; /* NULL: none. Lent. */
+    /* Loads are compared as the time that they and the task take on each machine, by its speed. */
+    bool by_speed;
+    const struct cluster_outage *outages; /* [n_outages] or NULL. Lent. */
+    int n_outages;
+    /* Each step is an event. Otherwise several steps with the same sequences may be one, which
+     * changes no time of a request, but for the order of what happens in the same nanosecond. */
+    bool every_step;
+    double *busy_ns; /* NULL, or [n_machines] set at the end. Lent. */
     uint64_t seed;
     /* The next request. false: there are no more. */
     bool (*next)(void *ctx, struct cluster_arrival *out);
@@ -155,7 +177,7 @@ struct cluster_stat {
     double live_ns;              /* integral of the live requests over time */
     double reserved_idle_tok_ns; /* of memory on token machines before its data arrived */
     double busy_ns[2];           /* of all machines, by kind of their steps */
-    int64_t n_pool_moves, n_repurposed, n_preempted;
+    int64_t n_pool_moves, n_repurposed, n_preempted, n_failures, n_restarts;
     int64_t n_same_machine, n_transferred;
     int64_t kv_used_tok; /* at the end: 0 */
 };

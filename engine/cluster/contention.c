@@ -19,6 +19,17 @@ static double rate_of(const struct cluster_steps *s, const struct cluster_runnin
     return 1 / slow;
 }
 
+/* The step was to end at `before` and ends at end_ns: count the difference, expect the event. */
+static int put_off(struct cluster_steps *s, struct cluster_running *m, int64_t before)
+{
+    s->busy_ns[m->kind] += (double)(m->end_ns - before);
+    m->busy_ns += (double)(m->end_ns - before);
+    return cluster_events_push(s->events,
+                               (struct cluster_event){.t_ns = m->end_ns,
+                                                      .kind = CLUSTER_STEP_END,
+                                                      .machine = (int)(m - s->of)});
+}
+
 static int expect_end(struct cluster_steps *s, struct cluster_running *m)
 {
     int64_t before = m->end_ns;
@@ -27,11 +38,7 @@ static int expect_end(struct cluster_steps *s, struct cluster_running *m)
     m->end_ns = s->events->now_ns + (int64_t)ceil(m->left_ns / m->rate);
     if (m->end_ns == before)
         return OK;
-    s->busy_ns[m->kind] += (double)(m->end_ns - before);
-    return cluster_events_push(s->events,
-                               (struct cluster_event){.t_ns = m->end_ns,
-                                                      .kind = CLUSTER_STEP_END,
-                                                      .machine = (int)(m - s->of)});
+    return put_off(s, m, before);
 }
 
 static int update_neighbours(struct cluster_steps *s, const struct cluster_running *m)
@@ -69,4 +76,26 @@ int cluster_step_end(struct cluster_steps *s, int i)
 {
     s->of[i].busy = false;
     return update_neighbours(s, &s->of[i]);
+}
+
+int cluster_step_shorten(struct cluster_steps *s, int i, int64_t end_ns)
+{
+    struct cluster_running *m = &s->of[i];
+    int64_t before = m->end_ns;
+
+    m->end_ns = end_ns;
+    return before == end_ns ? OK : put_off(s, m, before);
+}
+
+int cluster_step_abort(struct cluster_steps *s, int i)
+{
+    struct cluster_running *m = &s->of[i];
+    double left = (double)(m->end_ns - s->events->now_ns);
+
+    if (!m->busy)
+        return OK;
+    s->busy_ns[m->kind] -= left;
+    m->busy_ns -= left;
+    m->end_ns = s->events->now_ns;
+    return cluster_step_end(s, i);
 }

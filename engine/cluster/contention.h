@@ -14,6 +14,7 @@ struct cluster_running {
     enum cluster_pool kind;
     double left_ns, rate; /* alone, at since_ns; 1 or less */
     int64_t since_ns, end_ns;
+    double busy_ns; /* of all of its steps so far */
 };
 
 struct cluster_steps {
@@ -30,5 +31,10 @@ struct cluster_steps {
 MUST int cluster_step_begin(struct cluster_steps *s, int i, enum cluster_pool kind,
                             int64_t step_ns);
 MUST int cluster_step_end(struct cluster_steps *s, int i);
+/* The present step ends at end_ns, no later than it was to: an event of that time is pushed. The
+ * machine shares no controller. */
+MUST int cluster_step_shorten(struct cluster_steps *s, int i, int64_t end_ns);
+/* It ends now, without an event. */
+MUST int cluster_step_abort(struct cluster_steps *s, int i);
 
 #endif

@@ -18,15 +18,20 @@ enum cluster_event_kind {
     CLUSTER_TRANSFER_END, /* request */
     CLUSTER_REPORT,       /* of all machines */
     CLUSTER_RETRY,        /* machine */
+    CLUSTER_OUTAGE,       /* of a machine begins */
+    CLUSTER_OUTAGE_END,
 };
-#define CLUSTER_N_EVENT_KINDS (CLUSTER_RETRY + 1)
+#define CLUSTER_N_EVENT_KINDS (CLUSTER_OUTAGE_END + 1)
 
 struct cluster_event {
     int64_t t_ns;
     uint64_t order;
     enum cluster_event_kind kind;
-    int machine;
-    void *request;
+    union {
+        int machine;
+        int transfer; /* of the request: its number */
+    };
+    void *request; /* or the outage */
 };
 
 struct cluster_events { /* all zero: empty, at time 0 */

@@ -346,3 +346,24 @@ void sched_loop_age(struct sched_loop *l)
         r->n_paused += r->viewed && r->want_tok == 0 && r->n_ctx > 0 && left == 1;
     }
 }
+
+void sched_loop_skip(struct sched_loop *l, int64_t n)
+{
+    for (int i = 0; i < l->n_live; i++) {
+        struct sched_request *r = l->live[i];
+
+        r->state = SCHED_DECODE;
+        r->n_new += n;
+        r->n_ctx += n;
+        r->n_done = r->n_ctx;
+        r->age = 0;
+    }
+    l->used_tok += n * l->n_live;
+    l->step += n;
+}
+
+void sched_loop_abort(struct sched_loop *l)
+{
+    l->n_live = l->n_batch = 0;
+    l->n_seqs = l->used_tok = 0;
+}

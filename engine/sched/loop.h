@@ -140,5 +140,11 @@ int sched_loop_batch(struct sched_loop *l);
 bool sched_loop_computed(struct sched_loop *l, struct sched_request *r);
 void sched_loop_age(struct sched_loop *l);
 void sched_loop_drop(struct sched_loop *l);
+/* The batch, of all live requests, which decode a token each, is computed n times at once; the
+ * driver has given them memory. The present step goes on after that: computed() and age() are
+ * still to be called for it. */
+void sched_loop_skip(struct sched_loop *l, int64_t n);
+/* All live requests are the driver's again, at any time, without a call of its functions. */
+void sched_loop_abort(struct sched_loop *l);
 
 #endif

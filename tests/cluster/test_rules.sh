@@ -4,7 +4,7 @@ set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
 need_tests cluster/test_invariants cluster/test_queueing cluster/test_provision cluster/test_transport \
-    cluster/test_wire cluster/test_contention
+    cluster/test_wire cluster/test_contention cluster/test_fleet
 
 c=engine/cluster
 history() { # rule, file, sed script, what the checks say
@@ -14,16 +14,16 @@ history() { # rule, file, sed script, what the checks say
 history "1: not the shortest queue" $c/router/jsq.c 's/loads\[i\] < c->loads\[best\]/loads[i] > c->loads[best]/' jsq
 history "2: the opposite pool before the own one" $c/pools.c 's/if (!has_room(&own, task))/if (own.load >= 0)/' opposite
 history "3: a machine stays in the mixed pool" $c/pools.c 's/n_tasks\[cluster_pools_opposite(home)\] == 0/false/' return
-history "3: a machine returns to the other pool" $c/sim.c 's/move(m, m->home)/move(m, cluster_pools_opposite(m->home))/' identity
-history "4: a machine that moves is in no pool" $c/sim.c 's/m->pool = pool/m->pool = CLUSTER_N_POOLS/' partition
-history "5: a token too many" $c/sim.c 's/d->n_tokens >= d->n_output/d->n_tokens > d->n_output/' conservation
-history "5: keys and values count as sent twice" $c/sim.c 's/q->d.n_transfers++/q->d.n_transfers += 2/' conservation
-history "6: memory that there is not" $c/sim.c 's/if (n_tok > room)/if (n_tok > 2 * room)/' memory
-history "6: memory that is not given back" $c/sim.c 's/m->kv_used_tok -= n_tok/& - 1/' memory
+history "3: a machine returns to the other pool" $c/assign.c 's/move(m, m->home)/move(m, cluster_pools_opposite(m->home))/' identity
+history "4: a machine that moves is in no pool" $c/assign.c 's/m->pool = pool/m->pool = CLUSTER_N_POOLS/' partition
+history "5: a token too many" $c/machine.c 's/d->n_tokens >= d->n_output/d->n_tokens > d->n_output/' conservation
+history "5: keys and values count as sent twice" $c/handover.c 's/q->d.n_transfers++/q->d.n_transfers += 2/' conservation
+history "6: memory that there is not" $c/machine.c 's/if (n_tok > room)/if (n_tok > 2 * room)/' memory
+history "6: memory that is not given back" $c/machine.c 's/m->kv_used_tok -= n_tok/& - 1/' memory
 history "7: too many prompt tokens share a step" engine/sched/policy/mixed.c 's/sum + s->n_prompt_left > share_tok/sum > share_tok/' batch
 history "8: those that were passed over often do not go first" engine/sched/policy/mixed.c \
     's/(s->n_paused >= MAX_PAUSED) != often/often/' paused
-history "9: bytes of keys and values are lost" $c/sim.c 's/q->bytes_sent += .*kv_bytes_per_tok/& \/ 2/' bytes
+history "9: bytes of keys and values are lost" $c/handover.c 's/q->bytes_sent += .*kv_bytes_per_tok/& \/ 2/' bytes
 history "12: above all thresholds the longer queue" $c/pools.c 's/own.load < mixed.load/own.load > mixed.load/' overload
 q=cluster/test_queueing
 breaks "10: an event comes before an earlier one" $c/event.c 's/child + 1 < q->n && before(/child + 1 < q->n \&\& !before(/' \
@@ -39,7 +39,14 @@ k=cluster/test_contention
 breaks "15: a neighbour's step is not slowed" $c/contention.c 's/return 1 \/ slow;/return 1;/' $k two_prompts_by_closed_form
 breaks "15: a step is not faster again" $c/contention.c '/busy = false;/,$s/update_neighbours(s, .*);/OK;/' $k two_prompts_by_closed_form
 breaks "15: machines on other controllers are slowed" $c/contention.c 's/k->controller == m->controller/true/' $k two_prompts_by_closed_form
-breaks "15: a transfer is there before its prompt" $c/sim.c 's/if (q->d.n_tokens == 0) {/if (false) {/' $k histories_with_contention
+breaks "15: a transfer is there before its prompt" $c/handover.c 's/if (q->prompting) {/if (false) {/' $k histories_with_contention
+f=cluster/test_fleet
+breaks "16: a step that is run ahead is lost" $c/machine.c 's/d->n_tokens += n;/d->n_tokens += n - 1;/' $f steps_run_ahead_change_nothing
+breaks "16: who comes meanwhile waits for all steps" $c/machine.c 's/end_ns + step_ns < t_ns/true/' $f steps_run_ahead_change_nothing
+breaks "17: a failure loses a token" $c/assign.c 's/q->prompt_tok = d->n_prompt + q->n_before/q->prompt_tok = d->n_prompt/' $f failures_lose_no_token
+breaks "17: memory of a request that starts again stays" $c/outage.c 's/q->t->kv_used_tok -= q->reserved_tok//' $f failures_keep_the_invariants
+breaks "18: a drained machine gets tasks" $c/assign.c 's/m->n_out > 0/false/' $f a_drained_machine_gets_no_task
+breaks "19: pools take the requests of one another" $c/day.c 's/o->seed + (uint64_t)o->number, "day arrival"/o->seed + (uint64_t)rand(), "day arrival"/' $f threads_change_nothing
 # Transports.
 t=cluster/test_transport
 s=$c/transport_send.c

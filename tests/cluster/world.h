@@ -174,7 +174,7 @@ static void world_init(struct world *w, int n_prompt, int n_token, int n_mixed,
                                               world_moved, world_done,   world_after};
 }
 
-static void world_run(struct world *w)
+static inline void world_run(struct world *w)
 {
     int rc = cluster_run(&w->stat, &w->o);
 

@@ -129,7 +129,20 @@ def kv_transport(rng, way, checksums, **_):
     return summary, {n: [summary[n]] * 3 for n in summary}, {}, {"*": "measured_small"}
 
 
+def fleet(rng, role, provision, **_):
+    saved = {"none": 0, "prompt": 1, "token": 3, "both": 3, "slow": 0}[role]
+    summary = {"n_prompt": 1, "n_token": 5 - saved, "n_cpu": 16 * (role != "none"), "attained_frac": 0.99,
+               "ttft_p99_ms": 600, "tpot_p99_ms": 110, "usd_mtok": rng.uniform(8, 14), "gpu_usd_mtok": 12 - 2 * saved,
+               "kwh_mtok": rng.uniform(2, 4), "drained_frac": 0.2 * (provision != "peak"), "restarted_frac": 1e-3,
+               "breakeven_usd_h": 2.4 * saved if role != "none" and provision == "peak" else np.nan,
+               "cpu_speed": 0.4 if role != "none" else np.nan, "cpu_prompt_frac": 0.1, "cpu_token_frac": 0.3}
+    n = 1e5 * (1 + 0.6 * np.cos(2 * np.pi * (np.arange(24) - 15) / 24))
+    return summary, {"hour_requests": n, "hour_attained": 0 * n + 0.99}
+
+
 STUDIES = {
+    "fleet": (fleet, {"role": ["none", "prompt", "token", "both", "slow"], "provision": ["peak", "cost"],
+                      "seed": [1, 2]}),
     "splitwise_faults": (kv_faults, {"transport": ["shm", "socket"], "checksums": [True, False]}),
     "splitwise_transport": (kv_transport, {"way": ["map", "shm", "mpi_put:openmpi"], "checksums": [True, False]}),
     "splitwise_fig14_transfer": (kv_transfer, {"x_over_c": [0.05, 0.1, 0.3, 1.0, 3.0]}),
