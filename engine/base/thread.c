@@ -40,6 +40,40 @@ int thread_start(pthread_t *out, size_t stack_bytes, void *(*run)(void *), void 
                   : err_set(ERR_NOMEM, "%s: cannot start a thread: %s", who, strerror(e));
 }
 
+struct forked {
+    void (*run)(void *ctx, int i);
+    void *ctx;
+    int i;
+    pthread_t thread;
+};
+
+static void *run_forked(void *arg)
+{
+    struct forked *f = arg;
+
+    f->run(f->ctx, f->i);
+    return NULL;
+}
+
+void thread_fork_join(int n, void (*run)(void *ctx, int i), void *ctx)
+{
+    struct forked all[THREAD_FORK_MAX];
+    int started = 1;
+
+    for (; started < n && started < THREAD_FORK_MAX; started++) {
+        struct forked *f = &all[started];
+
+        *f = (struct forked){.run = run, .ctx = ctx, .i = started};
+        if (thread_start(&f->thread, 0, run_forked, f, "parallel work") != OK) {
+            err_clear();
+            break;
+        }
+    }
+    run(ctx, 0);
+    for (int i = 1; i < started; i++)
+        pthread_join(all[i].thread, NULL);
+}
+
 int thread_mutex_init(pthread_mutex_t *m)
 {
     int e = refused();

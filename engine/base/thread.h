@@ -16,6 +16,12 @@
 MUST int thread_start(pthread_t *out, size_t stack_bytes, void *(*run)(void *), void *arg,
                       const char *who);
 
+/* Call run(ctx, i) for i from 0 to n - 1, each on a thread of its own, i = 0 on the caller's,
+ * and return when all have returned. n is at most THREAD_FORK_MAX, or that counts. Threads that
+ * cannot be had are left out, and their i with them: run() takes its work from a shared counter. */
+#define THREAD_FORK_MAX 256
+void thread_fork_join(int n, void (*run)(void *ctx, int i), void *ctx);
+
 /* ERR_NOMEM: as above. */
 MUST int thread_mutex_init(pthread_mutex_t *m);
 /* A wait with a timeout ends by clock_ns(), which nobody sets. */

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 /* Large enough that the cost of a write call is small, small enough to stay in the
  * second-level cache's neighbourhood and to share evenly. */
 #define PIECE_BYTES (2u << 20)
-#define MAX_THREADS 256
 
 struct pool {
     const struct format_writer *w;
@@ -26,12 +24,6 @@ struct pool {
     pthread_mutex_t lock; /* guards rc and text */
     int rc;
     char text[512]; /* the first error, for the thread that reports it */
-};
-
-struct worker {
-    struct pool *pool;
-    bool reports; /* the caller's own thread: progress is called from there alone */
-    pthread_t thread;
 };
 
 static int64_t rows_per_piece(const struct format_write_tensor *t)
@@ -105,10 +97,10 @@ static int write_piece(struct pool *p, int i, int64_t piece, char *buf, void *sc
     return OK;
 }
 
-static void *work(void *arg)
+/* Progress is called from the caller's own thread, 0, alone. */
+static void work(void *ctx, int thread)
 {
-    struct worker *self = arg;
-    struct pool *p = self->pool;
+    struct pool *p = ctx;
     const struct format_writer *w = p->w;
     char *buf = mem_new(MEM_MODEL_FILE, piece_bytes_max(w), 1);
     void *scratch = buf ? mem_new(MEM_MODEL_FILE, w->scratch_bytes + 1, 1) : NULL;
@@ -129,7 +121,7 @@ static void *work(void *arg)
         if (i == w->n_tensors)
             break;
         rc = write_piece(p, i, piece - before, buf, scratch);
-        if (self->reports && w->progress)
+        if (thread == 0 && w->progress)
             w->progress(w->progress_ctx, atomic_load(&p->done_bytes),
                         (int64_t)w->data_bytes);
     }
@@ -137,30 +129,6 @@ static void *work(void *arg)
         fail(p, rc);
     mem_free(scratch);
     mem_free(buf);
-    return NULL;
-}
-
-/* Run work() on n threads, this one among them. With fewer threads than asked for the
- * bytes are the same, so a thread that cannot start is not an error. */
-static int write_tensors(struct pool *p, int n)
-{
-    struct worker workers[MAX_THREADS];
-    int i, started = 1;
-
-    n = n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
-    workers[0] = (struct worker){.pool = p, .reports = true};
-    for (i = 1; i < n; i++) {
-        workers[i] = (struct worker){.pool = p};
-        if (thread_start(&workers[i].thread, 0, work, &workers[i], p->path) != OK) {
-            err_clear();
-            break;
-        }
-        started++;
-    }
-    work(&workers[0]);
-    for (i = 1; i < started; i++)
-        pthread_join(workers[i].thread, NULL);
-    return p->rc == OK ? OK : err_set(p->rc, "%s", p->text);
 }
 
 /* Reserve the file's space at once, so that a full disk is known before minutes of work. */
@@ -182,5 +150,7 @@ int format_write(const struct format_writer *w, int fd, const char *path)
 
     TRY(reserve(fd, path, w->head->n + w->data_bytes));
     TRY(write_at(fd, path, w->head->p, w->head->n, 0));
-    return write_tensors(&p, w->n_threads);
+    /* With fewer threads than asked for the bytes are the same. */
+    thread_fork_join(w->n_threads, work, &p);
+    return p.rc == OK ? OK : err_set(p.rc, "%s", p.text);
 }

@@ -2,6 +2,7 @@
 #include "tests/support/faults.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -35,6 +36,46 @@ TEST(a_thread)
     assert_err(run(0, &n), ERR_NOMEM,
                "test: cannot start a thread: Resource temporarily");
     assert_ok(run(0, &n)); /* one fails, not all */
+}
+
+struct shared {
+    atomic_int next, sum, seen[THREAD_FORK_MAX];
+};
+
+static void take_shares(void *ctx, int i)
+{
+    struct shared *s = ctx;
+    int mine;
+
+    atomic_fetch_add(&s->seen[i], 1);
+    while ((mine = atomic_fetch_add(&s->next, 1)) < 1000)
+        atomic_fetch_add(&s->sum, mine);
+}
+
+/* All work is done by any number of threads, and by those that are left when some are refused. */
+TEST(a_fork_and_join)
+{
+    static const int n[] = {0, 1, 2, 5, THREAD_FORK_MAX + 9};
+    static const long refused_after[] = {-1, 0, 3};
+
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 3; k++) {
+            static struct shared s;
+            int threads = 0;
+
+            memset(&s, 0, sizeof(s));
+            thread_fail_after(refused_after[k]);
+            thread_fork_join(n[i], take_shares, &s);
+            thread_fail_after(-1);
+            assert_int_equal(s.sum, 999 * 1000 / 2);
+            assert_int_equal(s.seen[0], 1);
+            for (int t = 0; t < THREAD_FORK_MAX; t++)
+                threads += s.seen[t];
+            if (refused_after[k] < 0)
+                assert_int_equal(threads, n[i] < 1 ? 1 : n[i] > 256 ? 256 : n[i]);
+            else /* each takes two calls */
+                assert_true(threads <= 1 + refused_after[k] / 2);
+        }
 }
 
 static size_t stack_bytes;
