@@ -90,7 +90,10 @@ static void put_head(const struct kern_form *f, uint8_t *to, int c,
     for (int i = 0; i <= f->min; i++) {
         const uint16_t h = f->wide ? kern_bf16_of(x[i]) : kern_f16_of(x[i]);
 
-        memcpy(to + 2 * (KERN_PANEL * i + c), &h, 2);
+        if (f->wide == 2)
+            memcpy(to + 4 * (KERN_PANEL * i + c), &x[i], 4);
+        else
+            memcpy(to + 2 * (KERN_PANEL * i + c), &h, 2);
     }
 }
 

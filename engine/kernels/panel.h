@@ -3,7 +3,7 @@
  * A weight is scale * code - min with an unsigned code; where a type has no min, it is
  * zero * scale. A panel (kern.h) is a sequence of blocks along K. A block of 16 columns is
  *     head        [16] f16: the block's scale d;  then, with a min, [16] f16: its dmin
- *                 (bf16 where quant_types.def says so)
+ *                 (bf16 or f32 where quant_types.def says so)
  *     sub-blocks  of 32 rows of K each:
  *         codes   2 low bits of codes of 2 and 3: [2][16][4] bytes. Bits 2 j, 2 j + 1 of byte
  *                 (h, c, i) are those of row 16 h + 4 j + i of column c
@@ -132,10 +132,15 @@ static inline float kern_form_f16(const uint8_t *at)
 static inline float kern_form_head(const struct kern_form *f, const uint8_t *b, int which,
                                    int c)
 {
+    const uint8_t *at = b + (f->wide == 2 ? 4 : 2) * (KERN_PANEL * which + c);
     uint16_t h;
+    float x;
 
-    memcpy(&h, b + 2 * (KERN_PANEL * which + c), 2);
-    return f->wide ? kern_bf16_to(h) : kern_f16_to(h);
+    memcpy(&h, at, 2);
+    if (f->wide < 2)
+        return f->wide ? kern_bf16_to(h) : kern_f16_to(h);
+    memcpy(&x, at, 4);
+    return x;
 }
 
 /* The scale of row k of column c in the sub-block at s of the block at b. */

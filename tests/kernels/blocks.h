@@ -109,6 +109,32 @@ static inline void block_near(enum kern_type t, uint8_t *p, const float *w)
     }
 }
 
+/* Weights near w[128] in a block of w4g128 or w8g128. */
+static inline void group_near(enum kern_type t, uint8_t *p, const float *w)
+{
+    const bool four = t == KERN_W4G128;
+    float lo = 0, hi = 0, x[2];
+
+    for (int i = 0; i < 128; i++) {
+        lo = fminf(lo, w[i]);
+        hi = fmaxf(hi, w[i]);
+    }
+    memset(p, 0, kern_type_bytes(t));
+    naive_set_scales(t, p, four ? (hi - lo) / 15 : fmaxf(-lo, hi) / 127, -lo);
+    memcpy(x, p, four ? 8 : 4);
+    for (int i = 0; i < 128; i++) {
+        const int q = x[0] == 0 ? 0 : (int)lrintf((w[i] + (four ? x[1] : 0)) / x[0]);
+
+        if (four)
+            p[8 + i / 32 * 16 + i % 16] |= (uint8_t)((q < 0    ? 0
+                                                      : q > 15 ? 15
+                                                               : q)
+                                                     << (i % 32 < 16 ? 0 : 4));
+        else
+            p[4 + i] = (uint8_t)(q < -127 ? -127 : q > 127 ? 127 : q);
+    }
+}
+
 /* A row of n weights near w, as blocks at dst. */
 static inline void blocks_near(enum kern_type t, void *dst, const float *w, int64_t n)
 {
@@ -120,6 +146,10 @@ static inline void blocks_near(enum kern_type t, void *dst, const float *w, int6
     for (int64_t at = 0; at < n; at += weights, p += kern_type_bytes(t)) {
         float lo = 0, hi = 0;
 
+        if (t == KERN_W4G128 || t == KERN_W8G128) {
+            group_near(t, p, w + at);
+            continue;
+        }
         if (!f->encode) {
             block_near(t, p, w + at);
             continue;

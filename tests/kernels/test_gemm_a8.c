@@ -77,7 +77,7 @@ static void whole_weights(struct rng *r, enum kern_type t, uint8_t *p, int64_t n
             dmin = rng_below(r, 2) ? 1 : -1;
         for (size_t j = 0; j < bytes; j++)
             p[j] = kind == 0 ? (uint8_t)rng_u64(r) : kind == 1 ? 0xff : 0;
-        for (size_t j = 0; t == KERN_Q8_0 && j < bytes; j++)
+        for (size_t j = 0; (t == KERN_Q8_0 || t == KERN_W8G128) && j < bytes; j++)
             p[j] = kind == 1 ? 0x80 : p[j];
         if (t == KERN_Q4_K || t == KERN_Q5_K) {
             memset(p + 4, 1, 8);

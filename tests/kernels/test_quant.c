@@ -35,6 +35,14 @@ static void random_blocks(enum kern_type t, uint8_t *to, int n, struct rng *r)
                 to[0] = extremes[rng_below(r, 5)];
             continue;
         }
+        if (t == KERN_W4G128 || t == KERN_W8G128) {
+            uint8_t h[4];
+
+            set_f16(h, r);
+            set_f16(h + 2, r);
+            naive_set_scales(t, to, kern_form_f16(h), kern_form_f16(h + 2));
+            continue;
+        }
         set_f16(to + naive_d_at(t), r);
         if (kern_form(t)->min)
             set_f16(to + naive_d_at(t) + 2, r);

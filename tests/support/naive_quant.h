@@ -46,6 +46,7 @@ static inline void naive_6_bits(const uint8_t *block, int s, unsigned *scale,
 /* Where the f16 scale d of a block is; dmin, where the type has one, is the two bytes behind it. */
 static inline int naive_d_at(enum kern_type t)
 {
+    /* in f32: naive_set_scales() */
     return t == KERN_Q6_K ? 208 : t == KERN_Q3_K ? 108 : t == KERN_Q2_K ? 80 : 0;
 }
 
@@ -55,6 +56,12 @@ static inline void naive_set_scales(enum kern_type t, uint8_t *block, float d, f
     const uint16_t h = kern_f16_of(d), low = kern_f16_of(dmin);
     int e = 0;
 
+    if (t == KERN_W4G128 || t == KERN_W8G128) {
+        const float x[2] = {kern_f16_to(h), kern_f16_to(low)};
+
+        memcpy(block, x, t == KERN_W4G128 ? 8 : 4);
+        return;
+    }
     if (t == KERN_MXFP4) {
         if (d != 0)
             (void)frexpf(d, &e);
@@ -77,6 +84,7 @@ static const double naive_e2m1[16] = {0, 0.5,  1,  1.5,  2,  3,  4,  6,
 static inline double naive_weight(enum kern_type t, const uint8_t *block, int i)
 {
     const double d = naive_f16(block, 0);
+    float x[2];
     unsigned scale, min, q;
     int byte;
 
@@ -131,6 +139,13 @@ static inline double naive_weight(enum kern_type t, const uint8_t *block, int i)
         scale = naive_bits(block, 8 * 4 + i / 32 * 4, 4) +
                 16 * naive_bits(block, 8 * 2 + i / 32 * 2, 2);
         return d * ((int)scale - 32) * naive_iq4[q];
+    case KERN_W4G128:
+        memcpy(x, block, 8);
+        q = naive_bits(block, 8 * (8 + i / 32 * 16 + i % 16) + (i % 32 < 16 ? 0 : 4), 4);
+        return (double)x[0] * q - (double)x[1];
+    case KERN_W8G128:
+        memcpy(x, block, 4);
+        return (double)x[0] * (int8_t)block[4 + i];
     case KERN_MXFP4:
         q = naive_bits(block, 8 * (1 + i % 16) + (i < 16 ? 0 : 4), 4);
         return ldexp(naive_e2m1[q], (int)naive_bits(block, 0, 8) - 127);

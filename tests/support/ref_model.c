@@ -15,11 +15,12 @@
  * is stored as what is added. */
 static double mean_of(enum kern_type type)
 {
-    return type == KERN_Q2_K   ? 1.5
-           : type == KERN_Q5_K ? 15.5
-           : type == KERN_Q4_K ? 7.5
-           : type == KERN_Q5_1 ? -15.5
-                               : -7.5;
+    return type == KERN_Q2_K     ? 1.5
+           : type == KERN_W4G128 ? 7.5
+           : type == KERN_Q5_K   ? 15.5
+           : type == KERN_Q4_K   ? 7.5
+           : type == KERN_Q5_1   ? -15.5
+                                 : -7.5;
 }
 
 /* Rows of blocks of random integers, with scales that give the weights about this deviation, and
@@ -32,7 +33,8 @@ static size_t put_blocks(uint8_t *dst, enum kern_type type, double *values, int6
         [KERN_Q5_0] = 9.2,      [KERN_Q5_1] = 9.2,      [KERN_W4C] = 4.6,
         [KERN_Q4_K] = 4.6 * 36, [KERN_Q5_K] = 9.2 * 36, [KERN_Q6_K] = 18.4 * 74,
         [KERN_Q2_K] = 14,       [KERN_Q3_K] = 2.3 * 18, [KERN_IQ4_NL] = 67,
-        [KERN_MXFP4] = 5.9,     [KERN_IQ4_XS] = 67 * 18};
+        [KERN_W4G128] = 4.6,    [KERN_W8G128] = 73,     [KERN_MXFP4] = 5.9,
+        [KERN_IQ4_XS] = 67 * 18};
     const size_t bytes = kern_type_bytes(type);
     const int block = kern_type_block(type);
     double d = 0;

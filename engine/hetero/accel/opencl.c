@@ -99,6 +99,7 @@ static const char source[] =
     "typedef __global const uchar *bytes;\n"
     "float half_at(bytes p) { return vload_half(0, (__global const half *)p); }\n"
     "float head(const struct gemm_args *a, bytes b, int i) {\n"
+    "    if (a->wide == 2) return ((__global const float *)b)[i];\n"
     "    if (a->wide)\n"
     "        return as_float((uint)((__global const ushort *)b)[i] << 16);\n"
     "    return half_at(b + 2 * i);\n"

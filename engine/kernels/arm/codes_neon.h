@@ -66,6 +66,8 @@ TILE_INLINE float32x4_t head_row(const uint8_t *b, const int which, const int qu
 {
     const uint8x8_t half = vld1_u8(b + 2 * KERN_PANEL * which + 8 * quarter);
 
+    if (TYPE(WIDE) == 2)
+        return vreinterpretq_f32_u8(vld1q_u8(b + 4 * KERN_PANEL * which + 16 * quarter));
     if (TYPE(WIDE))
         return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(half), 16));
     return vcvt_f32_f16(vreinterpret_f16_u8(half));

@@ -103,6 +103,8 @@ TILE_INLINE __m256 head_row(const char *b, const int which, const int side)
     const __m128i half =
         _mm_loadu_si128((const __m128i_u *)(b + 2 * KERN_PANEL * which + 16 * side));
 
+    if (TYPE(WIDE) == 2)
+        return _mm256_loadu_ps((const float *)(b + 4 * KERN_PANEL * which + 32 * side));
     if (TYPE(WIDE))
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
     return _mm256_cvtph_ps(half);

@@ -63,6 +63,8 @@ TILE_INLINE __m512 head_row(const char *b, const int which)
     const __m256i half =
         _mm256_loadu_si256((const __m256i_u *)(b + 2 * KERN_PANEL * which));
 
+    if (TYPE(WIDE) == 2)
+        return _mm512_loadu_ps(b + 4 * KERN_PANEL * which);
     if (TYPE(WIDE))
         return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
     return _mm512_cvtph_ps(half);
