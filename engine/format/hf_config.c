@@ -140,12 +140,6 @@ static int refuse_unsupported(const struct format_family *f, const json_t *j,
     if (strcmp(act, names[0]) != 0 && (!names[1] || strcmp(act, names[1]) != 0))
         return err_set(ERR_UNSUPPORTED, "%s: hidden_act: expected %s, found %.40s", path,
                        names[0], act);
-    if (json_object_get(j, "quantization_config"))
-        return err_set(
-            ERR_UNSUPPORTED,
-            "%s: quantization_config: expected weights in F32, F16 or BF16, found "
-            "a quantised model",
-            path);
     return OK;
 }
 

@@ -1,7 +1,7 @@
 /* format/hf_config.h - reads a Hugging Face config.json into a model_config. Features that
  * the engine does not have (other architectures, rotary scalings,
- * activations, biases, sliding windows, quantisation) are refused by key, since
- * ignoring them would give wrong text. */
+ * activations, biases, sliding windows) are refused by key, since ignoring them would give
+ * wrong text. quantization_config is read by safet_quant.h. */
 #ifndef FORMAT_HF_CONFIG_H
 #define FORMAT_HF_CONFIG_H
 

@@ -32,11 +32,14 @@ check "help of model" sh -c "$sandwich model --help | grep -q 'sandwich model in
 check "model alone is wrong usage" refuses 2 'expected make, quantize, inspect or explain-support' "$sandwich" model
 check "what loads is listed with what others lack" sh -c "$sandwich model explain-support >$dir/table &&
     grep -q '^| granite  *| yes *| GraniteForCausalLM' $dir/table &&
-    grep -q '^| mamba  *| no *| needs state-space layers' $dir/table"
-check "and as JSON, by architecture" python3 -c "
+    grep -q '^| mamba  *| no *| needs state-space layers' $dir/table &&
+    grep -q '^| awq  *| w4g128  *| version gemm, 4 bits' $dir/table"
+check "and as JSON, by architecture and method of quantisation" python3 -c "
 import json, subprocess
 rows = json.loads(subprocess.run(['$sandwich', 'model', 'explain-support', '--json'],
                                  capture_output=True, check=True).stdout)
+assert [r['quant_method'] for r in rows if 'arch' not in r][0] == 'gptq', rows
+rows = [r for r in rows if 'arch' in r]
 names = [r['arch'] for r in rows]
 assert len(names) == len(set(names)) >= 53, names
 assert all(bool(r.get('missing')) != r['known'] for r in rows), rows

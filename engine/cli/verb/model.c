@@ -11,6 +11,7 @@
 #include "format/family.h"
 #include "format/format.h"
 #include "format/quantize.h"
+#include "format/safet_quant.h"
 #include "format/support.h"
 #include "kernels/quant.h"
 #include "make/make.h"
@@ -308,6 +309,10 @@ static json_t *support_json(void)
     for (const struct format_refused *r = format_refusals; r->arch; r++)
         rc |= json_array_append_new(all, json_pack("{s:s, s:b, s:s}", "arch", r->arch,
                                                    "known", 0, "missing", r->missing));
+    for (const struct format_quant_method *m = format_quant_methods; m->name; m++)
+        rc |= json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "quant_method",
+                                                   m->name, "loads", m->loads,
+                                                   "weight_types", m->becomes));
     if (rc != 0) {
         json_decref(all);
         return NULL;
@@ -334,15 +339,20 @@ static void print_support(const json_t *all)
 {
     static const struct table_column columns[] = {
         {"architecture", -16}, {"known", -5}, {"classes, or what is missing", 0}, {0}};
+    static const struct table_column methods[] = {
+        {"quant_method", -18}, {"weights", -19}, {"what loads", 0}, {0}};
     struct table t = {.f = stdout, .markdown = true, .columns = columns};
     const json_t *v;
-    size_t i, n = 0;
+    size_t i, n = 0, n_archs = 0;
 
     table_head(&t);
     json_array_foreach(all, i, v)
     {
         const char *missing = json_string_value(json_object_get(v, "missing"));
 
+        if (!json_object_get(v, "arch"))
+            continue;
+        n_archs++;
         n += missing == NULL;
         table_cell(&t, "%s", json_string_value(json_object_get(v, "arch")));
         table_cell(&t, "%s", missing ? "no" : "yes");
@@ -351,8 +361,15 @@ static void print_support(const json_t *all)
         else
             put_list(&t, json_object_get(v, "classes"));
     }
-    printf("\n%zu architectures: %zu known, %zu refused.\n", json_array_size(all), n,
-           json_array_size(all) - n);
+    printf("\n%zu architectures: %zu known, %zu refused.\n\n", n_archs, n, n_archs - n);
+    printf("Quantised folders, by quantization_config of config.json:\n\n");
+    t.columns = methods;
+    table_head(&t);
+    for (const struct format_quant_method *m = format_quant_methods; m->name; m++) {
+        table_cell(&t, "%s", m->name);
+        table_cell(&t, "%s", m->becomes);
+        table_cell(&t, "%s", m->loads);
+    }
 }
 
 static int explain_support(const struct verb_words *w)
@@ -373,14 +390,16 @@ static int explain_support(const struct verb_words *w)
 
 static const struct verb support_verb = {
     .name = "explain-support",
-    .help = "Print which architectures of models load, and what the others lack.",
-    .usage = {.line = "sandwich model explain-support [options]",
-              .about =
-                  "Print each architecture that GGUF files of llama.cpp name: whether it "
-                  "loads, by which classes of config.json too, or the operator that this "
-                  "engine lacks. With --json also the shapes of `sandwich model make`.",
-              .examples = "  sandwich model explain-support\n"
-                          "  sandwich model explain-support --json\n"},
+    .help = "Print which architectures and quantised folders load, and what others lack.",
+    .usage =
+        {.line = "sandwich model explain-support [options]",
+         .about =
+             "Print each architecture that GGUF files of llama.cpp name: whether it "
+             "loads, by which classes of config.json too, or the operator that this "
+             "engine lacks; and what loads of quantised folders. With --json also the "
+             "shapes of `sandwich model make`.",
+         .examples = "  sandwich model explain-support\n"
+                     "  sandwich model explain-support --json\n"},
     .opts = {{support_table}},
     .opts_bytes = sizeof(struct support_flags),
     .run = explain_support,

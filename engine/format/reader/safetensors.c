@@ -13,6 +13,7 @@
 #include "format/fill.h"
 #include "format/hf_config.h"
 #include "format/safet.h"
+#include "format/safet_quant.h"
 
 #define MAX_SHARDS      1000
 #define MAX_INDEX_BYTES (16u << 20)
@@ -24,6 +25,7 @@ struct dir {
     int n;
     struct format_safet *shard[MAX_SHARDS];
     const char *shard_name[MAX_SHARDS]; /* kept by index */
+    struct format_safet_quant quant;
 };
 
 static bool is_dir(const char *path)
@@ -130,8 +132,9 @@ static int open_sharded(struct dir *d, const char *dir, const char *index_path)
     return check_index(d, dir);
 }
 
-static const struct format_safet_tensor *find(const struct dir *d, const char *name)
+static const struct format_safet_tensor *find(const void *ctx, const char *name)
 {
+    const struct dir *d = ctx;
     const struct format_safet_tensor *t = NULL;
     int i;
 
@@ -143,10 +146,14 @@ static const struct format_safet_tensor *find(const struct dir *d, const char *n
 static int find_tensor(void *ctx, const char *name, struct format_tensor *out)
 {
     const struct format_file *f = ctx;
-    const struct format_safet_tensor *t = find(f->state, name);
+    struct dir *d = f->state;
+    const struct format_safet_tensor *t = find(d, name);
+    int rc = format_safet_quant_find(&d->quant, name, out);
 
-    if (!t)
-        return ERR_NOTFOUND;
+    if (rc == OK && !strstr(name, ".layers.")) /* is the head the embedding? */
+        rc = format_safet_quant_repack(&d->quant);
+    if (rc != ERR_NOTFOUND || !t)
+        return rc;
     if (strcmp(t->dtype, "F32") == 0)
         out->type = KERN_F32;
     else if (strcmp(t->dtype, "F16") == 0)
@@ -185,9 +192,11 @@ static const char *name_at(void *ctx, uint64_t i)
 static bool is_ignored(void *ctx, const char *name)
 {
     const struct format_file *f = ctx;
+    const struct dir *d = f->state;
     const char *dot = strstr(name, ".rotary_emb.inv_freq");
 
-    return (dot && dot[strlen(".rotary_emb.inv_freq")] == 0) ||
+    return format_safet_quant_owns(&d->quant, name) ||
+           (dot && dot[strlen(".rotary_emb.inv_freq")] == 0) ||
            (f->config.tied && strcmp(name, "lm_head.weight") == 0);
 }
 
@@ -221,7 +230,11 @@ static int safetensors_open(struct format_file *f, const char *path)
         return ERR_NOMEM;
     format_name_from_path(&f->config, path);
     snprintf(config_path, sizeof(config_path), "%s/config.json", path);
-    if ((rc = format_hf_config(&f->config, config_path)) != OK)
+    d->quant.path = f->path;
+    d->quant.find = find;
+    d->quant.ctx = d;
+    if ((rc = format_hf_config(&f->config, config_path)) != OK ||
+        (rc = format_safet_quant_config(&d->quant, config_path)) != OK)
         return rc;
     snprintf(config_path, sizeof(config_path), "%s/generation_config.json", path);
     if ((rc = format_hf_generation_config(&f->config, config_path)) != OK ||
@@ -232,7 +245,9 @@ static int safetensors_open(struct format_file *f, const char *path)
     source.naming = format_family_of(&f->config)->hf_naming;
     f->rope_interleaved = format_family_of(&f->config)->hf_rope_interleaved;
     f->norm_offset = format_family_of(&f->config)->gemma ? 1 : 0;
-    return format_fill(f, &source);
+    if ((rc = format_fill(f, &source)) != OK)
+        return rc;
+    return format_safet_quant_repack(&d->quant);
 }
 
 static void safetensors_close(struct format_file *f)
@@ -244,6 +259,7 @@ static void safetensors_close(struct format_file *f)
     while (d->n > 0)
         format_safet_close(&d->shard[--d->n]);
     json_decref(d->index);
+    format_safet_quant_fini(&d->quant);
     mem_free(d);
     f->state = NULL;
 }
