@@ -32,7 +32,7 @@ def bars(ax, cells, metric, label):
 
 def hours(ax, cells):
     here = of(cells, role=roles[0], provision=provisions[0])[0]
-    n = here.series("hour_requests")
+    n = here.series["hour_requests"][:]
     ax.bar(range(len(n)), n, color=style.COLORS[0])
     ax.set(title="Requests by hour", xlabel="hour", ylabel="requests")
 
