@@ -43,7 +43,7 @@ breaks "15: a transfer is there before its prompt" $c/handover.c 's/if (q->promp
 f=cluster/test_fleet
 breaks "16: a step that is run ahead is lost" $c/machine.c 's/d->n_tokens += n;/d->n_tokens += n - 1;/' $f steps_run_ahead_change_nothing
 breaks "16: who comes meanwhile waits for all steps" $c/machine.c 's/end_ns + step_ns < t_ns/true/' $f steps_run_ahead_change_nothing
-breaks "17: a failure loses a token" $c/assign.c 's/q->prompt_tok = d->n_prompt + q->n_before/q->prompt_tok = d->n_prompt/' $f failures_lose_no_token
+breaks "17: a request that starts again forgets its tokens" $c/assign.c 's/q->n_before = d->n_tokens/q->n_before = 0/' $f failures_lose_no_token
 breaks "17: memory of a request that starts again stays" $c/outage.c 's/q->t->kv_used_tok -= q->reserved_tok//' $f failures_keep_the_invariants
 breaks "18: a drained machine gets tasks" $c/assign.c 's/m->n_out > 0/false/' $f a_drained_machine_gets_no_task
 breaks "19: pools take the requests of one another" $c/day.c 's/o->seed + (uint64_t)o->number, "day arrival"/o->seed + (uint64_t)rand(), "day arrival"/' $f threads_change_nothing
