@@ -4,8 +4,7 @@ machine it pays, and the hours of the day."""
 from lib import read, study, style
 
 STEM = "fleet"
-ROLES = {"none": "no CPU\nmachines", "prompt": "CPUs for\nprompts", "token": "CPUs for\ntokens",
-         "both": "CPUs for\nboth", "slow": "control:\nslow CPUs"}
+ROLES = {"none": "none", "prompt": "prompts", "token": "tokens", "both": "both", "slow": "tokens,\nslowly"}
 
 
 def of(cells, **wanted):
@@ -16,16 +15,18 @@ def mean(cells, metric):
     return study.mean([c.value(metric) for c in cells])
 
 
-def bars(ax, cells, metric, label):
+def bars(ax, names, ways, metric, title, label):
     """A group for each role, a bar for each way to provision; dots are seeds."""
-    for i, role in enumerate(roles):
-        for k, p in enumerate(provisions):
-            here = of(cells, role=role, provision=p)
+    ax.set(title=title, ylabel=label, xlabel="what CPU machines compute")
+    for i, role in enumerate(names):
+        for k, p in enumerate(ways):
+            x, here = i + 0.27 * (k - (len(ways) - 1) / 2), of(result.cells, role=role, provision=p)
+            seeds = [c.value(metric) for c in here]
             v = mean(here, metric)
-            style.bar(ax, i + 0.27 * (k - (len(provisions) - 1) / 2), v, style.short(v), width=0.25, color=style.COLORS[k],
+            style.bar(ax, x, v, style.short(v), top=seeds, width=0.25, color=style.COLORS[k],
                       label="provisioned by " + p if i == 0 else None)
-    ax.set_xticks(range(len(roles)), [ROLES[r] for r in roles], fontsize=6)
-    ax.set(title=label, ylabel=label.split(":")[-1])
+            ax.plot([x] * len(seeds), seeds, "o", ms=2.5, color="black", label="a seed" if i + k == 0 else None)
+    ax.set_xticks(range(len(names)), [ROLES[r] for r in names])
     ax.margins(y=0.2)
     style.legend_below(ax)
 
@@ -39,15 +40,9 @@ def hours(ax, cells):
 
 result = read.latest(STEM)
 roles, provisions = study.settings(result.cells, "role"), study.settings(result.cells, "provision")
-fig, axes = style.rows(3)
-bars(axes[0], result.cells, "usd_mtok", "Cost: $ per million tokens")
-paid = [r for r in roles if r != "none"]
-for i, role in enumerate(paid):
-    v = mean(of(result.cells, role=role, provision=provisions[0]), "breakeven_usd_h")
-    style.bar(axes[1], i, v, style.short(v), width=0.6, color=style.COLORS[0])
-axes[1].set_xticks(range(len(paid)), [ROLES[r] for r in paid], fontsize=6)
-axes[1].set(title="Price of a CPU machine below which it pays", ylabel="$/h")
-axes[1].margins(y=0.2)
+fig, axes = style.rows(2, 1)
+bars(axes[0], roles, provisions, "usd_mtok", "Cost of a million tokens", "$")
+bars(axes[1], [r for r in roles if r != "none"], provisions[:1], "breakeven_usd_h", "Price below which a CPU machine pays", "$/h")
 hours(axes[2], result.cells)
 style.save(fig, result, STEM, "A fleet of GPU and CPU machines over a day")
 METRICS = ["n_prompt", "n_token", "n_cpu", "attained_frac", "ttft_p99_ms", "tpot_p99_ms", "usd_mtok", "gpu_usd_mtok",

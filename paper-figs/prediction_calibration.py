@@ -29,7 +29,7 @@ ax = axes[1]
 for k, (machine, numbers) in enumerate([("known", "seen"), ("known", "all"), ("new", "seen"), ("new", "all")]):
     for i, n in enumerate(LEVELS):
         v = value("half_%d" % n, machine=machine, numbers=numbers, control="none", **USUAL)
-        style.bar(ax, k + 0.28 * (i - 1), v, style.number(v, "%.3g"), width=0.26, color=style.COLORS[i],
+        style.bar(ax, k + 0.28 * (i - 1), v, "<0.001" if v < 0.001 else style.short(v), width=0.26, color=style.COLORS[i],
                   label="%d %%" % n if k == 0 else None)
 ax.set_xticks(range(4), ["known,\nseen", "known,\nall", "new,\nseen", "new,\nall"])
 ax.set(title="Half of the intervals are within", xlabel="machine, numbers", ylabel="to each side (%)", yscale="log")

@@ -55,7 +55,7 @@ static void forget(struct chat_call_parser *p)
     p->call = NULL;
 }
 
-/* What is held is no call: it is content. */
+/* What is held is not a call, but content. */
 static void give_back(struct chat_call_parser *p)
 {
     text_put(&p->content, p->held.p ? p->held.p : "", p->held.n);

@@ -19,9 +19,10 @@ int64_t cluster_admissible_tok(const struct cluster_machine *m)
 /* false: there is none. */
 bool cluster_kv_take(struct cluster_machine *m, int64_t n_tok, bool to_grow)
 {
-    int64_t room = to_grow ? m->o->kv_tok - m->kv_used_tok : cluster_admissible_tok(m);
+    int64_t free_tok =
+        to_grow ? m->o->kv_tok - m->kv_used_tok : cluster_admissible_tok(m);
 
-    if (n_tok > room)
+    if (n_tok > free_tok)
         return false;
     m->kv_used_tok += n_tok;
     return true;
@@ -193,8 +194,8 @@ static int64_t duration_ns(const struct cluster_machine *m, const struct cluster
     return cluster_perf_step_ns(m->o->perf, &x);
 }
 
-/* The loop would refuse a request for which there is no memory although no request has any. Here
- * keys and values on their way have it, and will give it back. */
+/* The loop refuses a request that does not fit although none is running. Here keys and values in
+ * transfer may have the memory, and will give it back. */
 static bool must_wait(const struct cluster_machine *m)
 {
     const struct sched_loop *l = &m->loop;
@@ -215,12 +216,12 @@ static bool must_wait(const struct cluster_machine *m)
 static int64_t steps_ahead(const struct cluster_machine *m, int64_t n_prompts)
 {
     const struct sched_loop *l = &m->loop;
-    int64_t n = AHEAD_MAX, room;
+    int64_t n = AHEAD_MAX, n_in_memory;
 
     if (!m->cluster->runs_ahead || n_prompts > 0 || l->n_batch != l->n_live)
         return 1;
-    room = 1 + (m->o->kv_tok - m->kv_used_tok) / l->n_batch;
-    n = room < n ? room : n;
+    n_in_memory = 1 + (m->o->kv_tok - m->kv_used_tok) / l->n_batch;
+    n = n_in_memory < n ? n_in_memory : n;
     for (int i = 0; i < l->n_batch; i++) {
         const struct cluster_done *d = &((struct cluster_request *)l->batch[i])->d;
 
