@@ -18,7 +18,7 @@ history "3: a machine returns to the other pool" $c/assign.c 's/move(m, m->home)
 history "4: a machine that moves is in no pool" $c/assign.c 's/m->pool = pool/m->pool = CLUSTER_N_POOLS/' partition
 history "5: a token too many" $c/machine.c 's/d->n_tokens >= d->n_output/d->n_tokens > d->n_output/' conservation
 history "5: keys and values count as sent twice" $c/handover.c 's/q->d.n_transfers++/q->d.n_transfers += 2/' conservation
-history "6: memory that there is not" $c/machine.c 's/if (n_tok > room)/if (n_tok > 2 * room)/' memory
+history "6: memory that there is not" $c/machine.c 's/if (n_tok > free_tok)/if (n_tok > 2 * free_tok)/' memory
 history "6: memory that is not given back" $c/machine.c 's/m->kv_used_tok -= n_tok/& - 1/' memory
 history "7: too many prompt tokens share a step" engine/sched/policy/mixed.c 's/sum + s->n_prompt_left > share_tok/sum > share_tok/' batch
 history "8: those that were passed over often do not go first" engine/sched/policy/mixed.c \
