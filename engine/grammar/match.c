@@ -451,19 +451,21 @@ static int read_rules(struct grammar *g)
     return rc == OK ? OK : err_prefix(rc, "schema");
 }
 
-/* Of all copies that more than a token's bytes follow, the first stands for the others. */
+/* A token of n bytes is in n copies at most, since each takes a byte. So it comes to no end from
+ * the copy that n - 1 others may follow, which stands for all before it. The next one would not do:
+ * where copies take one byte each, the token does not fit into it and those that follow. */
 static void find_like(struct grammar *g)
 {
-    const int most =
-        (g->v->trie.longest < SHORT_TOK ? g->v->trie.longest : SHORT_TOK) + 1;
+    const int longest = g->v->trie.longest < SHORT_TOK ? g->v->trie.longest : SHORT_TOK,
+              stands = longest > 1 ? longest - 1 : 0;
 
     for (int32_t i = 0; i < g->rules.n_states; i++)
         g->state_like[i] = i;
     for (int i = 0; i < g->rules.n_repeats; i++) {
         const struct grammar_repeat *r = &g->rules.repeats[i];
 
-        for (int32_t k = (most + 1) * r->stride; k < r->n * r->stride; k++)
-            g->state_like[r->from + k] = r->from + most * r->stride + k % r->stride;
+        for (int32_t k = (stands + 1) * r->stride; k < r->n * r->stride; k++)
+            g->state_like[r->from + k] = r->from + stands * r->stride + k % r->stride;
     }
 }
 

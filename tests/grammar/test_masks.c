@@ -368,7 +368,6 @@ TEST(the_first_space_may_be_dropped)
     grammar_matcher_close(&m);
 }
 
-/* What needs more stacks than there may be fails then, and not before. */
 /* The mask after this text, byte by byte, and a token. */
 static bool mask_after(const char *grammar, const char *text, int32_t id,
                        uint64_t bits[8])
@@ -416,6 +415,150 @@ TEST(copies_of_a_part_stand_for_others)
     }
 }
 
+/* ---- other vocabularies: how many places of a repetition a token fills is counted ---- */
+
+#define PLACES 40
+#define LONG   28 /* bytes; some more than tokens for which one mask serves many places */
+
+static struct grammar_vocab *open_words(struct tok **t, const char *const *text, int n)
+{
+    *t = words_open(text, n);
+    return words_vocab(*t);
+}
+
+static void take_text(struct grammar_matcher *m, const char *text)
+{
+    for (; *text; text++)
+        grammar_take(m, WORDS_BYTES + (unsigned char)*text);
+}
+
+/* Words are a unit once, twice and so on; unit i is a place of the repetition. One unit's words are
+ * shorter than the other's, so that the longest of them begins no longer one. */
+static const char *const units[] = {"a", "b", ",1"};
+struct unit_words {
+    char text[3 * LONG][LONG + 1];
+    const char *list[3 * LONG];
+    int unit[3 * LONG], times[3 * LONG], n;
+};
+
+static void add_words(struct unit_words *w, int unit, int longest)
+{
+    const int len = (int)strlen(units[unit]);
+
+    for (int times = 1; times * len <= longest; times++) {
+        char *text = w->text[w->n];
+
+        for (int i = 0; i < times; i++)
+            memcpy(text + i * len, units[unit], (size_t)len + 1);
+        w->unit[w->n] = unit;
+        w->times[w->n] = times;
+        w->list[w->n++] = text;
+    }
+}
+
+/* The words of a unit that the mask has are those that fit into the places that are left. */
+static void fill_places(struct grammar_vocab *v, const struct unit_words *w,
+                        enum grammar_kind kind, const char *text, const char *before,
+                        int unit)
+{
+    struct grammar_matcher *m;
+
+    assert_ok(grammar_matcher_open(&m, v, kind, text, strlen(text), false));
+    take_text(m, before);
+    for (int left = PLACES; left >= 0; left--) {
+        const uint64_t *bits = grammar_allowed(m);
+
+        assert_non_null(bits);
+        for (int i = 0; i < w->n; i++)
+            if (w->unit[i] == unit &&
+                words_bit(bits, WORDS_TEXT + i) != (w->times[i] <= left))
+                fail_msg("%s: words of %d bytes: \"%s\" with %d places left", text,
+                         (int)strlen(w->list[w->n - 1]), w->list[i], left);
+        take_text(m, units[unit]);
+    }
+    grammar_matcher_close(&m);
+}
+
+/* One mask serves the places of a repetition from which no token reaches the last one, and not one
+ * place more, whatever the length of the longest token is. The words of the other tests are short,
+ * or begin one that is so long that each place has its own mask of it. */
+TEST(tokens_fill_the_places_that_are_left)
+{
+    static const struct {
+        enum grammar_kind kind;
+        const char *text, *before;
+    } all[] = {{GRAMMAR_GBNF, "root ::= [ab]{0,40} \"x\"", ""},
+               {GRAMMAR_GBNF, "root ::= r{2,40} \"x\"\nr ::= [ab]", ""},
+               {GRAMMAR_GBNF,
+                "root ::= \"(\" q \")\"\nq ::= r{0,40} \"x\"\nr ::= s\ns ::= [ab]{1}",
+                "("},
+               {GRAMMAR_GBNF, "root ::= (\"a\"? \"b\"?){0,40} \"x\"", ""},
+               {GRAMMAR_SCHEMA, "{\"type\": \"string\", \"maxLength\": 40}", "\""},
+               {GRAMMAR_SCHEMA, "{\"items\": {\"const\": 1}, \"maxItems\": 41}", "[1"}};
+    enum { N = sizeof(all) / sizeof(all[0]) };
+
+    for (int longest = 1; longest <= LONG; longest++)
+        for (int shorter = longest; shorter > 0; shorter -= 1 + longest / 8) {
+            struct unit_words w = {.n = 0};
+            struct grammar_vocab *v;
+            struct tok *t;
+
+            add_words(&w, 1, shorter);
+            add_words(&w, 2, shorter);
+            add_words(&w, 0, longest);
+            v = open_words(&t, w.list, w.n);
+            for (int i = 0; i < N; i++)
+                for (int unit = i == N - 1 ? 2 : 0; unit <= (i == N - 1 ? 2 : 1); unit++)
+                    fill_places(v, &w, all[i].kind, all[i].text, all[i].before, unit);
+            grammar_vocab_close(&v);
+            tok_close(&t);
+        }
+}
+
+/* As many tokens as the largest vocabularies of today have. */
+TEST(masks_of_200_thousand_tokens)
+{
+    enum { N = 200000, MOST = 60, LONGEST_WORD = 30 };
+    static const char schema[] = "{\"type\": \"string\", \"maxLength\": 60}";
+    char(*text)[LONGEST_WORD + 1] = mem_new(MEM_TEST, N, sizeof(*text));
+    const char **list = mem_new(MEM_TEST, N, sizeof(*list));
+    struct grammar_vocab *v;
+    struct grammar_matcher *m;
+    struct tok *t;
+    struct rng r;
+
+    rng_init(&r, test_seed(), "words");
+    for (int i = 0; i < N; i++) {
+        const int n = 1 + (int)rng_below(&r, LONGEST_WORD);
+
+        for (int k = 0; k < n; k++)
+            text[i][k] = (char)('a' + rng_below(&r, 26));
+        list[i] = text[i];
+    }
+    v = open_words(&t, list, N);
+    for (int round = 0; round < 2; round++) { /* then with masks that were kept */
+        assert_ok(
+            grammar_matcher_open(&m, v, GRAMMAR_SCHEMA, schema, strlen(schema), false));
+        take_text(m, "\"");
+        for (int left = MOST; left >= 0; left--) {
+            const uint64_t *bits = grammar_allowed(m);
+
+            assert_non_null(bits);
+            for (int i = 0; i < N; i++)
+                if (words_bit(bits, WORDS_TEXT + i) != ((int)strlen(text[i]) <= left))
+                    fail_msg("seed %llu: \"%s\" with %d characters left",
+                             (unsigned long long)test_seed(), text[i], left);
+            take_text(m, "q");
+        }
+        grammar_matcher_close(&m);
+    }
+    grammar_vocab_close(&v);
+    tok_close(&t);
+    mem_free(list);
+    mem_free(text);
+}
+
+/* What needs more stacks than there may be fails then, and not before. */
 TEST(too_many_stacks_are_an_error)
 {
     char text[20000] = "root ::= (x \"b\")+\nx ::= ";

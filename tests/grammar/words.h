@@ -17,8 +17,8 @@ static const char *const words[] = {
     "{\"", "00",   "12",       "aabaabaabaabaabaabaabaabaabaabaab"};
 #define N_WORDS ((int)(sizeof(words) / sizeof(words[0])))
 
-/* A llama2.c file: <unk>, <s>, </s>, the bytes, the words. */
-static inline struct tok *words_open(void)
+/* A llama2.c file: <unk>, <s>, </s>, the bytes, n words. */
+static inline struct tok *words_open(const char *const *text, int n)
 {
     const char *path = test_path("words.bin");
     FILE *f = fopen(path, "wb");
@@ -26,22 +26,22 @@ static inline struct tok *words_open(void)
 
     assert_non_null(f);
     fwrite(&(int32_t){40}, 4, 1, f);
-    for (int i = 0; i < WORDS_TEXT + N_WORDS; i++) {
+    for (int i = 0; i < WORDS_TEXT + n; i++) {
         static const char *const first[] = {"<unk>", "<s>", "</s>"};
         char byte[8];
-        const char *text;
-        int32_t n;
+        const char *word;
+        int32_t bytes;
 
         snprintf(byte, sizeof(byte), "<0x%02X>", (unsigned)(i - WORDS_BYTES) & 255);
-        text = i < WORDS_BYTES ? first[i] : i < WORDS_TEXT ? byte : words[i - WORDS_TEXT];
-        n = (int32_t)strlen(text);
+        word = i < WORDS_BYTES ? first[i] : i < WORDS_TEXT ? byte : text[i - WORDS_TEXT];
+        bytes = (int32_t)strlen(word);
         fwrite(&(float){(float)-i}, 4, 1, f);
-        fwrite(&n, 4, 1, f);
-        fwrite(text, 1, (size_t)n, f);
+        fwrite(&bytes, 4, 1, f);
+        fwrite(word, 1, (size_t)bytes, f);
     }
     fclose(f);
     assert_ok(tok_open(&t, path, NULL));
-    assert_int_equal(tok_vocab(t), WORDS_TEXT + N_WORDS);
+    assert_int_equal(tok_vocab(t), WORDS_TEXT + n);
     return t;
 }
 
@@ -61,7 +61,7 @@ static struct grammar_vocab *vocab;
 static inline int words_setup(void **state)
 {
     (void)state;
-    tok = words_open();
+    tok = words_open(words, N_WORDS);
     vocab = words_vocab(tok);
     return 0;
 }
