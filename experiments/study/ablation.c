@@ -51,6 +51,11 @@ static const char *const step_names[] = {STEPS(NAME, )};
       "the same, where phases that a step does not make faster are taken back")
 #define RESULTS(X)                                                                       \
     STEPS(STEP_RESULTS, X)                                                               \
+    X(gain_communication, "x", HIGHER | SOME,                                            \
+      "time of a request before the step / with it, raw: over one_plan, by rounds")      \
+    X(gain_service_config, "x", HIGHER, "the same, over communication")                  \
+    X(gain_kernel_tuning, "x", HIGHER | SOME, "the same, over service_config")           \
+    X(gain_split_k, "x", HIGHER | SOME, "the same, over kernel_tuning")                  \
     X(speedup_all, "x", HIGHER | SOME, "tok_s_split_k / tok_s_one_plan")                 \
     X(prefill_ranks, "", 0, "ranks of prefill in the plan of the search")                \
     X(prefill_threads, "", 0, "threads of each prefill rank")                            \
@@ -384,17 +389,34 @@ static double n_tok(const struct opts *o)
 }
 
 /* Output rate of a pairing, its rounds as a series. */
-static double report_pairing(const struct ablation *c, int i, const char *prefix,
-                             int step)
+static void report_pairing(const struct ablation *c, int i, const char *prefix, int step)
 {
-    double tok_s = n_tok(c->o) / frame_seconds(c->f, i);
     char name[64];
 
-    frame_set(c->f, frame_named(c->f, "%stok_s_%s", prefix, step_names[step]), tok_s,
-              "a time was not a number");
+    frame_rate(c->f, frame_named(c->f, "%stok_s_%s", prefix, step_names[step]),
+               n_tok(c->o), i);
     snprintf(name, sizeof(name), "%srequest_s_%s", prefix, step_names[step]);
     frame_times_series(c->f, name, i);
-    return tok_s;
+}
+
+/* What each step gains over the one before, as the rounds say in which both ran. */
+static void report_gains(const struct ablation *c)
+{
+    const struct {
+        double *gain;
+        int from, to;
+    } steps[] = {
+        {&c->r->gain_communication, STEP_one_plan, STEP_communication},
+        {&c->r->gain_service_config, STEP_communication, STEP_service_config},
+        {&c->r->gain_kernel_tuning, STEP_service_config, STEP_kernel_tuning},
+        {&c->r->gain_split_k, STEP_kernel_tuning, STEP_split_k},
+    };
+
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+        frame_ratio(c->f, steps[i].gain, c->raw_at[steps[i].from], c->raw_at[steps[i].to],
+                    0);
+    frame_ratio(c->f, &c->r->speedup_all, c->kept_at[STEP_one_plan],
+                c->kept_at[STEP_split_k], 0);
 }
 
 /* --- what is reported of every target */
@@ -428,7 +450,6 @@ static int measure_host(struct ablation *c)
                                             .seed = (uint64_t)o->seed,
                                             .cpus = c->cpus,
                                             .n_cpus = c->n_cpus};
-    double first = NAN, last = NAN;
 
     TRY(study_engine_open(&c->engine, o->model, &engine));
     TRY(tune_bench_open(&c->bench, c->engine.team,
@@ -441,10 +462,9 @@ static int measure_host(struct ablation *c)
     TRY(frame_rounds(c->f, "all steps in turn", c->n_pairs, o->rounds, request, c));
     for (int s = 0; s < N_STEPS; s++) {
         report_pairing(c, c->raw_at[s], "raw_", s);
-        last = report_pairing(c, c->kept_at[s], "", s);
-        first = s ? first : last;
+        report_pairing(c, c->kept_at[s], "", s);
     }
-    frame_set(c->f, &c->r->speedup_all, last / first, "a time was not a number");
+    report_gains(c);
     frame_set(c->f, &c->r->tuning_s, c->tuning_s, "a time was not a number");
     c->r->n_kept = c->n_kept;
     study_engine_report(c->out, &c->engine);
@@ -483,6 +503,8 @@ static int simulate(struct ablation *c)
         frame_set(c->f, frame_named(c->f, "tok_s_%s", step_names[s]), known ? kept : NAN,
                   UNKNOWN);
     }
+    frame_set(c->f, &c->r->gain_service_config,
+              tok_s[STEP_service_config] / tok_s[STEP_communication], UNKNOWN);
     study_evidence(c->out, "simulated", NULL);
     study_evidence(c->out, "measured", "plan_s");
     return rc;

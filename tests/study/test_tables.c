@@ -57,7 +57,6 @@ static void run_tiny(void)
 TEST(rates_follow_from_the_recorded_rounds)
 {
     char name[64], series[64];
-    double kept[N_STEPS];
 
     run_tiny();
     for (int s = 0; s < N_STEPS; s++) {
@@ -66,11 +65,15 @@ TEST(rates_follow_from_the_recorded_rounds)
         near(value_of(name), 2 * 3 / smallest(series, ROUNDS));
         snprintf(name, sizeof(name), "tok_s_%s", steps[s]);
         snprintf(series, sizeof(series), "request_s_%s", steps[s]);
-        kept[s] = 2 * 3 / smallest(series, ROUNDS);
-        near(value_of(name), kept[s]);
+        near(value_of(name), 2 * 3 / smallest(series, ROUNDS));
     }
     near(value_of("tok_s_one_plan"), value_of("raw_tok_s_one_plan"));
-    near(value_of("speedup_all"), kept[N_STEPS - 1] / kept[0]);
+    near(value_of("gain_communication"),
+         ratio_middle("raw_request_s_one_plan", "raw_request_s_communication"));
+    near(value_of("gain_split_k"),
+         ratio_middle("raw_request_s_kernel_tuning", "raw_request_s_split_k"));
+    near(value_of("speedup_all"),
+         ratio_middle("request_s_one_plan", "request_s_split_k"));
     assert_true(value_of("n_kept") >= 0 && value_of("n_kept") <= 10);
     assert_true(value_of("tuning_s") > 0 && value_of("plan_s") > 0);
     assert_string_equal(evidence_of(""), ""); /* the job's */
@@ -90,6 +93,7 @@ TEST(a_slower_step_is_taken_back)
         near(value_of(name), 6.0 / (1 + s)); /* in the order of the steps */
         near(value_of(name + strlen("raw_")), 6);
     }
+    near(value_of("gain_service_config"), 3.0 / 4);
     assert_true(value_of("n_kept") == 0);
     measure_script(falling, NULL);
     run_tiny();

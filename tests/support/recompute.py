@@ -139,8 +139,11 @@ def ablation(s, study):
     n_tok, out = float(study["batch"]) * float(study["n_output_tok"]), {}
     for step in "one_plan rank_shifted communication service_config kernel_tuning split_k".split():
         for kept in "", "raw_":
-            out["%stok_s_%s" % (kept, step)] = n_tok / min(s("%srequest_s_%s" % (kept, step)))
-    out["speedup_all"] = out["tok_s_split_k"] / out["tok_s_one_plan"]
+            out["%stok_s_%s" % (kept, step)] = n_tok / nearest_rank(s("%srequest_s_%s" % (kept, step)), 10)
+    steps = "one_plan communication service_config kernel_tuning split_k".split()
+    gain = lambda kind, a, b: middle([x / y for x, y in zip(s(kind + a), s(kind + b))])
+    out.update({"gain_" + b: gain("raw_request_s_", a, b) for a, b in zip(steps, steps[1:])})
+    out["speedup_all"] = gain("request_s_", steps[0], steps[-1])
     return out
 
 
