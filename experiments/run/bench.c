@@ -1,8 +1,10 @@
 #include "experiments/run/bench.h"
 
 #include <math.h>
+#include <poll.h>
 #include <string.h>
 
+#include "base/build.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -13,6 +15,7 @@
 #include "experiments/load/stages.h"
 #include "experiments/record/journal.h"
 #include "experiments/run/bench_answer.h"
+#include "experiments/run/clients.h"
 #include "experiments/run/run.h"
 #include "experiments/run/session.h"
 
@@ -72,6 +75,18 @@ const struct opt_row run_bench_opt_table[] = {
             "End such a load after this time: what is under way is canceled and counts "
             "as not completed, the rest is not sent. Examples: 90s, 10m.",
             .unit = "TIME"),
+    OPT_ROW(
+        STR, clients, NULL,
+        "Send the load from these machines, in commas, in place of this one. Each sends "
+        "a share of the requests, from a common beginning on. Files of --dataset and the "
+        "variable of --api-key-env must be there, too. The record states each clock's "
+        "distance from this machine's, and its error.",
+        .unit = "HOSTS"),
+    OPT_ROW(
+        STR, client_command, "ssh -o BatchMode=yes $HOST testbed",
+        "What starts this testbed on a machine of --clients, for the shell; \"bench -\" "
+        "follows.",
+        .unit = "COMMAND"),
     OPT_ROW(STR, out, NULL,
             "Keep a record in this folder, with the times of every request and token.",
             .unit = "DIR"),
@@ -101,7 +116,8 @@ struct bench {
     struct run_system *system;
     struct dataset *dataset; /* NULL: lengths are those of the options */
     struct dataset_opts dataset_opts;
-    struct journal *journal; /* NULL: no record */
+    struct journal *journal;     /* NULL: no record */
+    struct run_clients *clients; /* NULL: this machine sends the load */
     uint64_t end_ns;
     struct run_bench_answer a;
 };
@@ -125,6 +141,7 @@ struct waiting {
     size_t n;
     uint64_t end_ns; /* when it ends; 0: with its last request */
     const char *why; /* it then ends */
+    FILE *in; /* of a client: it ends when something comes from there; NULL: never */
     uint64_t t_shown_ns;
     bool over;
     size_t n_ended; /* before it was over */
@@ -149,6 +166,12 @@ static void on_tick(void *ctx, size_t n_ended, size_t n_failed)
     if (!w->over)
         w->n_ended = n_ended;
     w->over = w->over || (w->end_ns && now >= w->end_ns);
+    if (w->in) {
+        struct pollfd p = {.fd = fileno(w->in), .events = POLLIN};
+
+        w->over = w->over || poll(&p, 1, 0) > 0;
+        w->t_shown_ns = now;
+    }
     if (w->over) {
         run_cell_end(w->b->system, w->why);
     } else if (now - w->t_shown_ns >= QUIET_NS) {
@@ -325,6 +348,8 @@ static int conclude(struct bench *b, struct run_bench_trial *t,
     if (rc == OK && b->journal && !r->system_stuck) {
         json_t *measured = attributes(b, t->load, load, seeds, q, r->wall_s);
 
+        if (b->a.clients)
+            json_object_set(measured, "clients", b->a.clients);
         rc = record(b, t->load, measured, r, &m);
         json_decref(measured);
     }
@@ -332,10 +357,10 @@ static int conclude(struct bench *b, struct run_bench_trial *t,
     return rc;
 }
 
-/* A load on requests of the data set, or of the lengths of the options. Of the latter a prompt
- * never comes twice, so that a server cannot answer from what it has kept. `t->load` names it. */
-static int measure(struct bench *b, struct run_bench_trial *t, struct load_opts load,
-                   struct waiting *w, struct run_result *r)
+/* Of the data set, or of the lengths of the options. Of the latter a prompt never comes twice, so
+ * that a server cannot answer from what it has kept. */
+static int make_requests(struct run_requests *q, const struct bench *b,
+                         const struct load_opts *load, const struct load_seeds *seeds)
 {
     const struct run_bench_opts *o = b->o;
     struct dataset_item item = {
@@ -344,11 +369,32 @@ static int measure(struct bench *b, struct run_bench_trial *t, struct load_opts 
     const struct dataset_opts wide = {.min_prompt_tok = 1,
                                       .max_prompt_tok = o->prompt_tok,
                                       .max_output_tok = o->output_tok};
+
+    return run_requests_new(q, b->system, b->dataset ? b->dataset : &made,
+                            b->dataset ? &b->dataset_opts : &wide, load, seeds);
+}
+
+static int send_by_clients(struct bench *b, struct run_result *r,
+                           const struct load_opts *load, int64_t seed, struct waiting *w)
+{
+    TRY(run_clients_cell(r, b->clients, load, seed, w->n, w->end_ns));
+    w->over = w->end_ns && clock_ns() >= w->end_ns;
+    for (size_t i = 0; i < r->n; i++)
+        w->n_ended += r->rows[i].status <= METRICS_FAILED;
+    json_decref(b->a.clients);
+    b->a.clients = run_clients_json(b->clients);
+    return OK;
+}
+
+/* One load, which `t->load` names. */
+static int measure(struct bench *b, struct run_bench_trial *t, struct load_opts load,
+                   struct waiting *w, struct run_result *r)
+{
+    const struct run_bench_opts *o = b->o;
     const int64_t seed = o->seed * 1000 + b->a.n_trials + (load.rate_rps > 0);
     const struct load_seeds seeds = {seed, seed, seed, seed};
     struct run_requests q = {0};
-    int rc = run_requests_new(&q, b->system, b->dataset ? b->dataset : &made,
-                              b->dataset ? &b->dataset_opts : &wide, &load, &seeds);
+    int rc = make_requests(&q, b, &load, &seeds);
 
     w->b = b;
     w->n = q.n;
@@ -366,7 +412,8 @@ static int measure(struct bench *b, struct run_bench_trial *t, struct load_opts 
     if (rc == OK && load.rate_rps > 0)
         load.timeout_s = timeout_s(b, &q);
     if (rc == OK)
-        rc = run_cell(r, b->system, &q, &load, on_tick, w);
+        rc = b->clients ? send_by_clients(b, r, &load, seed, w)
+                        : run_cell(r, b->system, &q, &load, on_tick, w);
     if (rc == OK)
         rc = conclude(b, t, &load, &seeds, &q, r);
     if (r->system_stuck)
@@ -678,6 +725,18 @@ static int open_dataset(struct bench *b)
     return dataset_open(&b->dataset, &b->dataset_opts);
 }
 
+static int open_clients(struct bench *b, const char *url)
+{
+    json_t *hello = json_pack("{s:s s:s s:o}", "url", url, "commit", build_info.commit,
+                              "options", opt_to_json(run_bench_opt_table, b->o));
+    int rc =
+        hello ? run_clients_open(&b->clients, b->o->clients, b->o->client_command, hello)
+              : ERR_NOMEM;
+
+    json_decref(hello);
+    return rc;
+}
+
 static int measure_all(struct bench *b)
 {
     const struct run_bench_opts *o = b->o;
@@ -702,6 +761,14 @@ static void print(const struct bench *b, FILE *out)
     json_decref(j);
 }
 
+static void close_bench(struct bench *b)
+{
+    run_system_close(&b->system);
+    dataset_close(&b->dataset);
+    opt_free(dataset_opt_table, &b->dataset_opts);
+    json_decref(b->a.described);
+}
+
 int run_bench(const char *url, const struct run_bench_opts *o, FILE *out)
 {
     struct bench b = {.o = o, .end_ns = clock_ns() + (uint64_t)(o->budget_s * 1e9)};
@@ -714,6 +781,8 @@ int run_bench(const char *url, const struct run_bench_opts *o, FILE *out)
         rc = open_dataset(&b);
     if (rc == OK)
         rc = find_server(&b, full, sizeof(full), url);
+    if (rc == OK && o->clients)
+        rc = open_clients(&b, full);
     if (rc == OK && o->out)
         rc = open_record(&b, full);
     if (rc == OK)
@@ -724,10 +793,88 @@ int run_bench(const char *url, const struct run_bench_opts *o, FILE *out)
     if (rc == OK)
         print(&b, out);
     journal_close(&b.journal);
-    run_system_close(&b.system);
-    dataset_close(&b.dataset);
-    opt_free(dataset_opt_table, &b.dataset_opts);
-    json_decref(b.a.described);
+    run_clients_close(&b.clients);
+    close_bench(&b);
+    json_decref(b.a.clients);
     mem_free(b.a.record);
+    return rc;
+}
+
+/* --- a client of another bench */
+
+/* A load: this client's share of its requests. */
+static int client_cell(struct bench *b, const json_t *m, FILE *in, FILE *out)
+{
+    const int64_t seed = json_int_at(m, "seed");
+    const struct load_seeds seeds = {seed, seed, seed, seed};
+    struct waiting w = {.b = b, .in = in, .why = "its time was over"};
+    struct run_requests q = {0};
+    struct run_result r = {0};
+    struct load_opts load;
+    json_t *begin = NULL;
+    int rc = opt_init(load_opt_table, &load);
+
+    if (rc == OK)
+        rc = opt_from_json(load_opt_table, &load, json_object_get(m, "load"), "load");
+    if (rc == OK)
+        rc = make_requests(&q, b, &load, &seeds);
+    if (rc == OK)
+        rc = run_client_write(out, json_pack("{s:I}", "n_requests", (json_int_t)q.n));
+    if (rc == OK)
+        rc = run_client_wait(&begin, in, out);
+    if (rc == OK) {
+        run_requests_share(&q, &load, (int)json_int_at(m, "share"),
+                           (int)json_int_at(m, "of"));
+        q.start_ns = (uint64_t)json_int_at(begin, "begin_ns");
+        w.end_ns = (uint64_t)json_int_at(begin, "end_ns");
+        rc = run_cell(&r, b->system, &q, &load, on_tick, &w);
+    }
+    if (rc == OK && r.system_stuck)
+        rc = err_set(ERR_IO, "the server does not end requests that are canceled");
+    if (rc == OK)
+        rc = run_client_rows(out, &r);
+    if (r.system_stuck)
+        run_system_close(&b->system); /* it may still read the prompts freed below */
+    json_decref(begin);
+    run_result_fini(&r);
+    run_requests_fini(&q);
+    opt_free(load_opt_table, &load);
+    return rc;
+}
+
+int run_bench_client(FILE *in, FILE *out)
+{
+    struct run_bench_opts o;
+    struct bench b = {.o = &o};
+    char full[1024];
+    json_t *m = NULL;
+    int rc = opt_init(run_bench_opt_table, &o);
+
+    if (rc == OK)
+        rc = run_client_wait(&m, in, out);
+    if (rc == OK && strcmp(json_str_at(m, "commit", ""), build_info.commit) != 0)
+        rc = err_set(ERR_UNSUPPORTED,
+                     "this testbed is of commit %s, the one that asks is not",
+                     build_info.commit);
+    if (rc == OK)
+        rc = opt_from_json(run_bench_opt_table, &o, json_object_get(m, "options"),
+                           "options");
+    b.end_ns = clock_ns() + (uint64_t)(o.budget_s * 1e9);
+    if (rc == OK && o.dataset)
+        rc = open_dataset(&b);
+    if (rc == OK)
+        rc = find_server(&b, full, sizeof(full), json_str_at(m, "url", ""));
+    json_decref(m);
+    if (rc == OK)
+        rc = run_client_write(out, json_pack("{s:b}", "ready", 1));
+    while (rc == OK && run_client_wait(&m, in, out) == OK) {
+        rc = client_cell(&b, m, in, out);
+        json_decref(m);
+    }
+    if (rc != OK) /* there is who reports it */
+        rc = run_client_write(out,
+                              json_pack("{s:o}", "error", json_string_lossy(err_msg())));
+    close_bench(&b);
+    opt_free(run_bench_opt_table, &o);
     return rc;
 }

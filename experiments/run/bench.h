@@ -14,7 +14,7 @@
 struct run_bench_opts {
     double slo_ttft_ms, slo_tpot_ms, budget_s, think_s;
     int64_t prompt_tok, output_tok, seed, users, requests;
-    char *model, *api_key_env, *stages, *dataset, *limit, *out;
+    char *model, *api_key_env, *stages, *dataset, *limit, *clients, *client_command, *out;
     int turns; /* enum dataset_turns */
     bool any_length, replay, json;
 };
@@ -25,5 +25,9 @@ extern const struct opt_row run_bench_opt_table[];
  * of the OpenAI protocol answers there, or no request of one user completed. Without a given load
  * its end is within 1.1 times budget_s, whatever the server does. */
 MUST int run_bench(const char *url, const struct run_bench_opts *o, FILE *out);
+
+/* Be a client of a run_bench() with o->clients, which is at the other end of `in` and `out`, until
+ * `in` ends; it is told of errors. ERR_IO: it cannot be. */
+MUST int run_bench_client(FILE *in, FILE *out);
 
 #endif

@@ -127,6 +127,20 @@ static void print_server(const struct run_bench_answer *a, FILE *out)
                 (long long)o->output_tok);
 }
 
+static void print_clients(const struct run_bench_answer *a, FILE *out)
+{
+    double worst_ms = 0;
+
+    for (size_t i = 0; i < json_array_size(a->clients); i++)
+        worst_ms =
+            fmax(worst_ms, json_f64_at(json_array_get(a->clients, i), "clock_error_ms"));
+    if (a->clients)
+        fprintf(
+            out,
+            "Machines that sent the load: %zu, of which each clock is known to %s ms. ",
+            json_array_size(a->clients), TEXT_NUMBER(worst_ms, 2));
+}
+
 static void print_given(const struct run_bench_answer *a, FILE *out)
 {
     const struct run_bench_trial *all = &a->trials[0];
@@ -149,6 +163,7 @@ static void print_given(const struct run_bench_answer *a, FILE *out)
 void run_bench_print(const struct run_bench_answer *a, FILE *out)
 {
     print_server(a, out);
+    print_clients(a, out);
     if (a->is_given) {
         print_given(a, out);
     } else {
@@ -199,6 +214,8 @@ json_t *run_bench_json(const struct run_bench_answer *a)
                                       json_number(a->bracket.high_rps), "target_frac",
                                       RUN_BENCH_TARGET_FRAC));
     }
+    if (a->clients)
+        json_object_set(all, "clients", a->clients);
     if (a->record)
         json_object_set_new(all, "record", json_string_lossy(a->record));
     return all;

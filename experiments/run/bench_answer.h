@@ -26,6 +26,7 @@ struct run_bench_answer {
     const char *url;
     const struct run_bench_opts *o;
     json_t *described;          /* by the system, itself; NULL: not yet */
+    json_t *clients;            /* run_clients_json(); NULL: there are none */
     bool is_given;              /* the load is; else it was searched */
     size_t n_not_sent;          /* of a given load, when its time was over */
     struct run_bench_trial one; /* of a search: one user */

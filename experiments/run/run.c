@@ -605,6 +605,11 @@ static int by_intended(const void *a, const void *b)
                                             : (x->request > y->request) * 2 - 1;
 }
 
+void run_result_sort(struct run_result *r)
+{
+    qsort(r->rows, r->n, sizeof(*r->rows), by_intended);
+}
+
 int run_cell(struct run_result *out, struct run_system *s,
              const struct run_requests *requests, const struct load_opts *load,
              run_tick_fn tick, void *ctx)
@@ -622,7 +627,10 @@ int run_cell(struct run_result *out, struct run_system *s,
     measure_timer(out);
     s->next_request += (int64_t)f.n;
     run_energy_open(&out->energy);
-    out->energy.start_ns = f.start_ns = clock_ns() + LEAD_NS;
+    f.start_ns = clock_ns() + LEAD_NS;
+    if (f.start_ns < requests->start_ns)
+        f.start_ns = requests->start_ns;
+    out->energy.start_ns = f.start_ns;
     run_energy_read(&out->energy);
     pthread_mutex_lock(&s->lock);
     s->flight = &f;
@@ -641,7 +649,7 @@ int run_cell(struct run_result *out, struct run_system *s,
     if (f.ended_early)
         drop_unsent(out);
     if (f.follows) /* turns came between later rows */
-        qsort(out->rows, out->n, sizeof(*out->rows), by_intended);
+        run_result_sort(out);
 out:
     pthread_mutex_lock(&s->lock);
     s->flight = NULL;

@@ -58,6 +58,8 @@ struct run_requests {
     bool own_answers;  /* which has the system's own answer to that before it */
     int32_t *ids;      /* backing store of the prompts */
     size_t n_ids;
+    uint64_t
+        start_ns; /* when the cell begins, by clock_ns(); earlier than now: at once */
 };
 /* Tokenise or synthesise the prompts of `d` for the system and fix the arrival times.
  * ERR_ARG: the dataset is empty, or has texts and the system no tokenizer. */
@@ -103,6 +105,8 @@ void run_paired(const struct run_entry *e, int n, const struct run_requests *req
  * sent (METRICS_REJECTED), with `why` as the error of both. Lent, for as long as the cell. */
 void run_cell_end(struct run_system *s, const char *why);
 void run_result_fini(struct run_result *r);
+/* Rows by their intended start. */
+void run_result_sort(struct run_result *r);
 
 /* Fill decode_bytes and prefill_flop of the rows from what the system states. */
 void run_bounds(struct run_result *r, struct run_system *s);
