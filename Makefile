@@ -148,6 +148,7 @@ GEN_SRC :=
 $(call reg,kern,$(KERN_SRC),kernels/kern.h,kern_variant,kern_variants,kern)
 $(call reg,kern_quant,$(wildcard engine/kernels/quant/*.c),kernels/quant.h,kern_quant,kern_quants,kern_quant)
 $(call reg,kv_alloc,$(wildcard engine/kv/alloc/*.c),kv/alloc.h,kv_alloc,kv_allocs,kv_alloc)
+$(call reg,kv_evict,$(wildcard engine/kv/evict/*.c),kv/evict.h,kv_evict,kv_evicts,kv_evict)
 $(call reg,kv_predictor,$(wildcard engine/kv/predict/*.c),kv/predict.h,kv_predictor,kv_predictors,kv_predictor)
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,format_reader,$(wildcard engine/format/reader/*.c),format/format.h,format_reader,format_readers,format_reader)

@@ -93,6 +93,8 @@ struct kv_alloc {
      * before. ERR_NOMEM, ERR_LIMIT: as above. */
     int (*grow)(void *state, struct kv_extent *e, int64_t used_tok, int64_t want_tok,
                 struct kv_move *m);
+    /* Give back what the sequence has beyond n_tok > 0 tokens. NULL: memory never shrinks. */
+    void (*trim)(void *state, struct kv_extent *e, int64_t n_tok);
     /* Release the block that a sequence left. NULL: sequences never move. */
     void (*moved)(void *state, int64_t old_id);
     void (*release)(void *state, int64_t id);

@@ -4,7 +4,7 @@
 set -u
 . tests/support/tap.sh
 . tests/support/broken.sh
-need_tests kv/test_buckets kv/test_alloc kv/test_alloc_large kv/test_pool kv/test_predict kv/test_slot_runs sched/test_loop \
+need_tests kv/test_buckets kv/test_evict kv/test_alloc kv/test_alloc_large kv/test_pool kv/test_predict kv/test_slot_runs sched/test_loop \
     serve/test_kv_alloc study/test_odma_replay
 
 # 1. Bounds are quantiles of the window, aligned up, strictly increasing, at most the longest.
@@ -119,6 +119,17 @@ breaks "adjacent runs are not merged" $s 's/at == out->at + out->bytes/out->byte
     kv/test_slot_runs runs_are_in_canonical_order
 breaks "one head is copied" $s 's/head < shape->n_kv_heads; head++/head < 1; head++/' \
     kv/test_slot_runs copies_between_layouts
+# 12. What is idle gives memory back from its end, those first that are wanted last and cost least.
+breaks "a block too many is given back" engine/kv/alloc/paged.c 's/n_in_row\[e->id\] > n; p->n_v/n_in_row[e->id] >= n; p->n_v/' \
+    kv/test_evict memory_is_given_back_from_the_end
+w=engine/kv/evict/expected_return.c
+breaks "what has ended is expected back" $w 's/k->ended ? -k->idle_s : //' kv/test_evict every_policy_has_an_order
+breaks "the cost does not count" $w 's/k->token_s \/ fmax/1 \/ fmax/' kv/test_evict expected_return_weighs_time_and_cost
+breaks "a request that waits does not count" $w 's/k->queued ? 0 : //' kv/test_evict expected_return_weighs_time_and_cost
+breaks "a pause is not longer for having been long" engine/kv/evict.c 's/above(x - log_std) \/ above(x) - t/1/' \
+    kv/test_evict what_is_left_of_a_pause
+breaks "a session's own pauses do not count" engine/kv/evict.c 's/(mean + own->sum) \/ (1 + own->n)/mean/' \
+    kv/test_evict pauses_are_learned
 # And none is taken while sequences run.
 breaks "a sequence takes memory of the system" engine/kv/alloc/paged.c \
     's/^    (void)used_tok, (void)m;/    mem_free(mem_new(MEM_KV, 1, 1));\n&/' kv/test_alloc histories_of_paged

@@ -145,6 +145,17 @@ static int pages_grow(void *state, struct kv_extent *e, int64_t used_tok,
     return OK;
 }
 
+static void pages_trim(void *state, struct kv_extent *e, int64_t n_tok)
+{
+    struct pages *p = state;
+    int64_t n = (n_tok + p->block_tok - 1) / p->block_tok;
+
+    assert(n > 0);
+    for (; p->n_in_row[e->id] > n; p->n_visited++)
+        p->free[p->n_free++] = p->tables[e->id * p->row_blocks + --p->n_in_row[e->id]];
+    e->cap_tok = p->n_in_row[e->id] * p->block_tok;
+}
+
 static void pages_release(void *state, int64_t id)
 {
     struct pages *p = state;
@@ -173,6 +184,7 @@ const struct kv_alloc kv_alloc_paged = {
     .close = pages_close,
     .reserve = pages_reserve,
     .grow = pages_grow,
+    .trim = pages_trim,
     .release = pages_release,
     .stat = pages_stat,
 };
