@@ -140,7 +140,19 @@ def fleet(rng, role, provision, **_):
     return summary, {"hour_requests": n, "hour_attained": 0 * n + 0.99}
 
 
+def agent_sessions(rng, policy, pause, **_):
+    reuses = {"static": 0, "paged": 0}.get(policy, 1)
+    return ({"goodput_per_h": reuses * rng.uniform(10, 30), "goodput_agents": 20 * reuses,
+             "over_lru": rng.uniform(0.8, 1.3) if reuses else 0.0, "attained_frac": 0.9, "sessions_per_h": rng.uniform(8, 20),
+             "ttft_first_p50_ms": rng.uniform(500, 2000), "ttft_later_p50_ms": rng.uniform(300, 3000),
+             "ttft_later_p95_ms": rng.uniform(5e3, 2e4), "recomputed_frac": rng.uniform(0.1, 0.9), "used_frac": 0.3,
+             "kept_frac": 0.3 * reuses}, {})
+
+
 STUDIES = {
+    "agent_sessions": (agent_sessions, {"pause": [0.0, 0.5, 5.2, 60.0], "memory_tok": [524288, 1048576], "seed": [1, 2],
+                                        "policy": ["lru", "paged", "odma_session", "lru_again", "lru_ended",
+                                                   "expected_return", "oracle"]}),
     "fleet": (fleet, {"role": ["none", "prompt", "token", "both", "slow"], "provision": ["peak", "cost"],
                       "seed": [1, 2]}),
     "splitwise_faults": (kv_faults, {"transport": ["shm", "socket"], "checksums": [True, False]}),
