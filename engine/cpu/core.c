@@ -5,11 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cpu/cpu.h"
+#include "cpu/assume.h"
 
 #define AMD_L3_BYTES                                                                     \
     ((int64_t)32 << 20) /* of one core complex, Zen 2 to Zen 5; not of X3D */
 
+static struct cpu_info here;
 static size_t sizes[3];
 static int fma_512;
 static bool bf16_dot_fast;
@@ -26,7 +27,7 @@ static int64_t c_library_bytes(int level, int name, const struct cpu_info *info)
     return bytes > 0 ? bytes : 0;
 }
 
-static void read_core(void)
+static void set_core(const struct cpu_info *info)
 {
     static const struct {
         int name;
@@ -34,20 +35,29 @@ static void read_core(void)
     } caches[] = {{_SC_LEVEL1_DCACHE_SIZE, 32 << 10},
                   {_SC_LEVEL2_CACHE_SIZE, 512 << 10},
                   {_SC_LEVEL3_CACHE_SIZE, 8 << 20}};
-    struct cpu_info info;
-    int64_t stated[3];
+    const int64_t stated[3] = {info->l1d_bytes, info->l2_bytes, info->l3_bytes};
 
-    cpu_info_get(&info);
-    fma_512 = cpu_fma_per_cycle_of(&info, 512);
-    bf16_dot_fast = cpu_bf16_dot_fast_of(&info);
-    cpu_prefetch_of(&prefetch, &info);
-    stated[0] = info.l1d_bytes, stated[1] = info.l2_bytes, stated[2] = info.l3_bytes;
+    fma_512 = cpu_fma_per_cycle_of(info, 512);
+    bf16_dot_fast = cpu_bf16_dot_fast_of(info);
+    cpu_prefetch_of(&prefetch, info);
     for (int i = 0; i < 3; i++) {
         int64_t bytes =
-            stated[i] > 0 ? stated[i] : c_library_bytes(i + 1, caches[i].name, &info);
+            stated[i] > 0 ? stated[i] : c_library_bytes(i + 1, caches[i].name, info);
 
         sizes[i] = bytes > 0 ? (size_t)bytes : caches[i].usual;
     }
+}
+
+static void read_core(void)
+{
+    cpu_info_get(&here);
+    set_core(&here);
+}
+
+void cpu_assume(const struct cpu_info *info)
+{
+    pthread_once(&once, read_core);
+    set_core(info ? info : &here);
 }
 
 size_t cpu_cache_bytes(int level)

@@ -22,6 +22,7 @@ struct tune_bench {
     struct par_team *team;
     tune_model_fn model; /* or NULL: runs are real */
     void *model_arg;
+    bool model_rounds;
     struct tune_bench_opts o;
     struct tune_shape shape;
     struct kern_mat mat; /* its data is the copy that the latest run read */
@@ -308,18 +309,24 @@ static int trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
+static uint64_t model_now_ns(void *arg)
+{
+    return (uint64_t)(1e9 * ((const struct job *)arg)->seconds);
+}
+
 static int compare(struct tune_bench *b, const struct kern_schedule *s, int n,
                    int n_threads, struct measure_opts o, struct measure_report *out)
 {
     struct job j = {b, s, n_threads, 0};
+    const struct measure_clock model_clock = {model_now_ns, &j};
     uint64_t t0 = clock_ns();
     int rc = open_measure(b, n, o.max_rounds);
 
     for (int i = 0; i < n && rc == OK; i++)
         rc = prepare(b, &s[i], n_threads);
     if (b->model) {
-        o.clock = &measure_no_clock;
-        o.n_warm_up = -1;
+        o.clock = b->model_rounds ? &model_clock : &measure_no_clock;
+        o.n_warm_up = b->model_rounds ? o.n_warm_up : -1;
     }
     if (rc == OK)
         rc = measure_compare(b->measure, n, &o, trial, &j);
@@ -336,7 +343,7 @@ int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_thre
     struct measure_opts o = b->o.measure;
 
     memset(out, 0, sizeof(*out));
-    if (b->model)
+    if (b->model && !b->model_rounds)
         o = (struct measure_opts){MEASURE_EXACTLY(1)};
     return compare(b, s, 1, n_threads, o, out);
 }
@@ -411,6 +418,11 @@ int tune_bench_open_model(struct tune_bench **out, tune_model_fn fn, void *arg)
     set_defaults(&b->o);
     *out = b;
     return OK;
+}
+
+void tune_bench_model_rounds(struct tune_bench *b)
+{
+    b->model_rounds = true;
 }
 
 void tune_bench_close(struct tune_bench **b)

@@ -43,6 +43,9 @@ MUST int tune_bench_open(struct tune_bench **out, struct par_team *team,
 typedef double (*tune_model_fn)(void *arg, const struct tune_shape *shape,
                                 const struct kern_schedule *s, int n_threads);
 MUST int tune_bench_open_model(struct tune_bench **out, tune_model_fn fn, void *arg);
+/* From now on a measurement on a model makes as many runs as on a machine, by a clock that the runs
+ * alone advance, in place of one: for models with noise. */
+void tune_bench_model_rounds(struct tune_bench *b);
 void tune_bench_close(struct tune_bench **b);
 
 /* Prepare a shape: weights (seeded random), activations, memory for results. They are kept

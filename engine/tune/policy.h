@@ -44,7 +44,12 @@ struct tune_ctx {
      * it the default). A value other than OK ends the search with it. May be NULL. */
     int (*done)(void *arg, int i, const struct kern_schedule *s,
                 const struct measure_report *t); /* t: NULL where nothing was measured */
-    void *arg;
+    /* Called after each measurement of a schedule by tune_search_try(), of a shape that need not be
+     * one of `shapes`. May be NULL. */
+    void (*tried)(void *arg, const struct tune_shape *shape,
+                  const struct kern_schedule *s, int n_threads,
+                  const struct measure_report *t);
+    void *arg; /* of both */
     /* A value other than 0, set by a signal handler, ends the search with ERR_CANCELED
      * after the present measurement. May be NULL. */
     const volatile sig_atomic_t *stop;

@@ -99,6 +99,8 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
         q->best = *s;
         q->best_t = t;
     }
+    if (q->c->tried)
+        q->c->tried(q->c->arg, &q->shape, s, n_threads, &t);
     return OK;
 }
 

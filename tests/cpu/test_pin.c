@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "cpu/cpu.h"
+#include "cpu/assume.h"
 #include "cpu/sysfile.h"
 
 TEST(lists_parse)
@@ -159,6 +159,33 @@ TEST(prefetching_by_vendor)
                 p.far_bytes == cpu_prefetch()->far_bytes &&
                 p.streams == cpu_prefetch()->streams &&
                 p.streams_rows == cpu_prefetch()->streams_rows);
+}
+
+TEST(another_core_can_be_assumed)
+{
+    const struct cpu_info other = {.vendor = "AuthenticAMD",
+                                   .family = 0x19,
+                                   .model = 0x11,
+                                   .l1d_bytes = 12345,
+                                   .l2_bytes = 123456,
+                                   .l3_bytes = 1234567};
+    const struct cpu_prefetch before = *cpu_prefetch();
+    const int fma = cpu_fma_per_cycle(512);
+    size_t bytes[3];
+
+    for (int i = 0; i < 3; i++)
+        bytes[i] = cpu_cache_bytes(i + 1);
+    cpu_assume(&other);
+    assert_int_equal(cpu_cache_bytes(1), 12345);
+    assert_int_equal(cpu_cache_bytes(2), 123456);
+    assert_int_equal(cpu_cache_bytes(3), 1234567);
+    assert_int_equal(cpu_fma_per_cycle(512), 1);
+    assert_true(cpu_prefetch()->sparse && cpu_bf16_dot_fast());
+    cpu_assume(NULL);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(cpu_cache_bytes(i + 1), bytes[i]);
+    assert_int_equal(cpu_fma_per_cycle(512), fma);
+    assert_memory_equal(cpu_prefetch(), &before, sizeof(before));
 }
 
 TEST(bad_cpus_are_refused)

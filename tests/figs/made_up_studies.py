@@ -43,6 +43,13 @@ def policies(rng, **_):
     return summary, {"m": m, **{"s_" + p: 1e-5 * m * rng.uniform(0.9, 1.1, len(m)) for p in POLICIES}}
 
 
+def tuner_regret(rng, tuner, **_):
+    r = 0.02 if "sandwich" in tuner else 0.05
+    return ({**{"regret_%d" % n: r + rng.uniform(0, 20 / (n + 30)) for n in (0, 30, 100, 300, 1000, 3000, 10000, 30000)},
+             **{"regret_%ds" % n: r + rng.uniform(0, 0.4 / n) for n in (1, 3, 10, 30, 100, 300)},
+             "regret_chosen": r, "n_measurements": rng.uniform(300, 10000), "tuning_s": rng.uniform(1, 100)}, {})
+
+
 def window(rng, sigma, freeze, **_):
     ttft = 90 * rng.uniform(0.95, 1.05)
     return ({"tuning_s": sigma * rng.uniform(1, 1.3), "n_measurements": 40 * sigma, "n_frozen": 60 - freeze,
@@ -436,6 +443,10 @@ STUDIES = {
                                                     "rate": [30.0, 70.0, 110.0], "seed": [1, 2]}),
     "splitwise_fig17_batched_tokens": (cluster_load, {**CLUSTER, "rate": [70.0, 130.0], "seed": [1, 2]}),
     "tab02_topk_tuned": (topk_tuned, {"k": [1, 2, 4]}),
+    "tuner_regret": (tuner_regret, {
+        "machine": ["plain", "noisy"], "seed": [1, 2, 3],
+        "tuner": ["sandwich", "sandwich_again", "sandwich_3", "sandwich_paper", "sandwich_paper_3", "roller", "roller_topk", "ansor",
+                  "ansor_100", "dietcode", "mikpoly", "random", "random_100", "oracle"]}),
     "tab03_window": (window, {"sigma": [5, 10, 15, 20], "freeze": [5, 20], "seed": [1, 2, 3]}),
     "tab04_graph_tuning": (plan_search, {"model": ["a-bf16.gguf", "llama-160m:f32@kunpeng920x4"],
                                          "fit": ["sharegpt", "lmsys"]}),

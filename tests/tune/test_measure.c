@@ -216,6 +216,56 @@ TEST(a_model_takes_the_time_it_says)
     tune_bench_close(&b);
 }
 
+/* Runs of 1 to 1.45 times `seconds`. */
+struct unsteady {
+    double seconds, sum;
+    int n;
+};
+
+static double unsteady_s(void *arg, const struct tune_shape *shape,
+                         const struct kern_schedule *s, int n_threads)
+{
+    struct unsteady *x = arg;
+    double t = x->seconds * (1 + 0.05 * (x->n++ * 7 % 10));
+
+    (void)shape, (void)s, (void)n_threads;
+    x->sum += t;
+    return t;
+}
+
+/* As many runs as the clock that they advance asks for, and all are charged, warm-up, too. */
+TEST(a_model_can_be_measured_in_rounds)
+{
+    const struct tune_shape s = {.v = &bench_model_mks, .m = 64, .n = 512, .k = 512};
+    const struct kern_schedule g = {
+        .mr = 14, .np = 2, .bm = 70, .bn = 32, .bk = 512, .pm = 1, .pn = 2, .pk = 1};
+    const struct {
+        double seconds;
+        int least, most;
+    } cases[] = {{1e-6, 26, 26}, {0.2, 4, 4}, {0.015, 10, 20}};
+
+    for (int i = 0; i < 3; i++) {
+        struct unsteady x = {.seconds = cases[i].seconds};
+        struct measure_report t;
+        struct tune_bench *b;
+        struct tune_cost cost;
+
+        assert_ok(tune_bench_open_model(&b, unsteady_s, &x));
+        tune_bench_model_rounds(b);
+        assert_ok(tune_bench_shape(b, &s));
+        assert_ok(tune_measure(b, &g, 2, &t));
+        tune_cost_take(b, &cost);
+        assert_in_range(x.n, cases[i].least, cases[i].most);
+        assert_int_equal(cost.n_runs, x.n);
+        assert_int_equal(cost.n_measurements, 1);
+        assert_true(cost.seconds == x.sum);
+        assert_int_equal(t.n, x.n - 1);
+        assert_ok(tune_compare(b, &g, 1, 2, 9, &t));
+        assert_int_equal(t.n, 9);
+        tune_bench_close(&b);
+    }
+}
+
 /* A machine where every schedule but one is slow, and that one is or is not the
  * default. */
 struct only {

@@ -13,7 +13,7 @@ struct search {
     struct tune_opts o;
     struct tune_shape shapes[SHAPES_MAX];
     struct kern_schedule out[SHAPES_MAX], known[SHAPES_MAX];
-    int n_done, end_after; /* end_after: cancel after this many; 0: never */
+    int n_done, n_tried, end_after; /* end_after: cancel after this many; 0: never */
     bool measured[SHAPES_MAX];
     volatile sig_atomic_t stop;
     struct tune_ctx c;
@@ -33,6 +33,16 @@ static int on_done(void *arg, int i, const struct kern_schedule *s,
     return OK;
 }
 
+static void on_tried(void *arg, const struct tune_shape *shape,
+                     const struct kern_schedule *s, int n_threads,
+                     const struct measure_report *t)
+{
+    struct search *x = arg;
+
+    assert_true(shape->m > 0 && n_threads == s->pm * s->pn * s->pk && t->estimate > 0);
+    x->n_tried++;
+}
+
 static void search_open(struct search *x, const int64_t *m, int n, int64_t cols,
                         int64_t depth, int n_threads)
 {
@@ -49,6 +59,7 @@ static void search_open(struct search *x, const int64_t *m, int n, int64_t cols,
                              .shapes = x->shapes,
                              .n_shapes = n,
                              .done = on_done,
+                             .tried = on_tried,
                              .arg = x,
                              .stop = &x->stop};
 }
@@ -140,7 +151,11 @@ TEST(every_policy_ends_with_legal_schedules)
         search_open(&x, few, 5, 160, 96, 3);
         x.shapes[4].k_unit = 0;
         x.o.trials = 40;
+        x.n_tried = 0;
         assert_ok(run(&x, p->name, &cost));
+        /* each is called out but those of a first look and of a retest */
+        assert_true(x.n_tried <= cost.n_measurements);
+        assert_true(x.n_tried > 0 || cost.n_measurements == 0);
         check_legal(&x, p->name);
         assert_int_equal(x.n_done, 5);
         /* each run of the model is charged, and nothing else */
