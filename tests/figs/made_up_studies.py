@@ -235,6 +235,21 @@ def levers(rng, work, **_):
     return summary, {}
 
 
+def neighbours(rng, threads, **_):
+    loss = {"cpu": 0.0 if threads else 0.7, "bandwidth": 0.3, "cache": 0.1, "page_cache": 0.05}
+    full = {"cpu": 0.5, "bandwidth": 9.0, "cache": 150.0, "page_cache": 90e3}
+    summary = {"elasticity_bandwidth": np.nan if threads else 0.2}
+    for thief, slope in loss.items():
+        for s in (0, 25, 50, 100):
+            left = np.exp(-slope * s / 100) * rng.uniform(0.98, 1.02)
+            values = {"left": left, "tok_s": 400 * left, "itl_p95_ms": 20 / left, "attained": left, "goodput_rps": 20 * left,
+                      "taken": 0.005 * s, "dose": full[thief] * s / 100}
+            summary.update({"%s_%s_%d" % (m, thief, s): (v, 0.95 * v, 1.05 * v) for m, v in values.items()})
+        summary.update({"slope_" + thief: (slope, slope - 0.05, slope + 0.05), "rises_" + thief: 1,
+                        "predicted_" + thief: np.nan if threads else np.exp(-0.8 * slope)})
+    return summary, {}
+
+
 def allreduce(rng, bytes, ranks, **_):
     summary = {"slept_frac": 0.01, "gbps_by_size": bytes / 1e3, "by_size_over_best": 0.99,
                "rank_shifted_over_master_copy": 1.5, "ratio_p25": 1.4, "ratio_p75": 1.7}
@@ -461,6 +476,7 @@ STUDIES = {
     "engines_roofline": (engines, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"]}),
     "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16",
                                  "serving_8"]}),
+    "neighbours": (neighbours, {"policy": ["continuous", "chunked"], "threads": [0, 1]}),
     "team_runtimes": (team_runtimes, {"busy": [0, 2]}),
     "cold_start": (cold_start, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"],
                                 "cache": ["warm", "cold"]}),

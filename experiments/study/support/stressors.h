@@ -8,7 +8,9 @@
  * for what caches hold, and a stressor that reads in its slices takes no bandwidth from anybody.
  *
  * STRESSORS_SPIN reads the clock. STRESSORS_TOUCH reads lines of a buffer in turn, as many as its
- * slice has time for, and so displaces what caches held.   Threads: one caller. */
+ * slice has time for, and so displaces what caches held. STRESSORS_EVICT reads a file piece by
+ * piece and drops each piece from the page cache. What they took is measured.
+ * Threads: one caller. */
 #ifndef STUDY_STRESSORS_H
 #define STUDY_STRESSORS_H
 
@@ -19,7 +21,8 @@
 enum study_stressors_mode {
     STUDY_STRESSORS_OFF,
     STUDY_STRESSORS_SPIN,
-    STUDY_STRESSORS_TOUCH
+    STUDY_STRESSORS_TOUCH,
+    STUDY_STRESSORS_EVICT
 };
 
 struct study_stressors_opts {
@@ -27,6 +30,14 @@ struct study_stressors_opts {
     int n;
     double share, period_s; /* of the time; below 1 */
     size_t footprint_bytes; /* of the buffers of all stressors together */
+    int fd;                 /* of the file that is evicted; lent */
+};
+
+/* What all stressors together took since the mode was set. */
+struct study_stressors_dose {
+    double cpu_s;      /* by the threads' clocks; NaN: they have none */
+    double read_bytes; /* of the buffers or the file */
+    double disk_bytes; /* of the file, that the page cache did not have */
 };
 
 struct study_stressors;
@@ -36,6 +47,12 @@ MUST int study_stressors_open(struct study_stressors **out,
 void study_stressors_close(struct study_stressors **h); /* twice is fine */
 /* Returns when no stressor runs in the mode before. */
 void study_stressors_set(struct study_stressors *h, enum study_stressors_mode mode);
+/* The same with another share, from 0 (they wake and sleep) to 1 (they do not sleep), and with a
+ * part of the buffers. */
+void study_stressors_begin(struct study_stressors *h, enum study_stressors_mode mode,
+                           double share, size_t footprint_bytes);
+void study_stressors_dose(const struct study_stressors *h,
+                          struct study_stressors_dose *out);
 /* Different bytes that all stressors together read in a slice, the mean since the mode was set; 0
  * without a slice. */
 double study_stressors_touched_bytes(const struct study_stressors *h);
