@@ -20,7 +20,6 @@
 #include "base/stats.h"
 #include "base/stats_interval.h"
 #include "baselines/bench_program.h"
-#include "baselines/server.h"
 #include "experiments/frame/frame.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/logit_error.h"
@@ -264,20 +263,6 @@ static int open_engines(struct engines *c)
 
 /* ---- errors ---- */
 
-/* By the probabilities that its server reports. */
-static int error_of_server(struct engines *c, struct engine *e)
-{
-    const struct sut_server_opts o = {
-        .system = e->system, .model = c->o->model, .ctx_tok = 2 * PROMPT_TOK, .slots = 1};
-    struct sut_server *s;
-    int rc;
-
-    TRY(sut_server_start(&s, &o));
-    rc = study_logit_error_of(&c->exact, sut_server_url(s), &e->errors);
-    sut_server_stop(&s);
-    return rc;
-}
-
 /* Measures the errors of every engine; why one is unknown is noted. */
 static int measure_errors(struct engines *c)
 {
@@ -298,7 +283,8 @@ static int measure_errors(struct engines *c)
         int rc =
             strcmp(e->system, "sandwich") == 0
                 ? study_logit_error_own(&c->exact, c->precision, KERN_KV_F16, &e->errors)
-                : error_of_server(c, e);
+                : study_logit_error_served(&c->exact, e->system,
+                                           kern_precision_name(c->precision), &e->errors);
 
         study_progress(c->out, 0.2, e->name);
         if (rc == OK)

@@ -16,8 +16,7 @@
 #include "experiments/frame/frame.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/options.h"
-#include "format/fill.h"
-#include "kernels/quant.h"
+#include "experiments/study/support/rounded.h"
 #include "model/sampler.h"
 
 #define OPTIONS(X)                                                                       \
@@ -48,110 +47,14 @@ FRAME_TYPES;
 
 struct mnn_quant_error {
     FRAME_CELL;
-    struct format_file *file, rounded;
+    struct format_file *file;
+    struct study_rounded rounded;
     struct model_bench engine;
     struct model_phase *phase;
     struct sampler *sampler;
-    char *bytes; /* of the rounded matrices */
-    float *row, *back, *want, *got;
+    float *want, *got;
     int32_t *ids;
-    double error2, weight2, n_weights, n_bits;
-    int n_plain;
 };
-
-/* ---- rounding ---- */
-
-/* Quantised rows to `to`, or, where they are not whole blocks, the f32 numbers that blocks
- * would give if the last weight were repeated to the end. */
-static int round_tensor(struct mnn_quant_error *c, const struct kern_quant_scheme *s,
-                        struct format_tensor *t, char **to)
-{
-    const struct kern_quant *q = kern_quant_of(s->type);
-    const int block = kern_type_block(s->type);
-    int64_t whole = (t->cols + block - 1) / block * block;
-    bool plain = whole != t->cols;
-    const size_t row_bytes = kern_type_size(t->type, t->cols);
-    struct format_tensor out = *t;
-
-    out.data = *to;
-    out.type = plain ? KERN_F32 : s->type;
-    c->n_plain += plain;
-    for (int64_t r = 0; r < t->rows; r++) {
-        char *blocks = plain ? *to + (size_t)t->cols * sizeof(float) : *to;
-
-        kern_row_to_f32(t->type, c->row, (const char *)t->data + (size_t)r * row_bytes,
-                        t->cols);
-        for (int64_t i = t->cols; i < whole; i++)
-            c->row[i] = c->row[t->cols - 1];
-        TRY(kern_quantize(s, blocks, c->row, whole));
-        kern_quant_to_f32(q, c->back, blocks, whole);
-        for (int64_t i = 0; i < t->cols; i++) {
-            double e = (double)c->row[i] - (double)c->back[i];
-
-            c->error2 += e * e;
-            c->weight2 += (double)c->row[i] * (double)c->row[i];
-        }
-        c->n_bits +=
-            8 * (double)kern_type_size(s->type, whole) * (double)t->cols / (double)whole;
-        if (plain)
-            memcpy(*to, c->back, (size_t)t->cols * sizeof(float));
-        *to += kern_type_size(out.type, t->cols);
-    }
-    c->n_weights += (double)(t->rows * t->cols);
-    *t = out;
-    return OK;
-}
-
-/* The i-th matrix of a model; NULL after the last. Vectors are left out. */
-static struct format_tensor *matrix_at(struct format_file *c, int i)
-{
-    const int per_layer = FORMAT_N_ROLES - FORMAT_ATTN_NORM;
-
-    if (i < FORMAT_ATTN_NORM)
-        return &c->global[i];
-    i -= FORMAT_ATTN_NORM;
-    return i < per_layer * c->config.n_layers ? &c->layer[i / per_layer][i % per_layer]
-                                              : NULL;
-}
-
-static bool is_matrix(const struct format_tensor *t)
-{
-    return t->data && t->rows > 1;
-}
-
-static int round_model(struct mnn_quant_error *c, const struct kern_quant_scheme *s)
-{
-    size_t all = 0, cols = 0, layers;
-    struct format_tensor *t;
-    char *to;
-
-    c->rounded = *c->file;
-    c->rounded.layer = NULL;
-    TRY(format_fill_layers(&c->rounded));
-    layers = (size_t)c->file->config.n_layers * sizeof(c->rounded.layer[0]);
-    memcpy(c->rounded.layer, c->file->layer, layers);
-    for (int i = 0; (t = matrix_at(&c->rounded, i)) != NULL; i++) {
-        if (!is_matrix(t))
-            continue;
-        if (kern_type_quantised(t->type))
-            return err_set(ERR_ARG, "%s: expected f32, f16 or bf16 weights, found %s",
-                           c->file->path, kern_type_name(t->type));
-        /* one row more: blocks that are read back */
-        all += (size_t)(t->rows + 1) * (size_t)(t->cols + KERN_QUANT_MAX) * sizeof(float);
-        cols = (size_t)t->cols > cols ? (size_t)t->cols : cols;
-    }
-    c->bytes = mem_new(MEM_OTHER, all, 1);
-    c->row = mem_new(MEM_OTHER, cols + KERN_QUANT_MAX, sizeof(float));
-    c->back = mem_new(MEM_OTHER, cols + KERN_QUANT_MAX, sizeof(float));
-    if (!c->bytes || !c->row || !c->back)
-        return ERR_NOMEM;
-    to = c->bytes;
-    for (int i = 0; s && (t = matrix_at(&c->rounded, i)) != NULL; i++)
-        if (is_matrix(t))
-            TRY(round_tensor(c, s, t, &to));
-    format_fill_types(&c->rounded);
-    return OK;
-}
 
 /* ---- the text, token by token ---- */
 
@@ -253,6 +156,7 @@ static int mnn_quant_error_report(const struct mnn_quant_error *c, const struct 
                                   struct study_cell *out)
 {
     int64_t vocab = c->file->config.vocab;
+    const struct study_rounded *w = &c->rounded;
     double n = (double)o->n_tok, *kl = mem_new(MEM_OTHER, (size_t)o->n_tok, sizeof(*kl));
     struct totals t = {0};
 
@@ -262,15 +166,15 @@ static int mnn_quant_error_report(const struct mnn_quant_error *c, const struct 
         kl[i] =
             add_token(&t, c->want + i * vocab, c->got + i * vocab, vocab, c->ids[i + 1]);
 
-    c->r->weight_error = c->weight2 > 0 ? sqrt(c->error2 / c->weight2) : 0;
-    c->r->weight_bits = c->n_weights > 0 ? c->n_bits / c->n_weights : NAN;
+    c->r->weight_error = w->weight2 > 0 ? sqrt(w->error2 / w->weight2) : 0;
+    c->r->weight_bits = w->n_weights > 0 ? w->n_bits / w->n_weights : NAN;
     c->r->logit_error = sqrt(t.error2 / t.spread2);
     c->r->kl_mean = t.kl / n;
     c->r->kl_max = t.kl_max;
     c->r->same_top_frac = (double)t.same / n;
     c->r->perplexity = exp(t.nll / n);
     c->r->perplexity_ratio = exp((t.nll - t.nll_base) / n);
-    c->r->n_plain = c->n_plain;
+    c->r->n_plain = w->n_plain;
     frame_why(c->f, NULL, "the weights are not rounded");
     study_series(out, "kl_each", "nat", kl, (size_t)o->n_tok);
     study_engine_report(out, &c->engine);
@@ -293,10 +197,7 @@ static void mnn_quant_error_close(struct mnn_quant_error *c)
 {
     sampler_close(&c->sampler);
     close_engine(c);
-    mem_free(c->rounded.layer);
-    mem_free(c->bytes);
-    mem_free(c->row);
-    mem_free(c->back);
+    study_rounded_close(&c->rounded);
     mem_free(c->want);
     mem_free(c->got);
     mem_free(c->ids);
@@ -307,20 +208,18 @@ static int mnn_quant_error_run(struct mnn_quant_error *c)
 {
     const struct opts *o = c->o;
     const struct sampler_opts draw = {.temperature = 1, .top_p = 1, .seed = o->seed};
-    const struct kern_quant_scheme *s = NULL;
+    bool kept = strcmp(o->scheme, "none") == 0;
     size_t n;
 
     FRAME_CLOSE(c->f, mnn_quant_error_close, c);
     TRY(open_file(c, o->model));
-    if (strcmp(o->scheme, "none") != 0)
-        TRY(kern_quant_scheme_find(o->scheme, &s));
     n = (size_t)o->n_tok * (size_t)c->file->config.vocab;
     c->want = mem_new(MEM_OTHER, n, sizeof(float));
     c->got = mem_new(MEM_OTHER, n, sizeof(float));
     c->ids = mem_new(MEM_OTHER, (size_t)o->n_tok + 1, sizeof(int32_t));
     if (!c->want || !c->got || !c->ids)
         return ERR_NOMEM;
-    TRY(round_model(c, s));
+    TRY(study_round(&c->rounded, c->file, kept ? "f32" : o->scheme));
     c->ids[0] = c->file->config.bos_id > 0 ? c->file->config.bos_id : 0;
     TRY(mnn_quant_error_open_engine(c, c->file, o, KERN_EXACT));
     TRY(sampler_open(&c->sampler, &draw, c->file->config.vocab,
@@ -329,7 +228,7 @@ static int mnn_quant_error_run(struct mnn_quant_error *c)
     sampler_close(&c->sampler);
     close_engine(c);
     study_progress(c->out, 0.5, "models");
-    TRY(mnn_quant_error_open_engine(c, &c->rounded, o,
+    TRY(mnn_quant_error_open_engine(c, &c->rounded.file, o,
                                     (enum kern_precision)o->precision));
     TRY(read_text(c, o, c->got));
     return mnn_quant_error_report(c, o, c->out);

@@ -227,6 +227,27 @@ def engines(rng, model, **_):
     return summary, series
 
 
+def accuracy_frontier(rng, **_):
+    names = ["f32/exact/f32", "bf16/exact/f16", "bf16/relaxed/f16", "q8_0/a8/f16", "q4_k/a8/q8", "w4c/exact/f16",
+             "w4c/a8/f16", "w4c/a8/f16@avx2", "q8_0/a8/f16 again", "llama.cpp:q4_k flash attention"]
+    series, n = {}, len(names)
+    for name, v in (("goodput_rps", np.array([2, 4, 5, 7, 9, 5, 9.5, 6, 7.1, 8])), ("prefill_tok_s", np.full(n, 900.0)),
+                    ("decode_tok_s", np.full(n, 90.0)), ("decode16_tok_s", np.full(n, 400.0)),
+                    ("error", np.array([1e-5, 2e-3, 4e-3, 1e-2, 8e-2, 0.2, 0.21, 0.21, 1e-2, 8e-2])),
+                    ("agree", np.linspace(1, 0.8, n)),
+                    ("trained_error", np.array([1e-5, 2e-3, 4e-3, 1e-2, 8e-2, 0.1, 0.11, 0.11, 1e-2, np.nan])),
+                    ("trained_agree", np.array([1, 1, 0.99, 0.98, 0.93, 0.9, 0.9, 0.9, 0.98, np.nan]))):
+        series.update({name: v, name + "_lo": 0.97 * v, name + "_hi": 1.02 * v})
+    series["frontier"] = np.array([1, 1, 1, 0, 1, -1, 1, -1, 0, -1.0])
+    series["trained_frontier"] = np.append(series["frontier"][:-1], np.nan)
+    summary = {m: rng.uniform(0.5, 2) for m in (
+        "decode_w4_over_w8 goodput_a8_over_exact error_a8_over_exact trained_error_a8_over_exact goodput_kv8_over_kv16 "
+        "error_kv8_over_kv16 trained_error_kv8_over_kv16 goodput_over_avx2 least_lead_w4a8 trained_agree_w16 "
+        "trained_agree_w8 trained_agree_w4 trained_agree_loss n_on n_dominated trained_n_on trained_n_dominated "
+        "n_variants n_absent n_twins_differ over_again decode_over_again detectable_frac").split()}
+    return summary, series, {"notes.variants": ", ".join(names)}
+
+
 def levers(rng, work, **_):
     e = {"elasticity_compute": 0.9 if work in ("fma", "prefill", "decode_16") else 0.1, "elasticity_time": 1.0}
     e.update(elasticity_bandwidth=1 - e["elasticity_compute"], elasticity_cache=0.02 * (work == "cache"))
@@ -474,6 +495,7 @@ STUDIES = {
         "model": ["a-bf16.gguf", "a-q4_0.gguf"], "draft_tok": [2, 4, 8], "draft_cost": [0.0, 0.15]}),
     "long_context": (long_context, {"kv_type": ["bf16", "q8"], "n_ctx_tok": [512, 4096, 16384]}),
     "engines_roofline": (engines, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"]}),
+    "accuracy_frontier": (accuracy_frontier, {"model": ["build/models/a-{weights}.gguf"]}),
     "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16",
                                  "serving_8"]}),
     "neighbours": (neighbours, {"policy": ["continuous", "chunked"], "threads": [0, 1]}),

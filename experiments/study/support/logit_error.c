@@ -11,8 +11,10 @@
 #include "base/stats.h"
 #include "base/stats_interval.h"
 #include "baselines/http.h"
+#include "baselines/server.h"
 #include "experiments/study/support/engine.h"
 #include "model/model.h"
+#include "model/sampler.h"
 
 #define ANSWER_S 120
 
@@ -51,16 +53,55 @@ static int open_engine(struct study_logit_error *e, struct model_bench *out,
                                        .seed = e->seed,
                                        .team = e->team};
 
-    return study_engine_open(out, e->model, &o);
+    return e->file ? model_bench_open(out, e->file, &o)
+                   : study_engine_open(out, e->model, &o);
 }
 
-static void draw_prompts(struct study_logit_error *e)
+static int sample_prompts(struct study_logit_error *e, struct model_bench *b,
+                          struct model_phase *phase, float *logits)
 {
-    struct rng rng;
+    const struct sampler_opts draw = {
+        .temperature = 1, .top_p = 1, .seed = (int64_t)e->seed};
+    int bos = model_config_of(b->model)->bos_id, rc;
+    struct sampler *s;
 
+    TRY(sampler_open(&s, &draw, e->vocab, model_kern(b->model)));
+    rc = OK;
+    for (int i = 0; i < e->n_prompts * e->n_prompt_tok && rc == OK; i++) {
+        struct model_chunk chunk = {.kv = &b->steps.kv[0],
+                                    .ids = e->ids + i,
+                                    .n_tok = 1,
+                                    .pos0 = i % e->n_prompt_tok,
+                                    .want_logits = true};
+
+        if (chunk.pos0 == 0)
+            e->ids[i] = bos > 0 ? bos : 0;
+        rc = model_forward(phase, &chunk, 1, logits);
+        if (rc == OK && chunk.pos0 + 1 < e->n_prompt_tok)
+            e->ids[i + 1] = sampler_sample(s, logits);
+        if (rc == OK && chunk.pos0 + 1 < e->n_prompt_tok && e->ids[i + 1] < 0)
+            rc = err_set(ERR_STATE, "a logit of the model is not finite");
+    }
+    sampler_close(&s);
+    return rc;
+}
+
+static int draw_prompts(struct study_logit_error *e, struct model_bench *b)
+{
+    struct model_phase *phase;
+    struct rng rng;
+    int rc;
+
+    if (e->sampled) {
+        TRY(study_engine_phase(b, &phase, 1, par_team_size(e->team)));
+        rc = sample_prompts(e, b, phase, e->reference);
+        model_phase_close(&phase);
+        return rc;
+    }
     rng_init(&rng, e->seed, "prompts");
     for (int i = 0; i < e->n_prompts * e->n_prompt_tok; i++)
         e->ids[i] = (int32_t)rng_below(&rng, (uint64_t)e->vocab);
+    return OK;
 }
 
 int study_logit_error_open(struct study_logit_error *e)
@@ -74,8 +115,9 @@ int study_logit_error_open(struct study_logit_error *e)
         mem_new(MEM_HARNESS, (size_t)(e->n_prompts * e->n_prompt_tok), sizeof(*e->ids));
     e->reference =
         mem_new(MEM_HARNESS, (size_t)e->n_prompts * (size_t)e->vocab, sizeof(float));
-    draw_prompts(e);
-    rc = compute(e, &b, e->reference);
+    rc = draw_prompts(e, &b);
+    if (rc == OK)
+        rc = compute(e, &b, e->reference);
     model_bench_close(&b);
     return rc;
 }
@@ -122,7 +164,22 @@ static double variance(const float *logits, int n)
 }
 
 const struct study_logit_errors study_logit_unknown = {
-    NAN, {[0 ... STUDY_LOGIT_PROMPTS_MAX - 1] = NAN}};
+    NAN,
+    {[0 ... STUDY_LOGIT_PROMPTS_MAX - 1] = NAN},
+    {[0 ... STUDY_LOGIT_PROMPTS_MAX - 1] = NAN}};
+
+/* Is the token that the engine takes for most probable such a one of the reference? */
+static bool agrees(const struct pairs *p, const float *reference, int vocab)
+{
+    int best = 0;
+
+    for (int i = 1; i < p->n; i++)
+        best = p->said[i] > p->said[best] ? i : best;
+    for (int i = 0; i < vocab; i++)
+        if ((double)reference[i] > p->reference[best])
+            return false;
+    return true;
+}
 
 /* `take` fills the pairs of one. */
 static int errors_of(struct study_logit_error *e,
@@ -136,6 +193,7 @@ static int errors_of(struct study_logit_error *e,
 
     *out = study_logit_unknown;
     for (int i = 0; i < e->n_prompts; i++) {
+        const float *reference = e->reference + (int64_t)i * e->vocab;
         double square, size;
 
         rc = take(ctx, i, &p);
@@ -147,8 +205,9 @@ static int errors_of(struct study_logit_error *e,
         if (rc != OK)
             break;
         square = squared_error(&p);
-        size = variance(e->reference + (int64_t)i * e->vocab, e->vocab);
+        size = variance(reference, e->vocab);
         out->prompt[i] = sqrt(square / size);
+        out->agrees[i] = agrees(&p, reference, e->vocab);
         squares += square;
         variances += size;
     }
@@ -306,6 +365,24 @@ int study_logit_error_of(struct study_logit_error *e, const char *url,
     struct server s = {e, url};
 
     return errors_of(e, take_server, &s, out);
+}
+
+int study_logit_error_served(struct study_logit_error *e, const char *system,
+                             const char *precision, struct study_logit_errors *out)
+{
+    const struct sut_server_opts o = {.system = system,
+                                      .model = e->model,
+                                      .ctx_tok = 2 * e->n_prompt_tok,
+                                      .slots = 1,
+                                      .precision = precision};
+    struct sut_server *s;
+    int rc;
+
+    *out = study_logit_unknown;
+    TRY(sut_server_start(&s, &o));
+    rc = study_logit_error_of(e, sut_server_url(s), out);
+    sut_server_stop(&s);
+    return rc;
 }
 
 /* ---- two engines ---- */
