@@ -48,6 +48,7 @@ def panel(ax, c, prefix, title):
         ax.errorbar(x[i], y[i], xerr=ends(c, prefix + "error", i), yerr=ends(c, "goodput_rps", i), lw=0.8, ms=4,
                     fmt=mark(names(c)[i]), color=color, mfc="white" if state[i] < 0 else color)
     ax.set_xscale("log")
+    style.plain_log(ax.xaxis, [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1])
     ax.set_ylim(bottom=0)
     for k, w in enumerate(kinds):
         ax.plot([], [], "o", ms=4, color=style.COLORS[k % len(style.COLORS)], label=w)
@@ -67,10 +68,9 @@ for ax, (prefix, title) in zip(axes, PANELS):
 style.save(fig, result, STEM, "What accuracy costs in speed; hollow: another one errs no more and is faster")
 
 
-def number(c, name, i, form="%.3g"):
-    """With its interval."""
+def number(c, name, i):
     v, lo, hi = (column(c, name + e)[i] for e in ("", "_lo", "_hi"))
-    return style.number(v, form) + (" (%s to %s)" % (form % lo, form % hi) if lo == lo and hi == hi else "")
+    return style.number(v, "%.3g") + (" (%.3g to %.3g)" % (lo, hi) if lo == lo and hi == hi else "")
 
 
 study.write_table(STEM, ["variant", "requests/s by steps", "prefill tok/s", "decode tok/s", "16 sequences tok/s", "error",

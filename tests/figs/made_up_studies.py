@@ -229,7 +229,7 @@ def engines(rng, model, **_):
 
 def accuracy_frontier(rng, **_):
     names = ["f32/exact/f32", "bf16/exact/f16", "bf16/relaxed/f16", "q8_0/a8/f16", "q4_k/a8/q8", "w4c/exact/f16",
-             "w4c/a8/f16", "w4c/a8/f16@avx2", "q8_0/a8/f16 again", "llama.cpp:q4_k flash attention"]
+             "w4c/a8/f16", "w4c/a8/f16@ref", "q8_0/a8/f16 again", "llama.cpp:q4_k flash attention"]
     series, n = {}, len(names)
     for name, v in (("goodput_rps", np.array([2, 4, 5, 7, 9, 5, 9.5, 6, 7.1, 8])), ("prefill_tok_s", np.full(n, 900.0)),
                     ("decode_tok_s", np.full(n, 90.0)), ("decode16_tok_s", np.full(n, 400.0)),
