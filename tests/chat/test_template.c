@@ -134,8 +134,7 @@ TEST(limits)
         "{{ range(100001) }}",
         "{{ 2 ** 9999999999 }}",
         "{{ 1 ** 9223372036854775807 }}{{ (-1) ** 9223372036854775807 }}",
-        "{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{{ s.find('b') }}{% "
-        "endfor %}",
+        "{% set s='a'*1000000 %}{% for i in range(99999) %}{{ s.find('b') }}{% endfor %}",
     };
     struct chat_template *t;
     struct text deep = {0};

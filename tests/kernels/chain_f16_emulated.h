@@ -10,10 +10,9 @@
 
 #ifdef __x86_64__
 #include "cpu/cpu.h"
+#include "tests/kernels/target.h"
 
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
-#include <immintrin.h>
+TARGET_BEGIN("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
 
 static inline __m256i emulated_half(__m256i c, __m256i x, __m256i b)
 {
@@ -50,7 +49,7 @@ static const struct kern_variant chain_f16_emulated = {
     .a_scale = chain_a_scale,
     .convert = chain_convert,
 };
-#pragma GCC pop_options
+TARGET_END
 
 /* NULL where this CPU cannot run it. */
 static inline const struct kern_variant *check_emulated(void)

@@ -3,10 +3,11 @@
  * reaches it on every processor with AVX-512 VNNI. */
 #include "kernels/pack.h"
 #include "tests/kernels/blocks.h"
+#include "tests/kernels/target.h"
 
 #ifdef __x86_64__
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
+/* clang's assembler knows the instruction with its set only. */
+TARGET_BEGIN("avx2,fma,f16c,avx512vl,avx512vnni")
 #ifndef QUANT
 #define QUANT Q4_K
 #endif
@@ -16,7 +17,7 @@
 #define TILE_VPDPBUSD "%{evex%} vpdpbusd"
 #include "kernels/x86/dots_avxvnni.h"
 #include PRODUCTS
-#pragma GCC pop_options
+TARGET_END
 
 enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_WANT };
 
