@@ -26,6 +26,14 @@ if [ -n "${SAN:-}" ]; then
     echo "1..1"
     exit 0
 fi
+case ${CC:-gcc} in
+*clang*)
+    echo "# skip: clang keeps vectors on the stack; kernels are measured as gcc compiles them"
+    echo "ok 1 - spills # SKIP"
+    echo "1..1"
+    exit 0
+    ;;
+esac
 for o in "$BUILD"/obj/engine/kernels/x86/gemm_*_avx512*.o; do
     [ -e "$o" ] || continue
     case $o in
