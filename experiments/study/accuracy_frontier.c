@@ -231,7 +231,8 @@ static int add(struct accuracy_frontier *c, const struct variant *like)
     struct variant *v = &c->variants[c->n];
     struct sut_bench_opts o = {
         .cpus = c->threads.budget.cpus, .n_threads = c->threads.n, .limit_s = LIMIT_S};
-    int rc;
+    double any;
+    int rc = OK;
 
     if (c->n == VARIANTS_MAX)
         return err_set(ERR_LIMIT, "study.variants: expected at most %d", VARIANTS_MAX);
@@ -244,11 +245,14 @@ static int add(struct accuracy_frontier *c, const struct variant *like)
         o.model = v->path;
         o.precision = kern_precision_name(v->precision);
         TRY(sut_bench_open(&v->bench, &o));
+        /* An old version may not know a setting. */
+        rc = sut_bench_decode(v->bench, v->setting, batches, 1, 2, &any);
         snprintf(v->name, sizeof(v->name), "%.60s %.30s", like->name,
                  sut_bench_setting(v->bench, v->setting));
         study_note_text(c->out, v->name, sut_bench_version(v->bench));
     }
-    rc = measure_errors(c, v);
+    if (rc == OK)
+        rc = measure_errors(c, v);
     if (rc != OK)
         sut_bench_close(&v->bench);
     c->n += rc == OK;
@@ -265,7 +269,7 @@ static int add_word(struct accuracy_frontier *c, const char *word)
     for (; v.setting < n_settings; v.setting++) {
         int rc = add(c, &v);
 
-        if (rc == ERR_UNSUPPORTED || (*v.system && rc == ERR_IO)) {
+        if (rc == ERR_UNSUPPORTED || (*v.system && rc != OK && rc != ERR_NOMEM)) {
             study_note_text(c->out, word, err_msg());
             err_clear();
             c->n_absent++;
