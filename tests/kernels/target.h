@@ -1,5 +1,5 @@
 /* tests/kernels/target.h - functions for an instruction set, in a file that is compiled for none:
- * those from TARGET_BEGIN("avx2,fma") to TARGET_END. Intrinsics come before them, since clang would
+ * those from TARGET_BEGIN(its words) to TARGET_END. Intrinsics come before them, since clang would
  * give the attribute to theirs, too. */
 #ifndef TESTS_KERNELS_TARGET_H
 #define TESTS_KERNELS_TARGET_H
