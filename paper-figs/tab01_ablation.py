@@ -10,6 +10,7 @@ STEPS = [("one_plan", "one plan", "vLLM"), ("rank_shifted", "rank-shifted", None
          ("communication", "+ communication", "+ communication op"),
          ("service_config", "+ service config", "+ service config"),
          ("kernel_tuning", "+ kernel tuning", "+ kernel tuning"), ("split_k", "+ split K", "+ split k")]
+GAINS = ["communication", "service_config", "kernel_tuning", "split_k"]
 WAYS = [("raw_", "raw: each step as it comes"), ("", "kept: what a step slows down is taken back")]
 
 
@@ -47,9 +48,25 @@ def panel(ax, c):
     style.legend_below(ax)
 
 
+def gains(ax, cells):
+    """What a step gains over the one before in the same rounds, with the 95 % interval."""
+    for i, c in enumerate(cells):
+        for x, metric in enumerate(GAINS):
+            v = c.value("gain_" + metric)
+            lo, hi = c.interval("gain_" + metric) or (v, v)
+            ax.vlines(x + 0.15 * (i - 1.5), lo, hi, color=style.COLORS[i % len(style.COLORS)], lw=1)
+            ax.plot([x + 0.15 * (i - 1.5)], [v], "o", ms=4, color=style.COLORS[i % len(style.COLORS)],
+                    label=None if x else name(c))
+    ax.axhline(1, color=style.GREY, ls="--", lw=0.8)
+    ax.set_xticks(range(len(GAINS)), [text for step, text, _ in STEPS if step in GAINS])
+    ax.set(title="What each step gains over the one before, by pairs", ylabel="times as fast")
+    style.legend_below(ax)
+
+
 result = read.latest(STEM)
-fig, axes = style.panels(max(1, len(result.cells)), columns=1)
-for ax, c in zip(axes, result.cells):
+fig, axes = style.panels(1 + max(1, len(result.cells)), columns=1)
+gains(axes[0], [c for c in result.cells if study.finite([c.value("gain_kernel_tuning")])])
+for ax, c in zip(axes[1:], result.cells):
     panel(ax, c)
     if len(result.cells) > 6:
         page.height(ax, 0.42)

@@ -88,7 +88,9 @@
       "greedy tokens of the trained model that stay: w4c a8")                            \
     X(trained_agree_loss, "", LOWER, "trained_agree_w8 - trained_agree_w4, by prompts")  \
     X(least_lead_w4a8, "x", HIGHER | MODEL,                                              \
-      "goodput of 4 bits with a8 / the fastest of others that err no more: the least")   \
+      "goodput of 4 bits with a8, all instruction sets / the fastest of others that "    \
+      "err "                                                                             \
+      "no more: the least")                                                              \
     X(over_again, "x", MODEL, "goodput: A/A, the first twin / itself again")             \
     X(decode_over_again, "x", 0, "decode of one sequence: the same A/A")                 \
     X(detectable_frac, "", MODEL, "smallest difference that this A/A could have seen")   \
@@ -478,7 +480,7 @@ static bool twin_agrees(const struct accuracy_frontier *c, int twin)
 
 static bool is_w4a8(const struct variant *v)
 {
-    return !*v->system && v->precision == KERN_A8 && strchr(v->weights, '4');
+    return !*v->system && !*v->isa && v->precision == KERN_A8 && strchr(v->weights, '4');
 }
 
 /* The least ratio of goodput of a variant of 4 bits with a8 to another kind that errs no more. */

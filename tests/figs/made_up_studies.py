@@ -162,6 +162,9 @@ def ablation(rng, model, batch, n_output_tok, **_):
                for w in ("raw_", "") for s in steps}
     series = {n.replace("tok_s", "request_s"): batch * n_output_tok / v * rng.normal(1.02, 0.01, 6)
               for n, v in summary.items() if not simulated}
+    for step in ("communication", "service_config", "kernel_tuning", "split_k"):
+        v = rng.uniform(0.9, 1.2) if step == "service_config" or not simulated else np.nan
+        summary["gain_" + step] = v if simulated else (v, 0.97 * v, 1.03 * v)
     summary.update(prefill_ranks=1, prefill_threads=2, decode_ranks=2, decode_threads=1, tuning_s=40,
                    plan_s=9)
     return summary, series, {}, {"*": "simulated"} if simulated else {}

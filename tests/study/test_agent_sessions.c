@@ -13,7 +13,7 @@ static int run(const char *more)
     return capture_run(&study_agent_sessions, "{" SMALL "%s}", more);
 }
 
-#define ROOM  ", \"system_tok\": 2048, \"memory_tok\": 1048576, \"agents\": 4"
+#define AMPLE ", \"system_tok\": 2048, \"memory_tok\": 1048576, \"agents\": 4"
 #define SHORT ", \"system_tok\": 2048, \"memory_tok\": 65536, \"agents\": 8"
 
 static int run_policy(const char *policy, const char *more)
@@ -118,19 +118,19 @@ TEST(with_memory_for_all_nothing_is_computed_again)
 {
     double held;
 
-    assert_ok(run_policy("lru", ROOM));
+    assert_ok(run_policy("lru", AMPLE));
     assert_true(value_of("recomputed_frac") < 0.05); /* sessions that began before */
     assert_true(value_of("kept_frac") > 0 && value_of("used_frac") > 0);
     assert_true(value_of("ttft_first_p50_ms") > 0);
     assert_value("over_lru", 1);
-    assert_ok(run_policy("odma_session", ROOM));
+    assert_ok(run_policy("odma_session", AMPLE));
     held = value_of("recomputed_frac");
     assert_true(held < 0.5 && value_of("kept_frac") > 0);
     /* Without reuse all of a context, of which little is new. */
     for (int i = 0; i < 4; i++) {
         static const char *const each[] = {"static", "s3", "odma", "paged"};
 
-        assert_ok(run_policy(each[i], ROOM));
+        assert_ok(run_policy(each[i], AMPLE));
         assert_true(value_of("recomputed_frac") > 0.6 &&
                     value_of("recomputed_frac") > held);
         assert_true(value_of("kept_frac") == 0);
@@ -143,11 +143,11 @@ TEST(policies_of_eviction_are_equal_where_memory_is_enough)
     static const char *const each[] = {"lru_ended", "expected_return", "oracle"};
     double ttft, used;
 
-    assert_ok(run_policy("lru", ROOM));
+    assert_ok(run_policy("lru", AMPLE));
     ttft = value_of("ttft_later_p50_ms");
     used = value_of("used_frac");
     for (int i = 0; i < 3; i++) {
-        assert_ok(run_policy(each[i], ROOM));
+        assert_ok(run_policy(each[i], AMPLE));
         assert_true(value_of("ttft_later_p50_ms") == ttft &&
                     value_of("used_frac") == used);
     }
