@@ -1,7 +1,7 @@
 /* experiments/study/support/agent_machine.h - agents on a simulated CPU machine whose memory for
- * keys and values is short: their turns go through the engine's serving loop and allocators, in virtual
- * time. Agents work all the time: one that ends a session begins the next. Each has its own draws,
- * the same under every policy.   Threads: a run has one owner. */
+ * keys and values is short: their turns go through the engine's serving loop and allocators, in
+ * virtual time. Agents work all the time: one that ends a session begins the next. Each has its
+ * own draws, the same under every policy.   Threads: a run has one owner. */
 #ifndef STUDY_AGENT_MACHINE_H
 #define STUDY_AGENT_MACHINE_H
 
