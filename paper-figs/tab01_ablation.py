@@ -2,7 +2,7 @@
 
 import os
 
-from lib import page, read, reference, study, style
+from lib import read, reference, study, style
 
 STEM = "tab01_ablation"
 # The paper's first row is vLLM, ours is this engine with one plan; rank_shifted is ours alone.
@@ -27,7 +27,8 @@ def rates(c, way, step):
     return [n_tok / s for s in c.series.get("%srequest_s_%s" % (way, step), [])]
 
 
-def panel(ax, c):
+def panel(ax, c, last):
+    """Output rates; the steps are named below the last panel."""
     for i, (step, _, _) in enumerate(STEPS):
         for k, (way, label) in enumerate(WAYS):
             v, x = c.value("%stok_s_%s" % (way, step)), i + 0.4 * k - 0.2
@@ -42,8 +43,8 @@ def panel(ax, c):
     if marks:
         reference.mark(ax, *zip(*marks), "sandwich", "Table 1",
                        [c.value("raw_tok_s_" + step) for step, _, _ in STEPS])
-    ax.set_xticks(range(len(STEPS)), [text for _, text, _ in STEPS])
-    ax.set(title=name(c), ylabel="output tokens per second")
+    ax.set_xticks(range(len(STEPS)), [text if last else "" for _, text, _ in STEPS])
+    ax.set(title=name(c), ylabel="tok/s", xlim=(-0.6, len(STEPS) - 0.4))
     ax.margins(y=0.15)
     style.legend_below(ax)
 
@@ -56,10 +57,10 @@ def gains(ax, cells):
             lo, hi = c.interval("gain_" + metric) or (v, v)
             ax.vlines(x + 0.15 * (i - 1.5), lo, hi, color=style.COLORS[i % len(style.COLORS)], lw=1)
             ax.plot([x + 0.15 * (i - 1.5)], [v], "o", ms=4, color=style.COLORS[i % len(style.COLORS)],
-                    label=None if x else name(c))
+                    label=None if x else "batch %s, %s" % (study.setting(c, "batch"), study.setting(c, "policy")))
     ax.axhline(1, color=style.GREY, ls="--", lw=0.8)
     ax.set_xticks(range(len(GAINS)), [text for step, text, _ in STEPS if step in GAINS])
-    ax.set(title="What each step gains over the one before, by pairs", ylabel="times as fast")
+    ax.set(title="What each step gains over the one before, in pairs of rounds", ylabel="times as fast")
     style.legend_below(ax)
 
 
@@ -67,9 +68,7 @@ result = read.latest(STEM)
 fig, axes = style.panels(1 + max(1, len(result.cells)), columns=1)
 gains(axes[0], [c for c in result.cells if study.finite([c.value("gain_kernel_tuning")])])
 for ax, c in zip(axes[1:], result.cells):
-    panel(ax, c)
-    if len(result.cells) > 6:
-        page.height(ax, 0.42)
+    panel(ax, c, c is result.cells[-1])
 style.save(fig, result, STEM, "One optimization after the other; dots: rounds (Sandwich Table 1)")
 HEADER = ["cell", "values"] + [text for _, text, _ in STEPS] + [
     "prefill ranks x threads", "decode ranks x threads", "plan s", "tuning s"]
