@@ -61,7 +61,7 @@
       .max = 60)                                                                         \
     X(F64, time_share, "0.25", "Share of the cores' time that stressors take.",          \
       .min = 0.01, .max = 0.8)                                                           \
-    X(F64, period_ms, "4", "From one slice of a stressor to the next.", .unit = "ms",    \
+    X(F64, period_ms, "4.7", "From one slice of a stressor to the next.", .unit = "ms",  \
       .min = 0.2, .max = 1000)                                                           \
     X(INT, cache_mb, "0",                                                                \
       "Size of what stressors displace caches with. 0: 3/4 of the last-level cache.",    \

@@ -31,7 +31,7 @@
 
 #define ROUNDS_MAX   99
 #define LEVER_ROUNDS 11
-#define PERIOD_S     0.004 /* of a thief */
+#define PERIOD_S     0.0047 /* of a thief */
 #define LINE_BYTES   64
 #define PAGE_BYTES   4096
 

@@ -28,7 +28,8 @@ enum study_stressors_mode {
 struct study_stressors_opts {
     const int *cpus; /* [n] */
     int n;
-    double share, period_s; /* of the time; below 1 */
+    double share;    /* of the time; below 1 */
+    double period_s; /* not of the kernel's tick: /proc/stat would count all or none */
     size_t footprint_bytes; /* of the buffers of all stressors together */
     int fd;                 /* of the file that is evicted; lent */
 };
