@@ -1,0 +1,109 @@
+"""Probabilities of made models in f32 next to those of another engine that reads the same file, at each position
+of what that engine generates. Prints TAP. usage: other_engine.py SANDWICH SERVER FOLDER"""
+
+import json
+import math
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+CLOSE = 1e-4
+# llama.cpp takes GELU from a table of f16.
+TABLE = 2e-3
+GELU = {"tiny-gemma", "tiny-gemma2", "tiny-gemma3", "tiny-starcoder2"}
+# What it computes without the window that the file states.
+NO_WINDOW = {"tiny-starcoder2"}
+
+sandwich, server, folder = sys.argv[1:]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """A program that serves HTTP, from its first answer on."""
+
+    def __init__(self, *command):
+        self.port = free_port()
+        self.log = open(os.path.join(folder, "server.log"), "w+")
+        self.process = subprocess.Popen([*command, "--port", str(self.port)], stdout=self.log, stderr=self.log)
+
+    def __enter__(self):
+        for _ in range(600):
+            if self.process.poll() is not None:
+                break
+            try:
+                with urllib.request.urlopen("http://127.0.0.1:%d/health" % self.port, timeout=5):
+                    return self
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        self.__exit__()
+        self.log.seek(0)
+        said = [line for line in self.log.read().splitlines() if re.search("error|fatal|ASSERT", line)]
+        raise OSError((said or ["it did not start"])[0][-150:])
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def post(self, path, **body):
+        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path), json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+
+def log_probabilities(place):
+    """Of the most probable tokens, in each form that versions of the other engine have; none within a character."""
+    return [x["logprob"] if "logprob" in x else math.log(max(x["prob"], 1e-30))
+            for x in place.get("top_logprobs", place.get("probs", []))]
+
+
+def compare(model, prompt, n):
+    """The worst difference of a logarithm of a probability, and the number of positions that were compared."""
+    asked = {"temperature": 0, "n_probs": 10, "ignore_eos": True, "return_tokens": True}
+    with Server(server, "-m", model, "-c", "256", "-t", "1", "-ctk", "f32", "-ctv", "f32", "--no-warmup") as s:
+        ids = s.post("/completion", prompt=prompt, n_predict=n, **asked)["tokens"]
+        theirs = [s.post("/completion", prompt=prompt + ids[:i], n_predict=1, **asked) for i in range(n)]
+    with Server(sandwich, "serve", "-m", model, "--precision", "exact", "--kv-type", "f32") as s:
+        said = s.post("/v1/completions", prompt=prompt + ids, max_tokens=0, echo=True, temperature=0, logprobs=10)
+    ours = said["choices"][0]["logprobs"]["top_logprobs"][len(prompt):]
+    worst, seen = 0, 0
+    for their, our in zip(theirs, ours):
+        their = [v for place in their.get("completion_probabilities", [])[:1] for v in log_probabilities(place)]
+        if not their:
+            continue
+        seen += 1
+        # Two tokens of one text are one in `our`, so that each is looked for.
+        worst = max([worst] + [min(abs(v - w) for w in their) for v in our.values() if v > min(their)])
+    return worst, seen
+
+
+shapes = subprocess.run([sandwich, "model", "make", "--help"], capture_output=True, text=True, check=True).stdout
+shapes = re.findall(r"\btiny[\w-]*", re.sub(r"\s+", " ", shapes).split("One of:")[1].split(".  ")[0].split(". --")[0])
+failed = 0
+for n, shape in enumerate(shapes, 1):
+    name = "%d - %s: probabilities as %s has them" % (n, shape, os.path.basename(server))
+    model = os.path.join(folder, shape + ".gguf")
+    subprocess.run([sandwich, "model", "make", "--arch", shape, "--type", "f32", "--out", model], check=True)
+    prompt = [5 + 37 * i % 190 for i in range(2 if shape in NO_WINDOW else 24)]
+    try:
+        worst, seen = compare(model, prompt, 6 if shape in NO_WINDOW else 48)
+    except (OSError, KeyError) as e:
+        print("# skip: not by that server: %s\nok %s # SKIP" % (str(e).replace(folder, ""), name), flush=True)
+        continue
+    finally:
+        os.remove(model)
+    right = seen > 0 and worst <= (TABLE if shape in GELU else CLOSE)
+    failed |= not right
+    print("%sok %s\n# at %d positions, worst difference %.1e" % ("" if right else "not ", name, seen, worst), flush=True)
+print("1..%d" % len(shapes))
+sys.exit(failed)
