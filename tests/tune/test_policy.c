@@ -326,6 +326,21 @@ TEST(a_budget_ends_the_search)
     }
 }
 
+/* Regression: the round in which the trials ended was measured to its end. */
+TEST(one_search_for_all_ends_with_its_trials)
+{
+    for (int trials = 30; trials < 40; trials++) {
+        struct tune_cost cost;
+        struct search x;
+
+        search_open(&x, few, N_FEW, 512, 512, 2);
+        x.o.trials = trials;
+        assert_ok(run(&x, "dietcode", &cost));
+        assert_int_equal(cost.n_measurements, trials);
+        search_close(&x);
+    }
+}
+
 /* A machine where the default is the best by 4 %, and a run takes up to 10 % longer by chance. */
 struct default_machine {
     struct kern_schedule best;

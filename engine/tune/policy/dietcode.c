@@ -129,8 +129,10 @@ static int trial(struct state *st, struct tune_search *q, struct slice *c)
     double x[TUNE_N_FEATURES], seconds;
     int known = q->n_seen, rc;
 
+    if (st->n_pool == st->capacity)
+        return OK; /* no trial is left */
     rc = tune_search_try(q, &c->s, q->c->n_threads, &seconds);
-    if (rc != OK || q->n_seen == known || st->n_pool == st->capacity)
+    if (rc != OK || q->n_seen == known)
         return rc;
     c->log_cost = log(seconds / tune_flop(&q->shape)) - log_fit(&c->s, &q->shape, q->w);
     features(st, &c->s, q, x);
