@@ -2,7 +2,7 @@
 
 import os
 
-from lib import read, reference, study, style
+from lib import page, read, reference, study, style
 
 STEM = "tab01_ablation"
 # The paper's first row is vLLM, ours is this engine with one plan; rank_shifted is ours alone.
@@ -69,6 +69,8 @@ fig, axes = style.panels(1 + max(1, len(result.cells)), columns=1)
 gains(axes[0], [c for c in result.cells if study.finite([c.value("gain_kernel_tuning")])])
 for ax, c in zip(axes[1:], result.cells):
     panel(ax, c, c is result.cells[-1])
+    if len(result.cells) > 6:
+        page.height(ax, 0.4)
 style.save(fig, result, STEM, "One optimization after the other; dots: rounds (Sandwich Table 1)")
 HEADER = ["cell", "values"] + [text for _, text, _ in STEPS] + [
     "prefill ranks x threads", "decode ranks x threads", "plan s", "tuning s"]
