@@ -153,10 +153,10 @@ TEST(test_switching_relaxed)
     struct model_opts o = step_model_opts();
 
     o.precision = KERN_RELAXED;
-    switch_with(o, 2e-2);
+    switch_with(o, STEP_MODEL_BF16);
     o.precision = KERN_EXACT;
-    o.kv_type = KERN_KV_BF16; /* by itself up to 2.2e-2 here, of one rank, too */
-    switch_with(o, 3e-2);
+    o.kv_type = KERN_KV_BF16;
+    switch_with(o, STEP_MODEL_BF16);
     o.kv_type = KERN_KV_Q8;
     switch_with(o, STEP_MODEL_Q8_KV);
 }

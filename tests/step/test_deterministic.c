@@ -76,7 +76,7 @@ TEST(test_bits_of_kv_types)
 
     for (int t = 0; t < step_n_traits; t++) {
         o.kv_type = t % 2 ? KERN_KV_BF16 : KERN_KV_Q8;
-        check(&step_traits[t], &o, "auto", t % 2 ? 3e-2 : STEP_MODEL_Q8_KV);
+        check(&step_traits[t], &o, "auto", t % 2 ? STEP_MODEL_BF16 : STEP_MODEL_Q8_KV);
     }
 }
 

@@ -289,7 +289,7 @@ TEST(test_kv_types)
 
     for (int t = 0; t < N_TRAITS; t++) {
         o.kv_type = KERN_KV_BF16;
-        run(&traits[t], &o, "auto", 3e-2);
+        run(&traits[t], &o, "auto", STEP_MODEL_BF16);
         o.kv_type = KERN_KV_Q8;
         run(&traits[t], &o, "auto", STEP_MODEL_Q8_KV);
     }

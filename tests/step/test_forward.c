@@ -57,7 +57,7 @@ static void kv_types_on(const char *isa)
 
     for (int t = 0; t < step_n_traits; t++) {
         o.kv_type = KERN_KV_BF16;
-        run_trait(&step_traits[t], isa, &o, 2, 2e-2);
+        run_trait(&step_traits[t], isa, &o, 2, STEP_MODEL_BF16);
         o.kv_type = KERN_KV_Q8;
         run_trait(&step_traits[t], isa, &o, 2, STEP_MODEL_Q8_KV);
     }
@@ -78,7 +78,7 @@ static void one_rank_on(const char *isa)
         o.precision = KERN_EXACT;
         run_trait(&step_traits[t], isa, &o, 1 + t % 3, 1e-4);
         o.precision = KERN_RELAXED;
-        run_trait(&step_traits[t], isa, &o, 2, 2e-2);
+        run_trait(&step_traits[t], isa, &o, 2, STEP_MODEL_BF16);
     }
 }
 
@@ -109,7 +109,7 @@ static void relaxed_on(const char *isa)
 
     o.precision = KERN_RELAXED;
     for (int t = 0; t < step_n_traits; t++)
-        run_trait(&step_traits[t], isa, &o, 2, 2e-2);
+        run_trait(&step_traits[t], isa, &o, 2, STEP_MODEL_BF16);
 }
 
 TEST(test_relaxed)

@@ -245,10 +245,12 @@ void step_model_close(struct step_model *x)
     close_ref(x);
 }
 
-static void compare(const struct step_model *x, const float *got, int seq, int64_t pos,
-                    double tolerance, int phase, const char *what)
+/* Returns the sum of the squared errors. */
+static double compare(const struct step_model *x, const float *got, int seq, int64_t pos,
+                      double tolerance, int phase, const char *what)
 {
     const double *want = x->want[seq] + pos * x->vocab;
+    double sum = 0;
 
     if (x->bits[seq] &&
         memcmp(x->bits[seq] + pos * x->vocab, got, (size_t)x->vocab * sizeof(*got)) != 0)
@@ -257,13 +259,17 @@ static void compare(const struct step_model *x, const float *got, int seq, int64
                  what, x->phase_names[phase], (unsigned long long)test_seed(), seq,
                  (long long)pos, x->phase_names[0]);
     for (int i = 0; i < x->vocab; i++) {
-        if (!(fabs((double)got[i] - want[i]) <= tolerance * x->max_abs))
+        double error = (double)got[i] - want[i];
+
+        sum += error * error;
+        if (!(fabs(error) <= tolerance * x->max_abs))
             fail_msg("%s: ranks x threads %s, seed %llu, sequence %d, position %lld, "
                      "logit %d: "
                      "%.9g, reference %.9g",
                      what, x->phase_names[phase], (unsigned long long)test_seed(), seq,
                      (long long)pos, i, (double)got[i], want[i]);
     }
+    return sum;
 }
 
 void step_model_keep_bits(struct step_model *x)
@@ -298,6 +304,7 @@ void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
     int64_t pos[STEP_MODEL_SEQS] = {0};
     int n_left = n_seqs, n_checked = 0;
     struct rng rng, memory;
+    double sum = 0;
 
     assert_non_null(logits);
     rng_init(&rng, seed, "steps");
@@ -338,12 +345,16 @@ void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
             n_left -= pos[who[i]] == STEP_MODEL_TOK;
             if (!chunks[i].want_logits)
                 continue;
-            compare(x, logits + row++ * x->vocab, who[i], pos[who[i]] - 1, tolerance,
-                    phase, what);
+            sum += compare(x, logits + row++ * x->vocab, who[i], pos[who[i]] - 1,
+                           tolerance, phase, what);
             n_checked++;
         }
     }
     assert_true(n_checked > 0);
+    sum = sqrt(sum / ((double)n_checked * x->vocab)) / x->max_abs;
+    if (sum > tolerance / 6)
+        fail_msg("%s, seed %llu: root mean square of the errors %.3g of the largest logit",
+                 what, (unsigned long long)test_seed(), sum);
     for (int s = 0; s < n_seqs; s++)
         kv_release(x->pool, &kv[s]);
     mem_free(logits);
