@@ -353,8 +353,9 @@ void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
     assert_true(n_checked > 0);
     sum = sqrt(sum / ((double)n_checked * x->vocab)) / x->max_abs;
     if (sum > tolerance / 6)
-        fail_msg("%s, seed %llu: root mean square of the errors %.3g of the largest logit",
-                 what, (unsigned long long)test_seed(), sum);
+        fail_msg(
+            "%s, seed %llu: root mean square of the errors %.3g of the largest logit",
+            what, (unsigned long long)test_seed(), sum);
     for (int s = 0; s < n_seqs; s++)
         kv_release(x->pool, &kv[s]);
     mem_free(logits);
