@@ -17,6 +17,13 @@ static const struct format_expert_keys qwen3_keys = {
     .norm_topk = "norm_topk_prob",
 };
 
+static const struct format_expert_keys olmoe_keys = {
+    .n_experts = "num_experts",
+    .norm_topk = "norm_topk_prob",
+};
+static const char text_only[] =
+    "folders have an encoder of images next to the text model";
+
 const struct format_family format_families[] = {
     {
         .arch = "llama",
@@ -254,6 +261,104 @@ const struct format_family format_families[] = {
         .gemma = true,
         .wide_layers = 62,
     },
+    {
+        .arch = "olmoe",
+        .hf_class = "OlmoeForCausalLM",
+        .hf_type = "olmoe",
+        .attention_bias = true,
+        .qk_norm = true,
+        .qk_norm_row = true,
+        .experts = &olmoe_keys,
+    },
+    {
+        .arch = "granitemoe",
+        .hf_class = "GraniteMoeForCausalLM",
+        .hf_type = "granitemoe",
+        .gguf_only = "folders have all experts in one tensor",
+        .attention_bias = true,
+        .rope_interleaved = true,
+        .rope_switch = true,
+        .experts = &mixtral_keys,
+        .norm_topk = true, /* the softmax is over the chosen experts */
+        .numbers = 1u << FORMAT_EMBED_SCALE | 1u << FORMAT_RESIDUAL_SCALE |
+                   1u << FORMAT_ATTN_SCALE | 1u << FORMAT_LOGIT_DIVISOR,
+    },
+    {
+        .arch = "ernie4_5",
+        .hf_class = "Ernie4_5ForCausalLM",
+        .hf_type = "ernie4_5",
+        .attention_bias = true,
+        .bias_key = "use_bias",
+        .rope_interleaved = true,
+        .hf_rope_interleaved = true,
+        .hf_tied = true,
+    },
+    {
+        .arch = "seed_oss",
+        .hf_class = "SeedOssForCausalLM",
+        .hf_type = "seed_oss",
+        .attention_bias = true,
+        .no_o_bias = true,
+        .hf_bias = true,
+        .fused = MODEL_NAMES_POST_NORM,
+    },
+    {
+        .arch = "xverse",
+        .hf_class = "XverseForCausalLM",
+        .hf_type = "xverse",
+        .rope_interleaved = true,
+    },
+    {
+        .arch = "internlm2",
+        .hf_class = "InternLM2ForCausalLM",
+        .hf_type = "internlm2",
+        .gguf_only = "folders have Q, K and V by groups of heads in one tensor",
+        .attention_bias = true,
+        .rope_interleaved = true,
+    },
+    {
+        .arch = "exaone",
+        .hf_class = "ExaoneForCausalLM",
+        .hf_type = "exaone",
+        .gguf_only = "folders have names of their own",
+    },
+    {
+        .arch = "chatglm",
+        .hf_class = "ChatGLMModel",
+        .hf_type = "chatglm",
+        .gguf_only = "folders have names of their own",
+        .attention_bias = true,
+        .no_o_bias = true,
+        .rope_interleaved = true,
+        .rotary_frac = 0.5,
+        .fused = MODEL_NAMES_FUSED_QKV | MODEL_NAMES_FUSED_GATE_UP,
+    },
+    {
+        .arch = "qwen2vl",
+        .hf_class = "Qwen2VLForConditionalGeneration",
+        .hf_type = "qwen2_vl",
+        .gguf_only = text_only,
+        .sections = true,
+        .qkv_bias = true,
+    },
+    {
+        .arch = "qwen3vl",
+        .hf_class = "Qwen3VLForConditionalGeneration",
+        .hf_type = "qwen3_vl",
+        .gguf_only = text_only,
+        .sections = true,
+        .qk_norm = true,
+    },
+    {
+        .arch = "qwen3vlmoe",
+        .hf_class = "Qwen3VLMoeForConditionalGeneration",
+        .hf_type = "qwen3_vl_moe",
+        .gguf_only = text_only,
+        .sections = true,
+        .qk_norm = true,
+        .experts = &qwen3_keys,
+        .norm_topk = true,
+    },
     {0},
 };
 
@@ -350,30 +455,11 @@ bool format_family_reads(const struct format_family *f, bool gguf, const char *k
     if (f && (f->rope_local_theta > 0 || (gguf && f->window_unscaled)) &&
         strcmp(key, local) == 0)
         return true;
+    if (f && f->sections && gguf && strcmp(key, "rope.dimension_sections") == 0)
+        return true;
     for (int i = 0; f && i < FORMAT_N_NUMBERS; i++)
         if (f->numbers >> i & 1 &&
             strcmp(key, gguf ? format_numbers[i].gguf : format_numbers[i].hf) == 0)
             return true;
     return false;
-}
-
-/* Rows with one arch stand together. */
-void format_family_names(bool hf_class, char out[FORMAT_FAMILY_NAMES_BYTES])
-{
-    const char *name;
-    size_t n = 0;
-
-    out[0] = 0;
-    for (const struct format_family *f = format_families; f->arch; f++) {
-        name = hf_class ? f->hf_class : f->arch;
-        if (f[1].arch && !hf_class && strcmp(f[1].arch, name) == 0)
-            continue;
-        n += (size_t)snprintf(out + n, FORMAT_FAMILY_NAMES_BYTES - n, "%s%s",
-                              n == 0      ? ""
-                              : f[1].arch ? ", "
-                                          : " or ",
-                              name);
-        if (n >= FORMAT_FAMILY_NAMES_BYTES)
-            return;
-    }
 }

@@ -81,6 +81,8 @@ struct format_family {
     enum model_norms norms;
     unsigned numbers; /* 1 << enum format_number of those its files may have, or-ed */
 
+    bool
+        sections; /* of rotary pairs, by a position of their own each, which in texts is the same */
     int no_rope_every; /* each n-th layer does not rotate, unless the file says; 0: none */
     bool layer_norm, norm_bias, parallel;
     bool attention_bias;   /* of config.json: true gives Q, K, V and the output biases */
@@ -134,10 +136,6 @@ void format_family_window(const struct format_family *f, struct model_config *c,
                           int window, int every, bool flagged);
 /* Set what the row knows of struct model_config. */
 void format_family_apply(const struct format_family *f, struct model_config *c);
-
-/* "llama, qwen2 or qwen3": the arch of all rows, each once; or their classes. */
-#define FORMAT_FAMILY_NAMES_BYTES 1024
-void format_family_names(bool hf_class, char out[FORMAT_FAMILY_NAMES_BYTES]);
 
 /* The names of an activation in config.json: its own, and another that means the same. */
 extern const char *const format_activation_names[MODEL_N_ACTIVATIONS][2];

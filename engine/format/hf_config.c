@@ -59,8 +59,8 @@ static int read_family(const struct format_family **out, const json_t *j,
     const json_t *list = json_object_get(j, "architectures");
     const char *class = json_string_value(json_array_get(list, 0));
     const char *type = json_string_value(json_object_get(j, "model_type"));
-    char names[FORMAT_FAMILY_NAMES_BYTES];
 
+    *out = NULL;
     if (!class)
         return err_set(ERR_FORMAT,
                        "%s: architectures: expected a list with a name, found none",
@@ -79,9 +79,10 @@ static int read_family(const struct format_family **out, const json_t *j,
             class, (*out)->gguf_only);
     if (*out)
         return OK;
-    format_family_names(true, names);
-    return err_set(ERR_UNSUPPORTED, "%s: architectures: expected %s, found %.60s", path,
-                   names, class);
+    return err_set(ERR_UNSUPPORTED,
+                   "%s: architectures: expected a class that `sandwich model "
+                   "explain-support` lists, found %.60s",
+                   path, class);
 }
 
 static int refuse_true(const json_t *j, const char *key, const char *path)

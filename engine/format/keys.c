@@ -47,6 +47,8 @@ static const struct row {
     {FORMAT_KEYS_GGUF, "attn_logit_softcapping", ONLY, 0},
     {FORMAT_KEYS_CONFIG, "attention_bias", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "attention_dropout", INERT, 0}, /* of training */
+    {FORMAT_KEYS_CONFIG, "attention_out_bias", ONLY, 0},
+    {FORMAT_KEYS_CONFIG, "clip_qkv", ONLY, 0},
     {FORMAT_KEYS_CONFIG, "attn_implementation", INERT, 0},
     {FORMAT_KEYS_CONFIG, "sliding_window", FOLLOWED, 0},
     {FORMAT_KEYS_CONFIG, "use_sliding_window", FOLLOWED, 0},
@@ -54,6 +56,7 @@ static const struct row {
     {FORMAT_KEYS_CONFIG, "max_window_layers", FOLLOWED, 0},
     /* rotary embeddings */
     {FORMAT_KEYS_GGUF, "rope.dimension_count", FOLLOWED, 0},
+    {FORMAT_KEYS_GGUF, "rope.dimension_sections", ONLY, 0},
     {FORMAT_KEYS_GGUF, "rope.freq_base", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scaling.type", FOLLOWED, 0},
     {FORMAT_KEYS_GGUF, "rope.scaling.factor", FOLLOWED, 0},

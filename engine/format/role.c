@@ -120,9 +120,11 @@ static const char *stem_of(enum model_naming naming, enum format_role role)
 {
     const struct fused *f = fused_of(naming, role);
 
-    if (naming & MODEL_NAMES_POST_NORM && role == FORMAT_FFN_NORM)
-        return "post_attention_norm.weight";
+    const bool post_norm = naming & MODEL_NAMES_POST_NORM;
+
     naming &= MODEL_NAMES_MASK;
+    if (post_norm && naming == MODEL_NAMES_GGUF && role == FORMAT_FFN_NORM)
+        return "post_attention_norm.weight";
     if (f)
         return naming == MODEL_NAMES_GGUF ? f->gguf : f->hf;
     if (naming == MODEL_NAMES_HF_GLM && names[role].glm)

@@ -70,6 +70,17 @@
 #define STARCODER2                                                                       \
     .family = MAKE_STARCODER, .hf_class = "Starcoder2ForCausalLM", .norm_eps = 1e-5,     \
     .attention_bias = true, .tied = true
+#define OLMOE                                                                            \
+    .family = MAKE_DBRX, .hf_class = "OlmoeForCausalLM", .rope_theta = 1e4,              \
+    .norm_eps = 1e-5
+#define GRANITE_MOE                                                                      \
+    .family = MAKE_REFACT, .hf_class = "GraniteMoeForCausalLM", .rope_theta = 1.5e6,     \
+    .norm_eps = 1e-6, .tied = true, .norm_topk = true
+#define ERNIE                                                                            \
+    .hf_class = "Ernie4_5ForCausalLM", .rope_theta = 5e5, .norm_eps = 1e-5, .tied = true
+#define SEED_OSS                                                                         \
+    .family = MAKE_DBRX, .hf_class = "SeedOssForCausalLM", .rope_theta = 1e7,            \
+    .norm_eps = 1e-6, .attention_bias = true
 #define GEMMA(vocab)                                                                     \
     SPM(vocab), .hf_class = "GemmaForCausalLM", .norm_eps = 1e-6, .rope_theta = 1e4,     \
                 .tied = true
@@ -161,6 +172,19 @@ static const struct make_shape shapes[] = {
      .expert_hidden = 2880, .dense_hidden = 2880, .n_layers = 24, .n_heads = 64,
      .n_kv_heads = 8, .head_dim = 64, .vocab = 201088, .max_tok = 131072, .window = 128,
      .yarn = {32, 4096}, .bos_id = 199998, .eos_id = 200002, .special_at = 199998},
+    {"olmoe-1b-7b", OLMOE, .dim = 2048, .n_experts = 64, .n_active = 8,
+     .expert_hidden = 1024, .n_layers = 16, .n_heads = 16, .n_kv_heads = 16,
+     .head_dim = 128, .vocab = 50304, .max_tok = 4096, .bos_id = 50279, .eos_id = 50279,
+     .special_at = 50279},
+    {"granite-3.1-1b-a400m", GRANITE_MOE, .dim = 1024, .n_experts = 32, .n_active = 8,
+     .expert_hidden = 512, .n_layers = 24, .n_heads = 16, .n_kv_heads = 8, .head_dim = 64,
+     .vocab = 49155, .max_tok = 131072, .special_at = 49152,
+     .bos_id = 0, .eos_id = 0, .numbers = {12, 0.22f, 0.015625f, 0, 1 / 6.0f}},
+    {"ernie-4.5-0.3b", ERNIE, SPM(103424), .dim = 1024, .hidden = 3072, .n_layers = 18,
+     .n_heads = 16, .n_kv_heads = 2, .head_dim = 128, .vocab = 103424, .max_tok = 131072},
+    {"seed-oss-36b", SEED_OSS, .dim = 5120, .hidden = 27648, .n_layers = 64, .n_heads = 80,
+     .n_kv_heads = 8, .head_dim = 128, .vocab = 155136, .max_tok = 524288, .bos_id = 0,
+     .eos_id = 2, .special_at = 155000},
     {"starcoder2-3b", STARCODER2, .dim = 3072, .hidden = 12288, .n_layers = 30,
      .n_heads = 24, .n_kv_heads = 2, .head_dim = 128, .vocab = 49152, .max_tok = 16384,
      .rope_theta = 999999.4420358813, .window = 4096, .bos_id = 0, .eos_id = 0,
@@ -248,6 +272,44 @@ static const struct make_shape shapes[] = {
     {"tiny-starcoder2", STARCODER2, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
      .n_kv_heads = 2, .head_dim = 10, .vocab = 515, .max_tok = 256, .rope_theta = 1e5,
      .window = 9, .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-olmoe", OLMOE, .dim = 60, .n_experts = 9, .n_active = 4, .expert_hidden = 34,
+     .n_layers = 3, .n_heads = 6, .n_kv_heads = 6, .head_dim = 10, .vocab = 777,
+     .max_tok = 256, .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-granite-moe", GRANITE_MOE, .dim = 72, .n_experts = 5, .n_active = 2,
+     .expert_hidden = 46, .n_layers = 3, .n_heads = 6, .n_kv_heads = 2, .head_dim = 12,
+     .vocab = 515, .max_tok = 256, .special_at = 512, .bos_id = 512, .eos_id = 512,
+     .numbers = {12, 0.22f, 0.0625f, 0, 0.125f}},
+    {"tiny-ernie", ERNIE, SPM(601), .dim = 68, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 12, .vocab = 601, .max_tok = 256},
+    {"tiny-seed-oss", SEED_OSS, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 12, .vocab = 777, .max_tok = 256, .bos_id = 512,
+     .eos_id = 512, .special_at = 512},
+    {"tiny-xverse", .hf_class = "XverseForCausalLM", SPM(601), .rope_theta = 1e4,
+     .norm_eps = 1e-6, .dim = 64, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 8, .vocab = 601, .max_tok = 256},
+    {"tiny-internlm2", .hf_class = "InternLM2ForCausalLM", SPM(601), .rope_theta = 1e6,
+     .norm_eps = 1e-5, .dim = 64, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 8, .vocab = 601, .max_tok = 256},
+    {"tiny-exaone", .hf_class = "ExaoneForCausalLM", SPM(601), .rope_theta = 5e5,
+     .norm_eps = 1e-5, .dim = 68, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 12, .vocab = 601, .max_tok = 256},
+    {"tiny-chatglm", .hf_class = "ChatGLMModel", .family = MAKE_GLM4, .rope_theta = 1e4,
+     .norm_eps = 1e-5, .rotary_frac = 0.5, .attention_bias = true, .dim = 64,
+     .hidden = 150, .n_layers = 3, .n_heads = 4, .n_kv_heads = 2, .head_dim = 16,
+     .vocab = 777, .max_tok = 256, .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-qwen2-vl", .hf_class = "Qwen2VLForConditionalGeneration",
+     .family = MAKE_QWEN2, .rope_theta = 1e6, .norm_eps = 1e-6, .dim = 64, .hidden = 150,
+     .n_layers = 3, .n_heads = 4, .n_kv_heads = 2, .head_dim = 16, .vocab = 515,
+     .max_tok = 256, .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-qwen3-vl", .hf_class = "Qwen3VLForConditionalGeneration", .family = MAKE_QWEN2,
+     .rope_theta = 5e6, .norm_eps = 1e-6, .dim = 60, .hidden = 166, .n_layers = 3,
+     .n_heads = 6, .n_kv_heads = 2, .head_dim = 18, .vocab = 515, .max_tok = 256,
+     .bos_id = 512, .eos_id = 514, .special_at = 512},
+    {"tiny-qwen3-vl-moe", .hf_class = "Qwen3VLMoeForConditionalGeneration",
+     .family = MAKE_QWEN2, .rope_theta = 5e6, .norm_eps = 1e-6, .norm_topk = true,
+     .dim = 60, .n_experts = 9, .n_active = 4, .expert_hidden = 34, .dense_hidden = 166,
+     .n_layers = 3, .n_heads = 6, .n_kv_heads = 2, .head_dim = 18, .vocab = 515,
+     .max_tok = 256, .bos_id = 512, .eos_id = 514, .special_at = 512},
     {"tiny-cohere2", COHERE2, .dim = 64, .hidden = 150, .n_layers = 5, .n_heads = 8,
      .n_kv_heads = 4, .head_dim = 8, .vocab = 515, .max_tok = 256, .window = 9,
      .bos_id = 512, .eos_id = 513, .special_at = 512},

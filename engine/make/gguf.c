@@ -106,6 +106,13 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
     } else if (c->rope_length != 0)
         gguf_put_key_f32(m, arch_key(p, "rope.scaling.attn_factor", key), c->rope_length);
     gguf_put_key_f32(m, arch_key(p, "rope.freq_base", key), c->rope_theta);
+    if (p->family->sections) { /* of pairs: time, height, width; and none */
+        const int32_t pairs = c->head_dim / 2,
+                      all[4] = {pairs - 2 * (pairs / 3), pairs / 3, pairs / 3};
+
+        gguf_put_key_array(m, arch_key(p, "rope.dimension_sections", key), GGUF_I32, 4);
+        text_put(&m->text, (const char *)all, sizeof(all));
+    }
 }
 
 static void put_merges(struct gguf_records *m, const struct make_vocab *v)

@@ -222,6 +222,10 @@ TEST(every_family)
                {"tiny-command-r", "CohereForCausalLM", false, false},
                {"tiny-starcoder2", "Starcoder2ForCausalLM", false, false},
                {"tiny-cohere2", "Cohere2ForCausalLM", false, false},
+               {"tiny-olmoe", "OlmoeForCausalLM", false, false},
+               {"tiny-ernie", "Ernie4_5ForCausalLM", true, false},
+               {"tiny-seed-oss", "SeedOssForCausalLM", false, true},
+               {"tiny-xverse", "XverseForCausalLM", true, false},
                {"tiny-gemma", "GemmaForCausalLM", true, false},
                {"tiny-gemma2", "Gemma2ForCausalLM", true, false},
                {"tiny-gemma3", "Gemma3ForCausalLM", true, false}};

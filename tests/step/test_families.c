@@ -24,6 +24,11 @@ static void olmo2(struct model_config *c)
     c->qk_norm_row = true, c->norms = MODEL_NORM_AFTER;
 }
 
+static void olmoe(struct model_config *c)
+{
+    c->qk_norm_row = true;
+}
+
 static void phi3(struct model_config *c)
 {
     c->rope_dims = c->head_dim / 4 * 2, c->rope_length = 1.19f, c->rope_short_tok = 16;
@@ -39,6 +44,11 @@ static void stablelm(struct model_config *c)
 static void glm4(struct model_config *c)
 {
     c->norms = MODEL_NORM_AROUND, c->rope_dims = c->head_dim / 4 * 2;
+}
+
+static void chatglm(struct model_config *c)
+{
+    c->rope_dims = c->head_dim / 4 * 2;
 }
 
 static void command_r(struct model_config *c)
@@ -157,6 +167,8 @@ static const struct step_trait traits[] = {
      .scale_factor = 1, .family = olmo2},
     {"olmo2, experts", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .qk_norm = true,
      .scale_factor = 1, MOE, .family = olmo2},
+    {"olmoe", 48, 2, 4, 2, 12, 0, 50, KERN_F32, .qk_norm = true, .scale_factor = 1,
+     .n_experts = 5, .n_active = 5, .expert_hidden = 40, .family = olmoe},
     {"phi3", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1, .family = phi3},
     {"phi3, bf16", 64, 2, 8, 8, 16, 96, 80, KERN_BF16, .scale_factor = 1, .family = phi3},
     {"phi3, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .scale_factor = 1, .family = phi3},
@@ -172,6 +184,8 @@ static const struct step_trait traits[] = {
      .scale_factor = 1, .family = glm4},
     {"glm4, q8_0", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .bias = true, .interleaved = true,
      .scale_factor = 1, .family = glm4},
+    {"chatglm", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .bias = true, .interleaved = true,
+     .scale_factor = 1, .family = chatglm},
     {"command-r, tied", 48, 2, 4, 4, 12, 40, 50, KERN_F32, .tied = true,
      .interleaved = true, .scale_factor = 1, .family = command_r},
     {"command-r, tied, bf16", 37, 2, 6, 3, 10, 43, 47, KERN_BF16, .tied = true,

@@ -97,7 +97,7 @@ static int arch_float(const struct format_file *f, const char *key, bool needed,
 
 static int read_arch(struct format_file *f)
 {
-    char arch[sizeof(f->config.arch)], names[FORMAT_FAMILY_NAMES_BYTES];
+    char arch[sizeof(f->config.arch)];
     const struct format_family *family;
     const char *s;
     size_t n;
@@ -109,12 +109,11 @@ static int read_arch(struct format_file *f)
     family = format_family_of_arch(arch);
     if (!family)
         TRY(format_refuse(f->path, "general.architecture", arch));
-    if (!family || strlen(arch) != n) {
-        format_family_names(false, names);
+    if (!family || strlen(arch) != n)
         return err_set(ERR_UNSUPPORTED,
-                       "%s: general.architecture: expected %s, found %.*s", f->path,
-                       names, (int)(n > 40 ? 40 : n), s);
-    }
+                       "%s: general.architecture: expected one that `sandwich model "
+                       "explain-support` lists as known, found %.*s",
+                       f->path, (int)(n > 40 ? 40 : n), s);
     format_family_apply(family, &f->config);
     /* No key says it; of the tensors of all layers either all or none must be there. */
     f->config.qkv_bias |= gguf_tensor_find(f->state, "blk.0.attn_q.bias") ||
