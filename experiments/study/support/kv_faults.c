@@ -391,7 +391,7 @@ static bool arrives_again(struct study_fault_world *w)
 {
     bool arrived = false;
 
-    for (int try = 0; try < 5 && !arrived; try++) { /* a busy host may be silent, too */
+    for (int try = 0; try < 100 && !arrived; try++) { /* a busy host may be silent, too */
         study_fault_forget(w);
         if (study_fault_connect(w, false, &study_fault_shape) == OK && offer(w) == OK &&
             study_fault_wait(w, &w->n_offers, true) && w->n_offers > 0) {
@@ -462,6 +462,11 @@ int study_fault_run(struct study_fault_world *w, const struct study_fault_case *
         out->silent = true;
     study_fault_disconnect(w);
     out->lost = !arrives_again(w);
+    if (out->lost) /* of the last try */
+        snprintf(out->says, sizeof(out->says), "afterwards %.140s",
+                 w->n_arrived > 0 ? "other bytes came"
+                 : w->says[0]     ? w->says
+                                  : "nothing came");
     out->silent |= hash_other(w) != before;
     return OK;
 }
