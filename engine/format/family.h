@@ -82,7 +82,7 @@ struct format_family {
     unsigned numbers; /* 1 << enum format_number of those its files may have, or-ed */
 
     bool
-        sections; /* of rotary pairs, by a position of their own each, which in texts is the same */
+        sections; /* pairs rotate by three positions, which are equal in texts; Qwen-VL */
     int no_rope_every; /* each n-th layer does not rotate, unless the file says; 0: none */
     bool layer_norm, norm_bias, parallel;
     bool attention_bias;   /* of config.json: true gives Q, K, V and the output biases */

@@ -389,9 +389,10 @@ static uint64_t hash_other(const struct study_fault_world *w)
 /* The prompt once more, into the same memory, over another connection. */
 static bool arrives_again(struct study_fault_world *w)
 {
+    const uint64_t end_ns = clock_ns() + 20 * UINT64_C(1000000000);
     bool arrived = false;
 
-    for (int try = 0; try < 100 && !arrived; try++) { /* a busy host may be silent, too */
+    while (!arrived && clock_ns() < end_ns) { /* a busy host may be silent, too */
         study_fault_forget(w);
         if (study_fault_connect(w, false, &study_fault_shape) == OK && offer(w) == OK &&
             study_fault_wait(w, &w->n_offers, true) && w->n_offers > 0) {
