@@ -1,6 +1,7 @@
 #include "base/name.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,9 +96,14 @@ int name_not_in(const char *name, const char *const *words, const char *fmt, ...
     size_t n = 0;
     va_list ap;
 
-    for (int i = 0; words[i] && n < sizeof(known); i++)
+    for (int i = 0; words[i] && n < sizeof(known); i++) {
+        bool fits = n + strlen(words[i]) + sizeof(", , ...") <= sizeof(known);
+
         n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "",
-                              words[i]);
+                              fits ? words[i] : "...");
+        if (!fits)
+            break;
+    }
     va_start(ap, fmt);
     unknown(ERR_NOTFOUND, name, words, known, fmt, ap);
     va_end(ap);

@@ -2,6 +2,7 @@
 #include "base/table.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -148,7 +149,7 @@ static void put_facts(const struct opt_row *r, FILE *f)
 
 const char *opt_names(const struct opt_row *r)
 {
-    static char text[1024];
+    static char text[4096];
     const char *name, *word = r->type == OPT_ENUM && r->unit ? r->values : "";
     size_t n = 0;
 
@@ -161,7 +162,8 @@ const char *opt_names(const struct opt_row *r)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%.*s",
                               n ? ", " : "One of: ", (int)end, word);
     }
-    if (n > 0 && n < sizeof(text) - 1)
+    assert(n < sizeof(text) - 1);
+    if (n > 0)
         strcpy(text + n, ".");
     return text;
 }

@@ -47,6 +47,33 @@ static int check_sizes(const struct model_config *c, const char *where)
     return rc;
 }
 
+static int check_dense(const struct model_config *c, const char *where)
+{
+    if (c->n_dense < 0 || c->n_dense >= c->n_layers)
+        return err_set(ERR_FORMAT, "%s: n_dense: expected 0 to %d layers, found %d",
+                       where, c->n_layers - 1, c->n_dense);
+    return c->n_dense == 0
+               ? OK
+               : check_size(where, "dense_hidden", c->dense_hidden, MAX_HIDDEN);
+}
+
+static int check_groups(const struct model_config *c, const char *where)
+{
+    if (c->n_groups == 0)
+        return OK;
+    if (c->n_groups < 0 || c->n_experts % c->n_groups != 0)
+        return err_set(ERR_FORMAT,
+                       "%s: n_groups: expected a divisor of %d experts, found %d", where,
+                       c->n_experts, c->n_groups);
+    if (c->n_active_groups < 1 || c->n_active_groups > c->n_groups ||
+        c->n_active > c->n_active_groups * (c->n_experts / c->n_groups))
+        return err_set(ERR_FORMAT,
+                       "%s: n_active_groups: expected 1 to %d groups with at least %d "
+                       "experts, found %d",
+                       where, c->n_groups, c->n_active, c->n_active_groups);
+    return OK;
+}
+
 static int check_experts(const struct model_config *c, const char *where)
 {
     int rc;
@@ -55,7 +82,8 @@ static int check_experts(const struct model_config *c, const char *where)
         return check_size(where, "hidden", c->hidden, MAX_HIDDEN);
     if ((rc = check_size(where, "n_experts", c->n_experts, MODEL_MAX_EXPERTS)) != OK ||
         (rc = check_size(where, "n_active", c->n_active, c->n_experts)) != OK ||
-        (rc = check_size(where, "expert_hidden", c->expert_hidden, MAX_HIDDEN)) != OK)
+        (rc = check_size(where, "expert_hidden", c->expert_hidden, MAX_HIDDEN)) != OK ||
+        (rc = check_dense(c, where)) != OK || (rc = check_groups(c, where)) != OK)
         return rc;
     return c->hidden == 0 ? OK
                           : check_size(where, "hidden (of the shared expert)", c->hidden,
@@ -219,7 +247,7 @@ void model_config_window(struct model_config *c, int window, int every, bool fla
             c->layer_flags[i] &= (uint8_t)~flag;
 }
 
-int64_t model_config_n_vector_params(const struct model_config *c)
+int64_t model_config_n_vector_params(const struct model_config *c, int layer)
 {
     int64_t n = 0, rows, cols;
 
@@ -227,11 +255,11 @@ int64_t model_config_n_vector_params(const struct model_config *c)
         double centre;
 
         format_role_shape(c, (enum format_role)role, &rows, &cols);
-        if (format_role_needed(c, (enum format_role)role) &&
+        if (format_role_needed(c, (enum format_role)role, layer) &&
             format_role_vector((enum format_role)role, &centre))
             n += cols;
     }
-    if (c->expert_bias)
+    if (c->expert_bias && model_has_experts(c, layer))
         n += (int64_t)c->n_experts * (2 * c->expert_hidden + c->dim);
     return n;
 }
@@ -240,11 +268,17 @@ int64_t model_n_params(const struct model_config *c)
 {
     int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
     int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
-    int64_t mlp = (1 + model_mlp_inputs(c)) * c->hidden +
-                  3 * (int64_t)c->n_experts * c->expert_hidden;
-    int64_t layer = dim * qkv + q * dim + dim * mlp + dim * model_router_rows(c) +
-                    model_config_n_vector_params(c);
+    int64_t inputs = 1 + model_mlp_inputs(c);
+    int64_t n = (c->tied ? 1 : 2) * c->vocab * dim + (1 + c->norm_bias) * dim;
 
-    return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer +
-           (1 + c->norm_bias) * dim;
+    for (int i = 0; i < c->n_layers; i++) {
+        int64_t hidden =
+            model_has_experts(c, i)
+                ? 3 * ((int64_t)c->n_experts * c->expert_hidden + c->hidden) +
+                      model_router_rows(c)
+                : inputs * model_mlp_hidden(c);
+
+        n += dim * (qkv + q + hidden) + model_config_n_vector_params(c, i);
+    }
+    return n;
 }

@@ -63,12 +63,24 @@ struct model_config {
     int dim, n_layers, n_heads, n_kv_heads, head_dim, vocab;
     int hidden; /* of the MLP that every token has; in a mixture of experts, of the shared
                    expert, whose output is scaled by the sigmoid of a product; 0: none */
-    /* Experts of every layer, and how many of them a token has: those with the largest
-     * products with the router's rows, of equal ones those with lower numbers. 0: dense. */
+    bool shared_plain; /* ... by nothing; DeepSeek */
+    /* Experts of a layer, and how many of them a token has: those with the largest scores, of
+     * equal ones those with lower numbers. A score is the softmax of the products with the
+     * router's rows, or their sigmoid, which is the token's weight of the expert. 0: dense. */
     int n_experts, n_active;
     int expert_hidden;
-    /* The softmax over all products is divided by its sum over the token's experts. */
-    bool norm_topk;
+    bool router_sigmoid; /* GLM-4.5 */
+    /* A number of each expert is added to its score where experts are chosen, not in weights. */
+    bool router_choice;
+    /* A token's experts are of n_active_groups of n_groups equal parts of the experts: those with
+     * the largest sum of their two largest scores (without router_choice: the largest score).
+     * 0: of all. DeepSeek V3. */
+    int n_groups, n_active_groups;
+    bool norm_topk;     /* a token's weights are divided by their sum */
+    float expert_scale; /* and multiplied by it; 0: they are not */
+    /* The first n_dense layers have an MLP of dense_hidden in place of experts; GLM-4.5. */
+    int n_dense, dense_hidden;
+    int n_ahead; /* layers behind these in the file that predict a token more; not read */
     int max_tok; /* the longest context the model is made for */
     float norm_eps;
     float rope_theta;
@@ -162,7 +174,17 @@ static inline int model_rope_dims(const struct model_config *c)
 /* Rows of the router: one for each expert, and one for the scale of a shared expert. */
 static inline int model_router_rows(const struct model_config *c)
 {
-    return c->n_experts > 0 ? c->n_experts + (c->hidden > 0) : 0;
+    return c->n_experts > 0 ? c->n_experts + (c->hidden > 0 && !c->shared_plain) : 0;
+}
+
+/* Has a layer experts? Otherwise it has an MLP of model_mlp_hidden(). */
+static inline bool model_has_experts(const struct model_config *c, int layer)
+{
+    return c->n_experts > 0 && layer >= c->n_dense;
+}
+static inline int model_mlp_hidden(const struct model_config *c)
+{
+    return c->n_experts > 0 ? c->dense_hidden : c->hidden;
 }
 
 /* Rows in a unit of down: whole blocks. */
@@ -206,7 +228,7 @@ MUST int model_config_stop(struct model_config *c, int64_t id, const char *where
 void model_config_window(struct model_config *c, int window, int every, bool flagged);
 
 /* Of norms and biases in a layer. */
-int64_t model_config_n_vector_params(const struct model_config *c);
+int64_t model_config_n_vector_params(const struct model_config *c, int layer);
 /* Parameters in all matrices and vectors. What a step costs is in model/cost.h. */
 int64_t model_n_params(const struct model_config *c);
 

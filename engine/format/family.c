@@ -21,6 +21,32 @@ static const struct format_expert_keys olmoe_keys = {
     .n_experts = "num_experts",
     .norm_topk = "norm_topk_prob",
 };
+/* DeepSeek's, and those of all that came after it */
+static const struct format_expert_keys deepseek_keys = {
+    .n_experts = "n_routed_experts",
+    .expert_hidden = "moe_intermediate_size",
+    .norm_topk = "norm_topk_prob",
+    .n_shared = "n_shared_experts",
+    .n_dense = "first_k_dense_replace",
+};
+static const struct format_expert_keys bailing_keys = {
+    .n_experts = "num_experts",
+    .expert_hidden = "moe_intermediate_size",
+    .norm_topk = "norm_topk_prob",
+    .n_shared = "num_shared_experts",
+    .n_dense = "first_k_dense_replace",
+};
+static const struct format_expert_keys ernie_keys = {
+    .n_experts = "moe_num_experts",
+    .n_active = "moe_k",
+    .expert_hidden = "moe_intermediate_size",
+    .n_shared = "moe_num_shared_experts",
+    .n_dense = "moe_layer_start_index",
+};
+static const struct format_expert_keys granite_keys = {
+    .n_experts = "num_local_experts",
+    .shared_hidden = "shared_intermediate_size",
+};
 static const char text_only[] =
     "folders have an encoder of images next to the text model";
 
@@ -278,8 +304,9 @@ const struct format_family format_families[] = {
         .attention_bias = true,
         .rope_interleaved = true,
         .rope_switch = true,
-        .experts = &mixtral_keys,
+        .experts = &granite_keys,
         .norm_topk = true, /* the softmax is over the chosen experts */
+        .shared_plain = true,
         .numbers = 1u << FORMAT_EMBED_SCALE | 1u << FORMAT_RESIDUAL_SCALE |
                    1u << FORMAT_ATTN_SCALE | 1u << FORMAT_LOGIT_DIVISOR,
     },
@@ -359,6 +386,103 @@ const struct format_family format_families[] = {
         .experts = &qwen3_keys,
         .norm_topk = true,
     },
+    {
+        .arch = "deepseek",
+        .hf_class = "DeepseekForCausalLM",
+        .hf_type = "deepseek",
+        .attention_bias = true,
+        .rope_interleaved = true,
+        .experts = &deepseek_keys,
+        .shared_plain = true,
+        .hf_naming = MODEL_NAMES_HF_DEEPSEEK,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+    },
+    {
+        .arch = "dots1",
+        .hf_class = "Dots1ForCausalLM",
+        .hf_type = "dots1",
+        .attention_bias = true,
+        .qk_norm = true,
+        .experts = &deepseek_keys,
+        .norm_topk = true,
+        .router_sigmoid = true,
+        .router_choice = true,
+        .shared_plain = true,
+        .hf_naming = MODEL_NAMES_HF_DEEPSEEK,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+        .window = FORMAT_WINDOW_IF_SET,
+    },
+    {
+        .arch = "glm4moe",
+        .hf_class = "Glm4MoeForCausalLM",
+        .hf_type = "glm4_moe",
+        .attention_bias = true,
+        .no_o_bias = true,
+        .qk_norm_key = "use_qk_norm",
+        .rotary_frac = 0.5,
+        .experts = &deepseek_keys,
+        .norm_topk = true,
+        .router_sigmoid = true,
+        .router_choice = true,
+        .shared_plain = true,
+        .hf_naming = MODEL_NAMES_HF_DEEPSEEK,
+        .fused = MODEL_NAMES_POST_NORM,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+    },
+    {
+        .arch = "ernie4_5-moe",
+        .hf_class = "Ernie4_5_MoeForCausalLM",
+        .hf_type = "ernie4_5_moe",
+        .attention_bias = true,
+        .bias_key = "use_bias",
+        .rope_interleaved = true,
+        .hf_rope_interleaved = true,
+        .hf_tied = true,
+        .experts = &ernie_keys,
+        .norm_topk = true,
+        .router_choice = true,
+        .shared_plain = true,
+        .hf_naming = MODEL_NAMES_HF_ERNIE,
+    },
+    {
+        .arch = "bailingmoe",
+        .hf_class = "BailingMoeForCausalLM",
+        .hf_type = "bailing_moe",
+        .gguf_only = "folders have Q, K and V in one tensor with a name of its own",
+        .rope_interleaved = true,
+        .experts = &bailing_keys,
+        .norm_topk = true,
+        .shared_plain = true,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+    },
+    {
+        .arch = "bailingmoe2",
+        .hf_class = "BailingMoeV2ForCausalLM",
+        .hf_type = "bailing_moe_v2",
+        .gguf_only = "folders have Q, K and V in one tensor with a name of its own",
+        .qk_norm = true,
+        .rotary_frac = 0.5,
+        .fused = MODEL_NAMES_FUSED_QKV,
+        .experts = &bailing_keys,
+        .norm_topk = true,
+        .router_sigmoid = true,
+        .router_choice = true,
+        .shared_plain = true,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+    },
+    {
+        .arch = "minimax-m2",
+        .hf_class = "MiniMaxM2ForCausalLM",
+        .hf_type = "minimax_m2",
+        .gguf_only = "folders have FP8 with a scale for each block",
+        .qk_norm = true,
+        .qk_norm_row = true,
+        .rotary_frac = 0.5,
+        .experts = &mixtral_keys,
+        .norm_topk = true,
+        .router_sigmoid = true,
+        .router_choice = true,
+    },
     {0},
 };
 
@@ -374,6 +498,8 @@ const struct format_number_key format_numbers[FORMAT_N_NUMBERS] = {
                              AT(attn_softcap)},
     [FORMAT_LOGIT_SOFTCAP] = {"final_logit_softcapping", "final_logit_softcapping",
                               AT(logit_softcap)},
+    [FORMAT_EXPERT_SCALE] = {"expert_weights_scale", "routed_scaling_factor",
+                             AT(expert_scale)},
 };
 #undef AT
 
@@ -430,6 +556,9 @@ void format_family_apply(const struct format_family *f, struct model_config *c)
     c->no_gate = f->no_gate;
     c->sinks = f->sinks;
     c->expert_bias = f->expert_bias;
+    c->router_sigmoid = f->router_sigmoid;
+    c->router_choice = f->router_choice;
+    c->shared_plain = f->shared_plain;
     c->rope_local_theta = (float)f->rope_local_theta;
     model_config_flag(c, MODEL_LAYER_NO_ROPE, f->no_rope_every);
 }
@@ -454,6 +583,8 @@ bool format_family_reads(const struct format_family *f, bool gguf, const char *k
 
     if (f && (f->rope_local_theta > 0 || (gguf && f->window_unscaled)) &&
         strcmp(key, local) == 0)
+        return true;
+    if (f && f->qk_norm_key && !gguf && strcmp(key, f->qk_norm_key) == 0)
         return true;
     if (f && f->sections && gguf && strcmp(key, "rope.dimension_sections") == 0)
         return true;

@@ -17,7 +17,9 @@ enum model_naming {
     MODEL_NAMES_HF_GLM, /* ... with norms around */
     MODEL_NAMES_HF_GEMMA,
     MODEL_NAMES_HF_STARCODER,
-    MODEL_NAMES_HF_MIXTRAL, /* model.layers.3.block_sparse_moe.experts.5.w3.weight */
+    MODEL_NAMES_HF_MIXTRAL,  /* model.layers.3.block_sparse_moe.experts.5.w3.weight */
+    MODEL_NAMES_HF_DEEPSEEK, /* model.layers.3.mlp.shared_experts.up_proj.weight */
+    MODEL_NAMES_HF_ERNIE,    /* ... and of what is added to scores */
     MODEL_NAMES_GGUF, /* blk.3.attn_q.weight; of all experts blk.3.ffn_up_exps.weight */
     MODEL_NAMES_GGUF_EXPERTS, /* older: blk.3.ffn_up.5.weight; of roles of experts only */
     MODEL_NAMES_MASK = 15,
@@ -38,9 +40,13 @@ enum format_window {
 /* Keys of config.json; NULL: the family has none. */
 struct format_expert_keys {
     const char *n_experts;
+    const char *n_active;      /* NULL: num_experts_per_tok */
     const char *expert_hidden; /* NULL: it is intermediate_size */
     const char *norm_topk;     /* absent in the file: false. NULL: the row's norm_topk */
-    const char *shared_hidden;
+    const char
+        *shared_hidden; /* or how often the size of an expert the shared one has: */
+    const char *n_shared;
+    const char *n_dense; /* layers at the beginning that have none */
 };
 
 /* Numbers of a configuration that only some families have. */
@@ -52,6 +58,7 @@ enum format_number {
     FORMAT_LOGIT_DIVISOR, /* files have the reciprocal of logit_scale */
     FORMAT_ATTN_SOFTCAP,
     FORMAT_LOGIT_SOFTCAP,
+    FORMAT_EXPERT_SCALE,
     FORMAT_N_NUMBERS
 };
 extern const struct format_number_key {
@@ -78,6 +85,7 @@ struct format_family {
     bool sinks, expert_bias;
     bool qkv_bias, qk_norm;
     bool qk_norm_row;
+    const char *qk_norm_key; /* of config.json; a GGUF file has the tensors. NULL: none */
     enum model_norms norms;
     unsigned numbers; /* 1 << enum format_number of those its files may have, or-ed */
 
@@ -99,7 +107,8 @@ struct format_family {
     /* NULL: dense. A dense row and one of experts may share an arch: the number of experts in
      * the GGUF file decides. */
     const struct format_expert_keys *experts;
-    bool norm_topk; /* where a GGUF file does not say */
+    bool norm_topk;                                   /* where a GGUF file does not say */
+    bool router_sigmoid, router_choice, shared_plain; /* see struct model_config */
     enum model_naming hf_naming;
     enum format_window window; /* of config.json; in GGUF files a window is always used */
     int window_default;        /* where config.json has no sliding_window; 0: none */

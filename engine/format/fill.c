@@ -111,7 +111,8 @@ int format_check_tensors(const struct format_file *f)
     int rc;
 
     for (int64_t i = 0; place_at(&f->config, i, &p); i++)
-        if (format_role_needed(&f->config, p.role) && (rc = check_one(f, p)) != OK)
+        if (format_role_needed(&f->config, p.role, p.layer) &&
+            (rc = check_one(f, p)) != OK)
             return rc;
     return OK;
 }
@@ -405,7 +406,7 @@ static enum model_naming find_fused(const struct format_file *f,
 
         (void)format_role_slice(c, both, role, &first, &all);
         format_role_name(s->naming | both, role, 0, 0, name);
-        if (format_role_needed(c, role) && s->find(s->ctx, name, &t) == OK &&
+        if (format_role_needed(c, role, 0) && s->find(s->ctx, name, &t) == OK &&
             t.rows == all)
             out |= i ? MODEL_NAMES_FUSED_GATE_UP : MODEL_NAMES_FUSED_QKV;
         err_clear(); /* a type that is not known is refused where the tensor is read */
@@ -467,7 +468,7 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
     if (rc != OK)
         return rc;
     for (i = 0; place_at(&f->config, i, &p); i++) {
-        if (!format_role_needed(&f->config, p.role))
+        if (!format_role_needed(&f->config, p.role, p.layer))
             continue;
         rc = find_one(f, s, naming, p);
         if (rc != OK && rc != ERR_NOTFOUND)

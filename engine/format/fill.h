@@ -22,8 +22,9 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
  * and how many rows there are in all; of biases, numbers. false: it has a tensor of its own. */
 bool format_role_slice(const struct model_config *c, enum model_naming naming,
                        enum format_role role, int64_t *first, int64_t *all);
-/* Does this configuration have the role (head when untied, biases)? */
-bool format_role_needed(const struct model_config *c, enum format_role role);
+/* Does this configuration have the role (head when untied, biases)? `layer` is ignored for the
+ * global roles. */
+bool format_role_needed(const struct model_config *c, enum format_role role, int layer);
 
 /* Is it a norm or a bias of a layer? *centre: what its values are about. */
 bool format_role_vector(enum format_role role, double *centre);

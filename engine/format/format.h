@@ -28,9 +28,9 @@ enum format_role {
     FORMAT_K_BIAS,
     FORMAT_V_BIAS,
     FORMAT_FFN_NORM,
-    FORMAT_GATE, /* [hidden, dim] */
+    FORMAT_GATE, /* [model_mlp_hidden(), dim] */
     FORMAT_UP,
-    FORMAT_DOWN,   /* [dim, hidden] */
+    FORMAT_DOWN,   /* [dim, model_mlp_hidden()] */
     FORMAT_Q_NORM, /* [head_dim], the same weights for every head; of a row, of all heads */
     FORMAT_K_NORM,
     FORMAT_ROUTER,       /* [n_experts, dim] */
@@ -43,10 +43,11 @@ enum format_role {
     FORMAT_FFN_AFTER,
     FORMAT_ATTN_NORM_BIAS,
     FORMAT_FFN_NORM_BIAS,
-    FORMAT_UP_BIAS,     /* [hidden] */
-    FORMAT_DOWN_BIAS,   /* [dim] */
-    FORMAT_SINKS,       /* [n_heads] */
-    FORMAT_ROUTER_BIAS, /* [n_experts] */
+    FORMAT_UP_BIAS,       /* [model_mlp_hidden()] */
+    FORMAT_DOWN_BIAS,     /* [dim] */
+    FORMAT_SINKS,         /* [n_heads] */
+    FORMAT_ROUTER_BIAS,   /* [n_experts] */
+    FORMAT_ROUTER_CHOICE, /* [n_experts]: added to scores to choose by */
     FORMAT_N_ROLES,
     FORMAT_EXPERT_GATE = FORMAT_N_ROLES, /* [expert_hidden, dim]: one for each expert */
     FORMAT_EXPERT_UP,

@@ -144,30 +144,77 @@ static int refuse_unsupported(const struct format_family *f, const json_t *j,
     return OK;
 }
 
-/* Where experts have a size of their own, intermediate_size is that of dense layers, which no
- * supported model has. */
+static int read_router(struct model_config *c, const struct format_family *f,
+                       const json_t *j, const char *path)
+{
+    const char *other = f->router_sigmoid ? "softmax" : "sigmoid", *scoring = "";
+
+    TRY(json_opt_str(j, "scoring_func", &scoring, path));
+    if (strcmp(scoring, other) == 0)
+        return err_set(ERR_UNSUPPORTED, "%s: scoring_func: expected %s of a %s, found %s",
+                       path, f->router_sigmoid ? "sigmoid" : "softmax", f->hf_class,
+                       other);
+    TRY(opt_int(j, "n_group", &c->n_groups, path));
+    TRY(opt_int(j, "topk_group", &c->n_active_groups, path));
+    if (c->n_groups <= 1)
+        c->n_groups = c->n_active_groups = 0;
+    return OK;
+}
+
+/* The layers without experts, which are the first. */
+static int read_dense(struct model_config *c, const struct format_expert_keys *keys,
+                      const json_t *j, const char *path)
+{
+    const json_t *list = json_object_get(j, "mlp_only_layers");
+    int last = c->n_layers - 1;
+
+    if (json_array_size(list) > 0 || (list && !json_is_array(list)))
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: mlp_only_layers: expected an empty list, found another value",
+                       path);
+    TRY(opt_int(j, "moe_layer_end_index", &last, path));
+    if (last != -1 && last != c->n_layers - 1)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: moe_layer_end_index: expected the last layer, %d, found %d",
+                       path, c->n_layers - 1, last);
+    if (keys->n_dense)
+        TRY(opt_int(j, keys->n_dense, &c->n_dense, path));
+    if (c->n_dense == 0)
+        c->dense_hidden = 0;
+    return OK;
+}
+
+/* Where experts have a size of their own, intermediate_size is that of layers without. */
 static int read_experts(struct model_config *c, const struct format_family *f,
                         const json_t *j, const char *path)
 {
     const struct format_expert_keys *keys = f->experts;
-    const json_t *dense = json_object_get(j, "mlp_only_layers");
+    int n_shared = 0;
 
     if (!keys)
         return OK;
-    if (json_array_size(dense) > 0 || (dense && !json_is_array(dense)))
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: mlp_only_layers: expected an empty list, found another value",
-                       path);
     c->norm_topk = keys->norm_topk ? false : f->norm_topk;
-    c->expert_hidden = c->hidden;
+    c->expert_hidden = c->dense_hidden = c->hidden;
     c->hidden = 0;
     TRY(get_int(j, keys->n_experts, &c->n_experts, path));
-    TRY(get_int(j, "num_experts_per_tok", &c->n_active, path));
+    TRY(get_int(j, keys->n_active ? keys->n_active : "num_experts_per_tok", &c->n_active,
+                path));
     if (keys->expert_hidden)
         TRY(get_int(j, keys->expert_hidden, &c->expert_hidden, path));
     if (keys->norm_topk)
         TRY(json_opt_bool(j, keys->norm_topk, &c->norm_topk, path));
-    return keys->shared_hidden ? get_int(j, keys->shared_hidden, &c->hidden, path) : OK;
+    TRY(read_dense(c, keys, j, path));
+    TRY(read_router(c, f, j, path));
+    if (keys->shared_hidden)
+        return get_int(j, keys->shared_hidden, &c->hidden, path);
+    if (keys->n_shared)
+        TRY(opt_int(j, keys->n_shared, &n_shared, path));
+    if (n_shared < 0 || n_shared > MODEL_MAX_EXPERTS || c->expert_hidden < 0 ||
+        c->expert_hidden > INT32_MAX / MODEL_MAX_EXPERTS)
+        return err_set(ERR_FORMAT, "%s: %s: expected 0 to %d, found %d", path,
+                       keys->n_shared, MODEL_MAX_EXPERTS, n_shared);
+    c->hidden = n_shared * c->expert_hidden;
+    return OK;
 }
 
 static int read_sizes(struct model_config *c, const struct format_family *f,
@@ -195,6 +242,9 @@ static int read_sizes(struct model_config *c, const struct format_family *f,
         c->mlp_bias = c->no_gate && c->o_bias;
         c->o_bias &= !f->no_o_bias;
     }
+    if (f->qk_norm_key)
+        TRY(json_opt_bool(j, f->qk_norm_key, &c->qk_norm, path));
+    TRY(opt_int(j, "num_nextn_predict_layers", &c->n_ahead, path));
     c->tied = f->hf_tied;
     c->norm_eps = (float)eps;
     c->n_kv_heads = c->n_heads;

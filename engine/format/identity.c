@@ -29,14 +29,14 @@ static void add_tensor(struct hash_stream *h, const struct format_tensor *t)
 static void add_special(struct hash_stream *h, const struct format_file *f)
 {
     const struct model_config *c = &f->config;
-    float x[11 + FORMAT_N_NUMBERS + MODEL_MAX_LAYERS] = {
+    float x[11 + FORMAT_EXPERT_SCALE + MODEL_MAX_LAYERS] = {
         c->qk_norm_row,   (float)c->norms,          c->layer_norm,       c->norm_bias,
         c->parallel,      (float)c->rope_short_tok, (float)c->rope_dims, c->rope_length,
         (float)c->window, c->rope_local_theta,      f->norm_offset};
     int n = 11;
     bool any = false;
 
-    for (int i = 0; i < FORMAT_N_NUMBERS; i++)
+    for (int i = 0; i < FORMAT_EXPERT_SCALE; i++)
         x[n++] = *format_number_of(c, i);
     for (int i = 0; i < c->n_layers; i++)
         x[n++] = c->layer_flags[i];
@@ -51,6 +51,21 @@ static void add_special(struct hash_stream *h, const struct format_file *f)
         hash_stream_add(h, (const bool[]){c->sinks, c->expert_bias}, 2 * sizeof(bool));
     if (c->no_gate)
         hash_stream_add(h, &c->mlp_bias, sizeof(c->mlp_bias));
+    if (c->n_experts > 0) {
+        const float routing[] = {c->router_sigmoid,
+                                 c->router_choice,
+                                 (float)c->n_groups,
+                                 (float)c->n_active_groups,
+                                 c->shared_plain && c->hidden > 0,
+                                 c->expert_scale,
+                                 (float)c->dense_hidden,
+                                 (float)c->n_dense};
+
+        for (any = false, n = 0; n < (int)(sizeof(routing) / sizeof(*routing)); n++)
+            any |= routing[n] != 0;
+        if (any)
+            hash_stream_add(h, routing, sizeof(routing));
+    }
     if (c->rope_short_tok > 0)
         hash_stream_add(h, c->rope_long, sizeof(float) * (size_t)model_rope_dims(c) / 2);
 }

@@ -8,7 +8,8 @@
  * all experts. */
 static const struct {
     const char *gguf, *hf;
-    const char *mixtral, *glm, *gemma, *starcoder; /* where they differ from hf */
+    const char *mixtral, *glm, *gemma, *starcoder,
+        *deepseek; /* where they differ from hf */
 } names[FORMAT_ALL_ROLES] = {
     [FORMAT_EMBED] = {"token_embd.weight", "model.embed_tokens.weight"},
     [FORMAT_HEAD] = {"output.weight", "lm_head.weight"},
@@ -47,11 +48,15 @@ static const struct {
                        "block_sparse_moe.gate.weight"},
     [FORMAT_SHARED_SCALE] = {"ffn_gate_inp_shexp.weight",
                              "mlp.shared_expert_gate.weight"},
-    [FORMAT_SHARED_GATE] = {"ffn_gate_shexp.weight",
-                            "mlp.shared_expert.gate_proj.weight"},
-    [FORMAT_SHARED_UP] = {"ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight"},
-    [FORMAT_SHARED_DOWN] = {"ffn_down_shexp.weight",
-                            "mlp.shared_expert.down_proj.weight"},
+    [FORMAT_SHARED_GATE] = {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight",
+                            .deepseek = "mlp.shared_experts.gate_proj.weight"},
+    [FORMAT_SHARED_UP] = {"ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight",
+                          .deepseek = "mlp.shared_experts.up_proj.weight"},
+    [FORMAT_SHARED_DOWN] = {"ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight",
+                            .deepseek = "mlp.shared_experts.down_proj.weight"},
+    [FORMAT_ROUTER_CHOICE] = {"exp_probs_b.bias",
+                              "mlp.moe_statics.e_score_correction_bias",
+                              .deepseek = "mlp.gate.e_score_correction_bias"},
     [FORMAT_SINKS] = {"attn_sinks.weight", "self_attn.sinks"},
     [FORMAT_ROUTER_BIAS] = {"ffn_gate_inp.bias", "mlp.router.bias"},
     [FORMAT_EXPERT_GATE_BIAS] = {"ffn_gate_exps.bias", "mlp.experts.%d.gate_proj.bias"},
@@ -133,6 +138,11 @@ static const char *stem_of(enum model_naming naming, enum format_role role)
         return names[role].gemma;
     if (naming == MODEL_NAMES_HF_STARCODER && names[role].starcoder)
         return names[role].starcoder;
+    if (naming == MODEL_NAMES_HF_ERNIE && role == FORMAT_ROUTER_CHOICE)
+        return names[role].hf;
+    if ((naming == MODEL_NAMES_HF_DEEPSEEK || naming == MODEL_NAMES_HF_ERNIE) &&
+        names[role].deepseek)
+        return names[role].deepseek;
     if (naming == MODEL_NAMES_GGUF_EXPERTS)
         return role == FORMAT_EXPERT_GATE ? "ffn_gate.%d.weight"
                : role == FORMAT_EXPERT_UP ? "ffn_up.%d.weight"
@@ -185,12 +195,13 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
         *cols = q;
         break;
     case FORMAT_UP_BIAS:
-        *cols = c->hidden;
+        *cols = model_mlp_hidden(c);
         break;
     case FORMAT_SINKS:
         *cols = c->n_heads;
         break;
     case FORMAT_ROUTER_BIAS:
+    case FORMAT_ROUTER_CHOICE:
         *cols = c->n_experts;
         break;
     case FORMAT_EXPERT_GATE_BIAS:
@@ -203,11 +214,16 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
         break;
     case FORMAT_GATE:
     case FORMAT_UP:
+        *rows = model_mlp_hidden(c);
+        break;
+    case FORMAT_DOWN:
+        *rows = c->dim;
+        *cols = model_mlp_hidden(c);
+        break;
     case FORMAT_SHARED_GATE:
     case FORMAT_SHARED_UP:
         *rows = c->hidden;
         break;
-    case FORMAT_DOWN:
     case FORMAT_SHARED_DOWN:
         *rows = c->dim;
         *cols = c->hidden;
@@ -248,6 +264,7 @@ bool format_role_vector(enum format_role role, double *centre)
     case FORMAT_DOWN_BIAS:
     case FORMAT_SINKS:
     case FORMAT_ROUTER_BIAS:
+    case FORMAT_ROUTER_CHOICE:
     case FORMAT_EXPERT_GATE_BIAS:
     case FORMAT_EXPERT_UP_BIAS:
     case FORMAT_EXPERT_DOWN_BIAS:
@@ -265,8 +282,10 @@ bool format_role_vector(enum format_role role, double *centre)
     }
 }
 
-bool format_role_needed(const struct model_config *c, enum format_role role)
+bool format_role_needed(const struct model_config *c, enum format_role role, int layer)
 {
+    const bool experts = model_has_experts(c, layer);
+
     if (role == FORMAT_HEAD)
         return !c->tied;
     if (role == FORMAT_Q_BIAS || role == FORMAT_K_BIAS || role == FORMAT_V_BIAS)
@@ -277,8 +296,9 @@ bool format_role_needed(const struct model_config *c, enum format_role role)
         return c->norm_bias;
     if (role == FORMAT_ATTN_NORM_BIAS || role == FORMAT_FFN_NORM_BIAS)
         return c->norm_bias &&
-               format_role_needed(c, role == FORMAT_ATTN_NORM_BIAS ? FORMAT_ATTN_NORM
-                                                                   : FORMAT_FFN_NORM);
+               format_role_needed(
+                   c, role == FORMAT_ATTN_NORM_BIAS ? FORMAT_ATTN_NORM : FORMAT_FFN_NORM,
+                   layer);
     if (role == FORMAT_ATTN_NORM || role == FORMAT_FFN_NORM)
         return c->norms != MODEL_NORM_AFTER && !(c->parallel && role == FORMAT_FFN_NORM);
     if (role == FORMAT_ATTN_AFTER || role == FORMAT_FFN_AFTER)
@@ -288,14 +308,17 @@ bool format_role_needed(const struct model_config *c, enum format_role role)
     if (role == FORMAT_SINKS)
         return c->sinks;
     if (role == FORMAT_ROUTER_BIAS || role >= FORMAT_EXPERT_GATE_BIAS)
-        return c->expert_bias;
+        return c->expert_bias && experts;
+    if (role == FORMAT_ROUTER_CHOICE)
+        return c->router_choice && experts;
     if (role == FORMAT_UP_BIAS || role == FORMAT_DOWN_BIAS)
         return c->mlp_bias;
     if (role == FORMAT_GATE || role == FORMAT_UP || role == FORMAT_DOWN)
-        return c->n_experts == 0 && !(c->no_gate && role == FORMAT_GATE);
+        return !experts && !(c->no_gate && role == FORMAT_GATE);
     if (role >= FORMAT_SHARED_SCALE && role <= FORMAT_SHARED_DOWN)
-        return c->n_experts > 0 && c->hidden > 0;
+        return experts && c->hidden > 0 &&
+               !(c->shared_plain && role == FORMAT_SHARED_SCALE);
     if (role == FORMAT_ROUTER || role >= FORMAT_EXPERT_GATE)
-        return c->n_experts > 0;
+        return experts;
     return true;
 }

@@ -10,8 +10,6 @@
 #define UNGATED  "an MLP without a gate"
 #define SQUARED  "an MLP of squared ReLU without a gate"
 #define IMAGES   "rotary embeddings by sections (images)"
-#define SIGMOID  "experts chosen by sigmoids"
-#define SHARED   "shared experts without a gate, behind layers without experts"
 #define DIFFUSE  "attention in both directions (texts are written by diffusion)"
 #define DRAFT    "hidden states of another model (it is a draft for one)"
 #define SHAPES   "layers of different shapes"
@@ -65,12 +63,10 @@ const struct format_refused format_refusals[] = {
     {"olmo", NULL, "LayerNorm without weights"},
     {"openelm", NULL, SHAPES},
     {"arctic", NULL, "an MLP in parallel with experts"},
-    {"deepseek", NULL, SHARED},
     {"deepseek2", "deepseek_v2", LATENT},
     {"deepseek2-ocr", NULL, LATENT " and a vision encoder"},
     {"deepseek32", "deepseek_v32", LATENT " with an index of tokens"},
     {"deepseek4", "deepseek_v4", LATENT " with an index of tokens"},
-    {"glm4moe", "glm4_moe", SIGMOID},
     {"glm-dsa", "glm_moe_dsa", LATENT " with an index of tokens"},
     {"bitnet", NULL, "norms inside of attention and of the MLP"},
     {"t5", NULL, "an encoder next to the decoder"},
@@ -81,7 +77,7 @@ const struct format_refused format_refusals[] = {
     {"nemotron_h", NULL, STATE},
     {"nemotron_h_moe", NULL, STATE},
     {"exaone4", NULL, ROW_ONLY},
-    {"exaone-moe", "exaone_moe", SIGMOID},
+    {"exaone-moe", "exaone_moe", ROW_ONLY},
     {"rwkv6", NULL, STATE},
     {"rwkv6qwen2", NULL, STATE},
     {"rwkv7", NULL, STATE},
@@ -90,17 +86,13 @@ const struct format_refused format_refusals[] = {
     {"chameleon", NULL, "tokens of images"},
     {"wavtokenizer-dec", NULL, "a decoder of sound"},
     {"plm", NULL, LATENT},
-    {"bailingmoe", "bailing_moe", SHARED},
-    {"bailingmoe2", "bailing_moe_v2", SIGMOID},
-    {"dots1", NULL, SIGMOID},
     {"arcee", NULL, SQUARED},
     {"afmoe", NULL, "a gate of attention's output"},
     {"laguna", NULL, "a gate of attention's output"},
-    {"ernie4_5-moe", "ernie4_5_moe", SHARED},
     {"hunyuan-moe", "hunyuan_v1_moe", "norms of heads behind their rotation"},
     {"hunyuan-dense", "hunyuan_v1_dense", "norms of heads behind their rotation"},
     {"hunyuan_vl", NULL, IMAGES},
-    {"hy_v3", NULL, SIGMOID},
+    {"hy_v3", NULL, ROW_ONLY},
     {"lfm2", NULL, STATE},
     {"lfm2moe", "lfm2_moe", STATE},
     {"dream", "Dream", DIFFUSE},
@@ -109,7 +101,6 @@ const struct format_refused format_refusals[] = {
     {"llada-moe", NULL, DIFFUSE},
     {"grovemoe", "grove_moe", "experts that share parts (chunks)"},
     {"apertus", NULL, "an MLP of xIELU without a gate"},
-    {"minimax-m2", "minimax_m2", SIGMOID},
     {"cogvlm", NULL, "experts for images"},
     {"rnd1", NULL, DIFFUSE},
     {"pangu-embedded", "PanguEmbedded", ROW_ONLY},

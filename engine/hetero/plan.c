@@ -348,6 +348,11 @@ int hetero_plan_make(struct hetero_plan *out, const struct hetero_plan_opts *o)
     double p95_many;
 
     memset(out, 0, sizeof(*out));
+    if (c->n_dense > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "an accelerator needs experts in all layers or in none, found %d "
+                       "layers without",
+                       c->n_dense);
     out->n_layers = c->n_layers;
     out->n_units = (int)((hidden_of(&w, MLPS) + unit - 1) / unit);
     if (c->n_experts > 0)

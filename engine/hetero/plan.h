@@ -53,7 +53,7 @@ struct hetero_plan {
     double greedy_loss_frac;   /* of its MLPs, to the exact assignment of memory */
 };
 /* ERR_NOTFOUND: the profile has no products of this type and these threads. ERR_NOMEM: the budget
- * does not hold the buffers. */
+ * does not hold the buffers. ERR_UNSUPPORTED: some layers have experts and some have none. */
 MUST int hetero_plan_make(struct hetero_plan *out, const struct hetero_plan_opts *o);
 /* For struct hetero_offload_opts: out [n_layers hetero_n_mlps()]. */
 void hetero_plan_units(struct hetero_units *out, const struct hetero_plan *p,

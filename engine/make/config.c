@@ -81,6 +81,29 @@
 #define SEED_OSS                                                                         \
     .family = MAKE_DBRX, .hf_class = "SeedOssForCausalLM", .rope_theta = 1e7,            \
     .norm_eps = 1e-6, .attention_bias = true
+#define DEEPSEEK                                                                         \
+    .family = MAKE_DBRX, .hf_class = "DeepseekForCausalLM", .rope_theta = 1e4,           \
+    .norm_eps = 1e-6, .numbers = {[FORMAT_EXPERT_SCALE] = 1}
+#define DOTS1                                                                            \
+    .family = MAKE_QWEN2, .hf_class = "Dots1ForCausalLM", .rope_theta = 1e7,             \
+    .norm_eps = 1e-5, .norm_topk = true, .numbers = {[FORMAT_EXPERT_SCALE] = 2.5f}
+#define GLM4_MOE                                                                         \
+    .family = MAKE_GLM4, .hf_class = "Glm4MoeForCausalLM", .rope_theta = 1e6,            \
+    .norm_eps = 1e-5, .norm_topk = true, .rotary_frac = 0.5, .attention_bias = true,     \
+    .numbers = {[FORMAT_EXPERT_SCALE] = 1}
+#define ERNIE_MOE                                                                        \
+    .hf_class = "Ernie4_5_MoeForCausalLM", .rope_theta = 5e5, .norm_eps = 1e-5,          \
+    .norm_topk = true, .tied = true
+#define LING                                                                             \
+    .family = MAKE_DBRX, .hf_class = "BailingMoeForCausalLM", .rope_theta = 6e5,         \
+    .norm_eps = 1e-6, .norm_topk = true, .numbers = {[FORMAT_EXPERT_SCALE] = 1}
+#define LING2                                                                            \
+    .family = MAKE_DBRX, .hf_class = "BailingMoeV2ForCausalLM", .rope_theta = 6e5,       \
+    .norm_eps = 1e-6, .norm_topk = true, .rotary_frac = 0.5,                             \
+    .numbers = {[FORMAT_EXPERT_SCALE] = 2.5f}
+#define MINIMAX_M2                                                                       \
+    .family = MAKE_DBRX, .hf_class = "MiniMaxM2ForCausalLM", .rope_theta = 5e6,          \
+    .norm_eps = 1e-6, .norm_topk = true, .rotary_frac = 0.5
 #define GEMMA(vocab)                                                                     \
     SPM(vocab), .hf_class = "GemmaForCausalLM", .norm_eps = 1e-6, .rope_theta = 1e4,     \
                 .tied = true
@@ -182,6 +205,27 @@ static const struct make_shape shapes[] = {
      .bos_id = 0, .eos_id = 0, .numbers = {12, 0.22f, 0.015625f, 0, 1 / 6.0f}},
     {"ernie-4.5-0.3b", ERNIE, SPM(103424), .dim = 1024, .hidden = 3072, .n_layers = 18,
      .n_heads = 16, .n_kv_heads = 2, .head_dim = 128, .vocab = 103424, .max_tok = 131072},
+    {"deepseek-moe-16b", DEEPSEEK, .dim = 2048, .hidden = 2816, .n_experts = 64,
+     .n_active = 6, .expert_hidden = 1408, .n_dense = 1, .dense_hidden = 10944,
+     .n_layers = 28, .n_heads = 16, .n_kv_heads = 16, .head_dim = 128, .vocab = 102400,
+     .max_tok = 4096, .bos_id = 100000, .eos_id = 100001, .special_at = 100000},
+    {"glm-4.5-air", GLM4_MOE, .dim = 4096, .hidden = 1408, .n_experts = 128, .n_active = 8,
+     .expert_hidden = 1408, .n_dense = 1, .dense_hidden = 10944, .n_layers = 46,
+     .n_heads = 96, .n_kv_heads = 8, .head_dim = 128, .vocab = 151552, .max_tok = 131072,
+     .bos_id = 151331, .eos_id = 151329, .special_at = 151329},
+    {"ernie-4.5-21b-a3b", ERNIE_MOE, SPM(103424), .dim = 2560, .hidden = 3072,
+     .n_experts = 64, .n_active = 6, .expert_hidden = 1536, .n_dense = 1,
+     .dense_hidden = 12288, .n_layers = 28, .n_heads = 20, .n_kv_heads = 4,
+     .head_dim = 128, .vocab = 103424, .max_tok = 131072},
+    {"ling-lite", LING, .dim = 2048, .hidden = 2816, .n_experts = 64, .n_active = 6,
+     .expert_hidden = 1408, .dense_hidden = 5632, .n_layers = 28, .n_heads = 16,
+     .n_kv_heads = 4, .head_dim = 128, .vocab = 126464, .max_tok = 16384,
+     .bos_id = 126080, .eos_id = 126081, .special_at = 126080},
+    {"ling-mini-2.0", LING2, .dim = 2048, .hidden = 512, .n_experts = 256, .n_active = 8,
+     .n_groups = 8, .n_active_groups = 4, .expert_hidden = 512, .n_dense = 1,
+     .dense_hidden = 5120, .n_layers = 20, .n_heads = 16, .n_kv_heads = 4,
+     .head_dim = 128, .vocab = 157184, .max_tok = 32768, .bos_id = 156891,
+     .eos_id = 156892, .special_at = 156891},
     {"seed-oss-36b", SEED_OSS, .dim = 5120, .hidden = 27648, .n_layers = 64, .n_heads = 80,
      .n_kv_heads = 8, .head_dim = 128, .vocab = 155136, .max_tok = 524288, .bos_id = 0,
      .eos_id = 2, .special_at = 155000},
@@ -284,6 +328,33 @@ static const struct make_shape shapes[] = {
     {"tiny-seed-oss", SEED_OSS, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
      .n_kv_heads = 2, .head_dim = 12, .vocab = 777, .max_tok = 256, .bos_id = 512,
      .eos_id = 512, .special_at = 512},
+    {"tiny-deepseek", DEEPSEEK, .hidden = 68, .n_experts = 7, .n_active = 3,
+     .expert_hidden = 34, .n_dense = 1, .dense_hidden = 118, .dim = 60, .n_layers = 3,
+     .n_heads = 6, .n_kv_heads = 6, .head_dim = 10, .vocab = 777, .max_tok = 256,
+     .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-dots1", DOTS1, .hidden = 68, .n_experts = 7, .n_active = 3,
+     .expert_hidden = 34, .n_dense = 2, .dense_hidden = 118, .dim = 60, .n_layers = 4,
+     .n_heads = 6, .n_kv_heads = 6, .head_dim = 12, .vocab = 515, .max_tok = 256,
+     .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-glm4-moe", GLM4_MOE, .qk_norm = true, .hidden = 34, .n_experts = 8,
+     .n_active = 2, .n_groups = 4, .n_active_groups = 2, .expert_hidden = 34,
+     .n_dense = 1, .dense_hidden = 118, .dim = 60, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 16, .vocab = 777, .max_tok = 256, .bos_id = 512,
+     .eos_id = 512, .special_at = 512},
+    {"tiny-ernie-moe", ERNIE_MOE, SPM(601), .hidden = 68, .n_experts = 7, .n_active = 3,
+     .expert_hidden = 34, .n_dense = 1, .dense_hidden = 118, .dim = 60, .n_layers = 3,
+     .n_heads = 6, .n_kv_heads = 2, .head_dim = 12, .vocab = 601, .max_tok = 256},
+    {"tiny-ling", LING, .hidden = 68, .n_experts = 7, .n_active = 3, .expert_hidden = 34,
+     .dense_hidden = 118, .dim = 60, .n_layers = 3, .n_heads = 6, .n_kv_heads = 2,
+     .head_dim = 12, .vocab = 777, .max_tok = 256, .bos_id = 512, .eos_id = 512,
+     .special_at = 512},
+    {"tiny-ling2", LING2, .hidden = 34, .n_experts = 12, .n_active = 3, .n_groups = 4,
+     .n_active_groups = 2, .expert_hidden = 34, .n_dense = 1, .dense_hidden = 118,
+     .dim = 60, .n_layers = 3, .n_heads = 6, .n_kv_heads = 2, .head_dim = 16,
+     .vocab = 777, .max_tok = 256, .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-minimax-m2", MINIMAX_M2, .n_experts = 9, .n_active = 4, .expert_hidden = 34,
+     .dim = 60, .n_layers = 3, .n_heads = 6, .n_kv_heads = 2, .head_dim = 16,
+     .vocab = 777, .max_tok = 256, .bos_id = 512, .eos_id = 512, .special_at = 512},
     {"tiny-xverse", .hf_class = "XverseForCausalLM", SPM(601), .rope_theta = 1e4,
      .norm_eps = 1e-6, .dim = 64, .hidden = 150, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 2, .head_dim = 8, .vocab = 601, .max_tok = 256},
@@ -384,6 +455,10 @@ int make_config(const char *arch, struct model_config *out)
         .n_active = s->n_active,
         .expert_hidden = s->expert_hidden,
         .norm_topk = s->norm_topk,
+        .n_groups = s->n_groups,
+        .n_active_groups = s->n_active_groups,
+        .n_dense = s->n_dense,
+        .dense_hidden = s->n_dense > 0 ? s->dense_hidden : 0,
         .vocab = s->vocab,
         .max_tok = s->max_tok,
         .norm_eps = (float)s->norm_eps,
@@ -399,6 +474,7 @@ int make_config(const char *arch, struct model_config *out)
     out->o_bias = s->attention_bias && !format_family_of(out)->no_o_bias;
     out->qkv_bias |= s->attention_bias;
     out->mlp_bias = out->no_gate && s->attention_bias;
+    out->qk_norm |= s->qk_norm;
     out->rope_dims = (int)(s->rotary_frac * s->head_dim);
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     format_family_derive(format_family_of(out), out);

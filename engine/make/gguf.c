@@ -31,6 +31,22 @@ static void put_experts(struct gguf_records *m, const struct make_plan *p)
     if (c->hidden > 0)
         gguf_put_key_u32(m, arch_key(p, "expert_shared_feed_forward_length", key),
                          (uint32_t)c->hidden);
+    if (p->family->experts->n_shared)
+        gguf_put_key_u32(m, arch_key(p, "expert_shared_count", key),
+                         (uint32_t)(c->hidden / c->expert_hidden));
+    if (p->family->experts->n_dense)
+        gguf_put_key_u32(m, arch_key(p, "leading_dense_block_count", key),
+                         (uint32_t)c->n_dense);
+    if (c->router_sigmoid)
+        gguf_put_key_u32(m, arch_key(p, "expert_gating_func", key), 2);
+    if (p->family->experts->n_dense || c->router_sigmoid)
+        gguf_put_key_bool(m, arch_key(p, "expert_weights_norm", key), c->norm_topk);
+    if (c->n_groups > 0) {
+        gguf_put_key_u32(m, arch_key(p, "expert_group_count", key),
+                         (uint32_t)c->n_groups);
+        gguf_put_key_u32(m, arch_key(p, "expert_group_used_count", key),
+                         (uint32_t)c->n_active_groups);
+    }
 }
 
 static void put_number(struct gguf_records *m, const struct make_plan *p, int i)

@@ -29,7 +29,7 @@
 #define RATIO_DECAY 9223371487098978303ull /* 2^63 exp(-2^-24) */
 
 /* Distinct fan-ins of a model's matrices: dim, heads x head_dim, hidden, that of an expert. */
-#define TABLES_MAX 4
+#define TABLES_MAX 5
 
 struct random {
     uint64_t seed;
@@ -40,8 +40,8 @@ struct random {
         *quantile; /* [32768] positive half of the normal distribution, units of 2^-24 */
     struct {
         int64_t fan_in;
-        void *value; /* [65536] of `type`: every value a weight can have */
-    } table[TABLES_MAX];
+        void *value;         /* [65536] of `type`: every value a weight can have */
+    } table[TABLES_MAX + 1]; /* the last has no value */
 };
 
 static uint64_t mul63(uint64_t a, uint64_t b)
@@ -151,7 +151,8 @@ static int random_init(struct random *r, const struct model_config *c,
     if ((rc = add_table(r, c->dim)) != OK ||
         (rc = add_table(r, (int64_t)c->n_heads * c->head_dim)) != OK ||
         (rc = add_table(r, c->hidden)) != OK ||
-        (rc = add_table(r, c->expert_hidden)) != OK)
+        (rc = add_table(r, c->expert_hidden)) != OK ||
+        (rc = add_table(r, c->dense_hidden)) != OK)
         random_fini(r);
     return rc;
 }
@@ -415,7 +416,7 @@ static int plan_tensor(struct make_plan *p, enum format_role role, int layer, in
     bool fused = format_role_slice(&p->config, (enum model_naming)p->family->fused, role,
                                    &first, &all);
 
-    if (!format_role_needed(&p->config, role) || (fused && first > 0))
+    if (!format_role_needed(&p->config, role, layer) || (fused && first > 0))
         return OK;
     p->n_tensors++;
     *t = (struct make_tensor){

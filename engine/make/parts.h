@@ -43,7 +43,9 @@ struct make_shape {
     int dim, hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_tok;
     int n_experts, n_active, expert_hidden; /* 0: dense; hidden is the shared expert's */
     bool norm_topk;
-    int dense_hidden; /* of the dense layers that the published file speaks of; 0: none */
+    int n_groups, n_active_groups;
+    /* Of the dense layers that the published file speaks of, 0: none; and how many it has. */
+    int dense_hidden, n_dense;
     double rope_theta, norm_eps;
     float numbers[FORMAT_N_NUMBERS]; /* as in struct model_config; 0: none */
     double rotary_frac;              /* of a head that is rotated; 0: all */
@@ -55,7 +57,7 @@ struct make_shape {
         int original_tok;
     } yarn;
     int short_tok; /* the context that Phi-3's first divisors are for; 0: it has none */
-    bool tied, attention_bias;
+    bool tied, attention_bias, qk_norm; /* qk_norm: of a family whose files say it */
     int bos_id, eos_id;
     bool adds_bos;  /* the published tokenizer puts BOS first */
     int special_at; /* first of the special tokens at the end; vocab: none */

@@ -37,7 +37,9 @@ int make_safetensors_head(struct make_plan *p)
                          t->role, t->layer, t->expert, name);
         text_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
                     dtype_name(t->type));
-        if (t->rows > 1 || t->role == FORMAT_SHARED_SCALE) /* a matrix of one row */
+        if (t->rows > 1 || t->role == FORMAT_SHARED_SCALE || /* a matrix of one row */
+            (t->role == FORMAT_ROUTER_CHOICE &&
+             p->family->hf_naming == MODEL_NAMES_HF_ERNIE))
             text_printf(b, "%lld,", (long long)t->rows);
         text_printf(b, "%lld],\"data_offsets\":[%llu,%llu]}", (long long)t->cols,
                     (unsigned long long)t->at, (unsigned long long)p->data_bytes);
@@ -102,15 +104,26 @@ static int put_experts(json_t *j, const struct make_plan *p)
     const struct make_shape *s = p->shape;
     int rc = json_object_set_new(j, keys->n_experts, json_integer(s->n_experts));
 
-    rc |= json_object_set_new(j, "num_experts_per_tok", json_integer(s->n_active));
+    rc |= json_object_set_new(j, keys->n_active ? keys->n_active : "num_experts_per_tok",
+                              json_integer(s->n_active));
     if (keys->expert_hidden) {
         rc |= json_object_set_new(j, keys->expert_hidden, json_integer(s->expert_hidden));
-        rc |= json_object_set_new(j, keys->norm_topk, json_boolean(s->norm_topk));
         rc |= json_object_set_new(j, "decoder_sparse_step", json_integer(1));
         rc |= json_object_set_new(j, "mlp_only_layers", json_array());
     }
+    if (keys->norm_topk)
+        rc |= json_object_set_new(j, keys->norm_topk, json_boolean(s->norm_topk));
     if (keys->shared_hidden)
         rc |= json_object_set_new(j, keys->shared_hidden, json_integer(s->hidden));
+    if (keys->n_shared)
+        rc |= json_object_set_new(j, keys->n_shared,
+                                  json_integer(s->hidden / s->expert_hidden));
+    if (keys->n_dense)
+        rc |= json_object_set_new(j, keys->n_dense, json_integer(s->n_dense));
+    if (s->n_groups > 0) {
+        rc |= json_object_set_new(j, "n_group", json_integer(s->n_groups));
+        rc |= json_object_set_new(j, "topk_group", json_integer(s->n_active_groups));
+    }
     return rc;
 }
 
@@ -127,6 +140,9 @@ static int put_numbers(json_t *j, const struct make_plan *p)
     if (p->config.rope_dims > 0)
         rc |= json_object_set_new(j, "partial_rotary_factor",
                                   json_real(p->shape->rotary_frac));
+    if (p->family->qk_norm_key)
+        rc |= json_object_set_new(j, p->family->qk_norm_key,
+                                  json_boolean(p->config.qk_norm));
     if (p->family->gemma)
         rc |= json_object_set_new(j, "query_pre_attn_scalar",
                                   json_integer(p->config.head_dim));

@@ -78,18 +78,25 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     double windows = n_windows(c, &last_window), full = before - windows;
     double logit_pairs = last_window ? s->window_logit_pairs : s->logit_pairs;
     double last_kv_tok = last_window ? s->window_last_kv_tok : s->last_kv_tok;
-    /* Experts read, over all layers. */
-    double read =
-        before * model_cost_experts(c, s->rows) + last * model_cost_experts(c, s->logits);
+    /* Layers without experts, which are never the last, and what is left of them; experts read,
+     * over all layers. */
+    double dense = c->n_experts > 0 ? c->n_dense : 0;
+    double mlp_rows = rows - dense * s->rows,
+           mlp_bytes = weight_bytes(c, t.weight, MODEL_FFN);
+    double read = (before - dense) * model_cost_experts(c, s->rows) +
+                  last * model_cost_experts(c, s->logits);
+    struct model_cost_part first =
+        product(dim, 3.0 * c->dense_hidden, dense * s->rows, dense, mlp_bytes);
     struct model_cost out = {
         .qkv = product(dim, q + kv, all * s->rows, all,
                        weight_bytes(c, t.weight, MODEL_QKV)),
         .attn.flop = 4 * q * (full * s->pairs + windows * s->window_pairs + logit_pairs),
         .o = product(q, dim, rows, layers, weight_bytes(c, t.weight, MODEL_O)),
-        .ffn = product(dim, (1.0 + model_mlp_inputs(c)) * c->hidden, rows, layers,
-                       weight_bytes(c, t.weight, MODEL_FFN)),
-        .router = product(dim, model_router_rows(c), rows, layers, sizeof(float)),
-        .experts = product(dim, 3.0 * c->expert_hidden, rows * c->n_active, read,
+        .ffn = product(dim, (1.0 + model_mlp_inputs(c)) * c->hidden, mlp_rows,
+                       layers - dense, mlp_bytes),
+        .router =
+            product(dim, model_router_rows(c), mlp_rows, layers - dense, sizeof(float)),
+        .experts = product(dim, 3.0 * c->expert_hidden, mlp_rows * c->n_active, read,
                            weight_bytes(c, t.weight, MODEL_EXPERTS)),
         .head = product(dim, c->vocab, s->logits, last,
                         weight_bytes(c, t.weight, MODEL_HEAD)),
@@ -101,6 +108,8 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
         .kv_write_bytes = kv_bytes * all * s->rows,
     };
 
+    out.ffn.flop += first.flop;
+    out.ffn.weight_bytes += first.weight_bytes;
     out.flop = out.qkv.flop + out.attn.flop + out.o.flop + out.ffn.flop +
                out.router.flop + out.experts.flop + out.head.flop;
     out.weight_bytes = out.qkv.weight_bytes + out.o.weight_bytes + out.ffn.weight_bytes +

@@ -83,23 +83,30 @@ static void type_names(char *out, size_t n, unsigned types)
                                      kern_type_name((enum kern_type)t));
 }
 
-/* One entry a role: layers and experts have the same shapes, and mostly the same types. */
-static json_t *tensor_json(const struct format_file *f, enum format_role role)
+/* One entry a role: layers and experts have the same shapes, and mostly the same types. `layer`:
+ * the first that has it. */
+static json_t *tensor_json(const struct format_file *f, enum format_role role, int layer)
 {
-    int n = n_tensors(f, role);
-    char name[MODEL_NAME_BYTES];
+    const struct format_tensor *one = NULL;
+    char name[MODEL_NAME_BYTES], type[64];
     int64_t bytes = 0;
     unsigned types = 0;
-    char type[64];
+    int n = 0;
 
-    for (int i = 0; i < n; i++) {
-        bytes += tensor_bytes(tensor_of(f, role, i));
-        types |= 1u << tensor_of(f, role, i)->type;
+    for (int i = 0; i < n_tensors(f, role); i++) {
+        const struct format_tensor *t = tensor_of(f, role, i);
+
+        if (!t->data)
+            continue;
+        n++;
+        bytes += tensor_bytes(t);
+        types |= 1u << t->type;
+        one = one ? one : t;
     }
     type_names(type, sizeof(type), types);
-    format_tensor_name(f, role, 0, 0, name);
+    format_tensor_name(f, role, layer, 0, name);
     return json_pack("{s:s, s:i, s:o, s:s, s:I}", "name", name, "count", n, "shape",
-                     shape_json(tensor_of(f, role, 0)), "type", type, "bytes",
+                     shape_json(one ? one : tensor_of(f, role, 0)), "type", type, "bytes",
                      (json_int_t)bytes);
 }
 
@@ -109,8 +116,12 @@ static json_t *tensors_json(const struct format_file *f)
     int role, rc = list ? 0 : -1;
 
     for (role = 0; rc == 0 && role < FORMAT_ALL_ROLES; role++)
-        if (format_role_needed(&f->config, role))
-            rc = json_array_append_new(list, tensor_json(f, role));
+        for (int l = 0; rc == 0 && l <= f->config.n_dense; l += f->config.n_dense + !l) {
+            if (!format_role_needed(&f->config, role, l))
+                continue;
+            rc = json_array_append_new(list, tensor_json(f, role, l));
+            break;
+        }
     if (rc == 0)
         return list;
     json_decref(list);
@@ -152,16 +163,18 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
     const struct model_config *c = &f->config;
 
     *out = json_pack(
-        "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, "
-        "s:i, s:f, s:f, s:b, "
+        "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:i, s:i, s:i, s:i, "
+        "s:i, "
+        "s:i, s:i, s:i, s:f, s:f, s:b, "
         "s:b, s:b, s:b, s:b, "
         "s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
         "path", json_string_lossy(f->path), "format", f->format, "name",
         json_string_lossy(c->name), "arch", json_string_lossy(c->arch), "dim", c->dim,
         "hidden", c->hidden, "n_experts", c->n_experts, "n_active", c->n_active,
-        "expert_hidden", c->expert_hidden, "norm_topk", c->norm_topk, "n_layers",
-        c->n_layers, "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim",
-        c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok, "rope_theta",
+        "expert_hidden", c->expert_hidden, "norm_topk", c->norm_topk, "router_sigmoid",
+        c->router_sigmoid, "n_dense", c->n_dense, "dense_hidden", c->dense_hidden,
+        "n_layers", c->n_layers, "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads,
+        "head_dim", c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok, "rope_theta",
         (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied", c->tied,
         "qkv_bias", c->qkv_bias, "o_bias", c->o_bias, "qk_norm", c->qk_norm,
         "rope_scaled",
@@ -191,7 +204,12 @@ static void put_mlp(struct text *b, const json_t *j)
                 "%s\n",
                 json_int_at(j, "n_experts"), json_int_at(j, "expert_hidden"),
                 json_int_at(j, "n_active"),
-                is(j, "norm_topk") ? "add up to 1" : "are of the softmax over all");
+                is(j, "norm_topk")        ? "are in proportion"
+                : is(j, "router_sigmoid") ? "are sigmoids"
+                                          : "are of the softmax over all");
+    if (json_int_at(j, "n_dense") > 0)
+        text_printf(b, "  without experts    the first %lld, size %lld\n",
+                    json_int_at(j, "n_dense"), json_int_at(j, "dense_hidden"));
     if (json_int_at(j, "hidden") > 0)
         text_printf(b, "  shared expert      size %lld\n", json_int_at(j, "hidden"));
 }

@@ -42,6 +42,9 @@ enum model_mat {
     /* of the MLP that every token has; without columns where there is none */
     MODEL_MAT_GATE_UP,
     MODEL_MAT_DOWN,
+    /* in place of it, in a layer without experts of a model that has some */
+    MODEL_MAT_DENSE_GATE_UP,
+    MODEL_MAT_DENSE_DOWN,
     /* of each expert of a layer */
     MODEL_MAT_EXPERT_GATE_UP,
     MODEL_MAT_EXPERT_DOWN,
@@ -64,6 +67,7 @@ struct model_layer {
     /* NULL, or one float per packed column of the router; of each expert's (gate, up); [n_experts,
      * dim] */
     float *router_bias, *expert_bias, *expert_down_bias;
+    float *router_choice; /* NULL, or [n_experts] */
 };
 
 /* The matrices of a layer, those without columns included: one of each kind, by its number, but
@@ -78,6 +82,28 @@ static inline enum model_mat model_layer_mat_kind(int i)
     return i < MODEL_MAT_EXPERT_GATE_UP         ? (enum model_mat)i
            : (i - MODEL_MAT_EXPERT_GATE_UP) % 2 ? MODEL_MAT_EXPERT_DOWN
                                                 : MODEL_MAT_EXPERT_GATE_UP;
+}
+/* The MLPs of a model by their (gate, up), which down follows. */
+enum model_mlp {
+    MODEL_MLP_ALL,   /* MODEL_MAT_GATE_UP */
+    MODEL_MLP_DENSE, /* MODEL_MAT_DENSE_GATE_UP */
+    MODEL_MLP_EXPERT,
+    MODEL_N_MLPS
+};
+static inline enum model_mlp model_mlp_of(enum model_mat kind)
+{
+    return (enum model_mlp)((kind - MODEL_MAT_GATE_UP) / 2);
+}
+/* That of a layer without experts. */
+static inline enum model_mlp model_layer_mlp(const struct model_config *c)
+{
+    return c->n_experts > 0 ? MODEL_MLP_DENSE : MODEL_MLP_ALL;
+}
+/* A layer that has matrices of a kind, if one has. */
+static inline int model_layer_with(const struct model_config *c, enum model_mat kind)
+{
+    return kind == MODEL_MAT_DENSE_GATE_UP || kind == MODEL_MAT_DENSE_DOWN ? 0
+                                                                           : c->n_dense;
 }
 /* Which of them (gate, up) of an expert is; down follows. */
 static inline int model_expert_mat(int expert)

@@ -16,6 +16,10 @@ void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_M
         "gate_up", model_mlp_inputs(c) * model_pad16(c->hidden), dim, 0};
     out[MODEL_MAT_DOWN] = (struct model_shape){"down", c->hidden > 0 ? dim : 0, c->hidden,
                                                model_ffn_unit(c)};
+    out[MODEL_MAT_DENSE_GATE_UP] =
+        (struct model_shape){"dense_gate_up", 2 * model_pad16(c->dense_hidden), dim, 0};
+    out[MODEL_MAT_DENSE_DOWN] = (struct model_shape){
+        "dense_down", c->dense_hidden > 0 ? dim : 0, c->dense_hidden, model_ffn_unit(c)};
     out[MODEL_MAT_EXPERT_GATE_UP] = (struct model_shape){
         "expert_gate_up", 2 * model_pad16(c->n_experts > 0 ? c->expert_hidden : 0), dim,
         0};
@@ -52,7 +56,6 @@ void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
                        struct model_shape out[MODEL_N_MATS])
 {
     const struct model m = model_of_config(c);
-    const int64_t inputs = model_mlp_inputs(c);
     struct model_tp_shard p;
 
     model_shapes(c, out);
@@ -61,15 +64,16 @@ void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
                      p.col_hi / KERN_PANEL * KERN_PANEL);
     shape_of_columns(&out[MODEL_MAT_V], p.v_lo, p.v_hi);
     shape_of_rows(&out[MODEL_MAT_O], p.attn_lo, p.attn_hi);
-    shape_of_columns(&out[MODEL_MAT_GATE_UP], inputs * p.ffn_lo,
-                     inputs * model_pad16(p.ffn_hi));
-    shape_of_rows(&out[MODEL_MAT_DOWN], p.ffn_lo, p.ffn_hi);
-    shape_of_columns(&out[MODEL_MAT_EXPERT_GATE_UP], 2 * p.expert_lo,
-                     2 * model_pad16(p.expert_hi));
-    shape_of_rows(&out[MODEL_MAT_EXPERT_DOWN], p.expert_lo, p.expert_hi);
+    for (int i = 0; i < MODEL_N_MLPS; i++) {
+        shape_of_columns(&out[MODEL_MAT_GATE_UP + 2 * i], p.mlp[i].inputs * p.mlp[i].lo,
+                         p.mlp[i].inputs * model_pad16(p.mlp[i].hi));
+        shape_of_rows(&out[MODEL_MAT_DOWN + 2 * i], p.mlp[i].lo, p.mlp[i].hi);
+    }
 }
 
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
 {
-    return which == MODEL_MAT_HEAD ? &m->head : &m->layers[0].mats[which];
+    return which == MODEL_MAT_HEAD
+               ? &m->head
+               : &m->layers[model_layer_with(&m->c, which)].mats[which];
 }

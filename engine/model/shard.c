@@ -88,15 +88,19 @@ static void part_of_hidden(int64_t hidden, int64_t unit, int rank, int n_ranks,
 void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
                        struct model_tp_shard *out)
 {
+    const int64_t hidden[MODEL_N_MLPS] = {
+        [MODEL_MLP_ALL] = m->c.hidden,
+        [MODEL_MLP_DENSE] = m->c.dense_hidden,
+        [MODEL_MLP_EXPERT] = m->c.n_experts > 0 ? m->c.expert_hidden : 0};
     int64_t unit = model_ffn_unit(&m->c);
 
     assert(rank >= 0 && rank < n_ranks);
-    *out = (struct model_tp_shard){.seq_n = 1, .mlp_inputs = model_mlp_inputs(&m->c)};
+    *out = (struct model_tp_shard){.seq_n = 1};
     part_of_heads(m, rank, n_ranks, out);
-    part_of_hidden(m->c.hidden, unit, rank, n_ranks, &out->ffn_lo, &out->ffn_hi);
-    if (m->c.n_experts > 0)
-        part_of_hidden(m->c.expert_hidden, unit, rank, n_ranks, &out->expert_lo,
-                       &out->expert_hi);
+    for (int i = 0; i < MODEL_N_MLPS; i++) {
+        out->mlp[i].inputs = i == MODEL_MLP_EXPERT ? 2 : model_mlp_inputs(&m->c);
+        part_of_hidden(hidden[i], unit, rank, n_ranks, &out->mlp[i].lo, &out->mlp[i].hi);
+    }
 }
 
 static bool blocks_whole(const struct model *m, int n_ranks)
@@ -186,9 +190,7 @@ static void add_cut(struct model_reduction_boundaries *c, int64_t at)
 
 void model_boundaries_set(struct model *m)
 {
-    struct model_reduction_boundaries *attn = &m->attn_boundaries,
-                                      *ffn = &m->ffn_boundaries,
-                                      *expert = &m->expert_boundaries;
+    struct model_reduction_boundaries *attn = &m->attn_boundaries;
 
     for (int i = 0; i < N_DEGREES && degrees[i] <= m->c.n_heads; i++) {
         for (int r = 0; r < degrees[i] && blocks_whole(m, degrees[i]); r++) {
@@ -197,15 +199,15 @@ void model_boundaries_set(struct model *m)
             model_tp_shard_of(m, r, degrees[i], &p);
             add_cut(attn, p.attn_lo);
             add_cut(attn, p.attn_hi);
-            add_cut(ffn, p.ffn_lo);
-            add_cut(ffn, p.ffn_hi);
-            add_cut(expert, p.expert_lo);
-            add_cut(expert, p.expert_hi);
+            for (int i_mlp = 0; i_mlp < MODEL_N_MLPS; i_mlp++) {
+                add_cut(&m->mlp_boundaries[i_mlp], p.mlp[i_mlp].lo);
+                add_cut(&m->mlp_boundaries[i_mlp], p.mlp[i_mlp].hi);
+            }
         }
     }
     attn->n--; /* n cuts have n - 1 parts between them */
-    ffn->n--;
-    expert->n--;
+    for (int i = 0; i < MODEL_N_MLPS; i++)
+        m->mlp_boundaries[i].n--;
 }
 
 int model_boundaries_check(const struct model *m, int n_ranks)
@@ -274,10 +276,12 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
 {
     enum model_mat kind = model_layer_mat_kind(i);
     const struct kern_mat *w = &l->mats[i];
-    int64_t lo = kind == MODEL_MAT_EXPERT_GATE_UP ? p->expert_lo : p->ffn_lo;
-    int64_t hi = kind == MODEL_MAT_EXPERT_GATE_UP ? p->expert_hi : p->ffn_hi;
-    int64_t inputs = kind == MODEL_MAT_EXPERT_GATE_UP ? 2 : p->mlp_inputs;
+    int64_t lo = 0, hi = 0, inputs = 0;
 
+    if (kind >= MODEL_MAT_GATE_UP) {
+        lo = p->mlp[model_mlp_of(kind)].lo, hi = p->mlp[model_mlp_of(kind)].hi;
+        inputs = p->mlp[model_mlp_of(kind)].inputs;
+    }
     switch (kind) {
     case MODEL_MAT_QKV:
         panels_of(out, w, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
@@ -292,15 +296,13 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
         *out = *w;
         return;
     case MODEL_MAT_GATE_UP:
+    case MODEL_MAT_DENSE_GATE_UP:
     case MODEL_MAT_EXPERT_GATE_UP:
         panels_of(out, w, min64(inputs * lo / KERN_PANEL, w->n_panels),
                   min64(inputs * (model_pad16(hi) / KERN_PANEL), w->n_panels));
         return;
-    case MODEL_MAT_EXPERT_DOWN:
-        rows_of(out, w, p->expert_lo, p->expert_hi);
-        return;
     default:
-        rows_of(out, w, p->ffn_lo, p->ffn_hi);
+        rows_of(out, w, lo, hi);
         return;
     }
 }

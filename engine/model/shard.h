@@ -13,10 +13,11 @@ struct model_tp_shard {
     int seq_i, seq_n;       /* its queries attend to part seq_i of seq_n of the keys */
     int64_t col_lo, col_hi; /* columns of the packed QKV, whole panels */
     int64_t v_lo, v_hi;     /* columns of the packed V, whole panels */
-    int64_t attn_lo, attn_hi;     /* rows of the attention output's matrix */
-    int64_t ffn_lo, ffn_hi;       /* rows of down, columns of gate and of up */
-    int mlp_inputs;               /* model_mlp_inputs() */
-    int64_t expert_lo, expert_hi; /* the same of every expert */
+    int64_t attn_lo, attn_hi; /* rows of the attention output's matrix */
+    struct {
+        int64_t lo, hi; /* rows of down, columns of gate and of up */
+        int inputs;     /* model_mlp_inputs(), but of experts 2 */
+    } mlp[MODEL_N_MLPS];
 };
 /* The shard of rank `rank` of n_ranks.
  *   n_ranks <= KV groups:  a rank has whole groups, by floor partition.

@@ -47,7 +47,7 @@ struct model {
     bool deterministic, shared, one_rank;
     struct model_procs *procs; /* the ranks as processes, including this one; or NULL */
     /* Set in a deterministic model only. */
-    struct model_reduction_boundaries attn_boundaries, ffn_boundaries, expert_boundaries;
+    struct model_reduction_boundaries attn_boundaries, mlp_boundaries[MODEL_N_MLPS];
     struct model_load_stat load;
     enum kern_kv_type kv_type;
 

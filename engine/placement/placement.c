@@ -109,9 +109,10 @@ static int64_t view_of(const struct model *m, int layer, int i, int rank,
 {
     const struct model_placement *pl = m->placement;
     const struct model_tp_shard *part = &pl->shards[rank];
+    enum model_mat kind = model_layer_mat_kind(i);
 
     model_view_of(&m->layers[layer], i, part, &out->w);
-    switch (model_layer_mat_kind(i)) {
+    switch (kind) {
     case MODEL_MAT_QKV:
         out->p0 = part->col_lo / KERN_PANEL;
         return model_groups_whole(m, part, pl->n_threads) ? m->qkv_unit / KERN_PANEL : 1;
@@ -126,16 +127,13 @@ static int64_t view_of(const struct model *m, int layer, int i, int rank,
             out->w.n_panels = 0;
         return 1;
     case MODEL_MAT_GATE_UP:
-        out->p0 = part->mlp_inputs * part->ffn_lo / KERN_PANEL;
-        return part->mlp_inputs;
+    case MODEL_MAT_DENSE_GATE_UP:
     case MODEL_MAT_EXPERT_GATE_UP:
-        out->p0 = 2 * part->expert_lo / KERN_PANEL;
-        return 2;
-    case MODEL_MAT_EXPERT_DOWN:
-        out->k_lo = part->expert_lo;
-        return 1;
+        out->p0 = part->mlp[model_mlp_of(kind)].inputs *
+                  part->mlp[model_mlp_of(kind)].lo / KERN_PANEL;
+        return part->mlp[model_mlp_of(kind)].inputs;
     default:
-        out->k_lo = part->ffn_lo;
+        out->k_lo = part->mlp[model_mlp_of(kind)].lo;
         return 1;
     }
 }

@@ -75,6 +75,8 @@ static int layout_layer(struct model *m, const struct format_file *f, enum kern_
         [MODEL_MAT_O] = "the attention output",
         [MODEL_MAT_GATE_UP] = "gate and up",
         [MODEL_MAT_DOWN] = "the down projection",
+        [MODEL_MAT_DENSE_GATE_UP] = "gate and up of a layer without experts",
+        [MODEL_MAT_DENSE_DOWN] = "the down projection of a layer without experts",
         [MODEL_MAT_EXPERT_GATE_UP] = "an expert's gate and up",
         [MODEL_MAT_EXPERT_DOWN] = "an expert's down projection",
     };
@@ -139,15 +141,19 @@ const struct model_layer_vector model_layer_vectors[] = {
 #undef AT
 
 /* The vectors of a layer besides its first norm. */
-static void place_vectors(const struct model *m, struct model_layer *l, struct arena *a)
+static void place_vectors(const struct model *m, int layer, struct arena *a)
 {
+    struct model_layer *l = &m->layers[layer];
+
     if (m->c.qkv_bias)
         l->qkv_bias = take_floats(a, l->mats[MODEL_MAT_QKV].n_panels * KERN_PANEL);
     if (m->c.qkv_bias && m->c.v_split)
         l->v_bias = take_floats(a, l->mats[MODEL_MAT_V].n_panels * KERN_PANEL);
     if (m->c.sinks)
         l->sinks = take_floats(a, m->c.n_heads);
-    if (m->c.expert_bias) {
+    if (format_role_needed(&m->c, FORMAT_ROUTER_CHOICE, layer))
+        l->router_choice = take_floats(a, m->c.n_experts);
+    if (format_role_needed(&m->c, FORMAT_ROUTER_BIAS, layer)) {
         int64_t columns = l->mats[model_expert_mat(0)].n_panels * KERN_PANEL;
 
         l->router_bias = take_floats(a, l->mats[MODEL_MAT_ROUTER].n_panels * KERN_PANEL);
@@ -165,7 +171,7 @@ static void place_vectors(const struct model *m, struct model_layer *l, struct a
         l->k_norm = take_floats(a, k);
     }
     for (int i = 1; model_layer_vectors[i].role != FORMAT_N_ROLES; i++)
-        if (format_role_needed(&m->c, model_layer_vectors[i].role))
+        if (format_role_needed(&m->c, model_layer_vectors[i].role, layer))
             *model_layer_vector(l, i) = take_floats(a, m->c.dim);
 }
 
@@ -179,11 +185,11 @@ static void place_all(struct model *m, struct arena *a)
     for (int i = 0; i < m->c.n_layers; i++) {
         struct model_layer *l = &m->layers[i];
 
-        if (format_role_needed(&m->c, FORMAT_ATTN_NORM))
+        if (format_role_needed(&m->c, FORMAT_ATTN_NORM, i))
             l->attn_norm = take(a, dim_bytes);
         for (int k = 0; k < model_n_layer_mats(&m->c); k++) {
             if (k == MODEL_MAT_O)
-                place_vectors(m, l, a);
+                place_vectors(m, i, a);
             if (l->mats[k].n_panels > 0)
                 l->mats[k].data = take(a, l->mats[k].bytes);
         }
@@ -216,7 +222,7 @@ static int64_t rows_bytes(enum kern_type type, int64_t rows, int64_t k)
 static int64_t mat_tensor_bytes(const struct model *m, const struct format_file *f)
 {
     const struct model_config *c = &m->c;
-    int64_t n = 0, norms = model_config_n_vector_params(c);
+    int64_t n = 0;
 
     for (int i = 0; i < c->n_layers; i++) {
         for (int k = 0; k < model_n_layer_mats(c); k++) {
@@ -226,7 +232,7 @@ static int64_t mat_tensor_bytes(const struct model *m, const struct format_file 
             for (int j = 0; j < n_tensors; j++)
                 n += rows_bytes(m->layers[i].mats[k].type, t[j]->rows, t[j]->cols);
         }
-        n += norms * (int64_t)sizeof(float);
+        n += model_config_n_vector_params(c, i) * (int64_t)sizeof(float);
     }
     n += rows_bytes(m->head.type, c->vocab, c->dim);
     if (!c->tied)
@@ -240,12 +246,13 @@ static int64_t mat_tensor_bytes(const struct model *m, const struct format_file 
  * streams, the columns of all ranks, their packed copies, and the threads' scratch. */
 static int64_t step_bytes(const struct model *m, const struct model_opts *o)
 {
-    const struct model_layer *l = &m->layers[0];
+    const struct model_layer *l = &m->layers[m->c.n_dense];
     int64_t n_ranks = o->owners.n_ranks > 0 ? o->owners.n_ranks : 1;
     int64_t pairs = m->c.n_active * (m->ld_x + 2 * m->k_max);
     int64_t row = 4 * n_ranks * m->ld_x + pairs +
                   (l->mats[MODEL_MAT_QKV].n_panels + l->mats[MODEL_MAT_V].n_panels +
-                   l->mats[MODEL_MAT_GATE_UP].n_panels) *
+                   l->mats[MODEL_MAT_GATE_UP].n_panels +
+                   m->layers[0].mats[MODEL_MAT_DENSE_GATE_UP].n_panels) *
                       KERN_PANEL +
                   l->mats[MODEL_MAT_O].k;
     int64_t thread = KERN_GEMM_SCRATCH_BYTES + KERN_ATTN_SCRATCH_BYTES(m->c.head_dim);
@@ -409,8 +416,9 @@ static int pack_weights(struct model *m, const struct format_file *f,
     if (rc != OK)
         return rc;
     check_norms(m, f);
-    for (int i = 0; i < m->c.n_layers && m->c.n_experts > 0; i++)
-        TRY(check_router(m, f, i));
+    for (int i = 0; i < m->c.n_layers; i++)
+        if (model_has_experts(&m->c, i))
+            TRY(check_router(m, f, i));
     if (o->progress) /* norms and rounding make up the rest */
         o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
     m->load.tensor_bytes = mat_tensor_bytes(m, f);
@@ -434,7 +442,7 @@ static void derive_shapes(struct model *m)
     m->qkv_unit = model_qkv_unit(c);
     m->v_unit = model_v_unit(c);
     m->ld_x = model_pad16(c->dim);
-    m->k_max = model_pad16(c->hidden);
+    m->k_max = model_pad16(c->hidden > c->dense_hidden ? c->hidden : c->dense_hidden);
     if (c->n_experts > 0 && model_pad16(c->expert_hidden) > m->k_max)
         m->k_max = model_pad16(c->expert_hidden);
     m->k_max = m->ld_x > m->k_max ? m->ld_x : m->k_max;

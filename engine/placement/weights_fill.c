@@ -29,11 +29,14 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
         [MODEL_MAT_ROUTER] = {{FORMAT_ROUTER, FORMAT_SHARED_SCALE}, 2},
         [MODEL_MAT_GATE_UP] = {{FORMAT_GATE, FORMAT_UP}, 2},
         [MODEL_MAT_DOWN] = {{FORMAT_DOWN}, 1},
+        [MODEL_MAT_DENSE_GATE_UP] = {{FORMAT_GATE, FORMAT_UP}, 2},
+        [MODEL_MAT_DENSE_DOWN] = {{FORMAT_DOWN}, 1},
         [MODEL_MAT_EXPERT_GATE_UP] = {{FORMAT_EXPERT_GATE, FORMAT_EXPERT_UP}, 2},
         [MODEL_MAT_EXPERT_DOWN] = {{FORMAT_EXPERT_DOWN}, 1},
     };
     enum model_mat which = model_layer_mat_kind(i);
-    bool moe = m->c.n_experts > 0, mlp = m->c.hidden > 0;
+    bool moe = model_has_experts(&m->c, layer), mlp = m->c.hidden > 0;
+    bool dense = which == MODEL_MAT_DENSE_GATE_UP || which == MODEL_MAT_DENSE_DOWN;
     const enum format_role *from = roles[which].from;
     int n = roles[which].n;
 
@@ -46,10 +49,13 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
     if (which == MODEL_MAT_GATE_UP && m->c.no_gate)
         from++, n--;
     if (which == MODEL_MAT_ROUTER)
-        n = moe ? 1 + mlp : 0;
-    if ((which == MODEL_MAT_GATE_UP || which == MODEL_MAT_DOWN) && !mlp)
+        n = moe ? 1 + (mlp && !m->c.shared_plain) : 0;
+    if ((which == MODEL_MAT_GATE_UP || which == MODEL_MAT_DOWN) &&
+        (!mlp || (m->c.n_experts > 0 && !moe)))
         n = 0;
     if (i >= MODEL_MAT_EXPERT_GATE_UP && !moe)
+        n = 0;
+    if (dense && (m->c.n_experts == 0 || moe))
         n = 0;
     for (int k = 0; k < n; k++) {
         enum format_role role = from[k];
@@ -474,6 +480,8 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
         [MODEL_MAT_ROUTER] = router_row,
         [MODEL_MAT_GATE_UP] = gate_up_row,
         [MODEL_MAT_DOWN] = plain_row,
+        [MODEL_MAT_DENSE_GATE_UP] = gate_up_row,
+        [MODEL_MAT_DENSE_DOWN] = plain_row,
         [MODEL_MAT_EXPERT_GATE_UP] = gate_up_row,
         [MODEL_MAT_EXPERT_DOWN] = plain_row,
     };
@@ -509,6 +517,8 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
             vector_f32(l->sinks, T(FORMAT_SINKS), 0, 0);
         if (l->expert_bias)
             pack_expert_biases(m, k->f, i);
+        if (l->router_choice)
+            vector_f32(l->router_choice, T(FORMAT_ROUTER_CHOICE), 0, 0);
         if (l->q_norm) {
             pack_head_norm(l->q_norm, &s, T(FORMAT_Q_NORM));
             pack_head_norm(l->k_norm, &s, T(FORMAT_K_NORM));

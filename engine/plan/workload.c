@@ -114,6 +114,8 @@ void plan_limits(struct topo_limits *out, const struct model_config *c, bool str
                         ? c->expert_hidden
                         : c->hidden;
 
+    if (c->n_dense > 0 && c->dense_hidden < narrowest)
+        narrowest = c->dense_hidden;
     *out = (struct topo_limits){
         .n_heads = c->n_heads,
         .n_kv_heads = c->n_kv_heads,

@@ -32,6 +32,20 @@ static int check_opts(const struct model *m, const struct model_phase_opts *o)
     return OK;
 }
 
+static int64_t max3(int64_t a, int64_t b, int64_t c)
+{
+    a = a > b ? a : b;
+    return a > c ? a : c;
+}
+
+/* A rank's columns of gate. */
+static int64_t hidden_columns(const struct model_rank *k, const struct model_config *c,
+                              enum model_mat kind)
+{
+    return k->layers[model_layer_with(c, kind)].mats[kind].n_panels /
+           k->shard.mlp[model_mlp_of(kind)].inputs * KERN_PANEL;
+}
+
 static void view(struct model_phase *p)
 {
     const struct model *m = p->m;
@@ -51,11 +65,11 @@ static void view(struct model_phase *p)
         }
         k->ld_qkv = part->col_hi - part->col_lo + part->v_hi - part->v_lo;
         k->ld_attn = part->attn_hi - part->attn_lo;
-        k->ld_h =
-            k->layers[0].mats[MODEL_MAT_GATE_UP].n_panels / part->mlp_inputs * KERN_PANEL;
-        k->ld_router = k->layers[0].mats[MODEL_MAT_ROUTER].n_panels * KERN_PANEL;
-        k->ld_expert_h =
-            k->layers[0].mats[MODEL_MAT_EXPERT_GATE_UP].n_panels / 2 * KERN_PANEL;
+        k->ld_h = max3(hidden_columns(k, &m->c, MODEL_MAT_GATE_UP),
+                       hidden_columns(k, &m->c, MODEL_MAT_DENSE_GATE_UP), 0);
+        k->ld_router =
+            k->layers[m->c.n_dense].mats[MODEL_MAT_ROUTER].n_panels * KERN_PANEL;
+        k->ld_expert_h = hidden_columns(k, &m->c, MODEL_MAT_EXPERT_GATE_UP);
         k->endpoints = p->endpoints + r * p->n_threads;
         p->shares_kv |= !part->kv;
         p->shares_seq |= part->seq_n > 1;
@@ -63,12 +77,6 @@ static void view(struct model_phase *p)
 }
 
 /* ---- memory ---- */
-
-static int64_t max3(int64_t a, int64_t b, int64_t c)
-{
-    a = a > b ? a : b;
-    return a > c ? a : c;
-}
 
 static void place_rank(struct model_phase *p, struct model_rank *k, struct model_arena *a)
 {
@@ -127,11 +135,11 @@ static void touch(void *arg, struct par_self *self)
 static size_t partial_bytes(const struct model_phase *p)
 {
     const struct model *m = p->m;
-    const struct kern_mat *mats = m->layers[0].mats;
-    size_t cols =
-        (size_t)max3(mats[MODEL_MAT_QKV].n_panels, mats[MODEL_MAT_GATE_UP].n_panels,
-                     mats[MODEL_MAT_O].n_panels) *
-        KERN_PANEL;
+    int64_t mlps = max3(model_mat(m, MODEL_MAT_GATE_UP)->n_panels,
+                        model_mat(m, MODEL_MAT_DENSE_GATE_UP)->n_panels, 0);
+    size_t cols = (size_t)max3(model_mat(m, MODEL_MAT_QKV)->n_panels, mlps,
+                               model_mat(m, MODEL_MAT_O)->n_panels) *
+                  KERN_PANEL;
     size_t all = MODEL_PARTIAL_BYTES / (size_t)p->n_ranks;
     size_t need = (size_t)p->n_threads * (size_t)p->max_step_tok * cols * sizeof(float);
 
@@ -142,8 +150,9 @@ static size_t partial_bytes(const struct model_phase *p)
 static size_t sums_floats(const struct model_phase *p)
 {
     const struct model *m = p->m;
-    int ffn = m->ffn_boundaries.n + m->expert_boundaries.n;
-    int n = m->attn_boundaries.n > ffn ? m->attn_boundaries.n : ffn;
+    const struct model_reduction_boundaries *mlp = m->mlp_boundaries;
+    int n = (int)max3(m->attn_boundaries.n, mlp[MODEL_MLP_DENSE].n,
+                      mlp[MODEL_MLP_ALL].n + mlp[MODEL_MLP_EXPERT].n);
     size_t panel = (size_t)n * (size_t)p->max_step_tok * KERN_PANEL;
     size_t panels = panel ? SUMS_BYTES / sizeof(float) / panel : 0;
     size_t all = (size_t)m->ld_x / KERN_PANEL;
@@ -390,6 +399,11 @@ int model_phase_offload_set(struct model_phase *p, const struct model_offload *o
         return err_set(ERR_UNSUPPORTED,
                        "an accelerator computes SwiGLU and adds to the residual stream "
                        "itself: not with a family that does it in another way");
+    if (o && p->m->c.n_dense > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "an accelerator needs experts in all layers or in none, found %d "
+                       "layers without",
+                       p->m->c.n_dense);
     p->offload = o;
     return OK;
 }

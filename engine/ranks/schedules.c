@@ -7,7 +7,11 @@
 static const struct kern_mat *mat_of(const struct model_phase *p, int rank,
                                      enum model_mat which)
 {
-    return which == MODEL_MAT_HEAD ? &p->m->head : &p->ranks[rank].layers[0].mats[which];
+    const struct model_view *layers = p->ranks[rank].layers;
+
+    return which == MODEL_MAT_HEAD
+               ? &p->m->head
+               : &layers[model_layer_with(&p->m->c, which)].mats[which];
 }
 
 static bool same_shape(const struct kern_mat *a, const struct kern_mat *b)

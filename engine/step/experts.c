@@ -46,27 +46,63 @@ static void largest(const float *x, int n, int k, int32_t *out)
     }
 }
 
-/* The weights of a row's experts: of the softmax over all products, in proportion where they are
- * to add up to 1. A product that is not a number gives weights that are none. */
-static void weigh(const struct model_config *c, const float *x, const int32_t *expert,
-                  float *weight)
+/* An expert's score, but for the sum of all that softmax divides by. */
+static double score(const struct model_config *c, float x, float max)
 {
-    double sum = 0, chosen = 0;
-    float max = x[expert[0]];
+    return c->router_sigmoid ? 1 / (1 + exp(-(double)x)) : exp((double)(x - max));
+}
+
+/* What experts of a row are chosen by where that is not their products alone: of groups that are
+ * not chosen nothing is. */
+static void judge(const struct model_config *c, const float *x, float max, double sum,
+                  const float *choice, float *by)
+{
+    int size = c->n_groups > 0 ? c->n_experts / c->n_groups : c->n_experts;
+    float best[MODEL_MAX_EXPERTS];
+    int32_t top[MODEL_MAX_EXPERTS];
 
     for (int i = 0; i < c->n_experts; i++)
-        sum += exp((double)(x[i] - max));
+        by[i] = (float)(score(c, x[i], max) / sum) + (choice ? choice[i] : 0);
+    for (int g = 0; g < c->n_groups; g++) {
+        largest(by + g * size, size, size < 2 ? 1 : 2, top);
+        best[g] = by[g * size + top[0]];
+        best[g] += choice && size > 1 ? by[g * size + top[1]] : 0;
+    }
+    if (c->n_groups == 0)
+        return;
+    largest(best, c->n_groups, c->n_groups, top);
+    for (int g = c->n_active_groups; g < c->n_groups; g++)
+        for (int i = 0; i < size; i++)
+            by[top[g] * size + i] = -INFINITY;
+}
+
+/* A row's experts, and their weights: their scores, in proportion where they are to add up to 1. A
+ * product that is not a number gives weights that are none. */
+static void choose_row(const struct model_config *c, const float *x, const float *choice,
+                       int32_t *expert, float *weight)
+{
+    double sum = c->router_sigmoid ? 1 : 0, chosen = 0;
+    float max = -INFINITY, by[MODEL_MAX_EXPERTS];
+
+    for (int i = 0; i < c->n_experts; i++)
+        max = x[i] > max ? x[i] : max;
+    for (int i = 0; i < c->n_experts && !c->router_sigmoid; i++)
+        sum += score(c, x[i], max);
+    if (choice || c->n_groups > 0)
+        judge(c, x, max, sum, choice, by);
+    largest(choice || c->n_groups > 0 ? by : x, c->n_experts, c->n_active, expert);
     for (int i = 0; i < c->n_active; i++)
-        chosen += exp((double)(x[expert[i]] - max));
+        chosen += score(c, x[expert[i]], max);
     for (int i = 0; i < c->n_active; i++)
-        weight[i] =
-            (float)(exp((double)(x[expert[i]] - max)) / (c->norm_topk ? chosen : sum));
+        weight[i] = (float)(score(c, x[expert[i]], max) / (c->norm_topk ? chosen : sum));
+    for (int i = 0; c->expert_scale != 0 && i < c->n_active; i++)
+        weight[i] *= c->expert_scale;
     for (int i = 0; c->residual_scale != 0 && i < c->n_active; i++)
         weight[i] *= c->residual_scale;
 }
 
 /* Every thread does it for itself: it takes less than to wait for others. */
-static void choose(const struct model_thread_ctx *w)
+static void choose(const struct model_thread_ctx *w, int layer)
 {
     const struct model_config *c = &w->m->c;
     int64_t k = c->n_active, n = w->n_rows * k;
@@ -77,8 +113,8 @@ static void choose(const struct model_thread_ctx *w)
     for (int64_t r = 0; r < w->n_rows; r++) {
         const float *x = w->rank->router + r * w->rank->ld_router;
 
-        largest(x, c->n_experts, c->n_active, s->expert + r * k);
-        weigh(c, x, s->expert + r * k, s->weight + r * k);
+        choose_row(c, x, w->m->layers[layer].router_choice, s->expert + r * k,
+                   s->weight + r * k);
     }
     for (int64_t i = 0; i < n; i++)
         s->first[s->expert[i]]++;
@@ -223,7 +259,9 @@ static const float *bias_of(const struct model_thread_ctx *w, int layer, int e)
     const struct model_layer *l = &w->m->layers[layer];
     const int64_t n = l->mats[model_expert_mat(e)].n_panels * KERN_PANEL;
 
-    return l->expert_bias ? l->expert_bias + e * n + 2 * w->rank->shard.expert_lo : NULL;
+    return l->expert_bias
+               ? l->expert_bias + e * n + 2 * w->rank->shard.mlp[MODEL_MLP_EXPERT].lo
+               : NULL;
 }
 
 static void gate_up(struct model_thread_ctx *w, int layer, const struct model_rows *x)
@@ -298,12 +336,16 @@ static void add_weighted(float *sum, const float *y, float weight, int64_t n, bo
             sum[i] = weight * y[i];
 }
 
-/* The sigmoid of the router's last product. */
+/* The sigmoid of the router's last product, or 1. */
 static float shared_weight(const struct model_thread_ctx *w, int64_t r)
 {
-    float x = w->rank->router[r * w->rank->ld_router + w->m->c.n_experts];
+    const struct model_config *c = &w->m->c;
+    float scale = c->residual_scale != 0 ? c->residual_scale : 1, x;
 
-    return (float)(1 / (1 + exp(-(double)x)));
+    if (c->shared_plain)
+        return scale;
+    x = w->rank->router[r * w->rank->ld_router + c->n_experts];
+    return scale * (float)(1 / (1 + exp(-(double)x)));
 }
 
 /* Did down() compute the pair of a row and expert e that is the at-th of the step's? */
@@ -372,17 +414,14 @@ static void residual(struct model_thread_ctx *w, int layer)
 static void part(struct model_thread_ctx *w, void *ctx, int i, int64_t p_lo, int64_t p_hi,
                  float *out)
 {
-    const struct model_reduction_boundaries *b = &w->m->expert_boundaries;
-    const struct model_tp_shard *shard = &w->rank->shard;
-    int64_t first = shard->expert_lo, last = shard->expert_hi, lo, hi;
+    const struct model_reduction_boundaries *b = &w->m->mlp_boundaries[MODEL_MLP_EXPERT];
+    enum model_mlp mlp = i < b->n ? MODEL_MLP_EXPERT : MODEL_MLP_ALL;
     struct down_part d = {.experts = i < b->n, .shared = i >= b->n};
+    int64_t first = w->rank->shard.mlp[mlp].lo, last = w->rank->shard.mlp[mlp].hi, lo, hi;
     int layer = *(const int *)ctx;
 
-    if (d.shared) {
-        i -= b->n;
-        b = &w->m->ffn_boundaries;
-        first = shard->ffn_lo, last = shard->ffn_hi;
-    }
+    i -= d.shared ? b->n : 0;
+    b = &w->m->mlp_boundaries[mlp];
     if (b->at[i] < first || b->at[i + 1] > last)
         return;
     d.k_lo = b->at[i] - first, d.k_hi = b->at[i + 1] - first;
@@ -466,7 +505,7 @@ static void route(struct model_thread_ctx *w, int layer, const struct model_rows
     j.ldc = w->rank->ld_router;
     model_linear(w, &j, 1);
     model_sync(w, MODEL_T_LINEAR);
-    choose(w);
+    choose(w, layer);
 }
 
 /* What down() leaves out, once for all ranks' sums. */
@@ -497,7 +536,9 @@ void model_experts(struct model_thread_ctx *w, int layer)
     if (w->n_rows > 1)
         pack_all(w, layer, NULL, true);
     if (m->deterministic)
-        model_sum_parts(w, m->expert_boundaries.n + m->ffn_boundaries.n, part, &layer);
+        model_sum_parts(
+            w, m->mlp_boundaries[MODEL_MLP_EXPERT].n + m->mlp_boundaries[MODEL_MLP_ALL].n,
+            part, &layer);
     else
         residual(w, layer);
     if (m->layers[layer].expert_down_bias)

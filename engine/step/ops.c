@@ -25,23 +25,26 @@ void model_ops_fini(struct model_ops *o)
     *o = (struct model_ops){0};
 }
 
+static bool in_layer(const struct model_config *c, const char *op, int layer)
+{
+    return strcmp(op, "wanted_rows") == 0 ? layer + 1 == c->n_layers
+           : strcmp(op, "mlp") == 0       ? !model_has_experts(c, layer)
+           : strcmp(op, "experts") == 0   ? model_has_experts(c, layer)
+                                          : true;
+}
+
 int model_ops_of(struct model_ops *out, const struct model_config *c)
 {
     const bool apart = model_sums_apart(c), after = apart && !c->parallel;
     const struct {
         const char *name;
         bool has;
-    } layer[] = {{"attn_qkv", true},
-                 {"qk_norm_row", c->qk_norm_row},
-                 {"attention", true},
-                 {"wanted_rows", true}, /* of the last layer */
-                 {"stored", true},
-                 {"branch", apart},
-                 {"attn_out", true},
-                 {"attn_add", after},
-                 {"branch", after},
-                 {"mlp", c->n_experts == 0},
-                 {"experts", c->n_experts > 0},
+    } layer[] = {{"attn_qkv", true},  {"qk_norm_row", c->qk_norm_row},
+                 {"attention", true}, {"wanted_rows", true}, /* of the last layer */
+                 {"stored", true},    {"branch", apart},
+                 {"attn_out", true},  {"attn_add", after},
+                 {"branch", after},   {"mlp", true},
+                 {"experts", true}, /* in place of it */
                  {"mlp_add", apart}};
     const size_t most = 2 + (size_t)c->n_layers * (sizeof(layer) / sizeof(layer[0]));
 
@@ -51,8 +54,7 @@ int model_ops_of(struct model_ops *out, const struct model_config *c)
     out->op[out->n++] = (struct model_op){model_op_find("embed"), -1, NULL};
     for (int l = 0; l < c->n_layers; l++)
         for (size_t i = 0; i < sizeof(layer) / sizeof(layer[0]); i++) {
-            if (!layer[i].has ||
-                (strcmp(layer[i].name, "wanted_rows") == 0 && l + 1 < c->n_layers))
+            if (!layer[i].has || !in_layer(c, layer[i].name, l))
                 continue;
             out->op[out->n++] = (struct model_op){model_op_find(layer[i].name), l, NULL};
         }

@@ -439,6 +439,21 @@ TEST(errors_list_the_names_of_plugins)
     assert_string_equal(err_msg(), "no fruit \"\" (known: apple, pear)");
 }
 
+/* Regression: a list that is longer than the line was cut within a name, in help and in errors. */
+TEST(long_lists_end_in_dots)
+{
+    char word[40][16];
+    const char *words[41] = {NULL};
+
+    for (int i = 0; i < 40; i++) {
+        snprintf(word[i], sizeof(word[i]), "a-long-name-%02d", i);
+        words[i] = word[i];
+    }
+    assert_int_equal(name_not_in("b", words, "no fruit"), ERR_NOTFOUND);
+    assert_non_null(strstr(err_msg(), "a-long-name-22, ...)"));
+    err_clear();
+}
+
 TEST(times_have_units)
 {
     static const struct {

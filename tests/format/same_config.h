@@ -24,6 +24,13 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->n_active, b->n_active);
     assert_int_equal(a->expert_hidden, b->expert_hidden);
     assert_int_equal(a->norm_topk, b->norm_topk);
+    assert_int_equal(a->router_sigmoid, b->router_sigmoid);
+    assert_int_equal(a->router_choice, b->router_choice);
+    assert_int_equal(a->shared_plain, b->shared_plain);
+    assert_int_equal(a->n_groups, b->n_groups);
+    assert_int_equal(a->n_active_groups, b->n_active_groups);
+    assert_int_equal(a->n_dense, b->n_dense);
+    assert_int_equal(a->dense_hidden, b->dense_hidden);
     assert_int_equal(a->vocab, b->vocab);
     assert_int_equal(a->max_tok, b->max_tok);
     assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta);

@@ -159,14 +159,76 @@ TEST(what_files_may_leave_out)
     format_close(&f);
 }
 
+/* Layers that predict a token more are behind the others, and are not read. */
+TEST(layers_ahead)
+{
+    const struct change ahead = {.key = "nextn_predict_layers", .value = 1};
+    struct format_file *f;
+    char path[400];
+    const char *dir;
+    json_t *j;
+
+    assert_ok(format_open(
+        &f, rewritten(made("tiny-glm4-moe", "gguf", "ahead.gguf"), "glm4moe", ahead)));
+    assert_int_equal(f->config.n_layers, 2);
+    assert_int_equal(f->config.n_dense, 1);
+    format_close(&f);
+    dir = made("tiny-glm4-moe", "safetensors", "ahead");
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    assert_ok(json_read_file(&j, path, 1 << 20));
+    json_object_set_new(j, "num_hidden_layers", json_integer(2));
+    assert_ok(json_write_file(j, path));
+    assert_err(format_open(&f, dir), ERR_UNSUPPORTED, "model.layers.2.");
+    json_object_set_new(j, "num_nextn_predict_layers", json_integer(1));
+    assert_ok(json_write_file(j, path));
+    json_decref(j);
+    assert_ok(format_open(&f, dir));
+    assert_int_equal(f->config.n_layers, 2);
+    format_close(&f);
+}
+
+/* A file's word counts before its family's. */
+TEST(a_file_says_how_experts_are_scored)
+{
+    const struct change sigmoid = {.key = "expert_gating_func", .value = 2};
+    const struct change chosen = {.key = "expert_gating_func", .value = 3};
+    const char *from = made("tiny-qwen2-moe", "gguf", "scores.gguf");
+    struct format_file *f;
+
+    assert_ok(format_open(&f, rewritten(from, "qwen2moe", sigmoid)));
+    assert_true(f->config.router_sigmoid && !f->config.norm_topk);
+    format_close(&f);
+    assert_ok(format_open(&f, rewritten(from, "qwen2moe", chosen)));
+    assert_true(!f->config.router_sigmoid && f->config.norm_topk);
+    format_close(&f);
+}
+
+struct refusal {
+    const char *arch;
+    struct change change;
+    enum err rc;
+    const char *message;
+};
+
+static void refused(const struct refusal *cases, size_t n)
+{
+    struct format_file *f;
+
+    for (size_t i = 0; i < n; i++) {
+        const char *from = made(cases[i].arch, "gguf", cases[i].arch);
+        struct model_config c;
+
+        assert_ok(make_config(cases[i].arch, &c));
+        assert_err(format_open(&f, rewritten(from, c.arch, cases[i].change)), cases[i].rc,
+                   cases[i].message);
+        assert_null(f);
+        assert_int_equal(remove(from), 0);
+    }
+}
+
 TEST(gguf_refusals)
 {
-    static const struct {
-        const char *arch;
-        struct change change;
-        enum err rc;
-        const char *message;
-    } cases[] = {
+    static const struct refusal cases[] = {
         {"tiny-moe",
          {.key = "expert_count", .value = 7},
          ERR_FORMAT,
@@ -195,14 +257,46 @@ TEST(gguf_refusals)
          {.drop = "blk.1.ffn_down_exps.weight", .rename = "blk.1.ffn_down_exps.bias"},
          ERR_FORMAT,
          "tensor blk.1.ffn_down_exps.weight: expected shape"},
+    };
+
+    refused(cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+TEST(routers_refused)
+{
+    static const struct refusal cases[] = {
         {"tiny-moe",
-         {.key = "expert_gating_func", .value = 2},
+         {.key = "expert_gating_func", .value = 4},
          ERR_UNSUPPORTED,
-         "expert_gating_func: expected 1, found 2"},
+         "expert_gating_func: expected 1 (softmax), 2 (sigmoid) or 3"},
         {"tiny-qwen2-moe",
          {.key = "leading_dense_block_count", .value = 1},
-         ERR_UNSUPPORTED,
-         "leading_dense_block_count: expected 0, found 1"},
+         ERR_FORMAT,
+         "tensor blk.0.ffn_gate.weight: expected shape [174, 70], found no such"},
+        {"tiny-deepseek",
+         {.key = "leading_dense_block_count", .value = 3},
+         ERR_FORMAT,
+         "n_dense: expected 0 to 2 layers, found 3"},
+        {"tiny-deepseek",
+         {.key = "leading_dense_block_count", .value = 0},
+         ERR_FORMAT,
+         "tensor blk.0.ffn_gate_inp.weight: expected shape [7, 60], found no such"},
+        {"tiny-deepseek",
+         {.key = "nextn_predict_layers", .value = 3},
+         ERR_FORMAT,
+         "nextn_predict_layers: expected 0 to 2, found 3"},
+        {"tiny-ling2",
+         {.key = "expert_group_count", .value = 5},
+         ERR_FORMAT,
+         "n_groups: expected a divisor of 12 experts, found 5"},
+        {"tiny-ling2",
+         {.key = "expert_group_used_count", .value = 0},
+         ERR_FORMAT,
+         "n_active_groups: expected 1 to 4 groups with at least 3 experts, found 0"},
+        {"tiny-ling2",
+         {.drop = "blk.2.exp_probs_b.bias"},
+         ERR_FORMAT,
+         "tensor blk.2.exp_probs_b.bias: expected shape [1, 12], found no such"},
         {"tiny-qwen2-moe",
          {.key = "expert_weights_scale", .value = 2},
          ERR_UNSUPPORTED,
@@ -216,18 +310,8 @@ TEST(gguf_refusals)
          ERR_FORMAT,
          "qwen3moe.expert_count: expected at least 1, found 0"},
     };
-    struct format_file *f;
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const char *from = made(cases[i].arch, "gguf", cases[i].arch);
-        struct model_config c;
-
-        assert_ok(make_config(cases[i].arch, &c));
-        assert_err(format_open(&f, rewritten(from, c.arch, cases[i].change)), cases[i].rc,
-                   cases[i].message);
-        assert_null(f);
-        assert_int_equal(remove(from), 0);
-    }
+    refused(cases, sizeof(cases) / sizeof(cases[0]));
 }
 
 /* ---- config.json ---- */
@@ -243,6 +327,12 @@ TEST(config_refusals)
         {"tiny-qwen3-moe", "mlp_only_layers", -1, "mlp_only_layers: expected an empty"},
         {"tiny-qwen2-moe", "qkv_bias", 0, "qkv_bias: expected 1, found 0"},
         {"tiny-moe", "num_experts_per_tok", 9, "n_active: expected at most 6, found 9"},
+        {"tiny-deepseek", "first_k_dense_replace", 3, "n_dense: expected 0 to 2 layers"},
+        {"tiny-deepseek", "n_shared_experts", 600, "n_shared_experts: expected 0 to 512"},
+        {"tiny-deepseek", "moe_layer_freq", 2, "moe_layer_freq: expected 1, found 2"},
+        {"tiny-glm4-moe", "n_group", 3, "n_groups: expected a divisor of 8 experts"},
+        {"tiny-glm4-moe", "topk_group", 5, "n_active_groups: expected 1 to 4 groups"},
+        {"tiny-ernie-moe", "moe_layer_end_index", 1, "moe_layer_end_index: expected the"},
     };
     struct format_file *f;
 

@@ -29,7 +29,9 @@ static struct model_config config_of(const struct format_family *f)
     c.rope_dims = f->rotary_frac > 0 ? S_HEAD_DIM / 2 : 0;
     if (f->experts) {
         c.n_experts = N_EXPERTS, c.n_active = 1, c.expert_hidden = EXPERT_HIDDEN;
-        c.hidden = f->experts->shared_hidden ? S_HIDDEN : 0;
+        c.hidden = f->experts->shared_hidden ? S_HIDDEN
+                   : f->experts->n_shared    ? 2 * EXPERT_HIDDEN
+                                             : 0;
     }
     return c;
 }
@@ -47,7 +49,7 @@ static void put_tensors(struct small *s, const struct model_config *c,
     for (int role = 0; role < FORMAT_ALL_ROLES; role++) {
         bool of_expert = role >= FORMAT_EXPERT_GATE;
 
-        if (!format_role_needed(c, (enum format_role)role))
+        if (!format_role_needed(c, (enum format_role)role, 0))
             continue;
         format_role_shape(c, (enum format_role)role, &rows, &cols);
         if (format_role_slice(c, naming, (enum format_role)role, &first, &all)) {
@@ -147,9 +149,11 @@ static void write_folder(const struct format_family *f, const struct model_confi
                               ", \"partial_rotary_factor\": "
                               "0.5");
     if (k)
-        n += (size_t)snprintf(json + n, sizeof(json) - n,
-                              ", \"%s\": %d, \"num_experts_per_tok\": 1", k->n_experts,
-                              N_EXPERTS);
+        n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": %d, \"%s\": 1",
+                              k->n_experts, N_EXPERTS,
+                              k->n_active ? k->n_active : "num_experts_per_tok");
+    if (k && k->n_shared)
+        n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": 2", k->n_shared);
     if (k && k->expert_hidden)
         n += (size_t)snprintf(json + n, sizeof(json) - n, ", \"%s\": %d",
                               k->expert_hidden, EXPERT_HIDDEN);
@@ -229,6 +233,9 @@ static void one_family(const struct format_family *f, bool biases)
     assert_int_equal(got.qk_norm, f->qk_norm);
     assert_int_equal(got.n_experts, want.n_experts);
     assert_int_equal(got.hidden, want.hidden);
+    assert_int_equal(got.router_sigmoid, f->router_sigmoid);
+    assert_int_equal(got.router_choice, f->router_choice);
+    assert_int_equal(got.shared_plain, f->shared_plain);
     assert_int_equal(got.norm_topk, f->experts && f->norm_topk);
     assert_int_equal(a->rope_interleaved, f->rope_interleaved);
     assert_int_equal(b->rope_interleaved, f->hf_rope_interleaved);

@@ -582,16 +582,6 @@ TEST(values_of_gguf)
             fail_msg("%s: \"%s\"", scalings[i], rc == OK ? "opened" : err_msg());
         format_close(&f);
     }
-    for (int gating = 0; gating < 5; gating++) { /* none, softmax, sigmoid, ... */
-        int rc;
-
-        keys[0] = (struct key){"expert_gating_func", NULL, (float)gating};
-        write_gguf(keys, 1, NULL);
-        rc = format_open(&f, path);
-        if (gating == 1 ? rc != OK : rc == OK || !strstr(err_msg(), "expert_gating_func"))
-            fail_msg("gating %d: \"%s\"", gating, rc == OK ? "opened" : err_msg());
-        format_close(&f);
-    }
 }
 
 /* A key with one value has no other, whatever is found in its place. */

@@ -112,7 +112,7 @@ static void check_expert(const struct format_file *q, const struct format_file *
     const struct format_tensor *a = format_expert_tensor(q, layer, e, role);
     const struct format_tensor *b = format_expert_tensor(f, layer, e, role);
 
-    if (!format_role_needed(&f->config, role))
+    if (!format_role_needed(&f->config, role, layer))
         return;
     if (role < FORMAT_EXPERT_GATE_BIAS) {
         check_matrix(a, b, s, word(role, layer, s->name));

@@ -27,12 +27,22 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
                     vocab = hf_int(c, "vocab_size", ""), hd = hf_int(c, "head_dim", ""),
                     q = hf_int(c, "num_attention_heads", "") * hd,
                     kv = hf_int(c, "num_key_value_heads", "") * hd,
-                    n_experts = hf_int(c, "num_experts", "num_local_experts"),
+                    n_experts = json_object_get(c, "n_routed_experts")
+                                    ? hf_int(c, "n_routed_experts", "")
+                                : json_object_get(c, "moe_num_experts")
+                                    ? hf_int(c, "moe_num_experts", "")
+                                    : hf_int(c, "num_experts", "num_local_experts"),
+                    n_dense = hf_int(c, "first_k_dense_replace", "moe_layer_start_index"),
+                    n_shared = hf_int(c, "n_shared_experts", "moe_num_shared_experts"),
                     hidden = hf_int(c, "intermediate_size", ""),
                     expert = hf_int(c, "moe_intermediate_size", "intermediate_size"),
                     shared = hf_int(c, "shared_expert_intermediate_size", "");
     const char *type = json_string_value(json_object_get(c, "model_type"));
     const bool row = strncmp(type, "olmo", 4) == 0; /* norms of all heads together */
+    const bool dense = n_experts == 0 || (strncmp(name, "model.layers.", 13) == 0 &&
+                                          atoi(name + 13) < n_dense);
+    const bool shared_experts = strstr(name, "shared_experts.");
+    const long long inner = shared_experts ? n_shared * expert : dense ? hidden : expert;
     const struct {
         const char *part;
         long long rows, cols;
@@ -65,9 +75,11 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
                     {"w1.weight", expert, dim},
                     {"w3.weight", expert, dim},
                     {"w2.weight", dim, expert},
-                    {"gate_proj.weight", n_experts ? expert : hidden, dim},
-                    {"up_proj.weight", n_experts ? expert : hidden, dim},
-                    {"down_proj.weight", dim, n_experts ? expert : hidden},
+                    {"gate_proj.weight", inner, dim},
+                    {"up_proj.weight", inner, dim},
+                    {"down_proj.weight", dim, inner},
+                    {"gate.e_score_correction_bias", 0, n_experts},
+                    {"moe_statics.e_score_correction_bias", 1, n_experts},
                     {"layernorm.weight", 0, dim}};
 
     for (size_t i = 0; i < sizeof(declared) / sizeof(declared[0]); i++) {

@@ -226,6 +226,10 @@ TEST(every_family)
                {"tiny-ernie", "Ernie4_5ForCausalLM", true, false},
                {"tiny-seed-oss", "SeedOssForCausalLM", false, true},
                {"tiny-xverse", "XverseForCausalLM", true, false},
+               {"tiny-deepseek", "DeepseekForCausalLM", false, false},
+               {"tiny-dots1", "Dots1ForCausalLM", false, false},
+               {"tiny-glm4-moe", "Glm4MoeForCausalLM", false, false},
+               {"tiny-ernie-moe", "Ernie4_5_MoeForCausalLM", true, false},
                {"tiny-gemma", "GemmaForCausalLM", true, false},
                {"tiny-gemma2", "Gemma2ForCausalLM", true, false},
                {"tiny-gemma3", "Gemma3ForCausalLM", true, false}};

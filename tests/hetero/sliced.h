@@ -59,9 +59,13 @@ static inline void sliced_run(const struct step_trait *t, const char *kind, int 
     struct model_opts o = step_model_opts();
     static struct hetero_units units[SLICED_MLPS_MAX];
     struct hetero_offload *off;
+    struct model_config c;
     struct step_model x;
     char what[160];
 
+    step_trait_config(t, &c);
+    if (c.n_dense > 0) /* refused: what_cannot_be_sliced */
+        return;
     assert_true(t->n_layers * (t->n_experts + 1) <= SLICED_MLPS_MAX);
     step_model_open(&x, t, &o, n_threads);
     step_model_phase(&x, 1, n_threads);

@@ -49,8 +49,10 @@ TEST(what_cannot_be_sliced)
 {
     struct model_opts o = step_model_opts();
     struct hetero_units units[MODEL_MAX_LAYERS] = {{0, 0}};
+    struct model_config c = {0};
     struct hetero_offload *off;
     struct step_model x;
+    int t;
 
     step_model_open(&x, &step_traits[0], &o, 2);
     step_model_phase(&x, 2, 1);
@@ -69,6 +71,14 @@ TEST(what_cannot_be_sliced)
     step_model_phase(&x, 1, 1);
     assert_err(sliced_open(&off, &x, "sim", units, step_traits[0].n_layers),
                ERR_UNSUPPORTED, "deterministic");
+    step_model_close(&x);
+    o.deterministic = false;
+    for (t = 0; t < step_n_expert_traits && c.n_dense == 0; t++)
+        step_trait_config(&step_expert_traits[t], &c);
+    step_model_open(&x, &step_expert_traits[t - 1], &o, 1);
+    step_model_phase(&x, 1, 1);
+    assert_err(sliced_open(&off, &x, "sim", units, c.n_layers * hetero_n_mlps(&c)),
+               ERR_UNSUPPORTED, "found 1 layers without");
     step_model_close(&x);
 }
 
@@ -225,6 +235,10 @@ TEST(plans_of_experts)
         if (plan.units[0].gg > 0) /* then every shared expert has what is best */
             assert_true(plan.shared[7].gg > plan.n_shared_units / 2);
     }
+    c.n_dense = 1;
+    assert_err(hetero_plan_make(&plan, &o), ERR_UNSUPPORTED, "found 1 layers without");
+    c.n_dense = 0;
+    assert_ok(hetero_plan_make(&plan, &o));
     assert_true(plan.units[7].gg > plan.n_units / 2);
     hetero_plan_units(units, &plan, &c);
     for (int i = 0; i < 8 * 9; i++) {

@@ -40,10 +40,11 @@ static void check_parts(const struct model *m, int n_ranks)
 
         model_tp_shard_of(m, r, n_ranks, &p);
         assert_int_equal(p.attn_lo, attn);
-        assert_int_equal(p.ffn_lo, ffn);
+        assert_int_equal(p.mlp[MODEL_MLP_ALL].lo, ffn);
         assert_true(p.attn_hi >= p.attn_lo && p.attn_lo % 2 == 0);
-        assert_true(p.ffn_hi >= p.ffn_lo && p.ffn_lo % MODEL_FFN_UNIT == 0);
-        attn = p.attn_hi, ffn = p.ffn_hi;
+        assert_true(p.mlp[MODEL_MLP_ALL].hi >= p.mlp[MODEL_MLP_ALL].lo &&
+                    p.mlp[MODEL_MLP_ALL].lo % MODEL_FFN_UNIT == 0);
+        attn = p.attn_hi, ffn = p.mlp[MODEL_MLP_ALL].hi;
         assert_true(p.q_hi > p.q_lo);
         assert_true(p.seq_n == 1 || p.q_hi == p.q_lo + 1);
         assert_int_equal(p.q_lo, met);
@@ -92,7 +93,7 @@ TEST(test_parts_nest)
                     model_tp_shard_of(&m, r, few, &a);
                     model_tp_shard_of(&m, r * times, few * times, &b);
                     assert_int_equal(a.attn_lo, b.attn_lo);
-                    assert_int_equal(a.ffn_lo, b.ffn_lo);
+                    assert_int_equal(a.mlp[MODEL_MLP_ALL].lo, b.mlp[MODEL_MLP_ALL].lo);
                     assert_int_equal(a.col_lo, b.col_lo);
                 }
             }
@@ -241,6 +242,7 @@ static void check_views(const struct model_phase *p)
             assert_ptr_equal(v[MODEL_MAT_ROUTER].data, w[MODEL_MAT_ROUTER].data);
         }
         check_mlp_views(p, l, MODEL_MAT_GATE_UP);
+        check_mlp_views(p, l, MODEL_MAT_DENSE_GATE_UP);
         for (int e = 0; e < m->c.n_experts; e++)
             check_mlp_views(p, l, model_expert_mat(e));
     }

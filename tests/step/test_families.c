@@ -135,7 +135,25 @@ static void gpt_oss(struct model_config *c)
     yarn(c);
 }
 
-/* ... without experts */
+/* Layers without experts first, and routers of their own. */
+static void glm4_moe(struct model_config *c)
+{
+    c->rope_dims = c->head_dim / 4 * 2, c->router_sigmoid = c->shared_plain = true;
+    c->expert_scale = 1.7f, c->n_dense = 1, c->dense_hidden = 70;
+}
+
+static void deepseek(struct model_config *c)
+{
+    c->shared_plain = true, c->expert_scale = 0.6f, c->n_dense = 2, c->dense_hidden = 352;
+}
+
+static void granite_shared(struct model_config *c)
+{
+    granite(c);
+    c->shared_plain = true;
+}
+
+/* Its attention, without experts. */
 static void sinks(struct model_config *c)
 {
     c->sinks = true;
@@ -201,6 +219,17 @@ static const struct step_trait traits[] = {
     {"gpt-oss, q8_0", 64, 2, 8, 2, 16, 0, 35, KERN_Q8_0, .bias = true, .o_bias = true,
      .scale_factor = 1, .n_experts = 3, .n_active = 3, .expert_hidden = 288,
      .norm_topk = true, .family = gpt_oss},
+    {"glm-4.5", 48, 2, 4, 2, 16, 36, 50, KERN_F32, .bias = true, .scale_factor = 1, MOE,
+     .family = glm4_moe},
+    {"glm-4.5, odd sizes, bf16", 37, 3, 6, 3, 10, 43, 47, KERN_BF16, .bias = true,
+     .qk_norm = true, .scale_factor = 1, MOE, .family = glm4_moe},
+    {"deepseek", 48, 3, 4, 4, 12, 24, 50, KERN_F32, .interleaved = true,
+     .scale_factor = 1, .n_experts = 4, .n_active = 4, .expert_hidden = 24,
+     .family = deepseek},
+    {"deepseek, q8_0", 64, 3, 8, 4, 8, 64, 35, KERN_Q8_0, .scale_factor = 1,
+     .n_experts = 2, .n_active = 2, .expert_hidden = 288, .family = deepseek},
+    {"granite, experts and a shared one", 48, 2, 4, 2, 12, 52, 50, KERN_F32,
+     .scale_factor = 1, MOE, .family = granite_shared},
     {"sinks", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1, .family = sinks},
     {"sinks, f16", 40, 2, 5, 1, 12, 40, 50, KERN_F16, .scale_factor = 1, .family = sinks},
     {"starcoder2", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .bias = true, .o_bias = true,
@@ -336,7 +365,9 @@ TEST(test_families_differ)
         ref_model_forward(&r, ids, 6, x);
         plain.family = NULL;
         step_trait_config(&plain, &r.f.config);
-        r.f.config.no_gate = c.no_gate; /* there are no weights of one */
+        /* there are no weights of these */
+        r.f.config.no_gate = c.no_gate, r.f.config.shared_plain = c.shared_plain;
+        r.f.config.n_dense = c.n_dense, r.f.config.dense_hidden = c.dense_hidden;
         ref_model_forward(&r, ids, 6, x + 6 * plain.vocab);
         for (int i = 0; i < 6 * plain.vocab; i++)
             most = fmax(most, fabs(x[i] - x[i + 6 * plain.vocab]));

@@ -150,7 +150,7 @@ static void make_experts(struct maker *k, int i)
             enum format_role role = FORMAT_EXPERT_GATE + (enum format_role)r;
             int64_t rows, cols;
 
-            if (!format_role_needed(c, role))
+            if (!format_role_needed(c, role, i))
                 continue;
             format_role_shape(c, role, &rows, &cols);
             make_tensor(k, &k->r->f.expert[e][r], &k->r->expert[e][r], rows, cols,
@@ -200,11 +200,13 @@ static void make_layer(struct maker *k, int i)
         MAKE(FORMAT_ATTN_AFTER, 1, c->dim, 1);
         MAKE(FORMAT_FFN_AFTER, 1, c->dim, 1);
     }
-    if (c->n_experts == 0) {
+    if (c->n_experts == 0 || i < c->n_dense) {
+        int hidden = c->n_experts > 0 ? c->dense_hidden : c->hidden;
+
         if (!c->no_gate)
-            MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
-        MAKE(FORMAT_UP, c->hidden, c->dim, 0);
-        MAKE(FORMAT_DOWN, c->dim, c->hidden, 0);
+            MAKE(FORMAT_GATE, hidden, c->dim, 0);
+        MAKE(FORMAT_UP, hidden, c->dim, 0);
+        MAKE(FORMAT_DOWN, c->dim, hidden, 0);
         if (c->mlp_bias) {
             MAKE(FORMAT_UP_BIAS, 1, c->hidden, 0);
             MAKE(FORMAT_DOWN_BIAS, 1, c->dim, 0);
@@ -212,8 +214,11 @@ static void make_layer(struct maker *k, int i)
         return;
     }
     make_router(k, i);
+    if (c->router_choice)
+        MAKE(FORMAT_ROUTER_CHOICE, 1, c->n_experts, 0);
     if (c->hidden > 0) {
-        MAKE(FORMAT_SHARED_SCALE, 1, c->dim, 0);
+        if (!c->shared_plain)
+            MAKE(FORMAT_SHARED_SCALE, 1, c->dim, 0);
         MAKE(FORMAT_SHARED_GATE, c->hidden, c->dim, 0);
         MAKE(FORMAT_SHARED_UP, c->hidden, c->dim, 0);
         MAKE(FORMAT_SHARED_DOWN, c->dim, c->hidden, 0);
@@ -484,31 +489,75 @@ static int best_expert(const double *p, const bool *taken, int n)
     return best;
 }
 
+/* Which of n values are the `most` largest; `margin` becomes the least gap that decided it. */
+static void take_best(const double *p, int n, int most, bool *taken, int *order,
+                      double *margin)
+{
+    double gap;
+    int next;
+
+    for (int i = 0; i < most; i++) {
+        order[i] = best_expert(p, taken, n);
+        taken[order[i]] = true;
+    }
+    next = best_expert(p, taken, n);
+    gap = next < 0 ? INFINITY : p[order[most - 1]] - p[next];
+    if (gap > 0 && gap < *margin)
+        *margin = gap;
+}
+
+/* Leave out the experts of the groups whose two best (without `choice`: whose best) are behind. */
+static void leave_groups(const struct model_config *c, const double *choice, double *by,
+                         double *margin)
+{
+    int size = c->n_experts / c->n_groups, order[MODEL_MAX_EXPERTS];
+    bool kept[MODEL_MAX_EXPERTS] = {0};
+    double *sum = new_f64(c->n_groups);
+
+    for (int g = 0; g < c->n_groups; g++) {
+        double first = -INFINITY, second = -INFINITY;
+
+        for (int i = g * size; i < (g + 1) * size; i++) {
+            second = by[i] > first ? first : by[i] > second ? by[i] : second;
+            first = by[i] > first ? by[i] : first;
+        }
+        sum[g] = first + (choice && size > 1 ? second : 0);
+    }
+    take_best(sum, c->n_groups, c->n_active_groups, kept, order, margin);
+    for (int i = 0; i < c->n_experts; i++)
+        by[i] = kept[i / size] ? by[i] : -INFINITY;
+    mem_free(sum);
+}
+
 static void experts(struct ref_model *r, int layer, double *y, const double *x)
 {
     const struct model_config *c = &r->f.config;
     double **w = r->layer[layer];
-    double *p = new_f64(c->n_experts), *d = new_f64(c->dim), all = 0, chosen = 0, gap;
+    double *p = new_f64(c->n_experts), *by = new_f64(c->n_experts), *d = new_f64(c->dim);
+    const double *choice = w[FORMAT_ROUTER_CHOICE - FORMAT_ATTN_NORM];
+    double all = 0, chosen = 0, shared = 1;
     bool taken[MODEL_MAX_EXPERTS] = {0};
-    int order[MODEL_MAX_EXPERTS], next;
+    int order[MODEL_MAX_EXPERTS];
 
     matvec(p, w[FORMAT_ROUTER - FORMAT_ATTN_NORM], x, c->n_experts, c->dim,
            w[FORMAT_ROUTER_BIAS - FORMAT_ATTN_NORM]);
-    for (int i = 0; i < c->n_active; i++) {
-        order[i] = best_expert(p, taken, c->n_experts);
-        taken[order[i]] = true;
-    }
-    next = best_expert(p, taken, c->n_experts);
-    gap = next < 0 ? INFINITY : p[order[c->n_active - 1]] - p[next];
-    if (gap > 0 && gap < r->margin)
-        r->margin = gap;
-    for (int e = 0; e < c->n_experts; e++) {
+    memcpy(by, p,
+           (size_t)c->n_experts * sizeof(*by)); /* products have the order of scores */
+    for (int e = 0; e < c->n_experts; e++)
         all += exp(p[e]);
-        chosen += taken[e] ? exp(p[e]) : 0;
-    }
+    for (int e = 0; e < c->n_experts; e++)
+        p[e] = c->router_sigmoid ? 1 / (1 + exp(-p[e])) : exp(p[e]) / all;
+    for (int e = 0; (choice || c->n_groups > 0) && e < c->n_experts; e++)
+        by[e] = p[e] + (choice ? choice[e] : 0);
+    if (c->n_groups > 0)
+        leave_groups(c, choice, by, &r->margin);
+    take_best(by, c->n_experts, c->n_active, taken, order, &r->margin);
+    for (int e = 0; e < c->n_experts; e++)
+        chosen += taken[e] ? p[e] : 0;
     memset(y, 0, (size_t)c->dim * sizeof(*y));
     for (int i = 0; i < c->n_active; i++) {
-        double weight = exp(p[order[i]]) / (c->norm_topk ? chosen : all);
+        double weight = p[order[i]] / (c->norm_topk ? chosen : 1) *
+                        (c->expert_scale != 0 ? (double)c->expert_scale : 1);
 
         const double *const *of =
             (const double *const *)r->expert[layer * c->n_experts + order[i]];
@@ -519,15 +568,17 @@ static void experts(struct ref_model *r, int layer, double *y, const double *x)
             y[k] += weight * d[k];
     }
     if (c->hidden > 0) {
-        double scale;
-
-        matvec(&scale, w[FORMAT_SHARED_SCALE - FORMAT_ATTN_NORM], x, 1, c->dim, NULL);
+        if (!c->shared_plain) {
+            matvec(&shared, w[FORMAT_SHARED_SCALE - FORMAT_ATTN_NORM], x, 1, c->dim,
+                   NULL);
+            shared = 1 / (1 + exp(-shared));
+        }
         mlp(c, d, x, (const double *const *)&w[FORMAT_SHARED_GATE - FORMAT_ATTN_NORM],
             NULL, c->hidden);
         for (int k = 0; k < c->dim; k++)
-            y[k] += d[k] / (1 + exp(-scale));
+            y[k] += d[k] * shared;
     }
-    mem_free(p), mem_free(d);
+    mem_free(p), mem_free(by), mem_free(d);
 }
 
 /* What goes into a part of a layer; w NULL: as it is. */
@@ -594,14 +645,14 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
     } else {
         add(c, x, d, NULL);
     }
-    if (c->n_experts > 0) {
+    if (c->n_experts > 0 && layer >= c->n_dense) {
         experts(r, layer, d, n);
     } else if (c->no_gate) {
         plain_mlp(c, d, n, w);
     } else {
         const double *const mlp_w[] = {W(FORMAT_GATE), W(FORMAT_UP), W(FORMAT_DOWN)};
 
-        mlp(c, d, n, mlp_w, NULL, c->hidden);
+        mlp(c, d, n, mlp_w, NULL, c->n_experts > 0 ? c->dense_hidden : c->hidden);
     }
     add(c, x, d, W(FORMAT_FFN_AFTER));
 #undef W

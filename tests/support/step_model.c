@@ -60,6 +60,35 @@ const struct step_trait step_quant_traits[] = {
 };
 const int step_n_quant_traits = sizeof(step_quant_traits) / sizeof(step_quant_traits[0]);
 
+/* Routers that do more than to take the largest products. */
+static void by_sigmoids(struct model_config *c)
+{
+    c->router_sigmoid = c->router_choice = c->shared_plain = true, c->expert_scale = 2.5f;
+    c->n_dense = 1, c->dense_hidden = 70;
+}
+
+static void by_sigmoids_in_blocks(struct model_config *c)
+{
+    by_sigmoids(c);
+    c->dense_hidden = 160;
+}
+
+static void by_choice(struct model_config *c)
+{
+    c->router_choice = c->shared_plain = true;
+}
+
+static void by_groups(struct model_config *c)
+{
+    by_sigmoids(c);
+    c->n_groups = 4, c->n_active_groups = 2;
+}
+
+static void by_groups_of_softmax(struct model_config *c)
+{
+    c->n_groups = 3, c->n_active_groups = 2, c->n_dense = 2, c->dense_hidden = 24;
+}
+
 #define EXPERTS(e, k, h)                                                                 \
     .scale_factor = 1, .n_experts = e, .n_active = k, .expert_hidden = h
 const struct step_trait step_expert_traits[] = {
@@ -85,6 +114,20 @@ const struct step_trait step_expert_traits[] = {
     {"2 of 4, q6_k", 256, 1, 8, 2, 32, 0, 37, KERN_Q6_K, EXPERTS(4, 2, 512)},
     {"2 of 4, mxfp4", 64, 2, 4, 2, 16, 0, 50, KERN_MXFP4, EXPERTS(4, 2, 160)},
     {"2 of 4, w4c", 64, 2, 4, 2, 16, 0, 50, KERN_W4C, EXPERTS(4, 2, 160)},
+    {"3 of 9 by sigmoids, behind a layer without", 48, 2, 4, 2, 12, 36, 50, KERN_F32,
+     EXPERTS(9, 3, 40), .norm_topk = true, .family = by_sigmoids},
+    {"sigmoids that do not add up to 1", 40, 3, 4, 4, 10, 0, 47, KERN_BF16,
+     EXPERTS(6, 2, 17), .family = by_sigmoids},
+    {"equal products and numbers for the choice", 48, 2, 6, 2, 8, 16, 50, KERN_F32,
+     EXPERTS(7, 3, 33), .norm_topk = true, .flat_router = true, .family = by_choice},
+    {"3 of 12 by 2 of 4 groups", 48, 2, 4, 2, 12, 36, 50, KERN_F16, EXPERTS(12, 3, 40),
+     .norm_topk = true, .family = by_groups},
+    {"groups of one", 48, 2, 4, 2, 12, 36, 50, KERN_F32, EXPERTS(4, 2, 40),
+     .family = by_groups},
+    {"3 of 9 by 2 of 3 groups, behind two layers without", 36, 3, 8, 2, 8, 0, 33,
+     KERN_F32, EXPERTS(9, 3, 24), .family = by_groups_of_softmax},
+    {"2 of 4 by sigmoids, q4_0", 64, 2, 4, 2, 16, 64, 50, KERN_Q4_0, EXPERTS(4, 2, 288),
+     .norm_topk = true, .interleaved = true, .family = by_sigmoids_in_blocks},
 };
 const int step_n_expert_traits =
     sizeof(step_expert_traits) / sizeof(step_expert_traits[0]);

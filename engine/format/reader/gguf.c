@@ -121,6 +121,8 @@ static int read_arch(struct format_file *f)
     f->config.o_bias = gguf_tensor_find(f->state, "blk.0.attn_output.bias") != NULL;
     f->config.mlp_bias =
         f->config.no_gate && gguf_tensor_find(f->state, "blk.0.ffn_up.bias") != NULL;
+    f->config.qk_norm |= family->qk_norm_key &&
+                         gguf_tensor_find(f->state, "blk.0.attn_q_norm.weight") != NULL;
     f->rope_interleaved = family->rope_interleaved;
     return OK;
 }
@@ -190,14 +192,66 @@ static int read_head_dim(struct format_file *f)
     return OK;
 }
 
+/* How the router scores, and how experts are chosen by it. */
+static int read_router(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+    int gating = 0, rc;
+    char key[96];
+
+    snprintf(key, sizeof(key), "%s.expert_weights_norm", c->arch);
+    if ((rc = gguf_opt_bool(f->state, key, &c->norm_topk)) != OK ||
+        (rc = arch_int(f, "expert_gating_func", false, &gating)) != OK ||
+        (rc = arch_int(f, "expert_group_count", false, &c->n_groups)) != OK ||
+        (rc = arch_int(f, "expert_group_used_count", false, &c->n_active_groups)) != OK)
+        return rc;
+    if (gating < 0 || gating > 3)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%s: %s.expert_gating_func: expected 1 (softmax), 2 (sigmoid) or 3 "
+            "(softmax of the chosen), found %d",
+            f->path, c->arch, gating);
+    if (gating > 0)
+        c->router_sigmoid = gating == 2;
+    c->norm_topk |= gating == 3;
+    if (c->n_groups <= 1)
+        c->n_groups = c->n_active_groups = 0;
+    snprintf(key, sizeof(key), "blk.%d.exp_probs_b.bias", c->n_dense);
+    c->router_choice = gguf_tensor_find(f->state, key) != NULL;
+    return OK;
+}
+
+/* The size of the shared expert: where no key has it, that of expert_shared_count experts, or of
+ * its tensor. */
+static int read_shared(struct format_file *f, const struct format_expert_keys *keys)
+{
+    struct model_config *c = &f->config;
+    const struct gguf_tensor *t;
+    char name[64];
+    int n = 0;
+
+    TRY(arch_int(f, "expert_shared_feed_forward_length", false, &c->hidden));
+    if (c->hidden == 0 && keys->n_shared) {
+        TRY(arch_int(f, "expert_shared_count", false, &n));
+        c->hidden = n > 0 && n <= c->n_experts && c->expert_hidden <= INT32_MAX / n
+                        ? n * c->expert_hidden
+                        : 0;
+    }
+    if (c->hidden == 0) {
+        snprintf(name, sizeof(name), "blk.%d.ffn_up_shexp.weight", c->n_dense);
+        t = gguf_tensor_find(f->state, name);
+        c->hidden = t && t->dims[1] < INT32_MAX ? (int)t->dims[1] : 0;
+    }
+    return OK;
+}
+
 /* feed_forward_length is that of an expert where no other key has it, as in Mixtral; otherwise it
- * is of a dense layer, which no supported family has. */
+ * is of the layers without experts, of which there may be none. */
 static int read_experts(struct format_file *f)
 {
     struct model_config *c = &f->config;
     const struct format_family *family = format_family_of(c);
     bool needed = family->experts != NULL;
-    char key[96];
     int rc;
 
     if ((rc = arch_int(f, "expert_count", needed, &c->n_experts)) != OK)
@@ -211,26 +265,20 @@ static int read_experts(struct format_file *f)
     if (!family->experts)
         return err_set(ERR_UNSUPPORTED, "%s: %s.expert_count: expected 0, found %d",
                        f->path, c->arch, c->n_experts);
-    c->expert_hidden = c->hidden;
+    c->expert_hidden = c->dense_hidden = c->hidden;
     c->hidden = 0;
     c->norm_topk = family->norm_topk;
-    snprintf(key, sizeof(key), "%s.expert_weights_norm", c->arch);
     if ((rc = arch_int(f, "expert_used_count", true, &c->n_active)) != OK ||
         (rc = arch_int(f, "expert_feed_forward_length", false, &c->expert_hidden)) !=
             OK ||
-        (rc = gguf_opt_bool(f->state, key, &c->norm_topk)) != OK)
+        (rc = arch_int(f, "leading_dense_block_count", false, &c->n_dense)) != OK)
         return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
-    if (!family->experts->shared_hidden)
-        return OK;
-    /* Older files do not have the key: the tensor has the size. */
-    rc = arch_int(f, "expert_shared_feed_forward_length", false, &c->hidden);
-    if (rc == OK && c->hidden == 0) {
-        const struct gguf_tensor *t =
-            gguf_tensor_find(f->state, "blk.0.ffn_up_shexp.weight");
-
-        c->hidden = t && t->dims[1] < INT32_MAX ? (int)t->dims[1] : 0;
-    }
-    return rc;
+    if (c->n_dense == 0)
+        c->dense_hidden = 0;
+    TRY(read_router(f));
+    return family->experts->shared_hidden || family->experts->n_shared
+               ? read_shared(f, family->experts)
+               : OK;
 }
 
 static int read_numbers(struct format_file *f)
@@ -294,9 +342,15 @@ static int read_sizes(struct format_file *f)
     if ((rc = arch_int(f, "context_length", true, &c->max_tok)) != OK ||
         (rc = arch_int(f, "embedding_length", true, &c->dim)) != OK ||
         (rc = arch_int(f, "block_count", true, &c->n_layers)) != OK ||
+        (rc = arch_int(f, "nextn_predict_layers", false, &c->n_ahead)) != OK ||
         (rc = arch_int(f, "feed_forward_length", true, &c->hidden)) != OK ||
         (rc = arch_int(f, "attention.head_count", true, &c->n_heads)) != OK)
         return rc;
+    if (c->n_ahead < 0 || c->n_ahead >= c->n_layers)
+        return err_set(ERR_FORMAT,
+                       "%s: %s.nextn_predict_layers: expected 0 to %d, found %d", f->path,
+                       c->arch, c->n_layers - 1, c->n_ahead);
+    c->n_layers -= c->n_ahead;
     c->n_kv_heads = c->n_heads;
     c->rope_theta = 10000;
     if ((rc = arch_int(f, "attention.head_count_kv", false, &c->n_kv_heads)) != OK ||
@@ -514,7 +568,13 @@ static const char *name_at(void *ctx, uint64_t i)
 
 static bool is_ignored(void *ctx, const char *name)
 {
-    (void)ctx; /* already in rope_factor and rope_long */
+    const struct format_file *f = ctx;
+    int layer;
+
+    if (f->config.n_ahead > 0 && sscanf(name, "blk.%9d.", &layer) == 1 &&
+        layer >= f->config.n_layers)
+        return true;
+    /* already in rope_factor and rope_long */
     return strcmp(name, ROPE_FREQS) == 0 || strcmp(name, ROPE_SHORT) == 0 ||
            strcmp(name, ROPE_LONG) == 0;
 }

@@ -194,7 +194,11 @@ static bool is_ignored(void *ctx, const char *name)
     const struct format_file *f = ctx;
     const struct dir *d = f->state;
     const char *dot = strstr(name, ".rotary_emb.inv_freq");
+    int layer;
 
+    if (f->config.n_ahead > 0 && sscanf(name, "model.layers.%9d.", &layer) == 1 &&
+        layer >= f->config.n_layers)
+        return true;
     return format_safet_quant_owns(&d->quant, name) ||
            (dot && dot[strlen(".rotary_emb.inv_freq")] == 0) ||
            (f->config.tied && strcmp(name, "lm_head.weight") == 0);

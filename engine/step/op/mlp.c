@@ -3,31 +3,33 @@
 
 static void mlp_of(struct model_thread_ctx *w, int layer, const struct model_view *v)
 {
+    const enum model_mlp mlp = model_layer_mlp(&w->m->c);
+    const enum model_mat first = MODEL_MAT_GATE_UP + 2 * mlp, last = first + 1;
     const struct model_rows in = model_ffn_rows(w, layer);
     const struct model_rows hidden = {.x = w->rank->h,
                                       .ld = w->rank->ld_h,
-                                      .k = v->mats[MODEL_MAT_DOWN].k,
+                                      .k = v->mats[last].k,
                                       .n = w->n_rows,
                                       .scale = w->m->c.residual_scale};
     const float *up_bias = w->m->layers[layer].up_bias;
+    const int64_t lo = w->rank->shard.mlp[mlp].lo;
 
-    if (!model_view_empty(&v->mats[MODEL_MAT_GATE_UP])) {
-        struct kern_gemm_job gate_up =
-            model_job(w, MODEL_MAT_GATE_UP, &v->mats[MODEL_MAT_GATE_UP]);
+    if (!model_view_empty(&v->mats[first])) {
+        struct kern_gemm_job gate_up = model_job(w, first, &v->mats[first]);
 
         gate_up.a_packed = model_pack(w, &gate_up, &in);
         gate_up.c = w->rank->h;
         gate_up.ldc = w->rank->ld_h;
         gate_up.epilogue = w->m->c.no_gate ? KERN_ACT : KERN_GATED;
-        gate_up.bias = up_bias ? up_bias + w->rank->shard.ffn_lo : NULL;
+        gate_up.bias = up_bias ? up_bias + lo : NULL;
         model_linear(w, &gate_up, model_mlp_inputs(&w->m->c));
         model_sync(w, MODEL_T_LINEAR);
     }
     if (w->m->deterministic)
-        model_linear_batch_invariant(w, MODEL_MAT_DOWN, &v->mats[MODEL_MAT_DOWN], &hidden,
-                                     &w->m->ffn_boundaries, w->rank->shard.ffn_lo);
+        model_linear_batch_invariant(w, last, &v->mats[last], &hidden,
+                                     &w->m->mlp_boundaries[mlp], lo);
     else
-        model_linear_residual(w, MODEL_MAT_DOWN, &v->mats[MODEL_MAT_DOWN], &hidden);
+        model_linear_residual(w, last, &v->mats[last], &hidden);
 }
 
 static void run(struct model_thread_ctx *w, const struct model_op *op)
@@ -44,9 +46,9 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
 
 static int fits(const struct model_phase *p)
 {
-    return p->m->c.n_experts == 0
-               ? OK
-               : err_set(ERR_UNSUPPORTED, "the model's MLP is a mixture of experts");
+    return model_has_experts(&p->m->c, 0)
+               ? err_set(ERR_UNSUPPORTED, "the model's MLP is a mixture of experts")
+               : OK;
 }
 
 const struct model_op_kind model_op_mlp = {
