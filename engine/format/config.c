@@ -47,6 +47,29 @@ static int check_sizes(const struct model_config *c, const char *where)
     return rc;
 }
 
+static int check_latent(const struct model_config *c, const char *where)
+{
+    const int dims[] = {c->latent_dim, c->value_dim, c->rope_dims};
+
+    if (c->latent_dim == 0)
+        return OK;
+    for (int i = 0; i < 3; i++)
+        if (dims[i] < 16 || dims[i] % 16 != 0)
+            return err_set(
+                ERR_UNSUPPORTED,
+                "%s: latent attention: expected multiples of 16, found a latent "
+                "vector of %d, values of %d and %d rotated elements",
+                where, dims[0], dims[1], dims[2]);
+    if (c->nope_dim < 1 || c->n_kv_heads != 1 ||
+        c->head_dim != c->latent_dim + c->rope_dims || c->qkv_bias || c->qk_norm)
+        return err_set(
+            ERR_FORMAT,
+            "%s: latent attention: expected one key of %d elements and at least "
+            "1 that is not rotated, found %d of %d and %d",
+            where, c->latent_dim + c->rope_dims, c->n_kv_heads, c->head_dim, c->nope_dim);
+    return OK;
+}
+
 static int check_dense(const struct model_config *c, const char *where)
 {
     if (c->n_dense < 0 || c->n_dense >= c->n_layers)
@@ -112,6 +135,8 @@ int model_config_check(const struct model_config *c, const char *where)
 
     if (rc == OK)
         rc = check_experts(c, where);
+    if (rc == OK)
+        rc = check_latent(c, where);
     if (rc != OK)
         return rc;
     if (c->n_heads % c->n_kv_heads != 0)
@@ -247,6 +272,15 @@ void model_config_window(struct model_config *c, int window, int every, bool fla
             c->layer_flags[i] &= (uint8_t)~flag;
 }
 
+void model_config_latent(struct model_config *c, double yarn_factor, double mscale)
+{
+    double length = yarn_factor > 1 ? model_config_yarn_length(yarn_factor, mscale) : 1;
+
+    c->head_dim = c->latent_dim + c->rope_dims;
+    c->n_kv_heads = 1;
+    c->attn_scale = (float)(length * length / sqrt((double)model_q_dim(c)));
+}
+
 int64_t model_config_n_vector_params(const struct model_config *c, int layer)
 {
     int64_t n = 0, rows, cols;
@@ -266,8 +300,11 @@ int64_t model_config_n_vector_params(const struct model_config *c, int layer)
 
 int64_t model_n_params(const struct model_config *c)
 {
-    int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
-    int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
+    int64_t dim = c->dim, heads = c->n_heads, o = heads * model_o_dim(c);
+    int64_t qkv =
+        heads * model_q_dim(c) +
+        (c->latent_dim > 0 ? c->head_dim : 2 * (int64_t)c->n_kv_heads * c->head_dim);
+    int64_t latent = heads * c->latent_dim * (c->nope_dim + c->value_dim);
     int64_t inputs = 1 + model_mlp_inputs(c);
     int64_t n = (c->tied ? 1 : 2) * c->vocab * dim + (1 + c->norm_bias) * dim;
 
@@ -278,7 +315,7 @@ int64_t model_n_params(const struct model_config *c)
                       model_router_rows(c)
                 : inputs * model_mlp_hidden(c);
 
-        n += dim * (qkv + q + hidden) + model_config_n_vector_params(c, i);
+        n += dim * (qkv + o + hidden) + latent + model_config_n_vector_params(c, i);
     }
     return n;
 }

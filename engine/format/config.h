@@ -61,6 +61,11 @@ struct model_config {
     char arch[32]; /* a row of format/family.c has it: "llama" (also Mistral, Mixtral) */
     char name[96]; /* the name in the file, or the stem of its path */
     int dim, n_layers, n_heads, n_kv_heads, head_dim, vocab;
+    /* Latent attention (MLA): the key of a token is one vector of all heads, rope_dims elements
+     * that are rotated and latent_dim that are also its value. head_dim is their sum, n_kv_heads
+     * 1. A head's query has nope_dim elements, which a matrix of the head brings to latent_dim, and
+     * rope_dims; another matrix brings what it attends to to value_dim. 0: none; DeepSeek V2. */
+    int latent_dim, nope_dim, value_dim;
     int hidden; /* of the MLP that every token has; in a mixture of experts, of the shared
                    expert, whose output is scaled by the sigmoid of a product; 0: none */
     bool shared_plain; /* ... by nothing; DeepSeek */
@@ -171,6 +176,16 @@ static inline int model_rope_dims(const struct model_config *c)
     return c->rope_dims > 0 ? c->rope_dims : c->head_dim;
 }
 
+/* Elements of a head where queries are projected, and where the output is. */
+static inline int model_q_dim(const struct model_config *c)
+{
+    return c->latent_dim > 0 ? c->nope_dim + c->rope_dims : c->head_dim;
+}
+static inline int model_o_dim(const struct model_config *c)
+{
+    return c->latent_dim > 0 ? c->value_dim : c->head_dim;
+}
+
 /* Rows of the router: one for each expert, and one for the scale of a shared expert. */
 static inline int model_router_rows(const struct model_config *c)
 {
@@ -201,6 +216,11 @@ static inline int model_ffn_unit(const struct model_config *c)
  * sizes positive and below documented limits). ERR_FORMAT and ERR_LIMIT name the
  * number; `where` begins the message. */
 MUST int model_config_check(const struct model_config *c, const char *where);
+
+/* Set what follows from latent_dim, nope_dim, value_dim and rope_dims: head_dim, n_kv_heads and,
+ * for rotary elements that were stretched by YaRN with this factor and mscale_all_dim (0: they
+ * were not), attn_scale. */
+void model_config_latent(struct model_config *c, double yarn_factor, double mscale);
 
 /* Fill rope_factor by Llama-3 frequency scaling from its four numbers. */
 void model_config_rope_llama3(struct model_config *c, double factor,

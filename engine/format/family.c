@@ -398,6 +398,33 @@ const struct format_family format_families[] = {
         .numbers = 1u << FORMAT_EXPERT_SCALE,
     },
     {
+        .arch = "deepseek2",
+        .hf_class = "DeepseekV2ForCausalLM",
+        .hf_type = "deepseek_v2",
+        .latent = true,
+        .rope_interleaved = true,
+        .hf_rope_interleaved = true,
+        .experts = &deepseek_keys,
+        .shared_plain = true,
+        .hf_naming = MODEL_NAMES_HF_DEEPSEEK,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+    },
+    {
+        .arch = "deepseek2",
+        .hf_class = "DeepseekV3ForCausalLM",
+        .hf_type = "deepseek_v3",
+        .latent = true,
+        .rope_interleaved = true,
+        .hf_rope_interleaved = true,
+        .experts = &deepseek_keys,
+        .norm_topk = true, /* these three are in the keys and tensors of a GGUF file */
+        .router_sigmoid = true,
+        .router_choice = true,
+        .shared_plain = true,
+        .hf_naming = MODEL_NAMES_HF_DEEPSEEK,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+    },
+    {
         .arch = "dots1",
         .hf_class = "Dots1ForCausalLM",
         .hf_type = "dots1",
@@ -583,6 +610,9 @@ bool format_family_reads(const struct format_family *f, bool gguf, const char *k
 
     if (f && (f->rope_local_theta > 0 || (gguf && f->window_unscaled)) &&
         strcmp(key, local) == 0)
+        return true;
+    if (f && f->latent &&
+        strcmp(key, gguf ? "attention.kv_lora_rank" : "kv_lora_rank") == 0)
         return true;
     if (f && f->qk_norm_key && !gguf && strcmp(key, f->qk_norm_key) == 0)
         return true;

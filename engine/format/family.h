@@ -82,6 +82,7 @@ struct format_family {
     const char *hf_type;   /* model_type in config.json */
     const char *gguf_only; /* NULL, or why a folder is not read */
     enum model_activation activation;
+    bool latent; /* attention; see struct model_config */
     bool sinks, expert_bias;
     bool qkv_bias, qk_norm;
     bool qk_norm_row;

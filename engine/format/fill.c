@@ -158,6 +158,13 @@ static bool is_used(const struct format_file *f, enum model_naming naming,
     for (role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
         if (is_of(f, naming, name, (struct place){(enum format_role)role, layer, 0}))
             return true;
+    if (f->latent) {
+        char of_both[MODEL_NAME_BYTES];
+
+        format_role_name(naming, FORMAT_KV_B, layer, 0, of_both);
+        if (strcmp(of_both, name) == 0)
+            return true;
+    }
     expert = expert_in(name + strlen(prefix));
     if (expert >= c->n_experts)
         return false;
@@ -179,6 +186,7 @@ static enum model_matrices matrices_of(enum format_role role)
     case FORMAT_HEAD:
         return MODEL_HEAD;
     case FORMAT_O:
+    case FORMAT_V_B:
         return MODEL_O;
     case FORMAT_GATE:
     case FORMAT_UP:
@@ -234,7 +242,7 @@ static void find_w4c(struct format_file *f)
 static void set_blocks(struct format_file *f)
 {
     struct model_config *c = &f->config;
-    const int group = c->n_heads / c->n_kv_heads * c->head_dim;
+    const int group = c->n_heads / c->n_kv_heads * model_o_dim(c);
     struct place p;
 
     for (int i = 0; i < c->n_layers; i++) {
@@ -247,6 +255,8 @@ static void set_blocks(struct format_file *f)
         if (kern_type_one_block(o))
             block = (group + block - 1) / block * block;
         c->k_block = block > c->k_block ? block : c->k_block;
+        if (c->latent_dim > 0) /* K and V have a matrix of their own */
+            continue;
         c->v_split |= q != v && (kern_type_quantised(q) || kern_type_quantised(v));
         c->k_split |= q != k && (kern_type_quantised(q) || kern_type_quantised(k));
     }
@@ -451,7 +461,88 @@ static int find_one(struct format_file *f, const struct model_tensor_source *s,
         return find_one(f, s, MODEL_NAMES_GGUF_EXPERTS, p);
     if (rc == OK && gguf_expert)
         rc = expert_of(f, name, p.expert, p.role, slot(f, p));
+    if (rc == OK &&
+        (p.role == FORMAT_K_B || p.role == FORMAT_V_B)) { /* of each head one */
+        slot(f, p)->rows *= slot(f, p)->planes > 1 ? slot(f, p)->planes : 1;
+        slot(f, p)->planes = 1;
+    }
     return rc == OK ? slice_of(f, naming, name, p.role, slot(f, p)) : rc;
+}
+
+/* A layer's FORMAT_KV_B becomes FORMAT_K_B, of which each head's part is transposed, and
+ * FORMAT_V_B, at `to`. */
+static void split_latent(struct format_file *f, const struct format_tensor *both,
+                         int layer, char *to)
+{
+    const struct model_config *c = &f->config;
+    const size_t one = kern_type_bytes(both->type), row = one * (size_t)c->latent_dim;
+    struct format_tensor *k = layer_slot(f, FORMAT_K_B, layer);
+    struct format_tensor *v = layer_slot(f, FORMAT_V_B, layer);
+    int64_t rows, cols;
+
+    format_role_shape(c, FORMAT_K_B, &rows, &cols);
+    *k = (struct format_tensor){to, both->type, rows, cols, 1, true};
+    format_role_shape(c, FORMAT_V_B, &rows, &cols);
+    *v = (struct format_tensor){to + (size_t)c->n_heads * row * (size_t)c->nope_dim,
+                                both->type,
+                                rows,
+                                cols,
+                                1,
+                                true};
+    for (int h = 0; h < c->n_heads; h++) {
+        const char *from = (const char *)both->data +
+                           (size_t)h * (size_t)(c->nope_dim + c->value_dim) * row;
+        char *k_to = to + (size_t)h * row * (size_t)c->nope_dim;
+
+        for (int i = 0; i < c->nope_dim; i++)
+            for (int j = 0; j < c->latent_dim; j++)
+                memcpy(k_to + ((size_t)j * (size_t)c->nope_dim + (size_t)i) * one,
+                       from + (size_t)i * row + (size_t)j * one, one);
+        memcpy((char *)(uintptr_t)v->data + (size_t)h * row * (size_t)c->value_dim,
+               from + row * (size_t)c->nope_dim, row * (size_t)c->value_dim);
+    }
+}
+
+/* Where a file has FORMAT_KV_B it is split. */
+static int find_latent(struct format_file *f, const struct model_tensor_source *s,
+                       enum model_naming naming)
+{
+    const struct model_config *c = &f->config;
+    struct format_tensor both = {0};
+    char name[MODEL_NAME_BYTES];
+    int64_t rows, cols;
+    size_t bytes = 0;
+    int rc = OK;
+
+    format_role_shape(c, FORMAT_KV_B, &rows, &cols);
+    for (int i = 0; i < c->n_layers && c->latent_dim > 0; i++) {
+        format_role_name(naming, FORMAT_KV_B, i, 0, name);
+        rc = s->find(s->ctx, name, &both);
+        if (rc == ERR_NOTFOUND && i == 0)
+            return OK; /* it has the two */
+        if (rc != OK && rc != ERR_NOTFOUND)
+            return rc;
+        if (rc != OK || both.rows != rows || both.cols != cols || both.planes > 1)
+            return err_set(
+                ERR_FORMAT,
+                "%s: tensor %s: expected shape [%" PRId64 ", %" PRId64 "], found %s",
+                f->path, name, rows, cols, rc == OK ? "another" : "no such tensor");
+        if (kern_type_quantised(both.type) ||
+            (i > 0 && kern_type_size(both.type, rows * cols) != bytes))
+            return err_set(
+                ERR_UNSUPPORTED,
+                "%s: tensor %s: expected one of F32, F16 and BF16 for all layers, "
+                "as it is read by columns, found %s",
+                f->path, name, kern_type_name(both.type));
+        if (i == 0) {
+            bytes = kern_type_size(both.type, rows * cols);
+            f->latent = mem_new(MEM_MODEL_FILE, (size_t)c->n_layers, bytes);
+            if (!f->latent)
+                return ERR_NOMEM;
+        }
+        split_latent(f, &both, i, (char *)f->latent + (size_t)i * bytes);
+    }
+    return OK;
 }
 
 int format_fill(struct format_file *f, const struct model_tensor_source *s)
@@ -465,12 +556,14 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
     f->fused = (int)(naming & ~MODEL_NAMES_MASK);
     if (rc == OK)
         rc = check_tie(f, s);
+    if (rc == OK)
+        rc = find_latent(f, s, naming);
     if (rc != OK)
         return rc;
     for (i = 0; place_at(&f->config, i, &p); i++) {
         if (!format_role_needed(&f->config, p.role, p.layer))
             continue;
-        rc = find_one(f, s, naming, p);
+        rc = slot(f, p)->in_memory ? OK : find_one(f, s, naming, p);
         if (rc != OK && rc != ERR_NOTFOUND)
             return rc;
         if ((rc = check_one(f, p)) != OK)

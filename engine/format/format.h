@@ -48,6 +48,14 @@ enum format_role {
     FORMAT_SINKS,         /* [n_heads] */
     FORMAT_ROUTER_BIAS,   /* [n_experts] */
     FORMAT_ROUTER_CHOICE, /* [n_experts]: added to scores to choose by */
+    FORMAT_KV_A,          /* [latent_dim + rope_dims, dim], of latent attention */
+    FORMAT_KV_A_NORM,     /* [latent_dim] */
+    FORMAT_K_B,           /* [n_heads*latent_dim, nope_dim] */
+    FORMAT_V_B,           /* [n_heads*value_dim, latent_dim] */
+    /* Both in one, as folders and older GGUF files have them, of each head the transposed part of
+     * FORMAT_K_B and that of FORMAT_V_B: [n_heads*(nope_dim + value_dim), latent_dim]. An open file
+     * has the two. */
+    FORMAT_KV_B,
     FORMAT_N_ROLES,
     FORMAT_EXPERT_GATE = FORMAT_N_ROLES, /* [expert_hidden, dim]: one for each expert */
     FORMAT_EXPERT_UP,
@@ -81,7 +89,8 @@ struct format_file {
     struct format_tensor (*layer)[FORMAT_N_ROLES - FORMAT_ATTN_NORM]; /* [n_layers] */
     /* [n_layers * n_experts]; NULL in a dense model */
     struct format_tensor (*expert)[FORMAT_N_EXPERT_ROLES];
-    void *state; /* the reader's */
+    void *latent; /* tensors that were made of FORMAT_KV_B; NULL: none */
+    void *state;  /* the reader's */
     const struct format_reader *reader;
 };
 

@@ -252,7 +252,20 @@ static int read_sizes(struct model_config *c, const struct format_family *f,
         (rc = opt_int(j, "head_dim", &c->head_dim, path)) != OK ||
         (rc = json_opt_bool(j, "tie_word_embeddings", &c->tied, path)) != OK)
         return rc;
-    if (!json_object_get(j, "head_dim")) {
+    if (f->latent) {
+        TRY(get_int(j, "kv_lora_rank", &c->latent_dim, path));
+        TRY(get_int(j, "qk_nope_head_dim", &c->nope_dim, path));
+        TRY(get_int(j, "qk_rope_head_dim", &c->rope_dims, path));
+        TRY(get_int(j, "v_head_dim", &c->value_dim, path));
+        if (c->latent_dim < 1 || c->rope_dims < 2 || c->latent_dim > MODEL_HEAD_DIM_MAX ||
+            c->rope_dims > MODEL_HEAD_DIM_MAX || c->nope_dim < 1 || c->nope_dim > 4096)
+            return err_set(
+                ERR_FORMAT,
+                "%s: kv_lora_rank: expected sizes of latent attention, found %d, "
+                "%d of a head that are rotated and %d that are not",
+                path, c->latent_dim, c->rope_dims, c->nope_dim);
+        model_config_latent(c, 0, 0);
+    } else if (!json_object_get(j, "head_dim")) {
         if (c->dim % c->n_heads != 0)
             return err_set(
                 ERR_FORMAT,
@@ -520,6 +533,10 @@ static int scale_yarn(struct model_config *c, const json_t *top, const json_t *r
     TRY(json_opt_f64(r, "attention_factor", &length, where));
     model_config_rope_yarn(c, factor, fast, slow, original, whole);
     c->rope_length = (float)length;
+    if (c->latent_dim > 0) {
+        c->rope_length = length == 1 ? 0 : (float)length;
+        model_config_latent(c, factor, all);
+    }
     return OK;
 }
 
@@ -634,6 +651,8 @@ static int read_rotary_part(struct model_config *c, const struct format_family *
     static const char *const objects[] = {"rope_parameters", "rope_scaling"};
     double frac = f->rotary_frac > 0 ? f->rotary_frac : 1;
 
+    if (c->latent_dim > 0)
+        return OK;
     TRY(json_opt_f64(j, "partial_rotary_factor", &frac, path));
     for (int i = 0; i < 2; i++)
         if (json_is_object(json_object_get(j, objects[i])))

@@ -66,6 +66,9 @@ static void add_special(struct hash_stream *h, const struct format_file *f)
         if (any)
             hash_stream_add(h, routing, sizeof(routing));
     }
+    if (c->latent_dim > 0)
+        hash_stream_add(h, (const int[]){c->latent_dim, c->nope_dim, c->value_dim},
+                        3 * sizeof(int));
     if (c->rope_short_tok > 0)
         hash_stream_add(h, c->rope_long, sizeof(float) * (size_t)model_rope_dims(c) / 2);
 }

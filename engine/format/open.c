@@ -62,6 +62,7 @@ void format_close(struct format_file **f)
         return;
     if ((*f)->reader)
         (*f)->reader->close(*f);
+    mem_free((*f)->latent);
     mem_free((*f)->expert);
     mem_free((*f)->layer);
     mem_free(*f);

@@ -54,12 +54,12 @@ static int plan_matrix(struct job *k, struct entry *e)
     return OK;
 }
 
-/* Routers, few weights that decide which others are read, and biases of experts, which
- * have two dimensions, keep their type. */
+/* Routers, few weights that decide which others are read, biases of experts, which have two
+ * dimensions, and FORMAT_KV_B, which is read by columns, too, keep their type. */
 static bool keeps_type(const struct gguf_tensor *t)
 {
     return t->n_dims == 1 || strstr(t->name, ".ffn_gate_inp") ||
-           strstr(t->name, "_exps.bias");
+           strstr(t->name, "_exps.bias") || strstr(t->name, ".attn_kv_b.");
 }
 
 static int plan_tensors(struct job *k)

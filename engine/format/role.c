@@ -57,6 +57,11 @@ static const struct {
     [FORMAT_ROUTER_CHOICE] = {"exp_probs_b.bias",
                               "mlp.moe_statics.e_score_correction_bias",
                               .deepseek = "mlp.gate.e_score_correction_bias"},
+    [FORMAT_KV_A] = {"attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight"},
+    [FORMAT_KV_A_NORM] = {"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"},
+    [FORMAT_K_B] = {"attn_k_b.weight", "self_attn.k_b_proj.weight"}, /* in no folder */
+    [FORMAT_V_B] = {"attn_v_b.weight", "self_attn.v_b_proj.weight"},
+    [FORMAT_KV_B] = {"attn_kv_b.weight", "self_attn.kv_b_proj.weight"},
     [FORMAT_SINKS] = {"attn_sinks.weight", "self_attn.sinks"},
     [FORMAT_ROUTER_BIAS] = {"ffn_gate_inp.bias", "mlp.router.bias"},
     [FORMAT_EXPERT_GATE_BIAS] = {"ffn_gate_exps.bias", "mlp.experts.%d.gate_proj.bias"},
@@ -167,10 +172,25 @@ void format_role_name(enum model_naming naming, enum format_role role, int layer
                  layer, stem);
 }
 
+/* format_role_shape() of the roles that latent attention alone has. */
+static void latent_shape(const struct model_config *c, enum format_role role,
+                         int64_t *rows, int64_t *cols)
+{
+    const int64_t of_head = role == FORMAT_K_B   ? c->latent_dim
+                            : role == FORMAT_V_B ? c->value_dim
+                                                 : c->nope_dim + c->value_dim;
+
+    *cols = role == FORMAT_K_B ? c->nope_dim : c->latent_dim;
+    if (role == FORMAT_KV_A)
+        *rows = c->head_dim, *cols = c->dim;
+    else if (role != FORMAT_KV_A_NORM)
+        *rows = c->n_heads * of_head;
+}
+
 void format_role_shape(const struct model_config *c, enum format_role role, int64_t *rows,
                        int64_t *cols)
 {
-    int64_t q = (int64_t)c->n_heads * c->head_dim,
+    int64_t heads = c->n_heads, q = heads * model_q_dim(c),
             kv = (int64_t)c->n_kv_heads * c->head_dim;
 
     *rows = 1;
@@ -189,7 +209,14 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
         break;
     case FORMAT_O:
         *rows = c->dim;
-        *cols = q;
+        *cols = heads * model_o_dim(c);
+        break;
+    case FORMAT_KV_A:
+    case FORMAT_KV_A_NORM:
+    case FORMAT_K_B:
+    case FORMAT_V_B:
+    case FORMAT_KV_B:
+        latent_shape(c, role, rows, cols);
         break;
     case FORMAT_Q_BIAS:
         *cols = q;
@@ -273,6 +300,7 @@ bool format_role_vector(enum format_role role, double *centre)
     case FORMAT_FFN_NORM:
     case FORMAT_Q_NORM:
     case FORMAT_K_NORM:
+    case FORMAT_KV_A_NORM:
     case FORMAT_ATTN_AFTER:
     case FORMAT_FFN_AFTER:
         *centre = 1;
@@ -307,6 +335,12 @@ bool format_role_needed(const struct model_config *c, enum format_role role, int
         return c->qk_norm;
     if (role == FORMAT_SINKS)
         return c->sinks;
+    if (role >= FORMAT_KV_A && role <= FORMAT_V_B)
+        return c->latent_dim > 0;
+    if (role == FORMAT_KV_B)
+        return false;
+    if (role == FORMAT_K || role == FORMAT_V)
+        return c->latent_dim == 0;
     if (role == FORMAT_ROUTER_BIAS || role >= FORMAT_EXPERT_GATE_BIAS)
         return c->expert_bias && experts;
     if (role == FORMAT_ROUTER_CHOICE)

@@ -5,6 +5,7 @@
 #define STATE    "state-space layers (a recurrent state in place of keys and values)"
 #define ENCODER  "attention in both directions (it encodes texts and writes none)"
 #define LATENT   "latent attention (MLA)"
+#define LOW_RANK "queries of low rank (of latent attention)"
 #define ALIBI    "biases of attention by distance (ALiBi)"
 #define LEARNED  "learned embeddings of positions"
 #define UNGATED  "an MLP without a gate"
@@ -49,7 +50,7 @@ const struct format_refused format_refusals[] = {
     {"codeshell", NULL, UNGATED},
     {"orion", NULL, ROW_ONLY},
     {"minicpm", NULL, ROW_ONLY},
-    {"minicpm3", NULL, LATENT},
+    {"minicpm3", NULL, LOW_RANK},
     {"gemma3n", "gemma3n_text", "embeddings for each layer (AltUp)"},
     {"gemma4", "gemma4_text", "embeddings for each layer, and layers that share keys"},
     {"gemma4-assistant", NULL, DRAFT},
@@ -63,8 +64,7 @@ const struct format_refused format_refusals[] = {
     {"olmo", NULL, "LayerNorm without weights"},
     {"openelm", NULL, SHAPES},
     {"arctic", NULL, "an MLP in parallel with experts"},
-    {"deepseek2", "deepseek_v2", LATENT},
-    {"deepseek2-ocr", NULL, LATENT " and a vision encoder"},
+    {"deepseek2-ocr", NULL, "a vision encoder"},
     {"deepseek32", "deepseek_v32", LATENT " with an index of tokens"},
     {"deepseek4", "deepseek_v4", LATENT " with an index of tokens"},
     {"glm-dsa", "glm_moe_dsa", LATENT " with an index of tokens"},
@@ -85,7 +85,7 @@ const struct format_refused format_refusals[] = {
     {"granitehybrid", "granitemoehybrid", STATE},
     {"chameleon", NULL, "tokens of images"},
     {"wavtokenizer-dec", NULL, "a decoder of sound"},
-    {"plm", NULL, LATENT},
+    {"plm", NULL, SQUARED},
     {"arcee", NULL, SQUARED},
     {"afmoe", NULL, "a gate of attention's output"},
     {"laguna", NULL, "a gate of attention's output"},
@@ -107,7 +107,7 @@ const struct format_refused format_refusals[] = {
     {"mistral3", "ministral3", "queries scaled by their position"},
     {"eagle3", NULL, DRAFT},
     {"dflash", NULL, DRAFT},
-    {"mistral4", NULL, LATENT},
+    {"mistral4", NULL, LOW_RANK},
     {"paddleocr", "paddleocr_vl", IMAGES},
     {"mimo2", "mimo_v2_flash", "values of another size than keys"},
     {"step35", "step3p5", "a gate of attention's output"},

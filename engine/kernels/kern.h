@@ -194,7 +194,7 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  *   scratch  KERN_ATTN_SCRATCH_BYTES(head_dim), 64-byte aligned, this thread's own
  * A NaN score makes its row NaN.
  * n_tok * g <= KERN_ATTN_ROWS_MAX: the caller cuts longer chunks. head_dim is even, <=
- * 256.
+ * KERN_HEAD_DIM_MAX.
  *
  * Keys and values in blocks (`blocks` is not NULL): a block has block_bytes bytes, among them
  * the keys and the values of block_tok tokens. k and v are where those of the first of them
@@ -220,7 +220,7 @@ struct kern_attn_args {
 };
 typedef void (*kern_attn_fn)(const struct kern_attn_args *a);
 #define KERN_ATTN_ROWS_MAX      128
-#define KERN_HEAD_DIM_MAX       256
+#define KERN_HEAD_DIM_MAX       576 /* DeepSeek V2 */
 #define KERN_ATTN_BLOCK_TOK_MIN 16
 /* Bytes for packed Q, a transposed tile of keys, widened values, scores, sums, and a copy of 16
  * keys and values that are in several blocks. */

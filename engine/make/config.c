@@ -84,6 +84,12 @@
 #define DEEPSEEK                                                                         \
     .family = MAKE_DBRX, .hf_class = "DeepseekForCausalLM", .rope_theta = 1e4,           \
     .norm_eps = 1e-6, .numbers = {[FORMAT_EXPERT_SCALE] = 1}
+#define DEEPSEEK2                                                                        \
+    .family = MAKE_DBRX, .hf_class = "DeepseekV2ForCausalLM", .rope_theta = 1e4,         \
+    .norm_eps = 1e-6, .numbers = {[FORMAT_EXPERT_SCALE] = 1}
+#define DEEPSEEK3                                                                        \
+    .family = MAKE_DBRX, .hf_class = "DeepseekV3ForCausalLM", .rope_theta = 5e4,         \
+    .norm_eps = 1e-5, .norm_topk = true, .numbers = {[FORMAT_EXPERT_SCALE] = 2.446f}
 #define DOTS1                                                                            \
     .family = MAKE_QWEN2, .hf_class = "Dots1ForCausalLM", .rope_theta = 1e7,             \
     .norm_eps = 1e-5, .norm_topk = true, .numbers = {[FORMAT_EXPERT_SCALE] = 2.5f}
@@ -209,6 +215,16 @@ static const struct make_shape shapes[] = {
      .n_active = 6, .expert_hidden = 1408, .n_dense = 1, .dense_hidden = 10944,
      .n_layers = 28, .n_heads = 16, .n_kv_heads = 16, .head_dim = 128, .vocab = 102400,
      .max_tok = 4096, .bos_id = 100000, .eos_id = 100001, .special_at = 100000},
+    {"deepseek-v2-lite", DEEPSEEK2, .dim = 2048, .hidden = 2816, .n_experts = 64,
+     .n_active = 6, .expert_hidden = 1408, .n_dense = 1, .dense_hidden = 10944,
+     .n_layers = 27, .n_heads = 16, .latent_dim = 512, .nope_dim = 128, .value_dim = 128,
+     .rope_dims = 64, .vocab = 102400, .max_tok = 163840, .yarn = {40, 4096, 0.707},
+     .bos_id = 100000, .eos_id = 100001, .special_at = 100000},
+    {"moonlight-16b-a3b", DEEPSEEK3, .dim = 2048, .hidden = 2816, .n_experts = 64,
+     .n_active = 6, .expert_hidden = 1408, .n_dense = 1, .dense_hidden = 11264,
+     .n_layers = 27, .n_heads = 16, .latent_dim = 512, .nope_dim = 128, .value_dim = 128,
+     .rope_dims = 64, .vocab = 163840, .max_tok = 8192, .bos_id = 163584,
+     .eos_id = 163585, .special_at = 163584},
     {"glm-4.5-air", GLM4_MOE, .dim = 4096, .hidden = 1408, .n_experts = 128, .n_active = 8,
      .expert_hidden = 1408, .n_dense = 1, .dense_hidden = 10944, .n_layers = 46,
      .n_heads = 96, .n_kv_heads = 8, .head_dim = 128, .vocab = 151552, .max_tok = 131072,
@@ -331,6 +347,17 @@ static const struct make_shape shapes[] = {
     {"tiny-deepseek", DEEPSEEK, .hidden = 68, .n_experts = 7, .n_active = 3,
      .expert_hidden = 34, .n_dense = 1, .dense_hidden = 118, .dim = 60, .n_layers = 3,
      .n_heads = 6, .n_kv_heads = 6, .head_dim = 10, .vocab = 777, .max_tok = 256,
+     .bos_id = 512, .eos_id = 512, .special_at = 512},
+    /* as many layers as V2 Lite: by them llama.cpp of 2025 knows that queries have one matrix */
+    {"tiny-deepseek2", DEEPSEEK2, .hidden = 34, .n_experts = 5, .n_active = 2,
+     .expert_hidden = 34, .n_dense = 1, .dense_hidden = 74, .dim = 48, .n_layers = 27,
+     .n_heads = 3, .latent_dim = 32, .nope_dim = 20, .value_dim = 16, .rope_dims = 16,
+     .vocab = 777, .max_tok = 256, .yarn = {4, 64, 0.707}, .bos_id = 512, .eos_id = 512,
+     .special_at = 512},
+    {"tiny-deepseek3", DEEPSEEK3, .hidden = 34, .n_experts = 8, .n_active = 3,
+     .expert_hidden = 34, .n_dense = 1, .dense_hidden = 74, .dim = 40, .n_layers = 27,
+     .n_heads = 5, .latent_dim = 48,
+     .nope_dim = 12, .value_dim = 32, .rope_dims = 16, .vocab = 777, .max_tok = 256,
      .bos_id = 512, .eos_id = 512, .special_at = 512},
     {"tiny-dots1", DOTS1, .hidden = 68, .n_experts = 7, .n_active = 3,
      .expert_hidden = 34, .n_dense = 2, .dense_hidden = 118, .dim = 60, .n_layers = 4,
@@ -458,6 +485,9 @@ int make_config(const char *arch, struct model_config *out)
         .n_groups = s->n_groups,
         .n_active_groups = s->n_active_groups,
         .n_dense = s->n_dense,
+        .latent_dim = s->latent_dim,
+        .nope_dim = s->nope_dim,
+        .value_dim = s->value_dim,
         .dense_hidden = s->n_dense > 0 ? s->dense_hidden : 0,
         .vocab = s->vocab,
         .max_tok = s->max_tok,
@@ -475,7 +505,10 @@ int make_config(const char *arch, struct model_config *out)
     out->qkv_bias |= s->attention_bias;
     out->mlp_bias = out->no_gate && s->attention_bias;
     out->qk_norm |= s->qk_norm;
-    out->rope_dims = (int)(s->rotary_frac * s->head_dim);
+    out->rope_dims =
+        s->latent_dim > 0 ? s->rope_dims : (int)(s->rotary_frac * s->head_dim);
+    if (s->latent_dim > 0)
+        model_config_latent(out, s->yarn.factor, s->yarn.mscale);
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     format_family_derive(format_family_of(out), out);
 
@@ -493,7 +526,8 @@ int make_config(const char *arch, struct model_config *out)
     }
     if (s->yarn.factor > 0) { /* the usual borders, as readers have them */
         model_config_rope_yarn(out, s->yarn.factor, 32, 1, s->yarn.original_tok, true);
-        out->rope_length = (float)model_config_yarn_length(s->yarn.factor, 1);
+        if (s->latent_dim == 0)
+            out->rope_length = (float)model_config_yarn_length(s->yarn.factor, 1);
     }
     if (s->scale.factor > 0)
         model_config_rope_llama3(out, s->scale.factor, s->scale.low, s->scale.high,

@@ -72,9 +72,9 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
         {"block_count", c->n_layers},
         {"feed_forward_length", p->dense_hidden},
         {"attention.head_count", c->n_heads},
-        {"attention.head_count_kv", c->n_kv_heads},
-        {"attention.key_length", c->head_dim},
-        {"attention.value_length", c->head_dim},
+        {"attention.head_count_kv", c->latent_dim > 0 ? c->n_heads : c->n_kv_heads},
+        {"attention.key_length", model_q_dim(c)},
+        {"attention.value_length", model_o_dim(c)},
         {"vocab_size", c->vocab},
         {"rope.dimension_count", rope_dims},
     };
@@ -93,6 +93,13 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
     gguf_put_key_u32(m, "general.alignment", GGUF_ALIGN);
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         gguf_put_key_u32(m, arch_key(p, sizes[i].key, key), (uint32_t)sizes[i].value);
+    if (c->latent_dim > 0)
+        gguf_put_key_u32(m, arch_key(p, "attention.kv_lora_rank", key),
+                         (uint32_t)c->latent_dim);
+    if (c->latent_dim >
+        0) /* a tenth, as published; llama.cpp of 2025 needs it without YaRN, too */
+        gguf_put_key_f32(m, arch_key(p, "rope.scaling.yarn_log_multiplier", key),
+                         (float)(0.1 * p->shape->yarn.mscale));
     put_experts(m, p);
     for (i = 0; i < FORMAT_N_NUMBERS; i++)
         put_number(m, p, (int)i);

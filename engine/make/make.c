@@ -29,7 +29,7 @@
 #define RATIO_DECAY 9223371487098978303ull /* 2^63 exp(-2^-24) */
 
 /* Distinct fan-ins of a model's matrices: dim, heads x head_dim, hidden, that of an expert. */
-#define TABLES_MAX 5
+#define TABLES_MAX 6
 
 struct random {
     uint64_t seed;
@@ -149,7 +149,8 @@ static int random_init(struct random *r, const struct model_config *c,
         return ERR_NOMEM;
     fill_quantiles(r->quantile);
     if ((rc = add_table(r, c->dim)) != OK ||
-        (rc = add_table(r, (int64_t)c->n_heads * c->head_dim)) != OK ||
+        (rc = add_table(r, (int64_t)c->n_heads * model_o_dim(c))) != OK ||
+        (rc = add_table(r, c->latent_dim)) != OK ||
         (rc = add_table(r, c->hidden)) != OK ||
         (rc = add_table(r, c->expert_hidden)) != OK ||
         (rc = add_table(r, c->dense_hidden)) != OK)
@@ -270,7 +271,7 @@ static int64_t model_row(const struct make_plan *p, const struct make_tensor *t,
 {
     int64_t d = p->config.head_dim, in_head = row % d, r = model_rope_dims(&p->config);
 
-    if (!p->interleave || in_head >= r ||
+    if (!p->interleave || in_head >= r || p->config.latent_dim > 0 || /* in both, there */
         (t->role != FORMAT_Q && t->role != FORMAT_K && t->role != FORMAT_Q_BIAS &&
          t->role != FORMAT_K_BIAS))
         return row;
@@ -389,8 +390,10 @@ static int plan_type(struct make_plan *p, struct make_tensor *t)
     if (s)
         s = kern_quant_scheme_for_row(s, t->cols);
     /* vectors stay exact, as is usual, and in GGUF files routers */
-    if (t->rows == 1 || t->role >= FORMAT_EXPERT_GATE_BIAS ||
-        (t->role == FORMAT_ROUTER && p->stacked))
+    if (t->role == FORMAT_KV_B) /* is read by columns, too */
+        t->type = p->plain_type;
+    else if (t->rows == 1 || t->role >= FORMAT_EXPERT_GATE_BIAS ||
+             (t->role == FORMAT_ROUTER && p->stacked))
         t->type = KERN_F32;
     else
         t->type = s ? s->type : p->plain_type;
@@ -416,7 +419,11 @@ static int plan_tensor(struct make_plan *p, enum format_role role, int layer, in
     bool fused = format_role_slice(&p->config, (enum model_naming)p->family->fused, role,
                                    &first, &all);
 
-    if (!format_role_needed(&p->config, role, layer) || (fused && first > 0))
+    bool written = role == FORMAT_K_B || role == FORMAT_V_B ? false
+                   : role == FORMAT_KV_B                    ? p->config.latent_dim > 0
+                                         : format_role_needed(&p->config, role, layer);
+
+    if (!written || (fused && first > 0))
         return OK;
     p->n_tensors++;
     *t = (struct make_tensor){

@@ -44,6 +44,7 @@ struct make_shape {
     int n_experts, n_active, expert_hidden; /* 0: dense; hidden is the shared expert's */
     bool norm_topk;
     int n_groups, n_active_groups;
+    int latent_dim, nope_dim, value_dim, rope_dims; /* 0: no latent attention */
     /* Of the dense layers that the published file speaks of, 0: none; and how many it has. */
     int dense_hidden, n_dense;
     double rope_theta, norm_eps;
@@ -55,6 +56,7 @@ struct make_shape {
     struct {
         double factor; /* 0: no YaRN */
         int original_tok;
+        double mscale; /* of latent attention: mscale and mscale_all_dim */
     } yarn;
     int short_tok; /* the context that Phi-3's first divisors are for; 0: it has none */
     bool tied, attention_bias, qk_norm; /* qk_norm: of a family whose files say it */

@@ -67,6 +67,11 @@ static json_t *rope_scaling(const struct make_shape *s, const struct model_confi
 {
     const int half = model_rope_dims(c) / 2;
 
+    if (s->yarn.factor > 0 && s->latent_dim > 0)
+        return json_pack("{s:s, s:f, s:f, s:f, s:i}", "type", "yarn", "factor",
+                         s->yarn.factor, "mscale", s->yarn.mscale, "mscale_all_dim",
+                         s->yarn.mscale, "original_max_position_embeddings",
+                         s->yarn.original_tok);
     if (s->yarn.factor > 0)
         return json_pack("{s:s, s:f, s:i}", "rope_type", "yarn", "factor", s->yarn.factor,
                          "original_max_position_embeddings", s->yarn.original_tok);
@@ -137,7 +142,18 @@ static int put_numbers(json_t *j, const struct make_plan *p)
         if (p->family->numbers >> i & 1)
             rc |= json_object_set_new(j, format_numbers[i].hf, json_real(v));
     }
-    if (p->config.rope_dims > 0)
+    if (p->config.latent_dim > 0) {
+        rc |= json_object_set_new(j, "kv_lora_rank", json_integer(p->config.latent_dim));
+        rc |= json_object_set_new(j, "q_lora_rank", json_null());
+        rc |=
+            json_object_set_new(j, "qk_nope_head_dim", json_integer(p->config.nope_dim));
+        rc |=
+            json_object_set_new(j, "qk_rope_head_dim", json_integer(p->config.rope_dims));
+        rc |= json_object_set_new(j, "v_head_dim", json_integer(p->config.value_dim));
+        rc |= json_object_set_new(j, "num_key_value_heads",
+                                  json_integer(p->config.n_heads));
+        rc |= json_object_del(j, "head_dim");
+    } else if (p->config.rope_dims > 0)
         rc |= json_object_set_new(j, "partial_rotary_factor",
                                   json_real(p->shape->rotary_frac));
     if (p->family->qk_norm_key)
@@ -168,8 +184,8 @@ static int write_config(const struct make_plan *p, const char *dir)
         "s:o, s:n, s:i, s:i, s:s, s:b}",
         "architectures", s->hf_class, "model_type", p->family->hf_type, "hidden_size",
         s->dim, "intermediate_size", p->dense_hidden, "num_hidden_layers", s->n_layers,
-        "num_attention_heads", s->n_heads, "num_key_value_heads", s->n_kv_heads,
-        "head_dim", s->head_dim, "vocab_size", s->vocab, "max_position_embeddings",
+        "num_attention_heads", s->n_heads, "num_key_value_heads", c->n_kv_heads,
+        "head_dim", p->config.head_dim, "vocab_size", s->vocab, "max_position_embeddings",
         s->max_tok,
         p->family->eps_key ? p->family->eps_key
         : c->layer_norm    ? "layer_norm_eps"

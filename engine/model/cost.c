@@ -36,6 +36,12 @@ static struct model_cost_part product(double in, double out, double n_rows,
                                         round(in * out * n_matrices * weight_bytes)};
 }
 
+static void add(struct model_cost_part *to, struct model_cost_part more)
+{
+    to->flop += more.flop;
+    to->weight_bytes += more.weight_bytes;
+}
+
 /* The bytes of a packed weight of these matrices in type t, or in their own types where t is
  * that of most of them. */
 static double weight_bytes(const struct model_config *c, enum kern_type t,
@@ -59,8 +65,11 @@ double model_cost_experts(const struct model_config *c, double n_tok)
 static struct model_cost cost(const struct model_config *c, struct model_cost_types t,
                               const struct sums *s)
 {
-    double dim = c->dim, q = (double)c->n_heads * c->head_dim;
-    double kv = 2.0 * c->n_kv_heads * c->head_dim; /* a token's key and value, a layer */
+    double dim = c->dim, heads_q = (double)c->n_heads * c->head_dim;
+    double q = (double)c->n_heads * model_q_dim(c),
+           o = (double)c->n_heads * model_o_dim(c);
+    /* a token's key and value, a layer */
+    double kv = c->latent_dim > 0 ? c->head_dim : 2.0 * c->n_kv_heads * c->head_dim;
     double kv_bytes = 2.0 * c->n_kv_heads * (double)kern_kv_bytes(t.kv, c->head_dim);
     /* The last layer behind its QKV projection, and the head: run at all? */
     double all = c->n_layers, before = all - 1, last = s->logits > 0;
@@ -90,8 +99,9 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     struct model_cost out = {
         .qkv = product(dim, q + kv, all * s->rows, all,
                        weight_bytes(c, t.weight, MODEL_QKV)),
-        .attn.flop = 4 * q * (full * s->pairs + windows * s->window_pairs + logit_pairs),
-        .o = product(q, dim, rows, layers, weight_bytes(c, t.weight, MODEL_O)),
+        .attn.flop =
+            4 * heads_q * (full * s->pairs + windows * s->window_pairs + logit_pairs),
+        .o = product(o, dim, rows, layers, weight_bytes(c, t.weight, MODEL_O)),
         .ffn = product(dim, (1.0 + model_mlp_inputs(c)) * c->hidden, mlp_rows,
                        layers - dense, mlp_bytes),
         .router =
@@ -108,8 +118,11 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
         .kv_write_bytes = kv_bytes * all * s->rows,
     };
 
-    out.ffn.flop += first.flop;
-    out.ffn.weight_bytes += first.weight_bytes;
+    add(&out.qkv, product(c->nope_dim, (double)c->n_heads * c->latent_dim, all * s->rows,
+                          all, weight_bytes(c, t.weight, MODEL_QKV)));
+    add(&out.o, product(c->latent_dim, c->latent_dim > 0 ? o : 0, rows, layers,
+                        weight_bytes(c, t.weight, MODEL_O)));
+    add(&out.ffn, first);
     out.flop = out.qkv.flop + out.attn.flop + out.o.flop + out.ffn.flop +
                out.router.flop + out.experts.flop + out.head.flop;
     out.weight_bytes = out.qkv.weight_bytes + out.o.weight_bytes + out.ffn.weight_bytes +

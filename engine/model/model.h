@@ -36,7 +36,13 @@
 /* The kinds of matrices of a model. A kind has the same shape in all layers. */
 enum model_mat {
     MODEL_MAT_QKV,
-    MODEL_MAT_V, /* with K where config.k_split; it has no columns unless config.v_split */
+    /* With K where config.k_split; of latent attention its one key; else it has no columns unless
+     * config.v_split. */
+    MODEL_MAT_V,
+    /* Of latent attention, with columns of one head behind another: nope_dim of a query to
+     * latent_dim, and latent_dim to value_dim. */
+    MODEL_MAT_LATENT_K,
+    MODEL_MAT_LATENT_V,
     MODEL_MAT_O,
     MODEL_MAT_ROUTER, /* a column for each expert, and one for a shared expert; f32 */
     /* of the MLP that every token has; without columns where there is none */
@@ -68,6 +74,7 @@ struct model_layer {
      * dim] */
     float *router_bias, *expert_bias, *expert_down_bias;
     float *router_choice; /* NULL, or [n_experts] */
+    float *latent_norm;   /* NULL, or [latent_dim] */
 };
 
 /* The matrices of a layer, those without columns included: one of each kind, by its number, but

@@ -3,11 +3,17 @@
 
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS])
 {
-    int64_t dim = c->dim, group = c->n_heads / c->n_kv_heads, hd = c->head_dim;
-    int64_t block = model_k_block(c);
+    int64_t dim = c->dim, group = c->n_heads / c->n_kv_heads, hd = model_o_dim(c);
+    int64_t block = model_k_block(c), heads = c->n_heads;
 
-    out[MODEL_MAT_QKV] =
-        (struct model_shape){"qkv", model_qkv_unit(c) * c->n_kv_heads, dim, 0};
+    out[MODEL_MAT_QKV] = (struct model_shape){
+        "qkv",
+        c->latent_dim > 0 ? heads * model_q_dim(c) : model_qkv_unit(c) * c->n_kv_heads,
+        dim, 0};
+    out[MODEL_MAT_LATENT_K] =
+        (struct model_shape){"latent_k", heads * c->latent_dim, c->nope_dim, 0};
+    out[MODEL_MAT_LATENT_V] =
+        (struct model_shape){"latent_v", heads * c->value_dim, c->latent_dim, 0};
     out[MODEL_MAT_V] = (struct model_shape){"v", model_v_unit(c) * c->n_kv_heads, dim, 0};
     out[MODEL_MAT_O] = (struct model_shape){"o", dim, c->n_heads * hd,
                                             (group * hd + block - 1) / block * block};
@@ -60,8 +66,11 @@ void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
 
     model_shapes(c, out);
     model_tp_shard_of(&m, rank, n_ranks, &p);
-    shape_of_columns(&out[MODEL_MAT_QKV], p.col_lo / KERN_PANEL * KERN_PANEL,
-                     p.col_hi / KERN_PANEL * KERN_PANEL);
+    shape_of_columns(&out[MODEL_MAT_QKV], p.mat_lo, p.mat_hi);
+    shape_of_columns(&out[MODEL_MAT_LATENT_K], (int64_t)p.q_lo * c->latent_dim,
+                     (int64_t)p.q_hi * c->latent_dim);
+    shape_of_columns(&out[MODEL_MAT_LATENT_V], (int64_t)p.q_lo * c->value_dim,
+                     (int64_t)p.q_hi * c->value_dim);
     shape_of_columns(&out[MODEL_MAT_V], p.v_lo, p.v_hi);
     shape_of_rows(&out[MODEL_MAT_O], p.attn_lo, p.attn_hi);
     for (int i = 0; i < MODEL_N_MLPS; i++) {

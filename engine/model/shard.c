@@ -60,8 +60,8 @@ static void part_of_heads(const struct model *m, int rank, int n_ranks,
         p->q_hi += group * g;
     }
     if (p->seq_n == 1) {
-        p->attn_lo = (int64_t)p->q_lo * hd;
-        p->attn_hi = (int64_t)p->q_hi * hd;
+        p->attn_lo = (int64_t)p->q_lo * model_o_dim(&m->c);
+        p->attn_hi = (int64_t)p->q_hi * model_o_dim(&m->c);
     } else {
         p->attn_lo += (int64_t)p->q_lo * hd;
         p->attn_hi += (int64_t)p->q_lo * hd;
@@ -73,6 +73,11 @@ static void part_of_heads(const struct model *m, int rank, int n_ranks,
         p->col_hi = (p->q_hi + g - 1) / g * m->qkv_unit;
     else
         p->col_hi = model_pad16(model_q_column(m, p->q_hi - 1) + hd);
+    p->mat_lo = p->col_lo, p->mat_hi = p->col_hi;
+    if (m->c.latent_dim > 0) {
+        p->mat_lo = (int64_t)p->q_lo * model_q_dim(&m->c) / KERN_PANEL * KERN_PANEL;
+        p->mat_hi = model_pad16((int64_t)p->q_hi * model_q_dim(&m->c));
+    }
 }
 
 /* The rank's whole units of the hidden columns of an MLP. */
@@ -95,7 +100,7 @@ void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
     int64_t unit = model_ffn_unit(&m->c);
 
     assert(rank >= 0 && rank < n_ranks);
-    *out = (struct model_tp_shard){.seq_n = 1};
+    *out = (struct model_tp_shard){.seq_n = 1, .n_heads = m->c.n_heads};
     part_of_heads(m, rank, n_ranks, out);
     for (int i = 0; i < MODEL_N_MLPS; i++) {
         out->mlp[i].inputs = i == MODEL_MLP_EXPERT ? 2 : model_mlp_inputs(&m->c);
@@ -121,6 +126,11 @@ int model_ranks_check(const struct model_config *c, int n_ranks)
 {
     const struct model m = model_of_config(c);
 
+    if (c->latent_dim > 0 && n_ranks > c->n_heads)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%d ranks: expected a head for each with latent attention, found %d", n_ranks,
+            c->n_heads);
     if (blocks_whole(&m, n_ranks))
         return OK;
     return err_set(
@@ -229,9 +239,8 @@ int model_boundaries_check(const struct model *m, int n_ranks)
 
 /* ---- views ---- */
 
-/* Panels [lo, hi) of a matrix that is split along N. */
-static void panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
-                      int64_t hi)
+void model_panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
+                     int64_t hi)
 {
     *out = *w;
     if (lo == hi && w->n_panels == 0)
@@ -284,10 +293,15 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
     }
     switch (kind) {
     case MODEL_MAT_QKV:
-        panels_of(out, w, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
+        model_panels_of(out, w, p->mat_lo / KERN_PANEL, p->mat_hi / KERN_PANEL);
         return;
     case MODEL_MAT_V:
-        panels_of(out, w, p->v_lo / KERN_PANEL, p->v_hi / KERN_PANEL);
+        model_panels_of(out, w, p->v_lo / KERN_PANEL, p->v_hi / KERN_PANEL);
+        return;
+    case MODEL_MAT_LATENT_K:
+    case MODEL_MAT_LATENT_V:
+        model_panels_of(out, w, w->n_panels * p->q_lo / p->n_heads,
+                        w->n_panels * p->q_hi / p->n_heads);
         return;
     case MODEL_MAT_O:
         rows_of(out, w, p->attn_lo, p->attn_hi);
@@ -298,8 +312,8 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
     case MODEL_MAT_GATE_UP:
     case MODEL_MAT_DENSE_GATE_UP:
     case MODEL_MAT_EXPERT_GATE_UP:
-        panels_of(out, w, min64(inputs * lo / KERN_PANEL, w->n_panels),
-                  min64(inputs * (model_pad16(hi) / KERN_PANEL), w->n_panels));
+        model_panels_of(out, w, min64(inputs * lo / KERN_PANEL, w->n_panels),
+                        min64(inputs * (model_pad16(hi) / KERN_PANEL), w->n_panels));
         return;
     default:
         rows_of(out, w, lo, hi);

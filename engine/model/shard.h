@@ -8,11 +8,14 @@
 /* The shard of the model that a rank of a phase computes; see model_tp_shard_of(). Ranges
  * are [lo, hi). */
 struct model_tp_shard {
-    int q_lo, q_hi;         /* query heads that it projects and attends with */
-    bool kv;                /* it also computes keys and values of these heads' groups */
-    int seq_i, seq_n;       /* its queries attend to part seq_i of seq_n of the keys */
-    int64_t col_lo, col_hi; /* columns of the packed QKV, whole panels */
-    int64_t v_lo, v_hi;     /* columns of the packed V, whole panels */
+    int q_lo, q_hi;   /* query heads that it projects and attends with */
+    int n_heads;      /* of the model */
+    bool kv;          /* it also computes keys and values of these heads' groups */
+    int seq_i, seq_n; /* its queries attend to part seq_i of seq_n of the keys */
+    /* Columns where attention reads queries, key and value, whole panels; and of the packed QKV,
+     * which are others with latent attention. */
+    int64_t col_lo, col_hi, mat_lo, mat_hi;
+    int64_t v_lo, v_hi;       /* columns of the packed V, whole panels */
     int64_t attn_lo, attn_hi; /* rows of the attention output's matrix */
     struct {
         int64_t lo, hi; /* rows of down, columns of gate and of up */
@@ -58,6 +61,9 @@ struct model_view {
 /* Its part of the layer's i-th matrix. */
 void model_view_of(const struct model_layer *l, int i, const struct model_tp_shard *p,
                    struct kern_mat *out);
+/* Panels [lo, hi) of a matrix that is split along N. */
+void model_panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
+                     int64_t hi);
 static inline bool model_view_empty(const struct kern_mat *w)
 {
     return w->n_panels == 0 || w->k == 0;

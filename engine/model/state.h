@@ -92,7 +92,8 @@ static inline int64_t model_pad16(int64_t n)
     return (n + KERN_PANEL - 1) / KERN_PANEL * KERN_PANEL;
 }
 
-/* Columns of a KV group in the packed QKV, and in the packed V. */
+/* Columns of a KV group where attention reads queries, key and value, and in the packed V. Of
+ * latent attention the packed matrix has the queries alone, with heads of model_q_dim(). */
 static inline int64_t model_qkv_unit(const struct model_config *c)
 {
     return model_pad16(
@@ -101,7 +102,9 @@ static inline int64_t model_qkv_unit(const struct model_config *c)
 }
 static inline int64_t model_v_unit(const struct model_config *c)
 {
-    return c->v_split ? model_pad16((int64_t)(1 + c->k_split) * c->head_dim) : 0;
+    return c->v_split || c->latent_dim > 0
+               ? model_pad16((int64_t)(1 + c->k_split) * c->head_dim)
+               : 0;
 }
 
 /* The sizes of units and groups, which the configuration alone determines. */

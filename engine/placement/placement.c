@@ -114,11 +114,19 @@ static int64_t view_of(const struct model *m, int layer, int i, int rank,
     model_view_of(&m->layers[layer], i, part, &out->w);
     switch (kind) {
     case MODEL_MAT_QKV:
-        out->p0 = part->col_lo / KERN_PANEL;
+        out->p0 = part->mat_lo / KERN_PANEL;
+        if (m->c.latent_dim > 0)
+            return 1;
         return model_groups_whole(m, part, pl->n_threads) ? m->qkv_unit / KERN_PANEL : 1;
     case MODEL_MAT_V:
         out->p0 = part->v_lo / KERN_PANEL;
         return model_groups_whole(m, part, pl->n_threads) ? m->v_unit / KERN_PANEL : 1;
+    case MODEL_MAT_LATENT_K:
+        out->p0 = (int64_t)part->q_lo * m->c.latent_dim / KERN_PANEL;
+        return m->c.latent_dim / KERN_PANEL;
+    case MODEL_MAT_LATENT_V:
+        out->p0 = (int64_t)part->q_lo * m->c.value_dim / KERN_PANEL;
+        return m->c.value_dim / KERN_PANEL;
     case MODEL_MAT_O:
         out->k_lo = part->attn_lo;
         return 1;
@@ -168,7 +176,7 @@ void model_piece_of(const struct model *m, int layer, int mat, int i,
     out->p_hi = j.p_hi;
     /* Ranks that share a KV group may read the same panels. */
     if (mat == MODEL_MAT_QKV && rank > 0)
-        out->p_lo = max64(j.p_lo, pl->shards[rank - 1].col_hi / KERN_PANEL - out->p0);
+        out->p_lo = max64(j.p_lo, pl->shards[rank - 1].mat_hi / KERN_PANEL - out->p0);
     out->p_hi = max64(out->p_lo, out->p_hi);
 }
 

@@ -72,6 +72,8 @@ static int layout_layer(struct model *m, const struct format_file *f, enum kern_
     static const char *const what[MODEL_MAT_HEAD] = {
         [MODEL_MAT_QKV] = "the QKV projection",
         [MODEL_MAT_V] = "the projections of K and V",
+        [MODEL_MAT_LATENT_K] = "queries of latent attention",
+        [MODEL_MAT_LATENT_V] = "values of latent attention",
         [MODEL_MAT_O] = "the attention output",
         [MODEL_MAT_GATE_UP] = "gate and up",
         [MODEL_MAT_DOWN] = "the down projection",
@@ -151,6 +153,8 @@ static void place_vectors(const struct model *m, int layer, struct arena *a)
         l->v_bias = take_floats(a, l->mats[MODEL_MAT_V].n_panels * KERN_PANEL);
     if (m->c.sinks)
         l->sinks = take_floats(a, m->c.n_heads);
+    if (m->c.latent_dim > 0)
+        l->latent_norm = take_floats(a, m->c.latent_dim);
     if (format_role_needed(&m->c, FORMAT_ROUTER_CHOICE, layer))
         l->router_choice = take_floats(a, m->c.n_experts);
     if (format_role_needed(&m->c, FORMAT_ROUTER_BIAS, layer)) {
@@ -291,9 +295,10 @@ static void check_norm(struct not_finite *bad, const struct model *m,
                        const struct format_file *f, enum format_role role, int layer)
 {
     struct model_layer *l = &m->layers[layer];
-    const float *w = role == FORMAT_OUT_NORM ? m->out_norm
-                     : role == FORMAT_Q_NORM ? l->q_norm
-                                             : l->k_norm;
+    const float *w = role == FORMAT_OUT_NORM    ? m->out_norm
+                     : role == FORMAT_Q_NORM    ? l->q_norm
+                     : role == FORMAT_KV_A_NORM ? l->latent_norm
+                                                : l->k_norm;
     char name[MODEL_NAME_BYTES];
     int64_t rows, n;
 
@@ -325,6 +330,7 @@ static void check_norms(const struct model *m, const struct format_file *f)
         check_norm(&bad, m, f, FORMAT_FFN_AFTER, i);
         check_norm(&bad, m, f, FORMAT_Q_NORM, i);
         check_norm(&bad, m, f, FORMAT_K_NORM, i);
+        check_norm(&bad, m, f, FORMAT_KV_A_NORM, i);
     }
     check_norm(&bad, m, f, FORMAT_OUT_NORM, 0);
     if (bad.n > 0)

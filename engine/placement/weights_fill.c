@@ -25,6 +25,8 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
     } roles[MODEL_MAT_HEAD] = {
         [MODEL_MAT_QKV] = {{FORMAT_Q, FORMAT_K, FORMAT_V}, 3},
         [MODEL_MAT_V] = {{FORMAT_K, FORMAT_V}, 2}, /* or V alone */
+        [MODEL_MAT_LATENT_K] = {{FORMAT_K_B}, 1},
+        [MODEL_MAT_LATENT_V] = {{FORMAT_V_B}, 1},
         [MODEL_MAT_O] = {{FORMAT_O}, 1},
         [MODEL_MAT_ROUTER] = {{FORMAT_ROUTER, FORMAT_SHARED_SCALE}, 2},
         [MODEL_MAT_GATE_UP] = {{FORMAT_GATE, FORMAT_UP}, 2},
@@ -37,6 +39,8 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
     enum model_mat which = model_layer_mat_kind(i);
     bool moe = model_has_experts(&m->c, layer), mlp = m->c.hidden > 0;
     bool dense = which == MODEL_MAT_DENSE_GATE_UP || which == MODEL_MAT_DENSE_DOWN;
+    bool latent = m->c.latent_dim > 0;
+    static const enum format_role latent_key[] = {FORMAT_KV_A};
     const enum format_role *from = roles[which].from;
     int n = roles[which].n;
 
@@ -46,6 +50,12 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
         from += !m->c.k_split;
         n = m->c.v_split + m->c.k_split;
     }
+    if (latent && which == MODEL_MAT_QKV)
+        n = 1;
+    if (latent && which == MODEL_MAT_V)
+        from = latent_key, n = 1;
+    if (!latent && (which == MODEL_MAT_LATENT_K || which == MODEL_MAT_LATENT_V))
+        n = 0;
     if (which == MODEL_MAT_GATE_UP && m->c.no_gate)
         from++, n--;
     if (which == MODEL_MAT_ROUTER)
@@ -245,6 +255,30 @@ static const void *v_row(const struct source *s, int64_t col, enum kern_type *ty
     if (!v_column(s, col, &which, &row))
         return NULL;
     return tensor_row(s->t[which - 2 + s->m->c.k_split], row, type);
+}
+
+/* Of latent attention: a head's rotated elements are its last, those of the key its first, and in
+ * the file the last, too. */
+static const void *latent_q_row(const struct source *s, int64_t col, enum kern_type *type)
+{
+    const struct model_config *c = &s->m->c;
+    int64_t qd = model_q_dim(c), head = col / qd, r = col % qd;
+
+    if (r >= c->nope_dim)
+        r = c->nope_dim + unrotate(s, r - c->nope_dim);
+    return head < c->n_heads ? tensor_row(s->t[0], head * qd + r, type) : NULL;
+}
+
+static const void *latent_key_row(const struct source *s, int64_t col,
+                                  enum kern_type *type)
+{
+    const struct model_config *c = &s->m->c;
+
+    if (col >= c->head_dim)
+        return NULL;
+    return tensor_row(
+        s->t[0],
+        col < c->rope_dims ? c->latent_dim + unrotate(s, col) : col - c->rope_dims, type);
 }
 
 /* ---- packing ---- */
@@ -476,6 +510,8 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
     static const row_fn rows[MODEL_MAT_HEAD] = {
         [MODEL_MAT_QKV] = qkv_row,
         [MODEL_MAT_V] = v_row,
+        [MODEL_MAT_LATENT_K] = plain_row,
+        [MODEL_MAT_LATENT_V] = plain_row,
         [MODEL_MAT_O] = plain_row,
         [MODEL_MAT_ROUTER] = router_row,
         [MODEL_MAT_GATE_UP] = gate_up_row,
@@ -517,6 +553,8 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
             vector_f32(l->sinks, T(FORMAT_SINKS), 0, 0);
         if (l->expert_bias)
             pack_expert_biases(m, k->f, i);
+        if (l->latent_norm)
+            vector_f32(l->latent_norm, T(FORMAT_KV_A_NORM), 0, 0);
         if (l->router_choice)
             vector_f32(l->router_choice, T(FORMAT_ROUTER_CHOICE), 0, 0);
         if (l->q_norm) {
@@ -529,8 +567,10 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
         memset(s.t, 0, sizeof(s.t));
         if (model_mat_tensors(m, k->f, i, mat, s.t) == 0)
             continue;
-        s.row = mat == MODEL_MAT_GATE_UP && m->c.no_gate
-                    ? plain_row
+        s.row = mat == MODEL_MAT_GATE_UP && m->c.no_gate      ? plain_row
+                : m->c.latent_dim > 0 && mat == MODEL_MAT_QKV ? latent_q_row
+                : m->c.latent_dim > 0 && mat == MODEL_MAT_V
+                    ? latent_key_row
                     : rows[model_layer_mat_kind(mat)];
         pack_mat(k, self, i, mat, &s);
         packed(k, self, &l->mats[mat], &s);

@@ -65,6 +65,12 @@ static void view(struct model_phase *p)
         }
         k->ld_qkv = part->col_hi - part->col_lo + part->v_hi - part->v_lo;
         k->ld_attn = part->attn_hi - part->attn_lo;
+        k->ld_proj = k->ld_qkv, k->ld_heads = k->ld_attn;
+        if (m->c.latent_dim > 0) {
+            k->ld_qkv = part->col_hi - part->col_lo;
+            k->ld_proj = part->mat_hi - part->mat_lo + part->v_hi - part->v_lo;
+            k->ld_heads = (int64_t)(part->q_hi - part->q_lo) * m->c.head_dim;
+        }
         k->ld_h = max3(hidden_columns(k, &m->c, MODEL_MAT_GATE_UP),
                        hidden_columns(k, &m->c, MODEL_MAT_DENSE_GATE_UP), 0);
         k->ld_router =
@@ -93,6 +99,15 @@ static void place_rank(struct model_phase *p, struct model_rank *k, struct model
         a, m->c.qk_norm_row ? rows * (m->c.n_heads + m->c.n_kv_heads) : 0, sizeof(float));
     k->qkv = model_take(a, rows * k->ld_qkv, sizeof(float));
     k->attn = model_take(a, rows * k->ld_attn, sizeof(float));
+    k->proj = k->qkv, k->heads = k->attn;
+    if (m->c.latent_dim > 0) {
+        int64_t widest = max3(m->c.latent_dim, model_pad16(m->c.nope_dim), 0);
+
+        k->proj = model_take(a, rows * k->ld_proj, sizeof(float));
+        k->heads = model_take(a, rows * k->ld_heads, sizeof(float));
+        k->head_packed_bytes = (size_t)(rows * (widest + KERN_PANEL)) * sizeof(float);
+        k->head_packed = model_take(a, (int64_t)k->head_packed_bytes * p->n_threads, 1);
+    }
     k->h = model_take(a, rows * k->ld_h, sizeof(float));
     k->share =
         model_take(a, k->shard.seq_n > 1 ? rows * m->c.head_dim : 0, sizeof(float));

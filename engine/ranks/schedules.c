@@ -36,7 +36,8 @@ static bool fits(const struct model_phase *p, const struct kern_schedule *s,
 {
     const struct kern_gemm_job j = {.w = w, .s = *s, .m = rows};
 
-    if (which == MODEL_MAT_EXPERT_GATE_UP || which == MODEL_MAT_EXPERT_DOWN)
+    if (which == MODEL_MAT_EXPERT_GATE_UP || which == MODEL_MAT_EXPERT_DOWN ||
+        which == MODEL_MAT_LATENT_K || which == MODEL_MAT_LATENT_V)
         return s->pm == 1 && s->pk == 1; /* threads have columns of all rows */
     return s->pk == 1 || (!p->m->deterministic && which != MODEL_MAT_HEAD &&
                           kern_gemm_partial_bytes(&j) <= p->partial_bytes);

@@ -216,8 +216,8 @@ static void results_at(const struct model_thread_ctx *w, const struct block *b,
     int64_t row = b->row0 + b->i, lo = a->kv_lo, hd = w->m->c.head_dim;
 
     if (r->shard.seq_n == 1) {
-        a->out = r->attn + row * r->ld_attn + (b->q - r->shard.q_lo) * hd;
-        a->out_stride = r->ld_attn;
+        a->out = r->heads + row * r->ld_heads + (b->q - r->shard.q_lo) * hd;
+        a->out_stride = r->ld_heads;
         return;
     }
     a->out = r->share + row * hd;
@@ -422,10 +422,10 @@ void model_attend_by(struct model_thread_ctx *w, int layer,
                                         .group = m->group,
                                         .head_dim = m->c.head_dim,
                                         .q = r->qkv,
-                                        .out = r->attn,
+                                        .out = r->heads,
                                         .q_stride = r->ld_qkv,
                                         .q_unit = m->qkv_unit,
-                                        .out_stride = r->ld_attn,
+                                        .out_stride = r->ld_heads,
                                         .scale = m->attn_scale};
 
     assert(w->step->n_chunks == 1);

@@ -28,6 +28,13 @@ struct model_rank {
     int64_t ld_qkv, ld_attn, ld_h; /* floats from a row to the next */
     /* [max_step_tok, ld]; in a row of qkv the columns of a split V follow the others */
     float *x, *x_last, *y, *qkv, *attn, *h;
+    /* What the projections give and what heads attended to: qkv and attn, but with latent attention
+     * rows of their own, of heads of model_q_dim() and, behind them, the key; and of head_dim. */
+    int64_t ld_proj, ld_heads;
+    float *proj, *heads;
+    /* Packed rows of one head for each thread, of latent attention. */
+    size_t head_packed_bytes;
+    char *head_packed;
     /* For a mixture of experts: normalised rows of x, the router's products, and for each pair of a
      * row and an expert (behind them for a shared expert) what gate and up, and down, give. */
     int64_t ld_router, ld_expert_h;

@@ -39,13 +39,22 @@ int model_ops_of(struct model_ops *out, const struct model_config *c)
     const struct {
         const char *name;
         bool has;
-    } layer[] = {{"attn_qkv", true},  {"qk_norm_row", c->qk_norm_row},
-                 {"attention", true}, {"wanted_rows", true}, /* of the last layer */
-                 {"stored", true},    {"branch", apart},
-                 {"attn_out", true},  {"attn_add", after},
-                 {"branch", after},   {"mlp", true},
-                 {"experts", true}, /* in place of it */
-                 {"mlp_add", apart}};
+    } layer[] = {
+        {"attn_qkv", true},
+        {"latent_in", c->latent_dim > 0},
+        {"qk_norm_row", c->qk_norm_row},
+        {"attention", true},
+        {"wanted_rows", true}, /* of the last layer */
+        {"stored", true},
+        {"branch", apart},
+        {"latent_out", c->latent_dim > 0},
+        {"attn_out", true},
+        {"attn_add", after},
+        {"branch", after},
+        {"mlp", true},
+        {"experts", true}, /* in place of it */
+        {"mlp_add", apart},
+    };
     const size_t most = 2 + (size_t)c->n_layers * (sizeof(layer) / sizeof(layer[0]));
 
     *out = (struct model_ops){.op = mem_new(MEM_OTHER, most, sizeof(*out->op))};

@@ -30,6 +30,9 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->n_groups, b->n_groups);
     assert_int_equal(a->n_active_groups, b->n_active_groups);
     assert_int_equal(a->n_dense, b->n_dense);
+    assert_int_equal(a->latent_dim, b->latent_dim);
+    assert_int_equal(a->nope_dim, b->nope_dim);
+    assert_int_equal(a->value_dim, b->value_dim);
     assert_int_equal(a->dense_hidden, b->dense_hidden);
     assert_int_equal(a->vocab, b->vocab);
     assert_int_equal(a->max_tok, b->max_tok);

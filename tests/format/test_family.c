@@ -27,6 +27,11 @@ static struct model_config config_of(const struct format_family *f)
     model_config_window(&c, 0, f->window_every, false);
     /* a multiple of 4 times a half or a quarter is even only where it is rounded to be */
     c.rope_dims = f->rotary_frac > 0 ? S_HEAD_DIM / 2 : 0;
+    if (f->latent) {
+        c.latent_dim = 32, c.nope_dim = 6, c.value_dim = 48, c.rope_dims = 16;
+        c.n_heads = S_HEADS;
+        model_config_latent(&c, 0, 0);
+    }
     if (f->experts) {
         c.n_experts = N_EXPERTS, c.n_active = 1, c.expert_hidden = EXPERT_HIDDEN;
         c.hidden = f->experts->shared_hidden ? S_HIDDEN
@@ -48,8 +53,12 @@ static void put_tensors(struct small *s, const struct model_config *c,
 
     for (int role = 0; role < FORMAT_ALL_ROLES; role++) {
         bool of_expert = role >= FORMAT_EXPERT_GATE;
+        bool gguf = (naming & MODEL_NAMES_MASK) == MODEL_NAMES_GGUF;
+        bool of_head = role == FORMAT_K_B || role == FORMAT_V_B; /* one in folders */
 
-        if (!format_role_needed(c, (enum format_role)role, 0))
+        if (role == FORMAT_KV_B ? gguf || c->latent_dim == 0
+            : of_head && !gguf  ? true
+                                : !format_role_needed(c, (enum format_role)role, 0))
             continue;
         format_role_shape(c, (enum format_role)role, &rows, &cols);
         if (format_role_slice(c, naming, (enum format_role)role, &first, &all)) {
@@ -59,7 +68,10 @@ static void put_tensors(struct small *s, const struct model_config *c,
         }
         for (int e = 0; e < (of_expert ? c->n_experts : 1); e += of_expert ? planes : 1) {
             format_role_name(naming, (enum format_role)role, 0, e, name);
-            put(s, name, rows, cols, of_expert ? planes : 1);
+            put(s, name, of_head ? rows / c->n_heads : rows, cols,
+                of_head     ? c->n_heads
+                : of_expert ? planes
+                            : 1);
         }
     }
 }
@@ -112,10 +124,26 @@ static void write_gguf(const struct format_family *f, const struct model_config 
         if (experts[i].value > 0)
             small_key_u32(&s, key, (uint32_t)experts[i].value);
     }
+    if (f->router_sigmoid) {
+        snprintf(key, sizeof(key), "%s.expert_gating_func", f->arch);
+        small_key_u32(&s, key, 2);
+        snprintf(key, sizeof(key), "%s.expert_weights_norm", f->arch);
+        small_key(&s, key, GGUF_BOOL);
+        small_put(&s, &f->norm_topk, 1);
+    }
     for (int i = 0; i < FORMAT_N_NUMBERS; i++) {
         snprintf(key, sizeof(key), "%s.%s", f->arch, format_numbers[i].gguf);
         if (f->numbers >> i & 1)
             small_key_f32(&s, key, format_number_in_file(i, *format_number_of(c, i)));
+    }
+    for (int i = 0; f->latent && i < 3; i++) {
+        static const char *const keys[] = {"kv_lora_rank", "key_length", "value_length"};
+
+        snprintf(key, sizeof(key), "%s.attention.%s", f->arch, keys[i]);
+        small_key_u32(&s, key,
+                      (uint32_t)(i == 0   ? c->latent_dim
+                                 : i == 1 ? model_q_dim(c)
+                                          : c->value_dim));
     }
     snprintf(key, sizeof(key), "%s.attention.layer_norm_epsilon", f->arch);
     small_key_f32(&s, key, 1e-5f);
@@ -144,7 +172,12 @@ static void write_folder(const struct format_family *f, const struct model_confi
         "\"norm_epsilon\": 1e-05, "
         "\"tie_word_embeddings\": false",
         f->hf_class, f->hf_type, format_activation_names[f->activation][0]);
-    if (c->rope_dims > 0)
+    if (f->latent)
+        n += (size_t)snprintf(json + n, sizeof(json) - n,
+                              ", \"kv_lora_rank\": %d, \"qk_nope_head_dim\": %d, "
+                              "\"qk_rope_head_dim\": %d, \"v_head_dim\": %d",
+                              c->latent_dim, c->nope_dim, c->rope_dims, c->value_dim);
+    else if (c->rope_dims > 0)
         n += (size_t)snprintf(json + n, sizeof(json) - n,
                               ", \"partial_rotary_factor\": "
                               "0.5");
@@ -233,7 +266,9 @@ static void one_family(const struct format_family *f, bool biases)
     assert_int_equal(got.qk_norm, f->qk_norm);
     assert_int_equal(got.n_experts, want.n_experts);
     assert_int_equal(got.hidden, want.hidden);
-    assert_int_equal(got.router_sigmoid, f->router_sigmoid);
+    assert_int_equal(got.latent_dim, want.latent_dim);
+    assert_true(got.attn_scale == want.attn_scale && got.head_dim == b->config.head_dim);
+    assert_int_equal(b->config.router_sigmoid, f->router_sigmoid);
     assert_int_equal(got.router_choice, f->router_choice);
     assert_int_equal(got.shared_plain, f->shared_plain);
     assert_int_equal(got.norm_topk, f->experts && f->norm_topk);

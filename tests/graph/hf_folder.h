@@ -25,7 +25,13 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
 {
     const long long dim = hf_int(c, "hidden_size", ""),
                     vocab = hf_int(c, "vocab_size", ""), hd = hf_int(c, "head_dim", ""),
-                    q = hf_int(c, "num_attention_heads", "") * hd,
+                    heads = hf_int(c, "num_attention_heads", ""),
+                    latent = hf_int(c, "kv_lora_rank", ""),
+                    nope = hf_int(c, "qk_nope_head_dim", ""),
+                    rope = hf_int(c, "qk_rope_head_dim", ""),
+                    value = hf_int(c, "v_head_dim", ""),
+                    q = heads * (latent ? nope + rope : hd),
+                    o = latent ? heads * value : q,
                     kv = hf_int(c, "num_key_value_heads", "") * hd,
                     n_experts = json_object_get(c, "n_routed_experts")
                                     ? hf_int(c, "n_routed_experts", "")
@@ -47,6 +53,9 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
         const char *part;
         long long rows, cols;
     } declared[] = {{"embed_tokens.weight", vocab, dim},
+                    {"kv_a_proj_with_mqa.weight", latent + rope, dim},
+                    {"kv_a_layernorm.weight", 0, latent},
+                    {"kv_b_proj.weight", heads * (nope + value), latent},
                     {"mlp.c_fc.weight", hidden, dim},
                     {"mlp.c_proj.weight", dim, hidden},
                     {"mlp.c_fc.bias", 0, hidden},
@@ -58,7 +67,7 @@ static void hf_shape(const json_t *c, const char *name, long long *rows, long lo
                     {"q_proj.weight", q, dim},
                     {"k_proj.weight", kv, dim},
                     {"v_proj.weight", kv, dim},
-                    {"o_proj.weight", dim, q},
+                    {"o_proj.weight", dim, o},
                     {"q_proj.bias", 0, q},
                     {"k_proj.bias", 0, kv},
                     {"v_proj.bias", 0, kv},

@@ -227,6 +227,8 @@ TEST(every_family)
                {"tiny-seed-oss", "SeedOssForCausalLM", false, true},
                {"tiny-xverse", "XverseForCausalLM", true, false},
                {"tiny-deepseek", "DeepseekForCausalLM", false, false},
+               {"tiny-deepseek2", "DeepseekV2ForCausalLM", false, false},
+               {"tiny-deepseek3", "DeepseekV3ForCausalLM", false, false},
                {"tiny-dots1", "Dots1ForCausalLM", false, false},
                {"tiny-glm4-moe", "Glm4MoeForCausalLM", false, false},
                {"tiny-ernie-moe", "Ernie4_5_MoeForCausalLM", true, false},

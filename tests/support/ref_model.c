@@ -165,16 +165,26 @@ static void make_layer(struct maker *k, int i)
     double **v = k->r->layer[i];
     int64_t q = (int64_t)c->n_heads * c->head_dim,
             kv = (int64_t)c->n_kv_heads * c->head_dim;
+    int64_t heads = c->n_heads;
 #define MAKE(role, rows, cols, mean)                                                     \
     make_tensor(k, &t[(role)-FORMAT_ATTN_NORM], &v[(role)-FORMAT_ATTN_NORM], rows, cols, \
                 mean, (rows) == 1 ? KERN_F32 : type_of(k, role, i))
 
     if (c->norms != MODEL_NORM_AFTER)
         MAKE(FORMAT_ATTN_NORM, 1, c->dim, 1);
-    MAKE(FORMAT_Q, q, c->dim, 0);
-    MAKE(FORMAT_K, kv, c->dim, 0);
-    MAKE(FORMAT_V, kv, c->dim, 0);
-    MAKE(FORMAT_O, c->dim, q, 0);
+    if (c->latent_dim > 0) {
+        MAKE(FORMAT_Q, heads * (c->nope_dim + c->rope_dims), c->dim, 0);
+        MAKE(FORMAT_KV_A, c->latent_dim + c->rope_dims, c->dim, 0);
+        MAKE(FORMAT_KV_A_NORM, 1, c->latent_dim, 1);
+        MAKE(FORMAT_K_B, heads * c->latent_dim, c->nope_dim, 0);
+        MAKE(FORMAT_V_B, heads * c->value_dim, c->latent_dim, 0);
+        MAKE(FORMAT_O, c->dim, heads * c->value_dim, 0);
+    } else {
+        MAKE(FORMAT_Q, q, c->dim, 0);
+        MAKE(FORMAT_K, kv, c->dim, 0);
+        MAKE(FORMAT_V, kv, c->dim, 0);
+        MAKE(FORMAT_O, c->dim, q, 0);
+    }
     if (c->qkv_bias) {
         MAKE(FORMAT_Q_BIAS, 1, q, 0);
         MAKE(FORMAT_K_BIAS, 1, kv, 0);
@@ -606,17 +616,70 @@ static void add(const struct model_config *c, double *x, double *d, const double
         x[i] += d[i] * (c->residual_scale != 0 ? (double)c->residual_scale : 1);
 }
 
-static void layer_forward(struct ref_model *r, int layer, double *x, double *keys,
-                          double *values, int pos)
+/* Latent attention as its paper defines it: a key and a value of each head are made of every
+ * token's latent vector. keys [pos]: that vector, normalised, and behind it what is rotated.
+ * out [n_heads * value_dim]. */
+static void attend_latent(const struct ref_model *r, double *out, const double *n,
+                          double *keys, int layer, int pos)
+{
+    const struct model_config *c = &r->f.config;
+    double **w = r->layer[layer];
+    int qd = c->nope_dim + c->rope_dims, ld = c->latent_dim + c->rope_dims;
+    double *q = new_f64(c->n_heads * qd), *p = new_f64(pos + 1), *key = keys + pos * ld;
+    const double *k_b = w[FORMAT_K_B - FORMAT_ATTN_NORM];
+    const double *v_b = w[FORMAT_V_B - FORMAT_ATTN_NORM];
+
+    matvec(q, w[FORMAT_Q - FORMAT_ATTN_NORM], n, c->n_heads * qd, c->dim, NULL);
+    matvec(key, w[FORMAT_KV_A - FORMAT_ATTN_NORM], n, ld, c->dim, NULL);
+    rmsnorm(key, key, w[FORMAT_KV_A_NORM - FORMAT_ATTN_NORM], c->latent_dim,
+            (double)c->norm_eps);
+    rotate(r, key + c->latent_dim, 1, layer, pos);
+    for (int h = 0; h < c->n_heads; h++) {
+        double max = -INFINITY, sum = 0;
+
+        rotate(r, q + h * qd + c->nope_dim, 1, layer, pos);
+        for (int t = 0; t <= pos; t++) {
+            p[t] = 0;
+            for (int i = 0; i < c->nope_dim; i++) {
+                double k = 0;
+
+                for (int j = 0; j < c->latent_dim; j++)
+                    k += k_b[((int64_t)h * c->latent_dim + j) * c->nope_dim + i] *
+                         keys[t * ld + j];
+                p[t] += q[h * qd + i] * k;
+            }
+            for (int i = 0; i < c->rope_dims; i++)
+                p[t] += q[h * qd + c->nope_dim + i] * keys[t * ld + c->latent_dim + i];
+            p[t] *= (double)c->attn_scale;
+            max = fmax(max, p[t]);
+        }
+        for (int t = 0; t <= pos; t++)
+            sum += p[t] = exp(p[t] - max);
+        for (int i = 0; i < c->value_dim; i++) {
+            double *o = &out[h * c->value_dim + i];
+
+            *o = 0;
+            for (int t = 0; t <= pos; t++)
+                for (int j = 0; j < c->latent_dim; j++)
+                    *o += p[t] / sum *
+                          v_b[((int64_t)h * c->value_dim + i) * c->latent_dim + j] *
+                          keys[t * ld + j];
+        }
+    }
+    mem_free(q), mem_free(p);
+}
+
+/* Of keys and values by heads; out [n_heads * head_dim]. */
+static void attend_heads(const struct ref_model *r, double *a, const double *n,
+                         double *keys, double *values, int layer, int pos)
 {
     const struct model_config *c = &r->f.config;
     double **w = r->layer[layer];
     int64_t nq = (int64_t)c->n_heads * c->head_dim,
             nkv = (int64_t)c->n_kv_heads * c->head_dim;
-    double *n = new_f64(c->dim), *q = new_f64(nq), *a = new_f64(nq), *d = new_f64(c->dim);
+    double *q = new_f64(nq);
 #define W(role) w[(role)-FORMAT_ATTN_NORM]
 
-    norm(c, n, x, W(FORMAT_ATTN_NORM), W(FORMAT_ATTN_NORM_BIAS));
     matvec(q, W(FORMAT_Q), n, nq, c->dim, W(FORMAT_Q_BIAS));
     matvec(keys + pos * nkv, W(FORMAT_K), n, nkv, c->dim, W(FORMAT_K_BIAS));
     matvec(values + pos * nkv, W(FORMAT_V), n, nkv, c->dim, W(FORMAT_V_BIAS));
@@ -638,7 +701,25 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
         rotate(r, keys + pos * nkv, c->n_kv_heads, layer, pos);
     }
     attend(r, a, q, keys, values, layer, pos);
-    matvec(d, W(FORMAT_O), a, c->dim, nq, W(FORMAT_O_BIAS));
+#undef W
+    mem_free(q);
+}
+
+static void layer_forward(struct ref_model *r, int layer, double *x, double *keys,
+                          double *values, int pos)
+{
+    const struct model_config *c = &r->f.config;
+    double **w = r->layer[layer];
+    int64_t no = (int64_t)c->n_heads * (c->latent_dim > 0 ? c->value_dim : c->head_dim);
+    double *n = new_f64(c->dim), *a = new_f64(no), *d = new_f64(c->dim);
+#define W(role) w[(role)-FORMAT_ATTN_NORM]
+
+    norm(c, n, x, W(FORMAT_ATTN_NORM), W(FORMAT_ATTN_NORM_BIAS));
+    if (c->latent_dim > 0)
+        attend_latent(r, a, n, keys, layer, pos);
+    else
+        attend_heads(r, a, n, keys, values, layer, pos);
+    matvec(d, W(FORMAT_O), a, c->dim, no, W(FORMAT_O_BIAS));
     if (!c->parallel) { /* else n stays, and what attention gave is added below */
         add(c, x, d, W(FORMAT_ATTN_AFTER));
         norm(c, n, x, W(FORMAT_FFN_NORM), W(FORMAT_FFN_NORM_BIAS));
@@ -656,7 +737,7 @@ static void layer_forward(struct ref_model *r, int layer, double *x, double *key
     }
     add(c, x, d, W(FORMAT_FFN_AFTER));
 #undef W
-    mem_free(n), mem_free(q), mem_free(a), mem_free(d);
+    mem_free(n), mem_free(a), mem_free(d);
 }
 
 void ref_model_forward(struct ref_model *r, const int32_t *ids, int n, double *logits)

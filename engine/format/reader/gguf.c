@@ -166,11 +166,41 @@ static int read_vocab(struct format_file *f)
     return OK;
 }
 
+/* Where key_length and value_length are of the key of all heads, those of a head have keys of their
+ * own. */
+static int read_latent(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+    int q_dim = 0;
+
+    TRY(arch_int(f, "attention.kv_lora_rank", true, &c->latent_dim));
+    TRY(arch_int(f, "rope.dimension_count", true, &c->rope_dims));
+    TRY(arch_int(f, "attention.key_length", true, &q_dim));
+    TRY(arch_int(f, "attention.value_length", true, &c->value_dim));
+    TRY(arch_int(f, "attention.key_length_mla", false, &q_dim));
+    TRY(arch_int(f, "attention.value_length_mla", false, &c->value_dim));
+    c->nope_dim = q_dim - c->rope_dims;
+    if (c->latent_dim < 1 || c->rope_dims < 2 || c->nope_dim < 1 || c->value_dim < 1 ||
+        c->latent_dim > MODEL_HEAD_DIM_MAX || c->rope_dims > MODEL_HEAD_DIM_MAX)
+        return err_set(ERR_FORMAT,
+                       "%s: %s.attention: expected sizes of latent attention, found "
+                       "kv_lora_rank %d, key_length %d of which %d are rotated, "
+                       "value_length %d",
+                       f->path, c->arch, c->latent_dim, q_dim, c->rope_dims,
+                       c->value_dim);
+    model_config_latent(c, 0, 0);
+    return OK;
+}
+
 static int read_head_dim(struct format_file *f)
 {
     struct model_config *c = &f->config;
     int value_dim, rope_dim, rc;
 
+    if (format_family_of(c)->latent) {
+        rc = read_latent(f);
+        return rc == ERR_NOTFOUND ? ERR_FORMAT : rc;
+    }
     if (c->n_heads > 0)
         c->head_dim = c->dim / c->n_heads;
     if ((rc = arch_int(f, "attention.key_length", false, &c->head_dim)) != OK)
@@ -483,6 +513,11 @@ static int read_yarn(struct format_file *f, double *length)
     model_config_rope_yarn(c, (double)factor, (double)fast, (double)slow, original, true);
     *length = model_config_yarn_length((double)factor, 1) /
               model_config_yarn_length((double)factor, (double)mscale);
+    if (c->latent_dim >
+        0) { /* the key has a tenth of mscale_all_dim; it is of scores alone */
+        *length = 1;
+        model_config_latent(c, (double)factor, 10 * (double)mscale);
+    }
     return OK;
 }
 

@@ -14,15 +14,15 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
                                   .norm_b = l->attn_norm_bias};
     const struct model_view *view = &w->rank->layers[layer];
     struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &view->mats[MODEL_MAT_QKV]);
-    bool whole = model_groups_whole(w->m, part, w->n);
+    bool whole = model_groups_whole(w->m, part, w->n) && w->m->c.latent_dim == 0;
 
     if (atomic_load_explicit(&w->rank->rc, memory_order_relaxed) != OK) {
         w->done = true;
         return;
     }
     qkv.a_packed = model_pack(w, &qkv, &in);
-    qkv.c = w->rank->qkv;
-    qkv.ldc = w->rank->ld_qkv;
+    qkv.c = w->rank->proj;
+    qkv.ldc = w->rank->ld_proj;
     qkv.bias = l->qkv_bias ? l->qkv_bias + part->col_lo : NULL;
     model_linear(w, &qkv, whole ? w->m->qkv_unit / KERN_PANEL : 1);
     w->own_heads = whole && qkv.s.pn == w->n;
@@ -36,8 +36,8 @@ static void run(struct model_thread_ctx *w, const struct model_op *op)
                 model_sync(w, MODEL_T_LINEAR);
             v.a_packed = model_pack(w, &v, &in);
         }
-        v.c = w->rank->qkv + part->col_hi - part->col_lo;
-        v.ldc = w->rank->ld_qkv;
+        v.c = w->rank->proj + part->mat_hi - part->mat_lo;
+        v.ldc = w->rank->ld_proj;
         v.bias = l->v_bias ? l->v_bias + part->v_lo : NULL;
         model_linear(w, &v, whole ? w->m->v_unit / KERN_PANEL : 1);
         w->own_heads &= v.s.pn == w->n;
