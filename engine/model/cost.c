@@ -79,7 +79,7 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
                 (all + (c->parallel ? 0 : layers)); /* norms of what goes in */
     double after = (c->norms != MODEL_NORM_BEFORE) * 2 * layers;
     double norms = dim * ((in + last) * (1 + c->norm_bias) + after) +
-                   (c->qk_norm ? all * heads * c->head_dim : 0);
+                   (c->qk_norm ? all * heads * c->head_dim : 0) + all * c->latent_dim;
     double bias = (c->qkv_bias ? all * (q + kv) : 0) + (c->o_bias ? layers * dim : 0) +
                   (c->mlp_bias ? layers * (dim + c->hidden) : 0) +
                   (c->sinks ? all * c->n_heads : 0);

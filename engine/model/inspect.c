@@ -164,8 +164,7 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
 
     *out = json_pack(
         "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:i, s:i, s:i, s:i, "
-        "s:i, "
-        "s:i, s:i, s:i, s:f, s:f, s:b, "
+        "s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, "
         "s:b, s:b, s:b, s:b, "
         "s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
         "path", json_string_lossy(f->path), "format", f->format, "name",
@@ -173,11 +172,11 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
         "hidden", c->hidden, "n_experts", c->n_experts, "n_active", c->n_active,
         "expert_hidden", c->expert_hidden, "norm_topk", c->norm_topk, "router_sigmoid",
         c->router_sigmoid, "n_dense", c->n_dense, "dense_hidden", c->dense_hidden,
-        "n_layers", c->n_layers, "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads,
-        "head_dim", c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok, "rope_theta",
-        (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied", c->tied,
-        "qkv_bias", c->qkv_bias, "o_bias", c->o_bias, "qk_norm", c->qk_norm,
-        "rope_scaled",
+        "latent_dim", c->latent_dim, "value_dim", c->value_dim, "n_layers", c->n_layers,
+        "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim,
+        "vocab", c->vocab, "max_tok", c->max_tok, "rope_theta", (double)c->rope_theta,
+        "norm_eps", (double)c->norm_eps, "tied", c->tied, "qkv_bias", c->qkv_bias,
+        "o_bias", c->o_bias, "qk_norm", c->qk_norm, "rope_scaled",
         c->rope_factor[model_rope_dims(c) / 2 - 1] != 1 || c->rope_ntk != 0, "bos_id",
         c->bos_id, "eos_id", c->eos_id, "stop_ids", stops_json(c), "weight_type",
         kern_type_name(c->weight_type), "n_params", (json_int_t)model_n_params(c),
@@ -229,6 +228,13 @@ static void put_shape(struct text *b, const json_t *j)
     text_printf(b, "  layers             %lld\n", json_int_at(j, "n_layers"));
     text_printf(b, "  hidden size        %lld\n", json_int_at(j, "dim"));
     put_mlp(b, j);
+    if (json_int_at(j, "latent_dim") > 0)
+        text_printf(
+            b,
+            "  latent attention   one key of %lld, of which %lld are latent; values "
+            "of %lld\n",
+            json_int_at(j, "head_dim"), json_int_at(j, "latent_dim"),
+            json_int_at(j, "value_dim"));
     text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s%s\n",
                 json_int_at(j, "n_heads"), json_int_at(j, "head_dim"),
                 json_int_at(j, "n_kv_heads"),

@@ -137,9 +137,12 @@ static enum part part_of(const void *data)
     for (int i = 0; i < run.m->c.n_layers; i++) {
         const struct model_layer *l = &run.m->layers[i];
 
-        if (within(data, &l->mats[MODEL_MAT_QKV]))
+        if (within(data, &l->mats[MODEL_MAT_QKV]) ||
+            within(data, &l->mats[MODEL_MAT_V]) ||
+            within(data, &l->mats[MODEL_MAT_LATENT_K]))
             return QKV;
-        if (within(data, &l->mats[MODEL_MAT_O]))
+        if (within(data, &l->mats[MODEL_MAT_O]) ||
+            within(data, &l->mats[MODEL_MAT_LATENT_V]))
             return O;
         if (within(data, &l->mats[MODEL_MAT_GATE_UP]) ||
             within(data, &l->mats[MODEL_MAT_DOWN]))
@@ -237,6 +240,13 @@ static void draw_config(struct rng *r, struct model_config *c)
     c->qk_norm = rng_below(r, 2);
     c->weight_type = types[rng_below(r, 3)];
     c->bos_id = c->eos_id = -1;
+    if (rng_below(r, 4) == 0) {
+        c->qkv_bias = c->qk_norm = false;
+        c->rope_dims = 16, c->latent_dim = 16 * (1 + (int)rng_below(r, 3));
+        c->nope_dim = 16 * (1 + (int)rng_below(r, 2));
+        c->value_dim = 16 * (1 + (int)rng_below(r, 3));
+        model_config_latent(c, 0, 0);
+    }
     for (int i = 0; i < c->head_dim / 2; i++)
         c->rope_factor[i] = 1;
 }
