@@ -253,6 +253,8 @@ typedef void (*kern_from_16_fn)(float *out, const uint16_t *x, int64_t n);
  * n >= 1. */
 typedef int64_t (*kern_argmax_fn)(const float *x, int64_t n);
 
+struct kern_i8_group; /* kernels/pack_i8.h */
+
 struct kern_variant {
     const char *name; /* the ISA, "avx2", with a suffix where an ISA has two variants */
     enum kern_op op;
@@ -291,6 +293,10 @@ struct kern_variant {
      * `scale`, to words of the format (n is even for pairs, and a multiple of 32 for rows of
      * a tile). */
     void (*a_words)(uint32_t *out, const float *x, int64_t n, float scale);
+    /* Activations of 8 bits only. NULL, or: make integers and a scale of 32 numbers, with the same
+     * bits as pack_i8.c does. row_most: the largest magnitude of the row, where its numbers share
+     * a scale; NULL: they do not. */
+    void (*a_group)(struct kern_i8_group *g, const float *x, const float *row_most);
     /* KERN_A_F16_TWICE only: the power of two that a row of n floats is multiplied by. */
     float (*a_scale)(const float *x, int64_t n);
     /* NULL, or: convert t->k rows of t->np panels at t->b to the form that fn.gemm reads

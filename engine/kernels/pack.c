@@ -355,7 +355,7 @@ void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_
 
     assert(k_pad >= k && k_pad % per_word == 0);
     if (kern_a_is_i8(v->a_format)) {
-        kern_a_pack_i8(v->op - KERN_GEMM_F32, v->a_format, dst, x, ldx, mr, k);
+        kern_a_pack_i8(v, dst, x, ldx, mr, k);
         return;
     }
     if (v->a_format == KERN_A_BF16_ROWS) {

@@ -9,21 +9,15 @@
 
 #define N_VECS (KERN_SUB / 4)
 
-/* 32 activations of one row. */
-struct group {
-    int8_t code[KERN_SUB];
-    float scale;
-    int32_t sum[2]; /* of the codes of each 16 */
-};
-
 static int32_t sum_of(kern_v4i x)
 {
     return x[0] + x[1] + x[2] + x[3];
 }
 
-/* `most`: the largest magnitude of those that share a scale. */
-static void quantise(struct group *g, const float *x, float most)
+/* As kern_variant.a_group. */
+static void quantise(struct kern_i8_group *g, const float *x, const float *row_most)
 {
+    const float most = row_most ? *row_most : kern_largest(x, KERN_SUB);
     kern_v4i sum[2] = {{0}, {0}}, whole[N_VECS];
     float per_step;
 
@@ -47,8 +41,8 @@ static void quantise(struct group *g, const float *x, float most)
 }
 
 /* The two words made of the sums of a group, after groups whose sum is `before`. */
-static void sum_words(int32_t word[2], const struct group *g, const struct kern_form *f,
-                      int32_t before)
+static void sum_words(int32_t word[2], const struct kern_i8_group *g,
+                      const struct kern_form *f, int32_t before)
 {
     const int32_t first = g->sum[0] + (f->halves == 1 ? g->sum[1] : 0);
     const float scaled[2] = {g->scale * (float)first, g->scale * (float)g->sum[1]};
@@ -71,19 +65,17 @@ static void sum_words(int32_t word[2], const struct group *g, const struct kern_
 /* Row x of k numbers to the words at `to`, which have a stride of mr; those of codes are at
  * to[first] with a stride of their own. */
 static void pack_row(uint32_t *to, int64_t mr, int64_t first, int64_t stride,
-                     const float *x, int64_t k, const struct kern_form *f)
+                     const float *x, int64_t k, const struct kern_variant *v)
 {
-    const bool whole_row = f->subs == 0;
-    float most = whole_row ? kern_largest(x, k) : 0;
+    const struct kern_form *f = kern_form(v->op - KERN_GEMM_F32);
+    const float row_most = f->subs == 0 ? kern_largest(x, k) : 0;
     int32_t before = 0;
 
     for (int64_t at = 0; at < k; at += KERN_SUB, to += KERN_A_I8_WORDS * mr) {
-        struct group g;
+        struct kern_i8_group g;
         int32_t word[2];
 
-        if (!whole_row)
-            most = kern_largest(x + at, KERN_SUB);
-        quantise(&g, x + at, most);
+        (v->a_group ? v->a_group : quantise)(&g, x + at, f->subs == 0 ? &row_most : NULL);
         sum_words(word, &g, f, before);
         before += g.sum[0] + g.sum[1];
         for (int j = 0; j < KERN_A_I8_SCALE; j++)
@@ -94,13 +86,13 @@ static void pack_row(uint32_t *to, int64_t mr, int64_t first, int64_t stride,
     }
 }
 
-void kern_a_pack_i8(enum kern_type type, enum kern_a_format fmt, void *dst,
-                    const float *x, int64_t ldx, int64_t mr, int64_t k)
+void kern_a_pack_i8(const struct kern_variant *v, void *dst, const float *x, int64_t ldx,
+                    int64_t mr, int64_t k)
 {
-    const bool rows = fmt == KERN_A_I8_ROWS;
+    const bool rows = v->a_format == KERN_A_I8_ROWS;
 
-    assert(k % kern_type_block(type) == 0);
+    assert(k % kern_type_block(v->op - KERN_GEMM_F32) == 0);
     for (int64_t r = 0; r < mr; r++)
         pack_row((uint32_t *)dst + r, mr, rows ? r * (KERN_A_I8_SCALE - 1) : 0,
-                 rows ? 1 : mr, x + r * ldx, k, kern_form(type));
+                 rows ? 1 : mr, x + r * ldx, k, v);
 }

@@ -14,9 +14,16 @@
 
 #define KERN_A_I8_MIN 0x1p-100f
 
-/* As kern_a_pack(), for products with weights of a quantised type. k is a multiple of its
- * block. `fmt` is KERN_A_I8 or KERN_A_I8_ROWS. */
-void kern_a_pack_i8(enum kern_type type, enum kern_a_format fmt, void *dst,
-                    const float *x, int64_t ldx, int64_t mr, int64_t k);
+/* 32 activations of one row. */
+struct kern_i8_group {
+    int8_t code[32];
+    float scale;
+    int32_t sum[2]; /* of the codes of each 16 */
+};
+
+/* As kern_a_pack(), for a variant of KERN_A_I8 or KERN_A_I8_ROWS. k is a multiple of the block of
+ * the weights' type. */
+void kern_a_pack_i8(const struct kern_variant *v, void *dst, const float *x, int64_t ldx,
+                    int64_t mr, int64_t k);
 
 #endif

@@ -1,5 +1,6 @@
 #include "cpu/cpu.h"
 
+#include "kernels/x86/a_group_avx512.h"
 #include "kernels/x86/gemm_a8_avx512vnni.h"
 
 const struct kern_variant KERN_QUANT_VARIANT = {
@@ -13,4 +14,5 @@ const struct kern_variant KERN_QUANT_VARIANT = {
     .vec_cols = 16,
     .error = KERN_ERROR_A8,
     .a_format = KERN_A_I8,
+    .a_group = a_group_avx512,
 };

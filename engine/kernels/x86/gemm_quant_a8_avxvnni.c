@@ -1,6 +1,7 @@
 #include "cpu/cpu.h"
 
 #define TILE_VPDPBUSD "%{vex%} vpdpbusd"
+#include "kernels/x86/a_group_avx2.h"
 #include "kernels/x86/dots_avxvnni.h"
 #include "kernels/x86/gemm_a8_avx2.h"
 #include "kernels/x86/gemm_a8_bytes_avx2.h"
@@ -16,6 +17,7 @@ const struct kern_variant KERN_QUANT_VARIANT = {
     .vec_cols = 8,
     .error = KERN_ERROR_A8,
     .a_format = KERN_A_I8,
+    .a_group = a_group_avx2,
     .convert = KERN_QUANT(BITS) < 8 ? bytes_convert : NULL,
     .convert_blocks = BYTES_BLOCKS,
 };

@@ -134,8 +134,10 @@ TILE_INLINE void late_half(__m512 sum[4][TILE_MR_MAX], const float *a, const cha
 }
 
 TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const float *a, const char *b,
-                          const char *s, const int mr)
+                          const char *s, size_t panel, const int mr, const int np)
 {
+    (void)panel;
+    (void)np;
     if (TILE_LATE(mr)) {
         late_half(sum, a, b, s, 0, mr);
         late_half(sum, a, b, s, 1, mr);

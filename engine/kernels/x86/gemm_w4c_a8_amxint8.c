@@ -3,6 +3,7 @@
 #include "cpu/cpu.h"
 
 #define QUANT W4C
+#include "kernels/x86/a_group_avx512.h"
 #include "kernels/x86/quant_cursor.h"
 #include "kernels/x86/tile_amx.h"
 
@@ -150,4 +151,5 @@ const struct kern_variant kern_gemm_w4c_a8_amxint8 = {
     .vec_cols = 16,
     .error = KERN_ERROR_A8_ROW,
     .a_format = KERN_A_I8_ROWS,
+    .a_group = a_group_avx512,
 };

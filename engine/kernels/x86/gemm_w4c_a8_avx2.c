@@ -1,6 +1,7 @@
 #include "cpu/cpu.h"
 
 #define QUANT W4C
+#include "kernels/x86/a_group_avx2.h"
 #include "kernels/x86/dots_avx2.h"
 #include "kernels/x86/gemm_w4c_a8_avx2.h"
 
@@ -15,4 +16,5 @@ const struct kern_variant kern_gemm_w4c_a8_avx2 = {
     .vec_cols = 8,
     .error = KERN_ERROR_A8_ROW,
     .a_format = KERN_A_I8,
+    .a_group = a_group_avx2,
 };

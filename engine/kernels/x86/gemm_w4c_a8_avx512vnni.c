@@ -4,6 +4,7 @@
 #include "cpu/cpu.h"
 
 #define QUANT W4C
+#include "kernels/x86/a_group_avx512.h"
 #include "kernels/x86/codes_avx512.h"
 
 #define TILE_MR_MAX      24
@@ -98,4 +99,5 @@ const struct kern_variant kern_gemm_w4c_a8_avx512vnni = {
     .vec_cols = 16,
     .error = KERN_ERROR_A8_ROW,
     .a_format = KERN_A_I8,
+    .a_group = a_group_avx512,
 };

@@ -2,6 +2,7 @@
 
 #define QUANT         W4C
 #define TILE_VPDPBUSD "%{vex%} vpdpbusd"
+#include "kernels/x86/a_group_avx2.h"
 #include "kernels/x86/dots_avxvnni.h"
 #include "kernels/x86/gemm_w4c_a8_avx2.h"
 
@@ -16,4 +17,5 @@ const struct kern_variant kern_gemm_w4c_a8_avxvnni = {
     .vec_cols = 8,
     .error = KERN_ERROR_A8_ROW,
     .a_format = KERN_A_I8,
+    .a_group = a_group_avx2,
 };

@@ -71,13 +71,15 @@ TILE_INLINE void vector_dots(__m512i dot[TILE_MR_MAX], __m512i *more, __m512i w,
 
 /* 32 rows of K: the sub-block at s of the block at b. */
 TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const int32_t *a, const char *b,
-                          const char *s, const int mr)
+                          const char *s, size_t panel, const int mr, const int np)
 {
     const float *factor = (const float *)(a + KERN_A_I8_SCALE * mr);
     const int32_t *word = a + KERN_A_I8_SUM * mr;
     __m512i dot[TILE_MR_MAX], more = _mm512_setzero_si512();
     __m512 scale;
 
+    (void)panel;
+    (void)np;
 #pragma GCC unroll 12
     for (int i = 0; i < mr; i++)
         dot[i] = INT4_SIGNED ? _mm512_setzero_si512() : _mm512_set1_epi32(word[i]);
