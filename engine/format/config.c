@@ -60,6 +60,10 @@ static int check_latent(const struct model_config *c, const char *where)
                 "%s: latent attention: expected multiples of 16, found a latent "
                 "vector of %d, values of %d and %d rotated elements",
                 where, dims[0], dims[1], dims[2]);
+    if (c->q_rank < 0)
+        return err_set(ERR_FORMAT,
+                       "%s: queries of low rank: expected 0 or more, found %d", where,
+                       c->q_rank);
     if (c->nope_dim < 1 || c->n_kv_heads != 1 ||
         c->head_dim != c->latent_dim + c->rope_dims || c->qkv_bias || c->qk_norm)
         return err_set(
@@ -301,10 +305,11 @@ int64_t model_config_n_vector_params(const struct model_config *c, int layer)
 int64_t model_n_params(const struct model_config *c)
 {
     int64_t dim = c->dim, heads = c->n_heads, o = heads * model_o_dim(c);
+    int64_t q = heads * model_q_dim(c);
     int64_t qkv =
-        heads * model_q_dim(c) +
+        (c->q_rank > 0 ? c->q_rank : q) +
         (c->latent_dim > 0 ? c->head_dim : 2 * (int64_t)c->n_kv_heads * c->head_dim);
-    int64_t latent = heads * c->latent_dim * (c->nope_dim + c->value_dim);
+    int64_t latent = heads * c->latent_dim * (c->nope_dim + c->value_dim) + c->q_rank * q;
     int64_t inputs = 1 + model_mlp_inputs(c);
     int64_t n = (c->tied ? 1 : 2) * c->vocab * dim + (1 + c->norm_bias) * dim;
 

@@ -64,8 +64,9 @@ struct model_config {
     /* Latent attention (MLA): the key of a token is one vector of all heads, rope_dims elements
      * that are rotated and latent_dim that are also its value. head_dim is their sum, n_kv_heads
      * 1. A head's query has nope_dim elements, which a matrix of the head brings to latent_dim, and
-     * rope_dims; another matrix brings what it attends to to value_dim. 0: none; DeepSeek V2. */
-    int latent_dim, nope_dim, value_dim;
+     * rope_dims; another matrix brings what it attends to to value_dim. 0: none; DeepSeek V2.
+     * Queries of low rank: they are made of q_rank normalised numbers of a token; 0: of all. */
+    int latent_dim, nope_dim, value_dim, q_rank;
     int hidden; /* of the MLP that every token has; in a mixture of experts, of the shared
                    expert, whose output is scaled by the sigmoid of a product; 0: none */
     bool shared_plain; /* ... by nothing; DeepSeek */

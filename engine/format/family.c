@@ -425,6 +425,21 @@ const struct format_family format_families[] = {
         .numbers = 1u << FORMAT_EXPERT_SCALE,
     },
     {
+        .arch = "deepseek2",
+        .hf_class = "Glm4MoeLiteForCausalLM",
+        .hf_type = "glm4_moe_lite",
+        .latent = true,
+        .rope_interleaved = true,
+        .hf_rope_interleaved = true,
+        .experts = &deepseek_keys,
+        .norm_topk = true,
+        .router_sigmoid = true,
+        .router_choice = true,
+        .shared_plain = true,
+        .hf_naming = MODEL_NAMES_HF_DEEPSEEK,
+        .numbers = 1u << FORMAT_EXPERT_SCALE,
+    },
+    {
         .arch = "dots1",
         .hf_class = "Dots1ForCausalLM",
         .hf_type = "dots1",
@@ -612,7 +627,8 @@ bool format_family_reads(const struct format_family *f, bool gguf, const char *k
         strcmp(key, local) == 0)
         return true;
     if (f && f->latent &&
-        strcmp(key, gguf ? "attention.kv_lora_rank" : "kv_lora_rank") == 0)
+        (strcmp(key, gguf ? "attention.kv_lora_rank" : "kv_lora_rank") == 0 ||
+         strcmp(key, gguf ? "attention.q_lora_rank" : "q_lora_rank") == 0))
         return true;
     if (f && f->qk_norm_key && !gguf && strcmp(key, f->qk_norm_key) == 0)
         return true;

@@ -50,8 +50,11 @@ enum format_role {
     FORMAT_ROUTER_CHOICE, /* [n_experts]: added to scores to choose by */
     FORMAT_KV_A,          /* [latent_dim + rope_dims, dim], of latent attention */
     FORMAT_KV_A_NORM,     /* [latent_dim] */
-    FORMAT_K_B,           /* [n_heads*latent_dim, nope_dim] */
-    FORMAT_V_B,           /* [n_heads*value_dim, latent_dim] */
+    FORMAT_Q_A,           /* [q_rank, dim]: queries of low rank */
+    FORMAT_Q_A_NORM,      /* [q_rank] */
+    FORMAT_Q_B, /* [n_heads*(nope_dim + rope_dims), q_rank], in place of FORMAT_Q */
+    FORMAT_K_B, /* [n_heads*latent_dim, nope_dim] */
+    FORMAT_V_B, /* [n_heads*value_dim, latent_dim] */
     /* Both in one, as folders and older GGUF files have them, of each head the transposed part of
      * FORMAT_K_B and that of FORMAT_V_B: [n_heads*(nope_dim + value_dim), latent_dim]. An open file
      * has the two. */

@@ -254,6 +254,8 @@ static int read_sizes(struct model_config *c, const struct format_family *f,
         return rc;
     if (f->latent) {
         TRY(get_int(j, "kv_lora_rank", &c->latent_dim, path));
+        if (!json_is_null(json_object_get(j, "q_lora_rank")))
+            TRY(opt_int(j, "q_lora_rank", &c->q_rank, path));
         TRY(get_int(j, "qk_nope_head_dim", &c->nope_dim, path));
         TRY(get_int(j, "qk_rope_head_dim", &c->rope_dims, path));
         TRY(get_int(j, "v_head_dim", &c->value_dim, path));

@@ -69,6 +69,8 @@ static void add_special(struct hash_stream *h, const struct format_file *f)
     if (c->latent_dim > 0)
         hash_stream_add(h, (const int[]){c->latent_dim, c->nope_dim, c->value_dim},
                         3 * sizeof(int));
+    if (c->q_rank > 0)
+        hash_stream_add(h, &c->q_rank, sizeof(c->q_rank));
     if (c->rope_short_tok > 0)
         hash_stream_add(h, c->rope_long, sizeof(float) * (size_t)model_rope_dims(c) / 2);
 }

@@ -59,6 +59,9 @@ static const struct {
                               .deepseek = "mlp.gate.e_score_correction_bias"},
     [FORMAT_KV_A] = {"attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight"},
     [FORMAT_KV_A_NORM] = {"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"},
+    [FORMAT_Q_A] = {"attn_q_a.weight", "self_attn.q_a_proj.weight"},
+    [FORMAT_Q_A_NORM] = {"attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight"},
+    [FORMAT_Q_B] = {"attn_q_b.weight", "self_attn.q_b_proj.weight"},
     [FORMAT_K_B] = {"attn_k_b.weight", "self_attn.k_b_proj.weight"}, /* in no folder */
     [FORMAT_V_B] = {"attn_v_b.weight", "self_attn.v_b_proj.weight"},
     [FORMAT_KV_B] = {"attn_kv_b.weight", "self_attn.kv_b_proj.weight"},
@@ -181,7 +184,13 @@ static void latent_shape(const struct model_config *c, enum format_role role,
                                                  : c->nope_dim + c->value_dim;
 
     *cols = role == FORMAT_K_B ? c->nope_dim : c->latent_dim;
-    if (role == FORMAT_KV_A)
+    if (role == FORMAT_Q_A)
+        *rows = c->q_rank, *cols = c->dim;
+    else if (role == FORMAT_Q_A_NORM)
+        *cols = c->q_rank;
+    else if (role == FORMAT_Q_B)
+        *rows = c->n_heads * (int64_t)model_q_dim(c), *cols = c->q_rank;
+    else if (role == FORMAT_KV_A)
         *rows = c->head_dim, *cols = c->dim;
     else if (role != FORMAT_KV_A_NORM)
         *rows = c->n_heads * of_head;
@@ -211,6 +220,9 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
         *rows = c->dim;
         *cols = heads * model_o_dim(c);
         break;
+    case FORMAT_Q_A:
+    case FORMAT_Q_A_NORM:
+    case FORMAT_Q_B:
     case FORMAT_KV_A:
     case FORMAT_KV_A_NORM:
     case FORMAT_K_B:
@@ -301,6 +313,7 @@ bool format_role_vector(enum format_role role, double *centre)
     case FORMAT_Q_NORM:
     case FORMAT_K_NORM:
     case FORMAT_KV_A_NORM:
+    case FORMAT_Q_A_NORM:
     case FORMAT_ATTN_AFTER:
     case FORMAT_FFN_AFTER:
         *centre = 1;
@@ -335,6 +348,10 @@ bool format_role_needed(const struct model_config *c, enum format_role role, int
         return c->qk_norm;
     if (role == FORMAT_SINKS)
         return c->sinks;
+    if (role == FORMAT_Q)
+        return c->q_rank == 0;
+    if (role >= FORMAT_Q_A && role <= FORMAT_Q_B)
+        return c->q_rank > 0;
     if (role >= FORMAT_KV_A && role <= FORMAT_V_B)
         return c->latent_dim > 0;
     if (role == FORMAT_KV_B)

@@ -5,7 +5,6 @@
 #define STATE    "state-space layers (a recurrent state in place of keys and values)"
 #define ENCODER  "attention in both directions (it encodes texts and writes none)"
 #define LATENT   "latent attention (MLA)"
-#define LOW_RANK "queries of low rank (of latent attention)"
 #define ALIBI    "biases of attention by distance (ALiBi)"
 #define LEARNED  "learned embeddings of positions"
 #define UNGATED  "an MLP without a gate"
@@ -50,7 +49,7 @@ const struct format_refused format_refusals[] = {
     {"codeshell", NULL, UNGATED},
     {"orion", NULL, ROW_ONLY},
     {"minicpm", NULL, ROW_ONLY},
-    {"minicpm3", NULL, LOW_RANK},
+    {"minicpm3", NULL, LATENT " with factors that no key of a file has"},
     {"gemma3n", "gemma3n_text", "embeddings for each layer (AltUp)"},
     {"gemma4", "gemma4_text", "embeddings for each layer, and layers that share keys"},
     {"gemma4-assistant", NULL, DRAFT},
@@ -107,7 +106,7 @@ const struct format_refused format_refusals[] = {
     {"mistral3", "ministral3", "queries scaled by their position"},
     {"eagle3", NULL, DRAFT},
     {"dflash", NULL, DRAFT},
-    {"mistral4", NULL, LOW_RANK},
+    {"mistral4", NULL, LATENT " with a scale of queries by position"},
     {"paddleocr", "paddleocr_vl", IMAGES},
     {"mimo2", "mimo_v2_flash", "values of another size than keys"},
     {"step35", "step3p5", "a gate of attention's output"},

@@ -90,6 +90,9 @@
 #define DEEPSEEK3                                                                        \
     .family = MAKE_DBRX, .hf_class = "DeepseekV3ForCausalLM", .rope_theta = 5e4,         \
     .norm_eps = 1e-5, .norm_topk = true, .numbers = {[FORMAT_EXPERT_SCALE] = 2.446f}
+#define GLM4_LITE                                                                        \
+    .family = MAKE_GLM4, .hf_class = "Glm4MoeLiteForCausalLM", .rope_theta = 1e6,        \
+    .norm_eps = 1e-5, .norm_topk = true, .numbers = {[FORMAT_EXPERT_SCALE] = 1.8f}
 #define DOTS1                                                                            \
     .family = MAKE_QWEN2, .hf_class = "Dots1ForCausalLM", .rope_theta = 1e7,             \
     .norm_eps = 1e-5, .norm_topk = true, .numbers = {[FORMAT_EXPERT_SCALE] = 2.5f}
@@ -225,6 +228,11 @@ static const struct make_shape shapes[] = {
      .n_layers = 27, .n_heads = 16, .latent_dim = 512, .nope_dim = 128, .value_dim = 128,
      .rope_dims = 64, .vocab = 163840, .max_tok = 8192, .bos_id = 163584,
      .eos_id = 163585, .special_at = 163584},
+    {"glm-4.7-flash", GLM4_LITE, .dim = 2048, .hidden = 1536, .n_experts = 64,
+     .n_active = 4, .expert_hidden = 1536, .n_dense = 1, .dense_hidden = 10240,
+     .n_layers = 47, .n_heads = 20, .latent_dim = 512, .q_rank = 768, .nope_dim = 192,
+     .value_dim = 256, .rope_dims = 64, .vocab = 154880, .max_tok = 202752,
+     .bos_id = 154822, .eos_id = 154820, .special_at = 154820},
     {"glm-4.5-air", GLM4_MOE, .dim = 4096, .hidden = 1408, .n_experts = 128, .n_active = 8,
      .expert_hidden = 1408, .n_dense = 1, .dense_hidden = 10944, .n_layers = 46,
      .n_heads = 96, .n_kv_heads = 8, .head_dim = 128, .vocab = 151552, .max_tok = 131072,
@@ -359,6 +367,11 @@ static const struct make_shape shapes[] = {
      .n_heads = 5, .latent_dim = 48,
      .nope_dim = 12, .value_dim = 32, .rope_dims = 16, .vocab = 777, .max_tok = 256,
      .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-glm4-lite", GLM4_LITE, .hidden = 34, .n_experts = 6, .n_active = 2,
+     .expert_hidden = 34, .n_dense = 1, .dense_hidden = 74, .dim = 40, .n_layers = 3,
+     .n_heads = 5, .latent_dim = 48, .q_rank = 26,
+     .nope_dim = 12, .value_dim = 32, .rope_dims = 16, .vocab = 777, .max_tok = 256,
+     .bos_id = 512, .eos_id = 512, .special_at = 512},
     {"tiny-dots1", DOTS1, .hidden = 68, .n_experts = 7, .n_active = 3,
      .expert_hidden = 34, .n_dense = 2, .dense_hidden = 118, .dim = 60, .n_layers = 4,
      .n_heads = 6, .n_kv_heads = 6, .head_dim = 12, .vocab = 515, .max_tok = 256,
@@ -488,6 +501,7 @@ int make_config(const char *arch, struct model_config *out)
         .latent_dim = s->latent_dim,
         .nope_dim = s->nope_dim,
         .value_dim = s->value_dim,
+        .q_rank = s->q_rank,
         .dense_hidden = s->n_dense > 0 ? s->dense_hidden : 0,
         .vocab = s->vocab,
         .max_tok = s->max_tok,

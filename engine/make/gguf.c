@@ -96,6 +96,9 @@ static void put_model(struct gguf_records *m, const struct make_plan *p)
     if (c->latent_dim > 0)
         gguf_put_key_u32(m, arch_key(p, "attention.kv_lora_rank", key),
                          (uint32_t)c->latent_dim);
+    if (c->q_rank > 0)
+        gguf_put_key_u32(m, arch_key(p, "attention.q_lora_rank", key),
+                         (uint32_t)c->q_rank);
     if (c->latent_dim >
         0) /* a tenth, as published; llama.cpp of 2025 needs it without YaRN, too */
         gguf_put_key_f32(m, arch_key(p, "rope.scaling.yarn_log_multiplier", key),

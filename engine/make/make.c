@@ -151,7 +151,7 @@ static int random_init(struct random *r, const struct model_config *c,
     if ((rc = add_table(r, c->dim)) != OK ||
         (rc = add_table(r, (int64_t)c->n_heads * model_o_dim(c))) != OK ||
         (rc = add_table(r, c->latent_dim)) != OK ||
-        (rc = add_table(r, c->hidden)) != OK ||
+        (rc = add_table(r, c->q_rank)) != OK || (rc = add_table(r, c->hidden)) != OK ||
         (rc = add_table(r, c->expert_hidden)) != OK ||
         (rc = add_table(r, c->dense_hidden)) != OK)
         random_fini(r);

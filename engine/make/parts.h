@@ -44,7 +44,7 @@ struct make_shape {
     int n_experts, n_active, expert_hidden; /* 0: dense; hidden is the shared expert's */
     bool norm_topk;
     int n_groups, n_active_groups;
-    int latent_dim, nope_dim, value_dim, rope_dims; /* 0: no latent attention */
+    int latent_dim, nope_dim, value_dim, rope_dims, q_rank; /* 0: no latent attention */
     /* Of the dense layers that the published file speaks of, 0: none; and how many it has. */
     int dense_hidden, n_dense;
     double rope_theta, norm_eps;

@@ -144,7 +144,9 @@ static int put_numbers(json_t *j, const struct make_plan *p)
     }
     if (p->config.latent_dim > 0) {
         rc |= json_object_set_new(j, "kv_lora_rank", json_integer(p->config.latent_dim));
-        rc |= json_object_set_new(j, "q_lora_rank", json_null());
+        rc |= json_object_set_new(j, "q_lora_rank",
+                                  p->config.q_rank > 0 ? json_integer(p->config.q_rank)
+                                                       : json_null());
         rc |=
             json_object_set_new(j, "qk_nope_head_dim", json_integer(p->config.nope_dim));
         rc |=

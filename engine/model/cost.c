@@ -79,7 +79,8 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
                 (all + (c->parallel ? 0 : layers)); /* norms of what goes in */
     double after = (c->norms != MODEL_NORM_BEFORE) * 2 * layers;
     double norms = dim * ((in + last) * (1 + c->norm_bias) + after) +
-                   (c->qk_norm ? all * heads * c->head_dim : 0) + all * c->latent_dim;
+                   (c->qk_norm ? all * heads * c->head_dim : 0) +
+                   all * (c->latent_dim + c->q_rank);
     double bias = (c->qkv_bias ? all * (q + kv) : 0) + (c->o_bias ? layers * dim : 0) +
                   (c->mlp_bias ? layers * (dim + c->hidden) : 0) +
                   (c->sinks ? all * c->n_heads : 0);
@@ -97,7 +98,7 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     struct model_cost_part first =
         product(dim, 3.0 * c->dense_hidden, dense * s->rows, dense, mlp_bytes);
     struct model_cost out = {
-        .qkv = product(dim, q + kv, all * s->rows, all,
+        .qkv = product(dim, (c->q_rank > 0 ? c->q_rank : q) + kv, all * s->rows, all,
                        weight_bytes(c, t.weight, MODEL_QKV)),
         .attn.flop =
             4 * heads_q * (full * s->pairs + windows * s->window_pairs + logit_pairs),
@@ -118,6 +119,8 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
         .kv_write_bytes = kv_bytes * all * s->rows,
     };
 
+    add(&out.qkv,
+        product(c->q_rank, q, all * s->rows, all, weight_bytes(c, t.weight, MODEL_QKV)));
     add(&out.qkv, product(c->nope_dim, (double)c->n_heads * c->latent_dim, all * s->rows,
                           all, weight_bytes(c, t.weight, MODEL_QKV)));
     add(&out.o, product(c->latent_dim, c->latent_dim > 0 ? o : 0, rows, layers,

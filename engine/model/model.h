@@ -39,6 +39,7 @@ enum model_mat {
     /* With K where config.k_split; of latent attention its one key; else it has no columns unless
      * config.v_split. */
     MODEL_MAT_V,
+    MODEL_MAT_Q_A, /* dim to config.q_rank, which is then the K of QKV; or without columns */
     /* Of latent attention, with columns of one head behind another: nope_dim of a query to
      * latent_dim, and latent_dim to value_dim. */
     MODEL_MAT_LATENT_K,
@@ -75,6 +76,7 @@ struct model_layer {
     float *router_bias, *expert_bias, *expert_down_bias;
     float *router_choice; /* NULL, or [n_experts] */
     float *latent_norm;   /* NULL, or [latent_dim] */
+    float *q_a_norm;      /* NULL, or [q_rank] */
 };
 
 /* The matrices of a layer, those without columns included: one of each kind, by its number, but

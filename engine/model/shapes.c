@@ -9,7 +9,8 @@ void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_M
     out[MODEL_MAT_QKV] = (struct model_shape){
         "qkv",
         c->latent_dim > 0 ? heads * model_q_dim(c) : model_qkv_unit(c) * c->n_kv_heads,
-        dim, 0};
+        c->q_rank > 0 ? c->q_rank : dim, 0};
+    out[MODEL_MAT_Q_A] = (struct model_shape){"q_a", c->q_rank, dim, 0};
     out[MODEL_MAT_LATENT_K] =
         (struct model_shape){"latent_k", heads * c->latent_dim, c->nope_dim, 0};
     out[MODEL_MAT_LATENT_V] =

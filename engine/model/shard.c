@@ -298,6 +298,9 @@ void model_view_of(const struct model_layer *l, int i, const struct model_tp_sha
     case MODEL_MAT_V:
         model_panels_of(out, w, p->v_lo / KERN_PANEL, p->v_hi / KERN_PANEL);
         return;
+    case MODEL_MAT_Q_A: /* every rank's queries are made of all of it */
+        *out = *w;
+        return;
     case MODEL_MAT_LATENT_K:
     case MODEL_MAT_LATENT_V:
         model_panels_of(out, w, w->n_panels * p->q_lo / p->n_heads,

@@ -130,6 +130,7 @@ static int64_t view_of(const struct model *m, int layer, int i, int rank,
     case MODEL_MAT_O:
         out->k_lo = part->attn_lo;
         return 1;
+    case MODEL_MAT_Q_A:
     case MODEL_MAT_ROUTER: /* read by all ranks */
         if (rank > 0)
             out->w.n_panels = 0;

@@ -72,6 +72,7 @@ static int layout_layer(struct model *m, const struct format_file *f, enum kern_
     static const char *const what[MODEL_MAT_HEAD] = {
         [MODEL_MAT_QKV] = "the QKV projection",
         [MODEL_MAT_V] = "the projections of K and V",
+        [MODEL_MAT_Q_A] = "the first matrix of queries",
         [MODEL_MAT_LATENT_K] = "queries of latent attention",
         [MODEL_MAT_LATENT_V] = "values of latent attention",
         [MODEL_MAT_O] = "the attention output",
@@ -155,6 +156,8 @@ static void place_vectors(const struct model *m, int layer, struct arena *a)
         l->sinks = take_floats(a, m->c.n_heads);
     if (m->c.latent_dim > 0)
         l->latent_norm = take_floats(a, m->c.latent_dim);
+    if (m->c.q_rank > 0)
+        l->q_a_norm = take_floats(a, m->c.q_rank);
     if (format_role_needed(&m->c, FORMAT_ROUTER_CHOICE, layer))
         l->router_choice = take_floats(a, m->c.n_experts);
     if (format_role_needed(&m->c, FORMAT_ROUTER_BIAS, layer)) {
@@ -255,7 +258,7 @@ static int64_t step_bytes(const struct model *m, const struct model_opts *o)
     int64_t pairs = m->c.n_active * (m->ld_x + 2 * m->k_max);
     int64_t row = 4 * n_ranks * m->ld_x + pairs +
                   (l->mats[MODEL_MAT_QKV].n_panels + l->mats[MODEL_MAT_V].n_panels +
-                   l->mats[MODEL_MAT_GATE_UP].n_panels +
+                   l->mats[MODEL_MAT_GATE_UP].n_panels + l->mats[MODEL_MAT_Q_A].n_panels +
                    m->layers[0].mats[MODEL_MAT_DENSE_GATE_UP].n_panels) *
                       KERN_PANEL +
                   l->mats[MODEL_MAT_O].k;
@@ -298,6 +301,7 @@ static void check_norm(struct not_finite *bad, const struct model *m,
     const float *w = role == FORMAT_OUT_NORM    ? m->out_norm
                      : role == FORMAT_Q_NORM    ? l->q_norm
                      : role == FORMAT_KV_A_NORM ? l->latent_norm
+                     : role == FORMAT_Q_A_NORM  ? l->q_a_norm
                                                 : l->k_norm;
     char name[MODEL_NAME_BYTES];
     int64_t rows, n;
@@ -331,6 +335,7 @@ static void check_norms(const struct model *m, const struct format_file *f)
         check_norm(&bad, m, f, FORMAT_Q_NORM, i);
         check_norm(&bad, m, f, FORMAT_K_NORM, i);
         check_norm(&bad, m, f, FORMAT_KV_A_NORM, i);
+        check_norm(&bad, m, f, FORMAT_Q_A_NORM, i);
     }
     check_norm(&bad, m, f, FORMAT_OUT_NORM, 0);
     if (bad.n > 0)
@@ -452,6 +457,7 @@ static void derive_shapes(struct model *m)
     if (c->n_experts > 0 && model_pad16(c->expert_hidden) > m->k_max)
         m->k_max = model_pad16(c->expert_hidden);
     m->k_max = m->ld_x > m->k_max ? m->ld_x : m->k_max;
+    m->k_max = model_pad16(c->q_rank) > m->k_max ? model_pad16(c->q_rank) : m->k_max;
     if ((int64_t)c->n_heads * c->head_dim > m->k_max)
         m->k_max = (int64_t)c->n_heads * c->head_dim;
 }

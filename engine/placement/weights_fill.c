@@ -25,6 +25,7 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
     } roles[MODEL_MAT_HEAD] = {
         [MODEL_MAT_QKV] = {{FORMAT_Q, FORMAT_K, FORMAT_V}, 3},
         [MODEL_MAT_V] = {{FORMAT_K, FORMAT_V}, 2}, /* or V alone */
+        [MODEL_MAT_Q_A] = {{FORMAT_Q_A}, 1},
         [MODEL_MAT_LATENT_K] = {{FORMAT_K_B}, 1},
         [MODEL_MAT_LATENT_V] = {{FORMAT_V_B}, 1},
         [MODEL_MAT_O] = {{FORMAT_O}, 1},
@@ -40,7 +41,7 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
     bool moe = model_has_experts(&m->c, layer), mlp = m->c.hidden > 0;
     bool dense = which == MODEL_MAT_DENSE_GATE_UP || which == MODEL_MAT_DENSE_DOWN;
     bool latent = m->c.latent_dim > 0;
-    static const enum format_role latent_key[] = {FORMAT_KV_A};
+    static const enum format_role latent_key[] = {FORMAT_KV_A}, low_rank[] = {FORMAT_Q_B};
     const enum format_role *from = roles[which].from;
     int n = roles[which].n;
 
@@ -51,7 +52,9 @@ int model_mat_tensors(const struct model *m, const struct format_file *f, int la
         n = m->c.v_split + m->c.k_split;
     }
     if (latent && which == MODEL_MAT_QKV)
-        n = 1;
+        from = m->c.q_rank > 0 ? low_rank : from, n = 1;
+    if (which == MODEL_MAT_Q_A && m->c.q_rank == 0)
+        n = 0;
     if (latent && which == MODEL_MAT_V)
         from = latent_key, n = 1;
     if (!latent && (which == MODEL_MAT_LATENT_K || which == MODEL_MAT_LATENT_V))
@@ -508,17 +511,12 @@ static void pack_head_norm(float *out, const struct source *s,
 static void pack_layer(struct format_filling *k, struct par_self *self, int i)
 {
     static const row_fn rows[MODEL_MAT_HEAD] = {
-        [MODEL_MAT_QKV] = qkv_row,
-        [MODEL_MAT_V] = v_row,
-        [MODEL_MAT_LATENT_K] = plain_row,
-        [MODEL_MAT_LATENT_V] = plain_row,
-        [MODEL_MAT_O] = plain_row,
-        [MODEL_MAT_ROUTER] = router_row,
-        [MODEL_MAT_GATE_UP] = gate_up_row,
-        [MODEL_MAT_DOWN] = plain_row,
-        [MODEL_MAT_DENSE_GATE_UP] = gate_up_row,
-        [MODEL_MAT_DENSE_DOWN] = plain_row,
-        [MODEL_MAT_EXPERT_GATE_UP] = gate_up_row,
+        [MODEL_MAT_QKV] = qkv_row,           [MODEL_MAT_V] = v_row,
+        [MODEL_MAT_Q_A] = plain_row,         [MODEL_MAT_LATENT_K] = plain_row,
+        [MODEL_MAT_LATENT_V] = plain_row,    [MODEL_MAT_O] = plain_row,
+        [MODEL_MAT_ROUTER] = router_row,     [MODEL_MAT_GATE_UP] = gate_up_row,
+        [MODEL_MAT_DOWN] = plain_row,        [MODEL_MAT_DENSE_GATE_UP] = gate_up_row,
+        [MODEL_MAT_DENSE_DOWN] = plain_row,  [MODEL_MAT_EXPERT_GATE_UP] = gate_up_row,
         [MODEL_MAT_EXPERT_DOWN] = plain_row,
     };
     struct model *m = k->m;
@@ -555,6 +553,8 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
             pack_expert_biases(m, k->f, i);
         if (l->latent_norm)
             vector_f32(l->latent_norm, T(FORMAT_KV_A_NORM), 0, 0);
+        if (l->q_a_norm)
+            vector_f32(l->q_a_norm, T(FORMAT_Q_A_NORM), 0, 0);
         if (l->router_choice)
             vector_f32(l->router_choice, T(FORMAT_ROUTER_CHOICE), 0, 0);
         if (l->q_norm) {

@@ -104,6 +104,7 @@ static void place_rank(struct model_phase *p, struct model_rank *k, struct model
         int64_t widest = max3(m->c.latent_dim, model_pad16(m->c.nope_dim), 0);
 
         k->proj = model_take(a, rows * k->ld_proj, sizeof(float));
+        k->q_a = model_take(a, rows * model_pad16(m->c.q_rank), sizeof(float));
         k->heads = model_take(a, rows * k->ld_heads, sizeof(float));
         k->head_packed_bytes = (size_t)(rows * (widest + KERN_PANEL)) * sizeof(float);
         k->head_packed = model_take(a, (int64_t)k->head_packed_bytes * p->n_threads, 1);
@@ -113,7 +114,8 @@ static void place_rank(struct model_phase *p, struct model_rank *k, struct model
         model_take(a, k->shard.seq_n > 1 ? rows * m->c.head_dim : 0, sizeof(float));
     k->lse = model_take(a, k->shard.seq_n > 1 ? rows : 0, sizeof(float));
     /* A row of A takes at most a float a number, and one factor. */
-    k->ld_packed = max3(max3(m->ld_x, k->ld_attn, k->ld_h), k->ld_expert_h, 0);
+    k->ld_packed = max3(max3(m->ld_x, k->ld_attn, k->ld_h), k->ld_expert_h,
+                        model_pad16(m->c.q_rank));
     k->a_packed = model_take(a, (rows + (moe ? pairs : 0)) * (k->ld_packed + KERN_PANEL),
                              sizeof(float));
     k->normed = model_take(a, moe ? rows * m->ld_x : 0, sizeof(float));

@@ -32,6 +32,7 @@ struct model_rank {
      * rows of their own, of heads of model_q_dim() and, behind them, the key; and of head_dim. */
     int64_t ld_proj, ld_heads;
     float *proj, *heads;
+    float *q_a; /* [max_step_tok, q_rank, padded]: what queries of low rank are made of */
     /* Packed rows of one head for each thread, of latent attention. */
     size_t head_packed_bytes;
     char *head_packed;

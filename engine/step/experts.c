@@ -487,7 +487,8 @@ static void normalise(struct model_thread_ctx *w, struct model_rows *in)
     if (!one)
         par_share(w->n_rows, w->id, w->n, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
-        model_norm(w->m, out + r * in->ld, in->x + r * in->ld, in->norm_w, in->norm_b);
+        model_norm(w->m, out + r * in->ld, in->x + r * in->ld, in->norm_w, in->norm_b,
+                   in->k);
     in->x = out;
     in->norm_w = in->norm_b = NULL;
     if (!one)

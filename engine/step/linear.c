@@ -49,7 +49,7 @@ void model_pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j,
             float *out = w->own->stage + (r - r0) * ld;
 
             if (in->norm_w)
-                model_norm(m, out, row_in(in, r), in->norm_w, in->norm_b);
+                model_norm(m, out, row_in(in, r), in->norm_w, in->norm_b, in->k);
             else
                 memcpy(out, row_in(in, r), (size_t)in->k * sizeof(float));
             for (int64_t i = 0; in->scale != 0 && i < in->k; i++)
@@ -216,7 +216,7 @@ void model_branch_add(struct model_thread_ctx *w, const float *norm_w)
         float *sum = w->rank->branch + r * m->ld_x;
 
         if (norm_w)
-            model_norm(m, sum, sum, norm_w, NULL);
+            model_norm(m, sum, sum, norm_w, NULL, m->c.dim);
         m->kern.v[KERN_ADD]->fn.add(w->x + r * m->ld_x, sum, m->c.dim);
     }
     w->apart = false;

@@ -13,7 +13,7 @@ void model_offload_ffn(struct model_thread_ctx *w, int layer,
     par_share(n_rows, w->id, w->n, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
         model_norm(m, p->offload->x + r * m->ld_x, in.x + r * m->ld_x, in.norm_w,
-                   in.norm_b);
+                   in.norm_b, in.k);
     model_sync(w, MODEL_T_NORM_ROPE);
     if (w->id == 0)
         p->offload_rows = p->offload->begin(p->offload->ctx, layer, n_rows);

@@ -21,14 +21,14 @@ struct model_rows {
     float scale;         /* of each row, while packing; 0: none */
 };
 
-/* The model's norm of a row of dim floats; w is not NULL, and b may be. */
+/* The model's norm of a row of n floats; w is not NULL, and b may be. */
 static inline void model_norm(const struct model *m, float *out, const float *x,
-                              const float *w, const float *b)
+                              const float *w, const float *b, int64_t n)
 {
     if (m->c.layer_norm)
-        m->kern.v[KERN_LAYERNORM]->fn.layernorm(out, x, w, b, m->c.dim, m->c.norm_eps);
+        m->kern.v[KERN_LAYERNORM]->fn.layernorm(out, x, w, b, n, m->c.norm_eps);
     else
-        m->kern.v[KERN_RMSNORM]->fn.rmsnorm(out, x, w, m->c.dim, m->c.norm_eps);
+        m->kern.v[KERN_RMSNORM]->fn.rmsnorm(out, x, w, n, m->c.norm_eps);
 }
 /* The rows that a layer's MLP or router reads. */
 static inline struct model_rows model_ffn_rows(const struct model_thread_ctx *w,

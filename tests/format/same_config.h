@@ -31,6 +31,7 @@ static void same_config(const struct model_config *a, const struct model_config 
     assert_int_equal(a->n_active_groups, b->n_active_groups);
     assert_int_equal(a->n_dense, b->n_dense);
     assert_int_equal(a->latent_dim, b->latent_dim);
+    assert_int_equal(a->q_rank, b->q_rank);
     assert_int_equal(a->nope_dim, b->nope_dim);
     assert_int_equal(a->value_dim, b->value_dim);
     assert_int_equal(a->dense_hidden, b->dense_hidden);

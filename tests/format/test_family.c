@@ -30,6 +30,7 @@ static struct model_config config_of(const struct format_family *f)
     if (f->latent) {
         c.latent_dim = 32, c.nope_dim = 6, c.value_dim = 48, c.rope_dims = 16;
         c.n_heads = S_HEADS;
+        c.q_rank = f->router_sigmoid ? 10 : 0;
         model_config_latent(&c, 0, 0);
     }
     if (f->experts) {
@@ -145,6 +146,10 @@ static void write_gguf(const struct format_family *f, const struct model_config 
                                  : i == 1 ? model_q_dim(c)
                                           : c->value_dim));
     }
+    if (c->q_rank > 0) {
+        snprintf(key, sizeof(key), "%s.attention.q_lora_rank", f->arch);
+        small_key_u32(&s, key, (uint32_t)c->q_rank);
+    }
     snprintf(key, sizeof(key), "%s.attention.layer_norm_epsilon", f->arch);
     small_key_f32(&s, key, 1e-5f);
     snprintf(key, sizeof(key), "%s.rope.dimension_count", f->arch);
@@ -173,10 +178,12 @@ static void write_folder(const struct format_family *f, const struct model_confi
         "\"tie_word_embeddings\": false",
         f->hf_class, f->hf_type, format_activation_names[f->activation][0]);
     if (f->latent)
-        n += (size_t)snprintf(json + n, sizeof(json) - n,
-                              ", \"kv_lora_rank\": %d, \"qk_nope_head_dim\": %d, "
-                              "\"qk_rope_head_dim\": %d, \"v_head_dim\": %d",
-                              c->latent_dim, c->nope_dim, c->rope_dims, c->value_dim);
+        n += (size_t)snprintf(
+            json + n, sizeof(json) - n,
+            ", \"q_lora_rank\": %s, \"kv_lora_rank\": %d, \"qk_nope_head_dim\": %d, "
+            "\"qk_rope_head_dim\": %d, \"v_head_dim\": %d",
+            c->q_rank > 0 ? "10" : "null", c->latent_dim, c->nope_dim, c->rope_dims,
+            c->value_dim);
     else if (c->rope_dims > 0)
         n += (size_t)snprintf(json + n, sizeof(json) - n,
                               ", \"partial_rotary_factor\": "

@@ -229,6 +229,7 @@ TEST(every_family)
                {"tiny-deepseek", "DeepseekForCausalLM", false, false},
                {"tiny-deepseek2", "DeepseekV2ForCausalLM", false, false},
                {"tiny-deepseek3", "DeepseekV3ForCausalLM", false, false},
+               {"tiny-glm4-lite", "Glm4MoeLiteForCausalLM", false, false},
                {"tiny-dots1", "Dots1ForCausalLM", false, false},
                {"tiny-glm4-moe", "Glm4MoeForCausalLM", false, false},
                {"tiny-ernie-moe", "Ernie4_5_MoeForCausalLM", true, false},

@@ -196,7 +196,8 @@ TEST(formats_hold_the_same_model)
         "tiny-phi4-mini", "tiny-starcoder2", "tiny-olmoe",
         "tiny-ernie",     "tiny-seed-oss",   "tiny-xverse",
         "tiny-deepseek",  "tiny-dots1",      "tiny-glm4-moe",
-        "tiny-ernie-moe", "tiny-deepseek2",  "tiny-deepseek3"};
+        "tiny-ernie-moe", "tiny-deepseek2",  "tiny-deepseek3",
+        "tiny-glm4-lite"};
     static const enum kern_type types[] = {KERN_F32, KERN_F16, KERN_BF16};
 
     for (size_t i = 0; i < sizeof(archs) / sizeof(archs[0]); i++)

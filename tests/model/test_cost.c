@@ -139,6 +139,7 @@ static enum part part_of(const void *data)
 
         if (within(data, &l->mats[MODEL_MAT_QKV]) ||
             within(data, &l->mats[MODEL_MAT_V]) ||
+            within(data, &l->mats[MODEL_MAT_Q_A]) ||
             within(data, &l->mats[MODEL_MAT_LATENT_K]))
             return QKV;
         if (within(data, &l->mats[MODEL_MAT_O]) ||
@@ -245,6 +246,7 @@ static void draw_config(struct rng *r, struct model_config *c)
         c->rope_dims = 16, c->latent_dim = 16 * (1 + (int)rng_below(r, 3));
         c->nope_dim = 16 * (1 + (int)rng_below(r, 2));
         c->value_dim = 16 * (1 + (int)rng_below(r, 3));
+        c->q_rank = (int)rng_below(r, 3) * 17;
         model_config_latent(c, 0, 0);
     }
     for (int i = 0; i < c->head_dim / 2; i++)
@@ -393,7 +395,8 @@ static void one_model(struct rng *r)
     int n_phases;
 
     draw_config(r, &c);
-    n_phases = o.deterministic || c.n_heads < 2 ? 2 : 3;
+    /* Two ranks would both multiply with the first matrix of queries of low rank. */
+    n_phases = o.deterministic || c.n_heads < 2 || c.q_rank > 0 ? 2 : 3;
     ref_model_init(&ref, &c, false, false, false, test_seed());
     assert_ok(par_team_open(&team, cpus, 2, 0));
     assert_ok(model_open(&m, &ref.f, team, &o));

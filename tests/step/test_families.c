@@ -156,6 +156,18 @@ static void latent(struct model_config *c)
         c->rope_factor[i] = (float)(1 + i);
 }
 
+static void low_rank(struct model_config *c)
+{
+    latent(c);
+    c->q_rank = 22; /* neither whole panels nor as many as dim */
+}
+
+static void low_rank_wide(struct model_config *c)
+{
+    latent(c);
+    c->q_rank = 96;
+}
+
 static void deepseek2(struct model_config *c)
 {
     latent(c);
@@ -256,6 +268,12 @@ static const struct step_trait traits[] = {
      .family = latent},
     {"latent attention, interleaved, bf16", 37, 2, 8, 1, 48, 43, 47, KERN_BF16,
      .interleaved = true, .scale_factor = 1, .family = latent},
+    {"queries of low rank", 48, 2, 5, 1, 48, 40, 50, KERN_F32, .scale_factor = 1,
+     .family = low_rank},
+    {"queries of low rank, bf16", 37, 2, 8, 1, 48, 43, 47, KERN_BF16, .interleaved = true,
+     .scale_factor = 1, .family = low_rank_wide},
+    {"queries of low rank, types differ by tensor", 48, 2, 4, 1, 48, 48, 50, KERN_F32,
+     .mixed = REF_MIXED, .scale_factor = 1, .family = low_rank_wide},
     {"latent attention, types differ by tensor", 48, 2, 4, 1, 48, 48, 50, KERN_F32,
      .mixed = REF_MIXED, .scale_factor = 1, .family = latent},
     {"deepseek2", 48, 3, 6, 1, 48, 24, 50, KERN_F16, .interleaved = true,

@@ -173,7 +173,15 @@ static void make_layer(struct maker *k, int i)
     if (c->norms != MODEL_NORM_AFTER)
         MAKE(FORMAT_ATTN_NORM, 1, c->dim, 1);
     if (c->latent_dim > 0) {
-        MAKE(FORMAT_Q, heads * (c->nope_dim + c->rope_dims), c->dim, 0);
+        int64_t qd = heads * (c->nope_dim + c->rope_dims);
+
+        if (c->q_rank > 0) {
+            MAKE(FORMAT_Q_A, c->q_rank, c->dim, 0);
+            MAKE(FORMAT_Q_A_NORM, 1, c->q_rank, 1);
+            MAKE(FORMAT_Q_B, qd, c->q_rank, 0);
+        } else {
+            MAKE(FORMAT_Q, qd, c->dim, 0);
+        }
         MAKE(FORMAT_KV_A, c->latent_dim + c->rope_dims, c->dim, 0);
         MAKE(FORMAT_KV_A_NORM, 1, c->latent_dim, 1);
         MAKE(FORMAT_K_B, heads * c->latent_dim, c->nope_dim, 0);
@@ -629,7 +637,18 @@ static void attend_latent(const struct ref_model *r, double *out, const double *
     const double *k_b = w[FORMAT_K_B - FORMAT_ATTN_NORM];
     const double *v_b = w[FORMAT_V_B - FORMAT_ATTN_NORM];
 
-    matvec(q, w[FORMAT_Q - FORMAT_ATTN_NORM], n, c->n_heads * qd, c->dim, NULL);
+    if (c->q_rank > 0) {
+        double *low = new_f64(c->q_rank);
+
+        matvec(low, w[FORMAT_Q_A - FORMAT_ATTN_NORM], n, c->q_rank, c->dim, NULL);
+        rmsnorm(low, low, w[FORMAT_Q_A_NORM - FORMAT_ATTN_NORM], c->q_rank,
+                (double)c->norm_eps);
+        matvec(q, w[FORMAT_Q_B - FORMAT_ATTN_NORM], low, c->n_heads * qd, c->q_rank,
+               NULL);
+        mem_free(low);
+    } else {
+        matvec(q, w[FORMAT_Q - FORMAT_ATTN_NORM], n, c->n_heads * qd, c->dim, NULL);
+    }
     matvec(key, w[FORMAT_KV_A - FORMAT_ATTN_NORM], n, ld, c->dim, NULL);
     rmsnorm(key, key, w[FORMAT_KV_A_NORM - FORMAT_ATTN_NORM], c->latent_dim,
             (double)c->norm_eps);

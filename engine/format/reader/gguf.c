@@ -174,6 +174,7 @@ static int read_latent(struct format_file *f)
     int q_dim = 0;
 
     TRY(arch_int(f, "attention.kv_lora_rank", true, &c->latent_dim));
+    TRY(arch_int(f, "attention.q_lora_rank", false, &c->q_rank));
     TRY(arch_int(f, "rope.dimension_count", true, &c->rope_dims));
     TRY(arch_int(f, "attention.key_length", true, &q_dim));
     TRY(arch_int(f, "attention.value_length", true, &c->value_dim));
@@ -248,6 +249,9 @@ static int read_router(struct format_file *f)
         c->n_groups = c->n_active_groups = 0;
     snprintf(key, sizeof(key), "blk.%d.exp_probs_b.bias", c->n_dense);
     c->router_choice = gguf_tensor_find(f->state, key) != NULL;
+    /* Early files of GLM-4.7-Flash do not say how scores are made. */
+    if (gating == 0 && format_family_of(c)->latent && c->router_choice)
+        c->router_sigmoid = true;
     return OK;
 }
 
