@@ -498,6 +498,7 @@ STUDIES = {
         "model": ["a-bf16.gguf", "a-q4_0.gguf"], "draft_tok": [2, 4, 8], "draft_cost": [0.0, 0.15]}),
     "long_context": (long_context, {"kv_type": ["bf16", "q8"], "n_ctx_tok": [512, 4096, 16384]}),
     "engines_roofline": (engines, {"model": ["build/models/a-bf16.gguf", "build/models/a-q4_0.gguf"]}),
+    "engines_moe": (engines, {"model": ["build/models/a-bf16.gguf"]}),
     "accuracy_frontier": (accuracy_frontier, {"model": ["build/models/a-{weights}.gguf"]}),
     "levers": (levers, {"work": ["fma", "stream", "cache", "prefill", "decode_1", "decode_4", "decode_8", "decode_16",
                                  "serving_8"]}),
