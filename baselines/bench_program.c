@@ -164,7 +164,9 @@ static int cut(char *line, char separator, char *fields[COLUMNS_MAX])
         line += *line == '|';
     }
     while (line && n < COLUMNS_MAX) {
-        char *end = strchr(line, separator), *next = end ? end + 1 : NULL;
+        char *quoted = *line == '"' ? strchr(line + 1, '"') : NULL; /* may hold commas */
+        char *end = strchr(quoted ? quoted : line, separator),
+             *next = end ? end + 1 : NULL;
 
         if (!end)
             end = line + strlen(line);

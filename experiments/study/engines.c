@@ -216,7 +216,8 @@ static int choose_settings(struct engines *c, struct engine *e)
     return OK;
 }
 
-/* *out: left as it is where the engine is not installed, which is noted. */
+/* An engine that is not installed is left out, and so is one but the first that no setting makes
+ * work; that is noted. */
 static int engines_open_engine(struct engines *c, const char *system)
 {
     struct engine *e = &c->engines[c->n_engines];
@@ -239,8 +240,17 @@ static int engines_open_engine(struct engines *c, const char *system)
     }
     TRY(rc);
     e->system = mem_strdup(MEM_HARNESS, system);
-    c->n_engines++;
-    return choose_settings(c, e);
+    rc = choose_settings(c, e);
+    if (rc == ERR_STATE && c->n_engines > 0) {
+        study_note_text(c->out, e->name, err_msg());
+        err_clear();
+        sut_bench_close(&e->bench);
+        mem_free(e->system);
+        *e = (struct engine){0};
+        return OK;
+    }
+    c->n_engines += rc == OK;
+    return rc;
 }
 
 static int open_engines(struct engines *c)
@@ -256,7 +266,7 @@ static int open_engines(struct engines *c)
     }
     mem_free(names);
     if (rc == OK && c->n_engines < 2)
-        return err_set(ERR_NOTFOUND, "of the engines \"%s\" %s is installed",
+        return err_set(ERR_NOTFOUND, "of the engines \"%s\" %s can be measured",
                        c->o->systems, c->n_engines ? "one" : "none");
     return rc;
 }

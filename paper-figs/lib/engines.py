@@ -23,14 +23,17 @@ def name(c):
 
 
 def measured(c):
-    """The points of the case, in the order of its series."""
-    return [p for p in POINTS if c.value("roof_tok_s_" + p) == c.value("roof_tok_s_" + p)]
+    """The points of the case, with their places in its series."""
+    return [(i, p) for i, p in enumerate(POINTS) if c.value("roof_tok_s_" + p) == c.value("roof_tok_s_" + p)]
+
+
+def speed(c, engine, i):
+    return (list(c.series.get("tok_s_of_" + engine, [])) + [math.nan] * len(POINTS))[i]
 
 
 def shares(c, engines):
     """Of the roof, by engine and point; nan where one exceeds it: when it was measured, memory was slow."""
-    of = {n: [v / c.value("roof_tok_s_" + p) for p, v in zip(measured(c), c.series.get("tok_s_of_" + n, []))]
-          for n in engines}
+    of = {n: [speed(c, n, i) / c.value("roof_tok_s_" + p) for i, p in measured(c)] for n in engines}
     wrong = {i for at in of.values() for i, v in enumerate(at) if v > read.SHARE_MAX}
     return {n: [math.nan if i in wrong else v for i, v in enumerate(of[n])] for n in engines}
 
@@ -61,7 +64,7 @@ def panel(ax, c, names):
             if v == v:
                 style.bar(ax, i + width * (k - (len(names) - 1) / 2), v, style.number(100 * v), width=0.95 * width,
                           color=style.COLORS[k], hatch="///" if errs_more(c, engine, names) else "")
-    for i, p in enumerate(measured(c)):
+    for i, (_, p) in enumerate(measured(c)):
         r = c.value("over_rival_" + p)
         if r == r and of_roof[names[0]][i] != of_roof[names[0]][i]:
             ax.text(i, 0.05, "n/a: faster\nthan the roof", ha="center", color=style.GREY, fontsize=style.SMALL)
@@ -71,7 +74,7 @@ def panel(ax, c, names):
     ax.axhline(1, color="black", lw=0.8, zorder=0.5)
     ax.set_ylim(0, 1.4)
     page.height(ax, 1.1)
-    ax.set_xticks(range(len(measured(c))), [label(p) for p in measured(c)])
+    ax.set_xticks(range(len(measured(c))), [label(p) for _, p in measured(c)])
     ax.set(title="%s; errors of logits: %s" % (name(c), ", ".join(
         style.number(error(c, n), "%.2g") for n in names)), ylabel="share of the roof")
     style.percent_axis(ax.yaxis)
@@ -93,7 +96,7 @@ def draw(stem, title):
         stem, ["file", "point", "roof tok/s"] + ["%s tok/s" % n for n in names] +
         ["over the fastest other"] + ["%s error" % n for n in names],
         [[name(c), p, style.short(c.value("roof_tok_s_" + p))] +
-         [style.short(dict(enumerate(c.series.get("tok_s_of_" + n, []))).get(i, math.nan)) for n in names] +
+         [style.short(speed(c, n, i)) for n in names] +
          [style.number(c.value("over_rival_" + p), "%.2f")] +
          [style.number(error(c, n), "%.2g") for n in names]
-         for c in result.cells for i, p in enumerate(measured(c))])
+         for c in result.cells for i, p in measured(c)])

@@ -124,8 +124,9 @@ TEST(a_table_with_commas)
     double tok_s[2];
 
     snprintf(path, sizeof(path), "%s",
-             script("commas", "echo 'n_gen,\"n_prompt\",avg_ts'; echo '0,16,\"99.5\"';"
-                              "echo '32,0,12.5'; echo '32,0'"));
+             script("commas",
+                    "echo 'n_gen,ser,\"n_prompt\",avg_ts'; echo '0,\"-1,0\",16,\"99.5\"';"
+                    "echo '32,-,0,12.5'; echo '32,-,0'"));
     assert_ok(open_bench(
         &b,
         system_of(path, "{\"separator\": \",\", \"columns\": {\"n_prompt\": \"n_prompt\","
