@@ -105,7 +105,7 @@ static int mnn_ablation_open_engine(struct mnn_ablation *c, struct model_bench *
             "%s: expected an embedding of its own, found one tied to the head, "
             "whose codes this study reorders",
             o->model);
-    model_variant_set(out->model, c->int4.transposed);
+    model_variant_set(out->model, &c->int4.transposed);
     return OK;
 }
 

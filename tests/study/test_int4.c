@@ -98,16 +98,18 @@ static void test_choice(const struct kern_variant *v, struct rng *r)
     (void)v, (void)r;
     for (int i = 0; i < 2; i++) {
         study_int4_choose(&x, masks[i]);
-        CHECK(x.signed_straight && x.unsigned_straight && x.transposed, "none for %llx",
-              (unsigned long long)masks[i]);
+        CHECK(x.signed_straight && x.unsigned_straight && x.transposed.name,
+              "none for %llx", (unsigned long long)masks[i]);
         CHECK(x.signed_straight != x.unsigned_straight, "one for both");
-        CHECK((x.transposed->isa & ~masks[i]) == 0 &&
-                  x.signed_straight->isa == x.transposed->isa &&
-                  x.unsigned_straight->isa == x.transposed->isa,
+        CHECK((x.transposed.isa & ~masks[i]) == 0 &&
+                  x.signed_straight->isa == x.transposed.isa &&
+                  x.unsigned_straight->isa == x.transposed.isa,
               "%s, %s and %s", x.signed_straight->name, x.unsigned_straight->name,
-              x.transposed->name);
-        CHECK(memcmp(x.signed_straight->rows, x.transposed->rows,
-                     sizeof(x.transposed->rows)) == 0,
+              x.transposed.name);
+        CHECK((x.signed_straight->a_group == NULL) == (x.transposed.a_group == NULL),
+              "activations are packed in another way");
+        CHECK(memcmp(x.signed_straight->rows, x.transposed.rows,
+                     sizeof(x.transposed.rows)) == 0,
               "other tiles");
     }
 }

@@ -40,7 +40,7 @@ extern const struct kern_variant *const study_int4_variants[];
 /* The variants of one instruction set, so that they differ by the optimizations only. */
 struct study_int4 {
     const struct kern_variant *signed_straight, *unsigned_straight;
-    const struct kern_variant *transposed; /* the engine's own */
+    struct kern_variant transposed; /* the engine's own, of the others' tiles */
 };
 /* Chooses the highest instruction set that has all three and `isa_mask` (cpu_isa_usable()) allows;
  * plain C is one. */

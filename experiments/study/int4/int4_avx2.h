@@ -9,6 +9,7 @@
 #include "experiments/study/int4/int4.h"
 
 #define QUANT Q4_0
+#include "kernels/x86/a_group_avx2.h"
 #include "kernels/x86/rows_a8_avx2.h"
 
 _Static_assert(4 * 2 * 255 * 8 <= INT16_MAX, "16-bit sums overflow");
@@ -97,6 +98,6 @@ TILE_INLINE void dots(__m256i dot[2][TILE_MR_MAX], const int32_t *a, const char 
 #include "kernels/x86/gemm_a8_avx2.h"
 
 INT4_VARIANT(avx2, .isa = CPU_MASK(AVX2), .fn.gemm = tile_dispatch, .rows = TILE_ROWS,
-             .vec_cols = 8);
+             .vec_cols = 8, .a_group = a_group_avx2);
 
 #endif

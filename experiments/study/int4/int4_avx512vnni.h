@@ -8,6 +8,7 @@
 #include "experiments/study/int4/int4.h"
 
 #define QUANT Q4_0
+#include "kernels/x86/a_group_avx512.h"
 #include "kernels/x86/codes_avx512.h"
 
 #define TILE_MR_MAX 12
@@ -104,6 +105,7 @@ TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const int32_t *a, const ch
 #include "kernels/x86/quant_run_avx512.h"
 
 INT4_VARIANT(avx512vnni, .isa = CPU_MASK(AVX512) | CPU_MASK(AVX512VNNI),
-             .fn.gemm = tile_dispatch, .rows = TILE_ROWS, .vec_cols = 16);
+             .fn.gemm = tile_dispatch, .rows = TILE_ROWS, .vec_cols = 16,
+             .a_group = a_group_avx512);
 
 #endif

@@ -28,14 +28,17 @@ void study_int4_choose(struct study_int4 *out, uint64_t isa_mask)
     *out = (struct study_int4){0};
     for (int i = 0; study_int4_variants[i]; i++) {
         uint64_t isa = study_int4_variants[i]->isa;
-        const struct study_int4 x = {find(study_int4_variants, "signed", isa),
-                                     find(study_int4_variants, "unsigned", isa),
-                                     find(kern_variants, "a8", isa)};
+        const struct kern_variant *own = find(kern_variants, "a8", isa);
+        struct study_int4 x = {
+            .signed_straight = find(study_int4_variants, "signed", isa),
+            .unsigned_straight = find(study_int4_variants, "unsigned", isa)};
 
-        if ((isa & ~isa_mask) == 0 && x.signed_straight && x.unsigned_straight &&
-            x.transposed &&
-            (!out->transposed || isa_row(x.transposed) > isa_row(out->transposed)))
-            *out = x;
+        if ((isa & ~isa_mask) != 0 || !x.signed_straight || !x.unsigned_straight ||
+            !own || (out->transposed.name && isa_row(own) <= isa_row(&out->transposed)))
+            continue;
+        x.transposed = *own;
+        memcpy(x.transposed.rows, x.signed_straight->rows, sizeof(own->rows));
+        *out = x;
     }
 }
 
