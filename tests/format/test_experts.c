@@ -192,6 +192,7 @@ TEST(a_file_says_how_experts_are_scored)
 {
     const struct change sigmoid = {.key = "expert_gating_func", .value = 2};
     const struct change chosen = {.key = "expert_gating_func", .value = 3};
+    const struct change silent = {.key = "expert_gating_func", .value = 0};
     const char *from = made("tiny-qwen2-moe", "gguf", "scores.gguf");
     struct format_file *f;
 
@@ -200,6 +201,15 @@ TEST(a_file_says_how_experts_are_scored)
     format_close(&f);
     assert_ok(format_open(&f, rewritten(from, "qwen2moe", chosen)));
     assert_true(!f->config.router_sigmoid && f->config.norm_topk);
+    format_close(&f);
+    /* Of latent attention, a bias of choice says it where the file does not. */
+    from = made("tiny-glm4-lite", "gguf", "choice.gguf");
+    assert_ok(format_open(&f, rewritten(from, "deepseek2", silent)));
+    assert_true(f->config.router_choice && f->config.router_sigmoid);
+    format_close(&f);
+    from = made("tiny-deepseek2", "gguf", "no-choice.gguf");
+    assert_ok(format_open(&f, rewritten(from, "deepseek2", silent)));
+    assert_true(!f->config.router_choice && !f->config.router_sigmoid);
     format_close(&f);
 }
 

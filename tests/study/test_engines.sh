@@ -130,6 +130,14 @@ sed -e 's/first.json .\/slow.json .\/rival.json/first.json .\/too.json .\/slow.j
 check "two of three tell" ./testbed run ./told.json --quiet --out told
 ./testbed export told/*.h5 --format json-full >record.json 2>err
 check "they err equally, whoever else is silent" value logit_error_over_rival 1
+printf '#!/bin/sh\n[ "$1" = --version ] || exit 4\n' >broken-bench
+chmod +x broken-bench
+sed -e "s|$dir/bench|$dir/broken-bench|" slow.json >broken.json
+sed -e 's/.\/slow.json/.\/broken.json/' job.json >less.json
+check "an engine that no setting makes work is left out" ./testbed run ./less.json --quiet --out less
+./testbed export less/*.h5 --format json-full >record.json 2>err
+check "with its reason" grep -q 'no setting measures every point' record.json
+check "and others stay" value rival_tok_s_p16 300
 sed -e 's/ .\/slow.json .\/rival.json//' job.json >alone.json
 ./testbed run ./alone.json --out alone >out.txt 2>&1
 check "one alone is compared with nothing" grep -q 'of the engines .* one can be measured' out.txt
